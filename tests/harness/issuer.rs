@@ -1,8 +1,8 @@
 //! An authorization server of the tests: real keys, real signatures, and the misfortunes of real ones.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -11,6 +11,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{
@@ -169,7 +170,7 @@ impl Issuer {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/realm", listener.local_addr().expect("an address"));
         let told = Arc::new(Told::default());
-        url.clone_into(&mut told.issuer.lock().expect("a lock"));
+        url.clone_into(&mut told.issuer.lock());
         let router = Router::new()
             .route("/.well-known/oauth-authorization-server/realm", get(metadata))
             .route("/keys", get(keys_of))
@@ -188,22 +189,22 @@ impl Issuer {
 
     /// From now on these are its keys.
     pub fn publish(&self, keys: &[&Key]) {
-        *self.told.keys.lock().expect("a lock") = keys.iter().map(|key| key.jwk()).collect();
+        *self.told.keys.lock() = keys.iter().map(|key| key.jwk()).collect();
     }
 
     /// From now on this is its set of keys, whatever it means.
     pub fn publish_raw(&self, keys: Vec<Value>) {
-        *self.told.keys.lock().expect("a lock") = keys;
+        *self.told.keys.lock() = keys;
     }
 
     /// Its metadata names another issuer.
     pub fn pretend(&self, issuer: &str) {
-        issuer.clone_into(&mut self.told.issuer.lock().expect("a lock"));
+        issuer.clone_into(&mut self.told.issuer.lock());
     }
 
     /// What is said about an opaque token.
     pub fn knows(&self, token: &str, answer: Value) {
-        self.told.opaque.lock().expect("a lock").insert(token.to_owned(), answer);
+        self.told.opaque.lock().insert(token.to_owned(), answer);
     }
 
     /// Whether it answers nothing but errors.
@@ -234,7 +235,7 @@ impl Issuer {
 
     /// The `Authorization` headers of those who asked.
     pub fn credentials(&self) -> Vec<String> {
-        self.told.credentials.lock().expect("a lock").clone()
+        self.told.credentials.lock().clone()
     }
 }
 
@@ -254,23 +255,23 @@ async fn up(told: &Told) -> Result<(), StatusCode> {
 async fn metadata(State(told): State<Arc<Told>>, headers: HeaderMap) -> Answer {
     up(&told).await?;
     let host = headers.get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let issuer = told.issuer.lock().expect("a lock").clone();
+    let issuer = told.issuer.lock().clone();
     Ok(Json(json!({"issuer": issuer, "jwks_uri": format!("http://{host}/keys")})))
 }
 
 async fn keys_of(State(told): State<Arc<Told>>) -> Answer {
     told.asked.fetch_add(1, Ordering::Relaxed);
     up(&told).await?;
-    Ok(Json(json!({"keys": *told.keys.lock().expect("a lock")})))
+    Ok(Json(json!({"keys": *told.keys.lock()})))
 }
 
 async fn introspect(State(told): State<Arc<Told>>, headers: HeaderMap, form: String) -> Answer {
     told.introspected.fetch_add(1, Ordering::Relaxed);
     up(&told).await?;
     let credentials = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    told.credentials.lock().expect("a lock").push(credentials.to_owned());
+    told.credentials.lock().push(credentials.to_owned());
     let token = form.split('&').find_map(|pair| pair.strip_prefix("token=")).unwrap_or_default();
-    let known = told.opaque.lock().expect("a lock").get(token).cloned();
+    let known = told.opaque.lock().get(token).cloned();
     if known.is_none() && told.stingy.load(Ordering::Relaxed) {
         return Err(StatusCode::TOO_MANY_REQUESTS);
     }

@@ -7,13 +7,14 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::Response;
 use futures::StreamExt as _;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::net::TcpListener;
@@ -69,10 +70,6 @@ impl Question {
 pub struct Witness(Arc<Mutex<Seen>>);
 
 impl Witness {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Looks at one message of the host. The tasks that do this belong to no test: what is wrong is kept for the test's end.
     fn look(&self, message: &[u8], question: &Question) {
         let checked = catch_unwind(AssertUnwindSafe(|| {
@@ -82,7 +79,7 @@ impl Witness {
                 Era::Modern => schema::check_modern(&message, question.expected.as_ref()),
             }
         }));
-        let mut seen = self.seen();
+        let mut seen = self.0.lock();
         match question.era {
             Era::Legacy => seen.legacy += 1,
             Era::Modern => seen.modern += 1,
@@ -96,7 +93,7 @@ impl Witness {
     /// Panics when the host sent anything that the official schemas do not know. How many messages it sent: of 2025-11-25, and of
     /// 2026-07-28.
     pub fn content(&self) -> (usize, usize) {
-        let seen = self.seen();
+        let seen = self.0.lock();
         assert!(seen.wrong.is_empty(), "the host sent\n{}", seen.wrong.join("\n"));
         (seen.legacy, seen.modern)
     }
@@ -215,7 +212,7 @@ pub fn pipe(setup: &Setup, era: Era) -> RelayedPipe {
         while let Ok(Some(line)) = lines.next_line().await {
             let question = Question::of(line.as_bytes());
             if let Some(expected) = &question.expected {
-                let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut asked = asked.lock();
                 asked.insert(expected.id.to_string(), question.clone());
             }
             if stdin.write_all(format!("{line}\n").as_bytes()).await.is_err() {
@@ -229,10 +226,9 @@ pub fn pipe(setup: &Setup, era: Era) -> RelayedPipe {
         while let Ok(Some(line)) = lines.next_line().await {
             let message: Value = serde_json::from_str(&line).unwrap_or_default();
             let answered = message.get("id").filter(|_| message.get("method").is_none());
-            let question = answered
-                .and_then(|id| questions.lock().unwrap_or_else(PoisonError::into_inner).remove(&id.to_string()));
+            let question = answered.and_then(|id| questions.lock().remove(&id.to_string()));
             if question.is_none() && answered.is_some_and(|id| !id.is_null()) {
-                witnessing.seen().wrong.push(format!("an answer to a request that nobody sent: {line}"));
+                witnessing.0.lock().wrong.push(format!("an answer to a request that nobody sent: {line}"));
             }
             // What is no answer is of the era of the only client.
             witnessing.look(line.as_bytes(), &question.unwrap_or(Question { era, expected: None }));
@@ -258,7 +254,7 @@ mod tests {
         witness.look(GOOD.as_bytes(), &question);
         assert_eq!(witness.content(), (0, 1));
         witness.look(OLDER.as_bytes(), &question);
-        assert_eq!(witness.seen().wrong.len(), 1);
+        assert_eq!(witness.0.lock().wrong.len(), 1);
     }
 
     #[test]
@@ -270,7 +266,7 @@ mod tests {
         for chunk in stream.as_bytes().chunks(9) {
             events.look(&Bytes::copy_from_slice(chunk));
         }
-        let seen = witness.seen();
+        let seen = witness.0.lock();
         assert_eq!((seen.modern, seen.wrong.len()), (2, 1));
     }
 }

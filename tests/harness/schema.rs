@@ -1,9 +1,10 @@
 //! Checks messages of the host against the official schemas.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::Validator;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 const OLDER: &str = include_str!("../fixtures/schema/2025-06-18.json");
@@ -328,7 +329,7 @@ type Compiled = HashMap<(&'static str, &'static str), Arc<Validator>>;
 
 fn validator(text: &'static str, definition: &'static str) -> Arc<Validator> {
     static COMPILED: OnceLock<Mutex<Compiled>> = OnceLock::new();
-    let mut compiled = COMPILED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    let mut compiled = COMPILED.get_or_init(Mutex::default).lock();
     let compile = || {
         let mut schema: Value = serde_json::from_str(text).expect("the schema is JSON");
         let definitions = if schema.get("$defs").is_some() { "$defs" } else { "definitions" };

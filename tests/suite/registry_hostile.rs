@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -13,6 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use bulkhead_plugins::sources::oci;
 use bulkhead_plugins::sources::{Error, FetchOptions, Fetched, Source};
 use futures::stream;
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
@@ -51,7 +52,7 @@ impl Server {
                 let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
                 let asked =
                     RecordedRequest { method: request.method().clone(), path, authorization: header("authorization") };
-                log.lock().unwrap().push(asked.clone());
+                log.lock().push(asked.clone());
                 answer(&asked)
             }
         });
@@ -62,7 +63,7 @@ impl Server {
     }
 
     fn asked(&self) -> Vec<RecordedRequest> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().clone()
     }
 
     async fn fetch(&self, fetching: &FetchOptions) -> Result<Fetched, Error> {

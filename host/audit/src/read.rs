@@ -59,7 +59,7 @@ pub struct Verified {
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     #[error("{}:{line}: {problem}", file.display())]
-    Line { file: PathBuf, line: u64, problem: String },
+    MalformedLine { file: PathBuf, line: u64, problem: String },
     #[error("the log has no line {sequence}, so it cannot be compared with the digest that was written down")]
     AnchorMissing { sequence: u64 },
     #[error("line {sequence} is not the one whose digest was written down: expected {expected}, found {found}")]
@@ -114,7 +114,7 @@ pub fn verify(folder: &Path, anchor: Option<(u64, LineHash)>) -> Result<Verified
         let (mut text, mut number) = (Vec::new(), 0);
         while let Some(whole) = next_line(&mut reader, &mut text)? {
             number += 1;
-            let broken = |problem: String| Broken::Line { file: file.clone(), line: number, problem };
+            let broken = |problem: String| Broken::MalformedLine { file: file.clone(), line: number, problem };
             if !whole {
                 if text.len() as u64 >= LINE_BYTES_MAX {
                     return Err(broken("is longer than any line of this log".to_owned()));

@@ -7,12 +7,13 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::LineHash;
@@ -39,7 +40,7 @@ const SELDOM_MS: u64 = 1_000;
 type Seldom = HashMap<(&'static str, &'static str), (UnixMs, u64)>;
 type Now = Box<dyn Fn() -> UnixMs + Send + Sync>;
 
-/// The end of the queue that everybody has.
+/// The queue of the log and the thread that writes it.
 pub(super) struct Writer {
     queue: Mutex<Option<SyncSender<(UnixMs, Entry)>>>,
     now: Now,
@@ -69,7 +70,7 @@ impl Writer {
     }
 
     pub(super) fn note(&self, entry: Entry) {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = self.queue.lock();
         let sent = queue.as_ref().is_some_and(|queue| queue.try_send(((self.now)(), entry)).is_ok());
         drop(queue);
         if !sent {
@@ -80,7 +81,7 @@ impl Writer {
     /// Notes what may happen very often, in one line a second with how often it did.
     pub(super) fn note_seldom(&self, event: &'static str, reason: &'static str) {
         let now = (self.now)();
-        let mut seldom = self.seldom.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seldom = self.seldom.lock();
         let (at, count) = seldom.entry((event, reason)).or_default();
         *count += 1;
         if now.saturating_sub(*at) < SELDOM_MS {
@@ -93,12 +94,12 @@ impl Writer {
     }
 
     pub(super) fn close(&self) {
-        let seldom = std::mem::take(&mut *self.seldom.lock().unwrap_or_else(PoisonError::into_inner));
+        let seldom = std::mem::take(&mut *self.seldom.lock());
         for ((event, reason), (_, count)) in seldom.into_iter().filter(|(_, (_, count))| *count > 0) {
             self.note(Entry::new(event).because(reason).count(count));
         }
         self.closing.store(true, Ordering::Release);
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let queue = self.queue.lock().take();
         if let Some(queue) = queue {
             // The thread takes what is in the queue first; it needs no more than a moment for this one to fit.
             let mut last = ((self.now)(), Entry::new("audit.closed"));
@@ -107,7 +108,7 @@ impl Writer {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the audit log was not closed in order");
         }

@@ -4,11 +4,11 @@
 //! the host's time and the steady one nor makes them go back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::Clock;
+use parking_lot::Mutex;
 
 /// So many milliseconds back are no setting of the clock: another thread has read it later, or it was corrected a little.
 const JITTER_MS: u64 = 10;
@@ -71,7 +71,7 @@ impl<S: Source> SystemClock<S> {
 
     /// The host's time while the system's clock is behind it.
     fn slowed(&self, real: UnixMs) -> UnixMs {
-        let mut slowed = self.slowed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slowed = self.slowed.lock();
         let (latest, elapsed) = (self.latest.load(Ordering::Acquire), self.source.elapsed());
         if slowed.last != latest {
             let behind_ms = latest.saturating_sub(real);

@@ -1,4 +1,4 @@
-//! What administrators see and do of a whole host: everybody's tasks in pages, limits in use, draining, and another configuration.
+//! Administration of a whole host: all tasks in pages, limits in use, draining, and another configuration.
 //!
 //! Owns the pages: where one ends and the next begins. Must not show what belongs to a requestor alone. Invariant: one command reads a
 //! bounded number of records, however many there are.
@@ -19,11 +19,10 @@ use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Task, TaskId};
 use bulkhead_identity::principal::PrincipalNames;
-use bulkhead_limits::LimitUsage;
+use bulkhead_limits::{LimitUsage, UsageReport};
 use bulkhead_runtime::policy::DirGrant;
 use bulkhead_store::{Store, Usage};
 use bulkhead_tasks::{InUse, Sums, Tasks};
-use bulkhead_transport::quota::EdgeQuota;
 
 /// Tasks or requestors in one reply.
 const ENTRIES_MAX: usize = 1_000;
@@ -31,10 +30,11 @@ const ENTRIES_MAX: usize = 1_000;
 const LOOKS_MAX: usize = 20_000;
 const PAGE_TASKS: usize = 256;
 
-/// What there is only while a host runs.
+/// Handles that exist only while the host is serving.
 pub struct RunningHost {
     pub tasks: Tasks,
-    pub edge: Arc<EdgeQuota>,
+    /// Reports the limits of the transport.
+    pub edge: Arc<dyn UsageReport>,
     pub reload: Arc<dyn Reload>,
 }
 
@@ -77,7 +77,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Goes on from there, through the tasks of one requestor or of all; gives whether the end was reached.
+    /// Goes on from there, through the tasks of one requestor or of all; returns whether the end was reached.
     async fn on(&mut self, from: Option<Position>, only: Option<Requestor>) -> Result<bool, ControlError> {
         let mut at = from;
         // Where the next reply goes on if nothing is left to look at here.
@@ -127,7 +127,7 @@ impl HostOperator {
         self.running_host.as_ref().ok_or_else(absent)
     }
 
-    /// A page of everybody's tasks.
+    /// A page of all tasks.
     pub(super) async fn task_page(
         &self,
         filter: &TaskFilter,

@@ -106,7 +106,7 @@ commands! {
         "tenant_list" List(TenantList) -> TenantListView,
         "tenant_purge" Purge(TenantPurge) -> TenantPurgeView,
     }
-    /// Everybody's tasks.
+    /// All tasks.
     Tasks(TasksCommand) {
         "tasks_list" List(TasksList) -> TaskListView,
         "tasks_show" Show(TasksShow) -> TaskDetailsView,
@@ -271,7 +271,7 @@ pub struct TasksPurge {
     pub id: String,
 }
 
-/// A page of everybody's tasks.
+/// A page of all tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TasksPage {
     #[serde(default)]

@@ -3,9 +3,8 @@
 //! Owns the order of the steps. Must not know how any of them is done. Invariant: whenever the process ends, doing it again ends with
 //! nothing of the tenant left; until then a mark in the data directory says that it is not over.
 
-use std::sync::{Mutex, PoisonError};
-
 use futures::future::try_join_all;
+use parking_lot::Mutex;
 
 use super::ControlError;
 use super::operator::HostOperator;
@@ -15,7 +14,6 @@ use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_plugins as plugins;
 use bulkhead_runtime as runtime;
 use bulkhead_store::{self as store, RowKind};
-use bulkhead_transport::session;
 
 /// Removals that wait for the disk together.
 const PAGE: usize = 256;
@@ -33,11 +31,11 @@ type Leave = Box<dyn Fn(TenantId) + Send + Sync>;
 
 impl EraseHooks {
     pub fn add(&self, leave: impl Fn(TenantId) + Send + Sync + 'static) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(leave));
+        self.0.lock().push(Box::new(leave));
     }
 
     fn notify(&self, tenant: TenantId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|leave| leave(tenant));
+        self.0.lock().iter().for_each(|leave| leave(tenant));
     }
 }
 
@@ -156,7 +154,7 @@ impl HostOperator {
 
     async fn remove_everything(&self, tenant: TenantId, removed: &mut Removed) -> Result<(), ControlError> {
         removed.tokens += self.principals.remove_tokens(tenant).await?;
-        removed.sessions += session::remove_rows(&*self.store, tenant).await?;
+        removed.sessions += self.maintenance.remove_sessions(tenant).await?;
         loop {
             let tasks = self.store.tasks_of(tenant, PAGE).await?;
             try_join_all(tasks.iter().map(|(requestor, id)| self.store.remove(requestor, *id))).await?;

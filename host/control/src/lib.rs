@@ -94,7 +94,7 @@ pub trait Operator: Send + Sync + 'static {
     /// Does it in the name of who ordered it, which the audit log keeps.
     async fn execute_for(&self, who: &str, command: Command) -> Result<Answer, ControlError>;
 
-    /// Does it for the command line, and gives the view of what there is to show.
+    /// Does it for the command line and returns the view of what there is to show.
     async fn execute<R: Request>(&self, request: R) -> Result<R::Answer, ControlError>
     where
         Self: Sized,

@@ -54,8 +54,10 @@ pub trait StoreMaintenance: Send + Sync + 'static {
     async fn backup(&self, directory: &Path) -> Result<(), store::Error>;
     /// Seals the keys of tenants with the operator's first key.
     async fn rekey(&self) -> Result<Rekeyed, store::Error>;
-    /// Removes what rebuilds have left beside the store; gives how many old stores there were.
+    /// Removes the databases that rebuilds replaced; returns their number.
     async fn remove_old_stores(&self) -> Result<u64, store::Error>;
+    /// Removes the stored sessions of a tenant; returns their number.
+    async fn remove_sessions(&self, tenant: TenantId) -> Result<u64, store::Error>;
     /// Tenants whose erasure was begun and is not over.
     async fn erasing(&self) -> Result<Vec<TenantId>, store::Error>;
     /// Keeps that list, durable on return.

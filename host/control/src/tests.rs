@@ -1,8 +1,9 @@
 mod wire;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::Notify;
@@ -24,14 +25,14 @@ use bulkhead_store::{self as store, Creation, Store, StoredCaps, TaskStore};
 
 /// The memory store has nothing to keep up: what a rebuild would have said, and what was asked for.
 #[derive(Default)]
-struct NoUpkeep {
+struct FakeMaintenance {
     rebuilt: Mutex<Option<StoreRebuildView>>,
     erasing: Mutex<Vec<TenantId>>,
     removals: AtomicU64,
 }
 
 #[async_trait]
-impl StoreMaintenance for NoUpkeep {
+impl StoreMaintenance for FakeMaintenance {
     async fn check(&self) -> Result<StoreCheckView, store::Error> {
         Ok(Report { tasks: 3, ..Report::default() }.into())
     }
@@ -39,7 +40,7 @@ impl StoreMaintenance for NoUpkeep {
         Err(store::Error::Exists)
     }
     async fn rebuild(&self, _: Option<&Path>) -> Result<StoreRebuildView, store::Error> {
-        self.rebuilt.lock().unwrap().clone().ok_or_else(|| store::Error::Engine("no".to_owned()))
+        self.rebuilt.lock().clone().ok_or_else(|| store::Error::Engine("no".to_owned()))
     }
     async fn backup(&self, _: &Path) -> Result<(), store::Error> {
         Err(store::Error::Locked("x".to_owned()))
@@ -51,11 +52,14 @@ impl StoreMaintenance for NoUpkeep {
         self.removals.fetch_add(1, Ordering::Relaxed);
         Ok(1)
     }
+    async fn remove_sessions(&self, _: TenantId) -> Result<u64, store::Error> {
+        Ok(0)
+    }
     async fn erasing(&self) -> Result<Vec<TenantId>, store::Error> {
-        Ok(self.erasing.lock().unwrap().clone())
+        Ok(self.erasing.lock().clone())
     }
     async fn set_erasing(&self, tenants: &[TenantId]) -> Result<(), store::Error> {
-        *self.erasing.lock().unwrap() = tenants.to_vec();
+        *self.erasing.lock() = tenants.to_vec();
         Ok(())
     }
 }
@@ -78,7 +82,7 @@ fn operator(store: &Arc<MemoryStore>) -> HostOperator {
     operator_with(store, Arc::default())
 }
 
-fn operator_with(store: &Arc<MemoryStore>, maintenance: Arc<NoUpkeep>) -> HostOperator {
+fn operator_with(store: &Arc<MemoryStore>, maintenance: Arc<FakeMaintenance>) -> HostOperator {
     let clock = Arc::new(ManualClock::at(1_000));
     let store: Arc<dyn Store> = store.clone();
     let task_control = Arc::new(OfflineTasks { store: store.clone(), clock: clock.clone() });
@@ -87,24 +91,24 @@ fn operator_with(store: &Arc<MemoryStore>, maintenance: Arc<NoUpkeep>) -> HostOp
 
 #[tokio::test]
 async fn tenant_purge_keeps_old_store_with_unreadable_tasks() {
-    let (store, maintenance) = (Arc::new(MemoryStore::new()), Arc::new(NoUpkeep::default()));
+    let (store, maintenance) = (Arc::new(MemoryStore::new()), Arc::new(FakeMaintenance::default()));
     let operator = operator_with(&store, maintenance.clone());
     let tenant = Principals::new(store.clone()).tenant("acme").await.unwrap();
     let rebuilt = |lost: &[&str], old_store: &str| StoreRebuildView {
         moved: Moved { lost: lost.iter().map(ToString::to_string).collect(), ..Moved::default() },
         old_store: old_store.into(),
     };
-    *maintenance.rebuilt.lock().unwrap() = Some(rebuilt(&["task 7 is damaged"], "/data/store.old-1"));
+    *maintenance.rebuilt.lock() = Some(rebuilt(&["task 7 is damaged"], "/data/store.old-1"));
     let purge = || operator.execute(TenantPurge { tenant: "acme".to_owned() });
     let refused = purge().await.unwrap_err().to_string();
     assert!(refused.contains("task 7 is damaged") && refused.contains("/data/store.old-1"), "{refused}");
     assert_eq!(maintenance.removals.load(Ordering::Relaxed), 0);
-    assert_eq!(*maintenance.erasing.lock().unwrap(), [tenant], "it is not over");
+    assert_eq!(*maintenance.erasing.lock(), [tenant], "it is not over");
 
-    *maintenance.rebuilt.lock().unwrap() = Some(rebuilt(&[], "/data/store.old-2"));
+    *maintenance.rebuilt.lock() = Some(rebuilt(&[], "/data/store.old-2"));
     let purged = purge().await.unwrap();
     assert_eq!(purged.tenants, [tenant.to_string()]);
-    assert!(maintenance.removals.load(Ordering::Relaxed) > 0 && maintenance.erasing.lock().unwrap().is_empty());
+    assert!(maintenance.removals.load(Ordering::Relaxed) > 0 && maintenance.erasing.lock().is_empty());
 }
 
 async fn put_task(store: &MemoryStore, requestor: Requestor, id: u8) -> Task {
@@ -281,7 +285,7 @@ impl Operator for Slow {
     async fn execute_for(&self, who: &str, _: Command) -> Result<Answer, ControlError> {
         self.begun.notify_one();
         self.go_on.notified().await;
-        self.done.lock().unwrap().push(who.to_owned());
+        self.done.lock().push(who.to_owned());
         Answer::of(&())
     }
 }
@@ -292,10 +296,10 @@ impl Slow {
         tokio::time::timeout(std::time::Duration::from_secs(20), self.begun.notified()).await.expect("it begins");
         drop(connection);
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        assert!(self.done.lock().unwrap().is_empty());
+        assert!(self.done.lock().is_empty());
         self.go_on.notify_one();
         for _ in 0..500 {
-            if let Some(who) = self.done.lock().unwrap().first() {
+            if let Some(who) = self.done.lock().first() {
                 return who.clone();
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;

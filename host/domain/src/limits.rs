@@ -77,7 +77,7 @@ pub struct Limits {
     /// Messages waiting for one task.
     pub steer_queue: u32,
     pub steer_bytes_max: u32,
-    /// Looks for tasks that are not there, before the requestor is blocked.
+    /// Failed task look-ups before the requestor is blocked.
     pub failed_lookups_per_minute: u32,
     /// 0: never blocked.
     pub failed_lookups_block_ms: u64,
@@ -101,7 +101,7 @@ impl LimitsTable {
 }
 
 impl From<Limits> for LimitsTable {
-    /// The same for everybody.
+    /// The same limits for all tenants.
     fn from(limits: Limits) -> Self {
         Self { base: Arc::new(limits), tenants: HashMap::new() }
     }

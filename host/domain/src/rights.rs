@@ -44,7 +44,7 @@ impl ScopeRule {
     }
 }
 
-/// Something that not everybody may do.
+/// An action that needs a right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need<'a> {
     /// Call the tool of this name, prefix included.

@@ -255,7 +255,7 @@ impl Task {
         }
     }
 
-    /// The questions that nobody has answered yet.
+    /// The unanswered input requests.
     pub fn outstanding(&self) -> impl Iterator<Item = &Input> {
         self.inputs.iter().filter(|input| input.answer.is_none())
     }

@@ -56,7 +56,7 @@ pub enum Denied {
 /// A limit that keeps a credential from being judged, or a requestor from coming into being.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Limited {
-    /// Too many credentials from that address were none: nobody is asked about another one.
+    /// That address sent too many invalid credentials: no issuer is asked about another one.
     #[error("too many credentials from that address were not valid")]
     Failures(failures::Exceeded),
     /// Too many requestors of the tenant are new.

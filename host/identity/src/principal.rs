@@ -12,8 +12,9 @@ mod tokens;
 mod verifier;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -31,7 +32,7 @@ pub use verifier::TokenVerifier;
 use provisioning::Provisioning;
 use verifier::unavailable;
 
-/// The tenant of everybody who was not given another.
+/// The tenant of requestors that were not given another.
 pub const TENANT_DEFAULT: &str = "default";
 
 /// In front of every token, so that scanners for leaked secrets can know one.
@@ -150,7 +151,7 @@ pub struct PrincipalNames {
 pub struct Principals {
     store: Arc<dyn Store>,
     configured: Arc<Mutex<Configured>>,
-    newcomers: Arc<Provisioning>,
+    provisioning: Arc<Provisioning>,
 }
 
 /// The tenants that a running host has rules for, by their ids. A later tenant of a removed tenant's name has another id,
@@ -177,11 +178,7 @@ impl TenantRules {
 
 impl Principals {
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, configured: Arc::default(), newcomers: Arc::default() }
-    }
-
-    fn configured(&self) -> MutexGuard<'_, Configured> {
-        self.configured.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { store, configured: Arc::default(), provisioning: Arc::default() }
     }
 
     /// The ids of tenants that are to have rules. Nothing is written: those that there are not yet are given ids that are theirs once the
@@ -214,11 +211,11 @@ impl Principals {
         if !rows.is_empty() {
             self.store.change_rows(RowKind::Principal, expected, rows).await?;
         }
-        self.configured().names.extend(ruled.ids.iter().map(|(name, id)| (*id, name.clone())));
+        self.configured.lock().names.extend(ruled.ids.iter().map(|(name, id)| (*id, name.clone())));
         Ok(())
     }
 
-    /// Who everybody is while no token is configured.
+    /// The requestor of all requests while no token is configured.
     pub async fn local_requestor(&self) -> Result<Requestor, Error> {
         let identity = Identity { verifier: "local", issuer: ISSUER_LOCAL, subject: "local", client: "" };
         self.requestor(identity, TENANT_DEFAULT).await
@@ -235,7 +232,7 @@ impl Principals {
         let known = self.get::<PrincipalRow>(RowKind::Principal, &identity.key()).await.map_err(unavailable)?;
         let row = match known {
             Some(row) => row,
-            None => self.newcomer(identity, tenant, limits).await?,
+            None => self.provision(identity, tenant, limits).await?,
         };
         Ok((row.requestor(), row.tenant_name))
     }
@@ -273,7 +270,7 @@ impl Principals {
     async fn known_tenant(&self, name: &str) -> Result<Option<TenantId>, Error> {
         check_name("tenant", name)?;
         let known = self.find_tenant(name).await?;
-        if known.is_none() && self.configured().removed.contains(name) {
+        if known.is_none() && self.configured.lock().removed.contains(name) {
             return Err(Error::Removed(name.to_owned()));
         }
         Ok(known)
@@ -323,7 +320,7 @@ impl Principals {
     /// principals.
     pub async fn remove_tenant(&self, tenant: TenantId) -> Result<u64, Error> {
         {
-            let mut configured = self.configured();
+            let mut configured = self.configured.lock();
             if let Some(name) = configured.names.remove(&tenant) {
                 configured.removed.insert(name);
                 tracing::warn!(%tenant, "a tenant with rules of its own was removed: nobody gets its name before a restart");
@@ -341,7 +338,7 @@ impl Principals {
                 self.store.remove_row(RowKind::Principal, &key).await?;
             }
         }
-        self.newcomers.count_again().await;
+        self.provisioning.count_again().await;
         Ok(removed)
     }
 

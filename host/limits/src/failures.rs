@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use parking_lot::Mutex;
 
 /// Addresses with a bucket of their own. Stops a flood from many addresses from growing the host.
 const ADDRESSES_MAX: usize = 65_536;
@@ -52,24 +52,20 @@ impl Failures {
         let place = self.place(client);
         self.limiter.check_key(&place).map_err(|until| {
             let wait = until.wait_time_from(self.clock.now());
-            self.over().insert(place, Instant::now() + wait);
+            self.over.lock().insert(place, Instant::now() + wait);
             self.exceeding(wait)
         })
     }
 
     /// Whether so many came from there that the next one would be too many.
     pub fn exceeded(&self, client: IpAddr) -> Option<Exceeded> {
-        let until = self.over().get(&self.place(client)).copied()?;
+        let until = self.over.lock().get(&self.place(client)).copied()?;
         let wait = until.checked_duration_since(Instant::now())?;
         Some(self.exceeding(wait))
     }
 
     fn place(&self, client: IpAddr) -> FailureKey {
         (self.limiter.len() < self.addresses_max).then(|| subscriber(client))
-    }
-
-    fn over(&self) -> MutexGuard<'_, HashMap<FailureKey, Instant>> {
-        self.over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn exceeding(&self, wait: Duration) -> Exceeded {
@@ -82,7 +78,7 @@ impl Failures {
         self.limiter.retain_recent();
         self.limiter.shrink_to_fit();
         let now = Instant::now();
-        self.over().retain(|_, until| now < *until);
+        self.over.lock().retain(|_, until| now < *until);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The limits of requestors and tenants while the host runs.
 //!
 //! Owns the limits in force, the counters of what requestors and tenants hold, the token buckets that enforce rates, and the shape of a
-//! refusal. Must not know what is limited: a module that enforces a limit names it. Invariant: what is refused is charged to nobody.
+//! refusal. Must not know what is limited: a module that enforces a limit names it. Invariant: a refused request is not charged.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -17,7 +17,7 @@ use arc_swap::ArcSwap;
 use bulkhead_domain::limits::{Limits, LimitsTable};
 use bulkhead_domain::requestor::Requestor;
 
-pub use scoped::{Full, LimitUsage, Permit, Scope, ScopedCounter};
+pub use scoped::{Full, LimitUsage, Permit, RequestorUsage, Scope, ScopedCounter, UsageReport};
 pub use scoped_semaphore::{ScopedSemaphore, SemaphorePermit};
 
 /// The limits that hold at this moment, the same wherever they are looked at; cheap to clone.
@@ -45,7 +45,7 @@ impl LiveLimits {
         self.0.load_full()
     }
 
-    /// Others from now on, for everybody at once.
+    /// Replaces the limits for all requestors at once.
     pub fn set(&self, limits: LimitsTable) {
         self.0.store(Arc::new(limits));
     }

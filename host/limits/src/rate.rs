@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use governor::clock::{Clock as _, DefaultClock};
 use governor::nanos::Nanos;
 use governor::state::StateStore;
 use governor::state::keyed::ShrinkableKeyedStateStore;
 use governor::{Quota, RateLimiter};
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use bulkhead_domain::limits::{Limits, LimitsTable};
@@ -52,19 +53,15 @@ pub struct Buckets<K: Hash + Eq + Copy> {
     levels: Levels<K>,
 }
 
-/// How empty each bucket is, in the words of the limiter; one that is not there is full.
+/// The state of governor for each key; a missing key is a full bucket.
 #[derive(Clone)]
 struct Levels<K>(Arc<Mutex<FxHashMap<K, Nanos>>>);
 
 impl<K: Hash + Eq + Copy> Levels<K> {
-    fn all(&self) -> MutexGuard<'_, FxHashMap<K, Nanos>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn put_back(&self, key: K, level: Option<Nanos>) {
         match level {
-            Some(level) => self.all().insert(key, level),
-            None => self.all().remove(&key),
+            Some(level) => self.0.lock().insert(key, level),
+            None => self.0.lock().remove(&key),
         };
     }
 }
@@ -76,7 +73,7 @@ impl<K: Hash + Eq + Copy> StateStore for Levels<K> {
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
-        match self.all().entry(*key) {
+        match self.0.lock().entry(*key) {
             Entry::Occupied(mut known) => {
                 let (passed, level) = f(Some(*known.get()))?;
                 known.insert(level);
@@ -93,19 +90,19 @@ impl<K: Hash + Eq + Copy> StateStore for Levels<K> {
 
 impl<K: Hash + Eq + Copy> ShrinkableKeyedStateStore<K> for Levels<K> {
     fn retain_recent(&self, drop_below: Nanos) {
-        self.all().retain(|_, level| *level > drop_below);
+        self.0.lock().retain(|_, level| *level > drop_below);
     }
 
     fn shrink_to_fit(&self) {
-        self.all().shrink_to_fit();
+        self.0.lock().shrink_to_fit();
     }
 
     fn len(&self) -> usize {
-        self.all().len()
+        self.0.lock().len()
     }
 
     fn is_empty(&self) -> bool {
-        self.all().is_empty()
+        self.0.lock().is_empty()
     }
 }
 
@@ -147,15 +144,15 @@ impl Pair {
     }
 
     fn take(&self, requestor: &Requestor) -> Result<(), Exceeded> {
-        let _taking = &self.taking.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.tenants.levels.all().get(&requestor.tenant).copied();
+        let _taking = &self.taking.lock();
+        let before = self.tenants.levels.0.lock().get(&requestor.tenant).copied();
         self.tenants.check(&requestor.tenant)?;
         let checked = self.requestors.check(&requestor.id);
         checked.inspect_err(|_| self.tenants.levels.put_back(requestor.tenant, before))
     }
 
     fn forget_idle(&self) {
-        let _taking = &self.taking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _taking = &self.taking.lock();
         self.requestors.forget_idle();
         self.tenants.forget_idle();
     }
@@ -264,11 +261,11 @@ mod tests {
         assert!(rates.check(&requestor(1, 2)).is_ok());
     }
 
-    /// Asks until it is refused by this limit; gives how empty its tenant's bucket and its own were before and after that.
+    /// Asks until it is refused by this limit; returns how empty its tenant's bucket and its own were before and after that.
     fn levels_around_refusal(rates: &Rates, who: &Requestor, limit: &str) -> [(Option<Nanos>, Option<Nanos>); 2] {
         let levels = || {
             let Pair { tenants, requestors, .. } = &rates.base;
-            (tenants.levels.all().get(&who.tenant).copied(), requestors.levels.all().get(&who.id).copied())
+            (tenants.levels.0.lock().get(&who.tenant).copied(), requestors.levels.0.lock().get(&who.id).copied())
         };
         for _ in 0..100_000 {
             let before = levels();

@@ -39,6 +39,22 @@ impl LimitUsage {
     }
 }
 
+/// What a requestor holds of its limits, and its tenant of the tenant's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestorUsage {
+    pub requestor: Vec<LimitUsage>,
+    pub tenant: Vec<LimitUsage>,
+}
+
+/// Reports what is in use of the limits that a module enforces.
+pub trait UsageReport: Send + Sync + 'static {
+    /// Of the limits of a requestor and of its tenant.
+    fn in_use(&self, requestor: &Requestor) -> RequestorUsage;
+
+    /// Of the host's limits.
+    fn in_use_of_all(&self) -> Vec<LimitUsage>;
+}
+
 /// Who holds units: the narrowest scope, which belongs to a tenant. It is drawn by the host, never chosen by a client: the tables hash fast.
 pub trait ScopeKey: Copy + Eq + Hash {
     fn tenant(&self) -> TenantId;
@@ -50,7 +66,7 @@ impl ScopeKey for Requestor {
     }
 }
 
-/// For a module that does not learn whose units they are, beside the tenant.
+/// For a module that learns the tenant of units, but not their requestor.
 impl<P: Copy + Eq + Hash> ScopeKey for (TenantId, P) {
     fn tenant(&self) -> TenantId {
         self.0
@@ -299,7 +315,7 @@ impl<K: ScopeKey> ScopedCounter<K> {
         self.is_used.store(table.total > 0, Ordering::Relaxed);
     }
 
-    /// Whether nobody holds a unit, without the lock.
+    /// Whether no unit is held, without the lock.
     pub fn is_empty(&self) -> bool {
         !self.is_used.load(Ordering::Relaxed)
     }

@@ -43,7 +43,7 @@ impl<K: Copy + Eq + Hash> ScopedSemaphore<K> {
         permit
     }
 
-    /// Units that nobody holds.
+    /// Free units.
     pub fn available(&self) -> usize {
         self.total.available_permits()
     }

@@ -364,7 +364,7 @@ mod tests {
         }
     }
 
-    /// Answers each connection with the next text; gives its port and what it was asked.
+    /// Answers each connection with the next text; returns its port and what it was asked.
     async fn server(answers: Vec<String>) -> (u16, tokio::task::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -153,8 +153,8 @@ pub fn tls_config(further: &[CertificateDer<'_>]) -> Result<Arc<rustls::ClientCo
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::sync::Mutex;
 
+    use parking_lot::Mutex;
     use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpListener;
 
@@ -190,12 +190,12 @@ mod tests {
         }
 
         fn left(&self) -> usize {
-            self.answers.lock().unwrap().len()
+            self.answers.lock().len()
         }
 
         async fn connect(&self, port: u16) -> Result<Box<dyn Stream>, DialError> {
             let found = async {
-                let answer = self.answers.lock().unwrap().pop_front().expect("nobody asks more often");
+                let answer = self.answers.lock().pop_front().expect("nobody asks more often");
                 Ok(answer.iter().map(|address| SocketAddr::new(address.parse().unwrap(), port)).collect())
             };
             connect_by(found, "rebound.example", port, None, may_reach).await
@@ -210,7 +210,7 @@ mod tests {
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let at = stream.local_addr().unwrap().ip();
-                came.lock().unwrap().push(at);
+                came.lock().push(at);
                 let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, at.to_string().as_bytes()).await;
             }
         });
@@ -234,7 +234,7 @@ mod tests {
             let refused = name.connect(port).await.map(drop);
             assert!(matches!(refused, Err(DialError::Prohibited(_))), "{address}: {refused:?}");
         }
-        assert_eq!((name.left(), seen.lock().unwrap().clone()), (0, vec![GOOD.parse::<IpAddr>().unwrap()]));
+        assert_eq!((name.left(), seen.lock().clone()), (0, vec![GOOD.parse::<IpAddr>().unwrap()]));
     }
 
     #[tokio::test]
@@ -244,7 +244,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(greeting(name.connect(port).await).await, GOOD);
         }
-        assert!(seen.lock().unwrap().iter().all(|address| address.to_string() == GOOD));
+        assert!(seen.lock().iter().all(|address| address.to_string() == GOOD));
         // Where the good one does not answer, the others are no way out.
         let inside = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let name = Name::answering(&[&[GOOD, "127.0.0.1"], &["127.0.0.1", GOOD]]);

@@ -26,7 +26,7 @@ pub(super) enum ChangeTarget {
     },
     /// A part of the requestors gets this.
     Canary(Box<LoadedPlugin>, CanaryRow),
-    /// Everybody has the active version again.
+    /// All requestors have the active version again.
     NoCanary {
         /// Only if it is this one.
         version: Option<Digest>,

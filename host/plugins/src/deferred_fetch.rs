@@ -24,7 +24,7 @@ enum Joined {
 }
 
 impl Plugins {
-    /// Fetches what is awaited, until all of it has come or was refused. `failed` hears of each new reason why something has not.
+    /// Fetches what is awaited, until all of it has come or was refused. `failed` gets each new reason why a fetch failed.
     pub async fn fetch_awaited(&self, failed: impl Fn(&LoadError) + Sync) {
         let awaited = self.inner.state.lock().await.awaited.clone();
         // Whoever waits for the next attempt keeps nobody else from theirs.

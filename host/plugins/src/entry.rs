@@ -131,7 +131,7 @@ impl Version {
         version
     }
 
-    /// Notes where its bytes came from. Gives whether that is news.
+    /// Notes where its bytes came from. Returns whether that is news.
     pub(super) fn came(&mut self, provenance: &Provenance) -> bool {
         let shown =
             |text: &str| text.chars().filter(|character| !character.is_control()).take(SOURCE_CHARS_MAX).collect();

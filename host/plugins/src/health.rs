@@ -7,8 +7,6 @@
 mod breaker;
 mod canary_stats;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use self::breaker::Breakers;
 use self::canary_stats::{CanaryWatches, End};
 use bulkhead_domain::UnixMs;
@@ -45,7 +43,7 @@ impl HealthMonitor {
         self.breakers.health(version, now)
     }
 
-    /// Lets everybody at a version again.
+    /// Admits all calls of a version again.
     pub(super) fn close_breaker(&self, version: &PluginVersion) {
         self.breakers.close_breaker(version);
     }
@@ -101,11 +99,6 @@ impl CallHealth for HealthMonitor {
             canaries.ended(version, tool, &end);
         }
     }
-}
-
-/// A panic elsewhere must not silence everybody: what is counted is valid after any operation.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

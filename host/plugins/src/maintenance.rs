@@ -61,7 +61,7 @@ impl Plugins {
         removed.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(Error::Files)
     }
 
-    /// Retires what has drained, ends what drains for too long, forgets what is too old. Gives whether anything still drains.
+    /// Retires what has drained, ends what drains for too long, forgets what is too old. Returns whether anything still drains.
     pub(super) async fn look(&self) -> Result<bool, Error> {
         let inner = &self.inner;
         // Until the end: a switch in between could make a version active again whose calls are ended here.

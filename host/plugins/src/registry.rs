@@ -83,7 +83,7 @@ pub(super) struct PluginRegistry {
     pub(super) in_doubt: bool,
 }
 
-/// A change that nobody has seen yet: what becomes of each plugin that it touches.
+/// A change before its commit: the new entry of each plugin that it touches.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     entries: BTreeMap<String, Option<Entry>>,

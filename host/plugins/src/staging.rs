@@ -2,9 +2,10 @@
 //!
 //! Invariant: what is refused leaves nothing behind; what passed can be switched to without its source.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::difference::Changes;
 use super::entry::{Stage, Version};
@@ -38,16 +39,12 @@ pub(super) struct Arriving(Arc<Mutex<Vec<[u8; 32]>>>);
 impl Arriving {
     /// Announces a component. Removals read this under the lock of the state, so this is called under it, too.
     pub(super) fn announce(&self, digest: [u8; 32]) -> Arrival {
-        self.digests().push(digest);
+        self.0.lock().push(digest);
         Arrival { of: self.clone(), digest }
     }
 
     pub(super) fn contains(&self, digest: &[u8; 32]) -> bool {
-        self.digests().contains(digest)
-    }
-
-    fn digests(&self) -> MutexGuard<'_, Vec<[u8; 32]>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().contains(digest)
     }
 }
 
@@ -59,7 +56,7 @@ pub(super) struct Arrival {
 
 impl Drop for Arrival {
     fn drop(&mut self) {
-        let mut digests = self.of.digests();
+        let mut digests = self.of.0.lock();
         if let Some(at) = digests.iter().position(|digest| *digest == self.digest) {
             digests.swap_remove(at);
         }
@@ -234,7 +231,7 @@ impl Plugins {
         }
     }
 
-    /// Keeps the bytes and says so in the store. Gives whether the version was not there before.
+    /// Keeps the bytes and says so in the store. Returns whether the version was not there before.
     async fn note_staged(&self, version: &PluginVersion, candidate: Candidate) -> Result<bool, Error> {
         let inner = &self.inner;
         let (size, provenance) = (candidate.bytes.len() as u64, candidate.provenance.clone());

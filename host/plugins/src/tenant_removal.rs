@@ -10,7 +10,7 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_runtime::Canary;
 use bulkhead_store::{self as store, RowStore};
 
-/// Takes a tenant out of the canaries of a store that no host runs; gives how many it was in.
+/// Takes a tenant out of the canaries of a store that no host runs; returns how many it was in.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ use bulkhead_store::memory::MemoryStore;
 /// Nobody calls; what is told is remembered.
 #[derive(Default)]
 struct Silence {
-    told: std::sync::Mutex<Vec<Vec<ListKind>>>,
+    told: parking_lot::Mutex<Vec<Vec<ListKind>>>,
 }
 
 #[async_trait::async_trait]
@@ -29,7 +29,7 @@ impl Calls for Silence {
     }
 
     fn lists_changed(&self, kinds: &[ListKind]) {
-        self.told.lock().unwrap().push(kinds.to_vec());
+        self.told.lock().push(kinds.to_vec());
     }
 
     async fn end(&self, _: &PluginVersion, _: DrainThen) {}
@@ -254,7 +254,7 @@ async fn list_changes_are_notified_and_drained_versions_retire() {
     let same_lists = text(SAME, "The texts are the SAME.").unwrap();
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
     let world = start(&store, &clock).await;
-    world.calls.told.lock().unwrap().clear();
+    world.calls.told.lock().clear();
     for candidate in [one, same_lists, described] {
         let version = world.plugins.stage(candidate).await.unwrap().version;
         let switched = world.plugins.activate(&to(version.digest), false).await.unwrap();
@@ -263,7 +263,7 @@ async fn list_changes_are_notified_and_drained_versions_retire() {
             assert!(world.plugins.activate(&to(version.digest), true).await.unwrap().done);
         }
     }
-    let told: Vec<_> = world.calls.told.lock().unwrap().clone();
+    let told: Vec<_> = world.calls.told.lock().clone();
     assert_eq!(told, [vec![ListKind::Tools], vec![], vec![ListKind::Tools]]);
     assert!(!world.plugins.look().await.unwrap(), "nothing drains where nobody calls");
     let versions = world.plugins.versions("text").await.unwrap();
@@ -297,7 +297,7 @@ async fn plugin_relist_is_limited_to_accepted_definitions() {
     let targets = [&version, &other]
         .map(|version| Target { name: version.name.clone(), version: Some(Digest(version.digest).to_string()) });
     assert!(world.plugins.activate(&targets, false).await.unwrap().done);
-    world.calls.told.lock().unwrap().clear();
+    world.calls.told.lock().clear();
     let file = folder.path().join("tool");
     let relist = async |text: Option<&str>| {
         match text {
@@ -305,7 +305,7 @@ async fn plugin_relist_is_limited_to_accepted_definitions() {
             None => std::fs::remove_file(&file).unwrap(),
         }
         let result = world.plugins.relist(&version, &HashSet::from([ListKind::Tools])).await;
-        let told = std::mem::take(&mut *world.calls.told.lock().unwrap());
+        let told = std::mem::take(&mut *world.calls.told.lock());
         (result.map_err(|error| error.to_string()), told)
     };
     let described = |name: &str| world.sandbox.catalog().get(name).map(|entry| entry.tool.description.clone());
@@ -333,7 +333,7 @@ async fn plugin_relist_is_limited_to_accepted_definitions() {
     // A version that is not active is on no list.
     let stranger = PluginVersion { digest: [9; 32], ..version.clone() };
     assert!(world.plugins.relist(&stranger, &HashSet::from([ListKind::Resources])).await.is_ok());
-    assert_eq!(*world.calls.told.lock().unwrap(), Vec::<Vec<ListKind>>::new());
+    assert_eq!(*world.calls.told.lock(), Vec::<Vec<ListKind>>::new());
 
     // A start looks as closely.
     std::fs::write(&file, "extra\nTwo.").unwrap();

@@ -10,7 +10,7 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_runtime::ToolEntry;
 use bulkhead_tasks::Tasks;
 
-/// What is larger is read and checked where that does not hold up anybody else.
+/// Larger arguments are read and checked on the message workers, where they delay no other connection.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Why arguments cannot be used.
@@ -35,13 +35,13 @@ pub(crate) fn object<'a>(tool: &ToolEntry, arguments: Option<&'a str>) -> Result
 }
 
 /// Checks large arguments off the threads that serve other requests; the time is charged to their sender's share.
-pub(crate) async fn fit_aside(
+pub(crate) async fn fit_offloaded(
     tasks: &Tasks,
     requestor: &Requestor,
     tool: Arc<ToolEntry>,
     arguments: Json,
 ) -> Result<(), ArgumentError> {
-    let checked = tasks.aside(requestor, move || fit(&tool, arguments.as_str())).await;
+    let checked = tasks.offload(requestor, move || fit(&tool, arguments.as_str())).await;
     checked.unwrap_or_else(|_| {
         Err(ArgumentError::Malformed(RpcError::host_failure(format_args!("arguments could not be checked"))))
     })

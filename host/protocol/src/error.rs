@@ -130,7 +130,7 @@ impl RpcError {
         Self::method_not_found(format!("Method not found: {name}")).rejected(Rejection::UnknownMethod)
     }
 
-    /// What was declared beside the message is not what the message says.
+    /// The headers contradict the message.
     pub(crate) fn header_mismatch(message: impl Into<String>) -> Self {
         Self::new(HEADER_MISMATCH, message).rejected(Rejection::Unserved)
     }
@@ -179,7 +179,7 @@ impl RpcError {
         }
     }
 
-    /// Nobody has a resource with this URI, in the words of the legacy era.
+    /// No plugin has a resource with this URI, in the words of the legacy era.
     pub(crate) fn resource_not_found(uri: &str) -> Self {
         Self::new(RESOURCE_NOT_FOUND, "Resource not found").with(&serde_json::json!({"uri": uri}))
     }

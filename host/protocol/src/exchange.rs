@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::Stream;
+use parking_lot::Mutex;
 
 use super::{EncodedMessage, Exchange, Frame};
 
@@ -26,7 +27,7 @@ impl FrameSender {
 
     /// Sends a message that may be large.
     pub(crate) fn send_line(&self, message: EncodedMessage) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
+        self.0.lock().push_back(message);
     }
 
     /// Waits until everything that was sent has been taken.
@@ -38,11 +39,11 @@ impl FrameSender {
 
     /// Whether everything that was sent has been taken.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.0.lock().is_empty()
     }
 
     fn next(&self) -> Option<EncodedMessage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.0.lock().pop_front()
     }
 }
 

@@ -163,7 +163,7 @@ pub(crate) fn answer(kind: &InputRequestKind, reply: &Reply) -> InputResponse {
 }
 
 /// The same; a large one is read off the threads that serve other requests, and charged to its sender's share.
-pub(crate) async fn answer_aside(
+pub(crate) async fn answer_offloaded(
     tasks: &Tasks,
     requestor: &Requestor,
     kind: &InputRequestKind,
@@ -173,7 +173,7 @@ pub(crate) async fn answer_aside(
         return answer(kind, &reply);
     }
     let kind = kind.clone();
-    let read = tasks.aside(requestor, move || answer(&kind, &reply)).await;
+    let read = tasks.offload(requestor, move || answer(&kind, &reply)).await;
     read.unwrap_or_else(|_| InputResponse::Refused("the host could not read the client's answer".to_owned()))
 }
 

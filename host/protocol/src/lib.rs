@@ -87,7 +87,7 @@ pub struct Peer<'a> {
     pub rights: Rights,
     /// The legacy session that the message belongs to, if the transport found one.
     pub session: Option<Arc<Session>>,
-    /// What stood beside the message, where the transport has such a place (HTTP).
+    /// Headers that declare what the message is; only HTTP has them.
     pub declared: Option<Declared<'a>>,
     /// Whose requests can be cancelled by a notification: where several messages share one connection (stdio).
     pub connection: Option<Arc<Connection>>,
@@ -217,7 +217,7 @@ pub trait Mcp: Send + Sync + 'static {
 
     /// Does work that grows with what a requestor sent, in its tenant's turn, on threads that serve no connection. Nothing comes if it
     /// panics, or the host is going down; when the receiver is dropped before its turn, the work is not done.
-    fn aside(&self, requestor: &Requestor, work: Box<dyn FnOnce() + Send>) -> oneshot::Receiver<()>;
+    fn offload(&self, requestor: &Requestor, work: Box<dyn FnOnce() + Send>) -> oneshot::Receiver<()>;
 
     /// The messages to a session outside of any request: the legacy GET stream, or stdout. It never ends by itself.
     ///
@@ -264,8 +264,8 @@ impl Mcp for Protocol {
         }
     }
 
-    fn aside(&self, requestor: &Requestor, work: Box<dyn FnOnce() + Send>) -> oneshot::Receiver<()> {
-        self.shared.tasks.aside(requestor, work)
+    fn offload(&self, requestor: &Requestor, work: Box<dyn FnOnce() + Send>) -> oneshot::Receiver<()> {
+        self.shared.tasks.offload(requestor, work)
     }
 
     fn standalone(&self, session: &Arc<Session>, rights: Rights) -> Exchange {
@@ -288,7 +288,7 @@ fn unspoken(declared: Option<&Declared<'_>>) -> Option<Received> {
     Some(Received::Rejected { rejection: Rejection::Malformed, body })
 }
 
-/// Which era a message belongs to: what was declared beside it or what it says itself decides, never the connection.
+/// The era of a message. Its headers or its body decide, never the connection.
 fn era_of(envelope: &Envelope, declared: Option<&Declared<'_>>) -> Era {
     // Looked at first, because it is shorter.
     let declared = declared.and_then(|declared| declared.protocol_version.as_deref());

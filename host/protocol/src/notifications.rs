@@ -38,7 +38,7 @@ impl ProgressReports {
         Self { token, related, last: None }
     }
 
-    /// The next report; `None` when nobody asked for it, or when it does not go forward.
+    /// The next report; `None` when the client did not ask for progress, or when it does not advance.
     pub(crate) fn report(&mut self, progress: f64, total: Option<f64>, message: Option<&str>) -> Option<String> {
         let token = self.token.as_ref()?;
         if !progress.is_finite() || self.last.is_some_and(|last| progress <= last) {

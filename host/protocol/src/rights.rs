@@ -1,4 +1,4 @@
-//! What a requestor may not do, and how it hears of that.
+//! Actions that a requestor has no right to, and how they are refused.
 //!
 //! Owns the choice between two answers. Invariant: what further scopes would allow is refused with all of their names, so that a client
 //! can ask for them at once; what nothing would allow this requestor reads like something that is not there.

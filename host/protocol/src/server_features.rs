@@ -152,7 +152,7 @@ impl CatalogReader {
         absence.broke.map_or(Ok(None), |error| Err(RpcError::from(&error)))
     }
 
-    /// A request that nobody is told about on the way, and that can ask nobody.
+    /// A request without notifications or input requests.
     async fn quietly<T: TryFrom<Returned>>(
         &self,
         library: &Arc<CatalogPlugin>,
@@ -207,7 +207,7 @@ impl FeatureCapabilities {
 #[derive(Serialize)]
 struct Empty {}
 
-/// Reads the params of `prompts/get`: the prompt, and what it is filled in with.
+/// Reads the params of `prompts/get`: the prompt and its arguments.
 pub(crate) fn prompt(catalog: &Catalog, params: Option<&str>) -> Result<(Arc<PromptEntry>, Arguments), RpcError> {
     #[derive(Deserialize)]
     struct Params {

@@ -5,12 +5,13 @@
 //! (see [`Session::state`]); what waits does not, and is asked again.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, SetOnce, mpsc, oneshot};
@@ -84,7 +85,7 @@ pub(crate) struct Negotiated {
     pub(crate) offered: AnnouncedLists,
 }
 
-/// What the client was told that there is beside tools: it hears of no other lists.
+/// The features other than tools that the client was told of: it is notified of no other lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AnnouncedLists {
     pub(crate) resources: bool,
@@ -107,7 +108,7 @@ pub(crate) struct TaskInputRequest {
 /// A request of the host that waits for its response.
 pub(crate) struct PendingRequest {
     pub(crate) reply: oneshot::Sender<Reply>,
-    /// Set when the answer is of use even if nobody listens to `reply` any more.
+    /// Set when the answer is needed even after the receiver of `reply` is gone.
     pub(crate) input_request: Option<TaskInputRequest>,
 }
 
@@ -246,7 +247,7 @@ impl Session {
         digest
     }
 
-    /// Whose session it is. Nobody else may use it.
+    /// The requestor that may use this session.
     pub fn requestor(&self) -> &Requestor {
         &self.settled.requestor
     }
@@ -308,7 +309,7 @@ impl Session {
 
     /// The session is over: its plain calls are cancelled, and nothing is expected of its client any more. Tasks go on.
     pub fn close(&self) {
-        let mut live = self.live();
+        let mut live = self.live.lock();
         live.in_flight.values().for_each(|cancellation| cancellation.told.notify_one());
         live.expected.clear();
     }
@@ -325,17 +326,13 @@ impl Session {
         }
     }
 
-    fn live(&self) -> MutexGuard<'_, SessionState> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn log_level(&self) -> LogLevel {
-        self.live().log_level
+        self.live.lock().log_level
     }
 
     /// Sets the least severe level that the client wants to read.
     pub fn set_log_level(&self, level: LogLevel) {
-        self.live().log_level = level;
+        self.live.lock().log_level = level;
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -359,7 +356,7 @@ impl Session {
     /// A new request to the client: its number, and where its reply will come.
     pub(crate) fn expect(&self, input_request: Option<TaskInputRequest>) -> (u64, oneshot::Receiver<Reply>) {
         let (reply, receiver) = oneshot::channel();
-        let mut live = self.live();
+        let mut live = self.live.lock();
         live.requests += 1;
         let number = live.requests;
         live.expected.insert(number, PendingRequest { reply, input_request });
@@ -386,19 +383,19 @@ impl Session {
             return None;
         }
         let number = number.parse().ok()?;
-        let mut live = self.live();
+        let mut live = self.live.lock();
         live.expected.get(&number).filter(|expected| may(expected))?;
         live.forget(number)
     }
 
     /// Gives up on a request; whether it still waited.
     pub(crate) fn forget(&self, number: u64) -> bool {
-        self.live().forget(number).is_some()
+        self.live.lock().forget(number).is_some()
     }
 
     /// Gives up on every request for one question of a task.
     pub(crate) fn forget_input_request(&self, task: TaskId, issued_key: &str) {
-        let mut live = self.live();
+        let mut live = self.live.lock();
         live.expected.retain(|_, expected| {
             expected.input_request.as_ref().is_none_or(|asked| asked.task != task || asked.issued_key != issued_key)
         });
@@ -408,7 +405,7 @@ impl Session {
     /// Notes a request that can be cancelled; `None` when its id is in use.
     pub(crate) fn begin(self: &Arc<Self>, id: &RequestId) -> Option<InFlight> {
         let cancellation = Arc::<Cancellation>::default();
-        let mut live = self.live();
+        let mut live = self.live.lock();
         if live.in_flight.contains_key(id) {
             return None;
         }
@@ -418,7 +415,7 @@ impl Session {
 
     /// The client cancels a request; one that is unknown or over is ignored.
     pub(crate) fn cancel(&self, id: &RequestId) {
-        if let Some(cancellation) = self.live().in_flight.get(id) {
+        if let Some(cancellation) = self.live.lock().in_flight.get(id) {
             cancellation.by_client.store(true, Ordering::Release);
             cancellation.told.notify_one();
         }
@@ -427,30 +424,30 @@ impl Session {
     /// Notes an open standalone stream.
     pub(crate) fn listen(self: &Arc<Self>, stream: u64) -> Listener {
         let (said, to_say) = mpsc::channel(SAID_MAX);
-        self.live().listeners.push(Listening { stream, said });
+        self.live.lock().listeners.push(Listening { stream, said });
         Listener { session: Arc::clone(self), stream, to_say }
     }
 
     /// The standalone stream that carries messages: the newest.
     pub(crate) fn speaks_on(&self) -> Option<u64> {
-        self.live().listeners.last().map(|listening| listening.stream)
+        self.live.lock().listeners.last().map(|listening| listening.stream)
     }
 
-    /// Where a request can say something on that stream; `None` while nobody listens, or before the handshake is over.
+    /// The sender of messages on that stream; `None` without a listener, or before the handshake is over.
     pub(crate) fn standalone(&self) -> Option<mpsc::Sender<String>> {
         let is_ready = self.initialized.initialized();
-        self.live().listeners.last().filter(|_| is_ready).map(|listening| listening.said.clone())
+        self.live.lock().listeners.last().filter(|_| is_ready).map(|listening| listening.said.clone())
     }
 
     /// Forgets which lists the client knows.
     pub(crate) fn unsee(&self) {
-        self.live().seen = Default::default();
+        self.live.lock().seen = Default::default();
     }
 
     /// Notes that the client knows this generation of a list; whether that is news.
     pub(crate) fn saw(&self, kind: ListKind, lists: ListGenerations) -> bool {
         let generation = Some(lists.of(kind));
-        let mut live = self.live();
+        let mut live = self.live.lock();
         let [tools, resources, prompts] = &mut live.seen;
         let seen = match kind {
             ListKind::Tools => tools,
@@ -472,7 +469,7 @@ impl Session {
     /// Follows a resource that this plugin has; false when the client follows as many as it may. It ends with the host: a client
     /// that comes back after a restart asks again.
     pub(crate) fn subscribe(&self, uri: String, plugin: String, count_max: usize) -> bool {
-        let mut live = self.live();
+        let mut live = self.live.lock();
         let is_full = live.subscriptions.len() >= count_max && !live.subscriptions.contains_key(&uri);
         if !is_full {
             live.subscriptions.insert(uri, plugin);
@@ -482,16 +479,16 @@ impl Session {
 
     /// Follows a resource no more.
     pub(crate) fn unsubscribe(&self, uri: &str) {
-        self.live().subscriptions.remove(uri);
+        self.live.lock().subscriptions.remove(uri);
     }
 
     /// Whether the client follows a resource that this plugin has.
     pub(crate) fn follows(&self, uri: &str, plugin: &str) -> bool {
-        self.live().subscriptions.get(uri).is_some_and(|owner| owner == plugin)
+        self.live.lock().subscriptions.get(uri).is_some_and(|owner| owner == plugin)
     }
 }
 
-/// How a request learns that nobody waits for it any more.
+/// Tells a request that its client no longer waits for it.
 #[derive(Default)]
 struct Cancellation {
     told: Notify,
@@ -519,7 +516,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut live = self.session.live();
+        let mut live = self.session.live.lock();
         live.in_flight.remove(&self.id);
         live.rest();
     }
@@ -542,7 +539,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.session.live().listeners.retain(|listening| listening.stream != self.stream);
+        self.session.live.lock().listeners.retain(|listening| listening.stream != self.stream);
     }
 }
 

@@ -13,7 +13,7 @@ use tracing::Span;
 
 use super::{Exchange, Frame, Received, reader};
 
-/// As much as receivers have to carry; a longer one is no use to anybody.
+/// The length that receivers have to carry; a longer one is useless.
 const STATE_BYTES_MAX: usize = 512;
 
 #[derive(Default, Deserialize)]

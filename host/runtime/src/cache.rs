@@ -22,7 +22,7 @@ use bulkhead_domain::hex;
 
 const TAG_BYTES: usize = 32;
 const KEY_BYTES: usize = 32;
-/// Nobody writes a file for this long.
+/// No write of a file takes this long.
 const DRAFT_AGE_MAX: Duration = Duration::from_hours(24);
 
 /// How long things are kept that nobody here needs any more, from their last use: code of another engine, and what belongs to no

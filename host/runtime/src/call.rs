@@ -44,7 +44,7 @@ pub(super) struct Plugin {
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     pub(super) granted: Arc<GrantedTo>,
-    /// What it wants of the limits.
+    /// The limits that its manifest requests.
     pub(super) wanted: RequestedLimits,
     /// By the name inside the plugin.
     pub(super) entries: Vec<Arc<ToolEntry>>,

@@ -4,11 +4,12 @@
 //! Invariant: while a call is paused or waits for its client or for a permit, neither clock runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use futures::task::AtomicWaker;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{CallContext, Control};
@@ -30,7 +31,7 @@ pub struct CallState {
     supervisor: AtomicWaker,
 }
 
-/// Who listens to a call, and what it wants and can answer.
+/// The client of a call: what it receives and can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientView {
     pub features: ClientFeatures,
@@ -55,15 +56,15 @@ impl Wall {
 impl CallState {
     /// Starts the wall clock, unless the call is paused already.
     pub(super) fn start(&self) {
-        let mut wall = self.wall();
+        let mut wall = self.wall.lock();
         if wall.holds == 0 && wall.since.is_none() {
             wall.since = Some(Instant::now());
         }
     }
 
-    /// How long the call has run, and whether its clock stands still right now.
+    /// How long the call has run, and whether its clock is stopped.
     pub(super) fn wall_elapsed(&self) -> (Duration, bool) {
-        let wall = self.wall();
+        let wall = self.wall.lock();
         (wall.elapsed(Instant::now()), wall.holds > 0)
     }
 
@@ -78,7 +79,7 @@ impl CallState {
     }
 
     fn stop_wall(&self) {
-        let mut wall = self.wall();
+        let mut wall = self.wall.lock();
         wall.holds += 1;
         if let Some(since) = wall.since.take() {
             wall.used += since.elapsed();
@@ -86,17 +87,13 @@ impl CallState {
     }
 
     fn start_wall(&self) {
-        let mut wall = self.wall();
+        let mut wall = self.wall.lock();
         wall.holds = wall.holds.saturating_sub(1);
         if wall.holds == 0 {
             wall.since = Some(Instant::now());
         }
         drop(wall);
         self.supervisor.wake();
-    }
-
-    fn wall(&self) -> MutexGuard<'_, Wall> {
-        self.wall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -139,7 +136,7 @@ impl CallState {
 
     /// The current client: that of the latest request, else that of the request that began the call.
     pub(crate) fn audience(&self, facts: &CallContext) -> ClientView {
-        let later = *self.audience.lock().unwrap_or_else(PoisonError::into_inner);
+        let later = *self.audience.lock();
         let &CallContext { features, log_level, wants_progress, .. } = facts;
         later.unwrap_or(ClientView { features, log_level, wants_progress })
     }
@@ -196,7 +193,7 @@ impl Control {
 
     /// Another request listens from now on. Nothing of the earlier one's wishes holds any more.
     pub fn set_client(&self, audience: ClientView) {
-        *self.shared.audience.lock().unwrap_or_else(PoisonError::into_inner) = Some(audience);
+        *self.shared.audience.lock() = Some(audience);
     }
 
     /// Whether messages wait for the guest. Without, it never asks for them.

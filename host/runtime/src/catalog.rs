@@ -68,7 +68,7 @@ pub struct PluginFeatures {
     pub library: Arc<CatalogPlugin>,
     pub prompts: Vec<Arc<PromptEntry>>,
     pub templates: Vec<Arc<TemplateEntry>>,
-    /// What it listed when it was loaded: they are its own. It may list others later.
+    /// The resources that it listed when it was loaded. It may list others later.
     pub resources: Vec<Resource>,
 }
 
@@ -123,7 +123,7 @@ impl Catalog {
         Self { tools, by_name, ..Self::default() }
     }
 
-    /// Adds what plugins offer beside their tools; names and URIs are unique by then.
+    /// Adds the resources and prompts of plugins; names and URIs are unique by then.
     #[must_use]
     pub fn with(mut self, offers: impl IntoIterator<Item = PluginFeatures>) -> Self {
         for plugin in offers {
@@ -143,7 +143,7 @@ impl Catalog {
         Self { for_some: true, ..self }
     }
 
-    /// The same without what these plugins offer beside their tools.
+    /// The same without the resources and prompts of these plugins.
     #[must_use]
     pub fn without_offers(&self, plugins: &[&PluginVersion]) -> Self {
         let stays = |library: &CatalogPlugin| !plugins.contains(&&library.plugin);
@@ -164,7 +164,7 @@ impl Catalog {
         }
     }
 
-    /// Whether everybody has this very catalog.
+    /// Whether all requestors have this catalog.
     pub fn is_for_everybody(&self) -> bool {
         !self.for_some
     }
@@ -266,7 +266,7 @@ impl Catalog {
         self.owners.get(uri)
     }
 
-    /// Whether this plugin may list this URI: nobody else listed it first.
+    /// Whether this plugin may list this URI: no other plugin listed it first.
     pub fn may_list(&self, library: &CatalogPlugin, uri: &str) -> bool {
         self.owners.get(uri).is_none_or(|owner| owner.plugin == library.plugin)
     }

@@ -9,8 +9,8 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::cache::{note_use, remove_old_drafts, remove_unused, write_new};
@@ -22,7 +22,7 @@ const VOUCHED: &str = "vouched";
 /// The WIT text that came with a component, if one did, by whether it is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wit {
-    /// It lay beside the component, and nobody has signed it.
+    /// Found next to the component, and not signed.
     Free(Option<String>),
     /// The component's signer has signed this text too, or that there is none.
     Vouched(Option<String>),
@@ -69,7 +69,7 @@ impl ComponentStore {
         File::open(&self.folder)?.sync_all()
     }
 
-    /// Keeps the WIT text that stood beside a component, which says what its tools do.
+    /// Keeps the WIT text found next to a component, which documents its tools.
     ///
     /// The first one stays, because a version does not change; but a signed text replaces an unsigned one, and
     /// never the other way round.
@@ -78,7 +78,7 @@ impl ComponentStore {
     ///
     /// The data directory cannot be written.
     pub fn keep_wit(&self, digest: &[u8; 32], wit: &Wit) -> io::Result<()> {
-        let _one_at_a_time = self.wit.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.wit.lock();
         let (path, mark) = (self.path(digest).with_extension("wit"), self.path(digest).with_extension(VOUCHED));
         let (is_there, is_vouched) = (path.exists(), mark.exists());
         let name = format!("{}.wit", hex(digest));
@@ -97,7 +97,7 @@ impl ComponentStore {
         }
     }
 
-    /// Reads a component again, and gives its size in bytes.
+    /// Reads a component again and returns its size in bytes.
     ///
     /// # Errors
     ///

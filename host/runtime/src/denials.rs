@@ -3,8 +3,10 @@
 //! Owns the words for it: a grant is named as the operator would write it. Invariant: the log and the event stream hear of a call
 //! once, however often it tries, and a call that fails says what it lacked.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::events::Outbox;
 use super::operation::Returned;
@@ -50,13 +52,9 @@ impl Denials {
         &self.0.granted
     }
 
-    fn found(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.found.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The guest was refused something for want of this grant.
     pub(super) fn note(&self, grant: String) {
-        let mut found = self.found();
+        let mut found = self.0.found.lock();
         if found.is_empty() {
             tracing::warn!(plugin = &*self.0.plugin, grant, "a plugin reached for what is not granted");
             self.0.outbox.denied(grant.clone());
@@ -94,7 +92,7 @@ impl Denials {
                 missing.iter().for_each(|grant| self.note(grant.clone()));
             }
         }
-        let found = self.found();
+        let found = self.0.found.lock();
         if found.is_empty() {
             return outcome;
         }

@@ -204,7 +204,7 @@ async fn send(
     Ok((response, Box::new(driver.finished())))
 }
 
-/// What broke a request. Where its body was refused here, the guest hears of that, and not that a connection broke.
+/// The cause of a failed request. If its body was refused here, the guest is told so, and not that a connection broke.
 fn of_exchange(error: hyper::Error) -> Error {
     match std::error::Error::source(&error).and_then(|cause| cause.downcast_ref()) {
         Some(Error::HttpRequestBodySize(bytes_max)) => Error::HttpRequestBodySize(*bytes_max),

@@ -19,7 +19,7 @@ const STACK_BYTES: usize = 1 << 20;
 /// Stack of one call that is cleared by hand rather than returned to the kernel: what a small tool needs. More pushes other things
 /// out of the processor's cache.
 const STACK_KEEP_RESIDENT: usize = 8 << 10;
-/// Slots that stay warm for plugins that nobody calls right now.
+/// Slots that stay warm for idle plugins.
 const UNUSED_WARM_SLOTS: u32 = 128;
 /// Core instances per component instance, on average over the pool (a Rust guest has 1 to 3, Python about 20).
 const CORE_INSTANCES_PER_CALL: u32 = 20;

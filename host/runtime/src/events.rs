@@ -4,9 +4,10 @@
 //! fit; nothing that a guest says can fill the host's memory. Invariant: what was reported before an input request or before the end is
 //! delivered before it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::limits::{RESOURCE_UPDATES_MAX, STATUS_BYTES_MAX, URI_BYTES_MAX};
@@ -18,7 +19,7 @@ use bulkhead_domain::call::LogLevel;
 /// How soon to look again when the receiver has not read yet.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Nobody receives the events of this call any more.
+/// The receiver of this call's events is gone.
 #[derive(Debug)]
 pub(super) struct ReceiverGone;
 
@@ -64,7 +65,7 @@ impl Outbox {
 
     /// Keeps what grows, drops the rest.
     pub(super) fn progress(&self, progress: f64, total: Option<f64>, message: Option<String>) {
-        let mut pending = self.pending();
+        let mut pending = self.0.pending.lock();
         if !progress.is_finite() || pending.highest_progress.is_some_and(|highest| progress <= highest) {
             return;
         }
@@ -74,14 +75,14 @@ impl Outbox {
     }
 
     pub(super) fn status(&self, message: String) {
-        let mut pending = self.pending();
+        let mut pending = self.0.pending.lock();
         pending.status = Some(cut(message));
         self.pass_on(&mut pending);
     }
 
     /// Sends a record, or counts it as dropped.
     pub(super) fn log(&self, level: LogLevel, logger: Option<String>, data: Json) {
-        let mut pending = self.pending();
+        let mut pending = self.0.pending.lock();
         let bytes = (data.as_str().len() + logger.as_ref().map_or(0, String::len)) as u64;
         if bytes > pending.log_bytes_left || !pending.bucket.take(Instant::now()) {
             pending.logs_dropped += 1;
@@ -95,13 +96,13 @@ impl Outbox {
 
     /// Says once that something was not granted.
     pub(super) fn denied(&self, grant: String) {
-        let mut pending = self.pending();
+        let mut pending = self.0.pending.lock();
         pending.denied = Some(cut(grant));
         self.pass_on(&mut pending);
     }
 
     pub(super) fn lists_changed(&self, kind: ListKind) {
-        let mut pending = self.pending();
+        let mut pending = self.0.pending.lock();
         if !pending.lists.contains(&kind) {
             pending.lists.push(kind);
         }
@@ -109,7 +110,7 @@ impl Outbox {
     }
 
     pub(super) fn resource_updated(&self, uri: String) {
-        let mut pending = self.pending();
+        let mut pending = self.0.pending.lock();
         if uri.len() <= URI_BYTES_MAX
             && pending.resources.len() < RESOURCE_UPDATES_MAX
             && !pending.resources.contains(&uri)
@@ -121,13 +122,13 @@ impl Outbox {
 
     /// Delivers what the rate allows by now, and says when to come back for the rest.
     pub(super) fn deliver(&self) -> Option<Instant> {
-        self.pass_on(&mut self.pending())
+        self.pass_on(&mut self.0.pending.lock())
     }
 
     /// Delivers everything that waits, then this event. Waits for the receiver.
     pub(super) async fn say(&self, event: CallEvent) -> Result<(), ReceiverGone> {
         loop {
-            let Some(next) = self.pending().next() else { break };
+            let Some(next) = self.0.pending.lock().next() else { break };
             self.0.sender.send(next).await.map_err(|_| ReceiverGone)?;
         }
         self.0.sender.send(event).await.map_err(|_| ReceiverGone)
@@ -135,7 +136,7 @@ impl Outbox {
 
     /// The same at the end of a call: also says how many logs were dropped.
     pub(super) async fn finish(&self, event: CallEvent) {
-        let dropped = std::mem::take(&mut self.pending().logs_dropped);
+        let dropped = std::mem::take(&mut self.0.pending.lock().logs_dropped);
         if dropped > 0 {
             let data = Json::new(format!("{{\"dropped\":{dropped}}}"));
             let logger = Some("bulkhead".to_owned());
@@ -157,10 +158,6 @@ impl Outbox {
             permit.send(event);
         }
         None
-    }
-
-    fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

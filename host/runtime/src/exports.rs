@@ -21,7 +21,7 @@ use bulkhead_domain::server_features::Reference;
 const LISTED_PAGES_MAX: usize = 10;
 
 type Store = wasmtime::Store<Call>;
-/// What `call-tool` takes and gives.
+/// Parameters and result of `call-tool`.
 type CallTool<'a> = (&'a str, &'a str);
 type CalledTool = (Result<tools::ToolOutput, wit::CallError>,);
 

@@ -39,7 +39,7 @@ impl Call {
         self.shared.audience(&self.facts)
     }
 
-    /// Says something that has a reply, and waits for it with both clocks stopped. `None`: nobody is there any more.
+    /// Sends an event that has a reply, and waits for it with both clocks stopped. `None`: the receiver is gone.
     async fn converse<T>(&mut self, event: impl FnOnce(oneshot::Sender<T>) -> CallEvent) -> Option<T> {
         let (reply, replied) = oneshot::channel();
         let hold = self.shared.hold();

@@ -1,4 +1,4 @@
-//! What can be read from a component: imports, what it offers, digest and size.
+//! Facts read from a component: imports, exports, digest and size.
 
 use wasmtime::Engine;
 use wasmtime::component::Component;

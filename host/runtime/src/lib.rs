@@ -113,9 +113,9 @@ pub struct CallContext {
     pub related_tasks: Vec<String>,
     /// Seeds every random byte that the guest sees.
     pub seed: [u8; 32],
-    /// Whether anybody listens to progress; without, reports are dropped at the door.
+    /// Whether the client wants progress; otherwise reports are dropped at once.
     pub wants_progress: bool,
-    /// What the plugin may keep and use here; none where nobody calls.
+    /// The guest's key-value store and secrets; none for a call without a requestor.
     pub guest_services: Option<Arc<dyn GuestServices>>,
 }
 

@@ -317,7 +317,7 @@ fn resources(component: &Component) -> Vec<String> {
     problems
 }
 
-/// Asks the component what it offers, in an instance of its own with the plugin's grants.
+/// Lists the component's tools, resources and prompts in a separate instance with the plugin's grants.
 pub(super) async fn list(
     ground: &HostContext,
     name: &Arc<str>,
@@ -358,7 +358,7 @@ pub(super) async fn list(
     Ok((listed, server_features::listable(resources)))
 }
 
-/// A call that nobody listens to: a plugin that asks or reports while it is listed talks to the wall.
+/// A call without a client: input requests and reports of a plugin while it is listed are dropped.
 fn detached_call(
     name: &Arc<str>,
     granted: &Arc<Granted>,
@@ -378,12 +378,12 @@ pub(super) struct Prepared {
     pub(super) source: PluginSource,
     pub(super) version: PluginVersion,
     pub(super) granted: Arc<GrantedTo>,
-    /// What it wants of the limits.
+    /// The limits that its manifest requests.
     pub(super) wanted: RequestedLimits,
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     pub(super) listed: RawListing,
-    /// Those that it lists when nobody asks for them.
+    /// The resources that it lists without a caller.
     pub(super) resources: Vec<Resource>,
     pub(super) presence: CallCount,
 }
@@ -397,7 +397,7 @@ pub(super) enum UnknownTools {
     Ignore,
 }
 
-/// The last step: what it offers, on the operator's terms.
+/// The last step: its tools, resources and prompts, on the operator's terms.
 pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<LoadedPlugin, Vec<String>> {
     let Prepared { source, version, granted, wanted, instance, exports, mut listed, resources, presence } = prepared;
     let limits = wanted.within(&source.limits);

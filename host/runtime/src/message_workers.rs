@@ -20,7 +20,7 @@ impl MessageWorkers {
     ///
     /// A thread cannot be started.
     pub fn start(io: &tokio::runtime::Handle) -> io::Result<Self> {
-        Threads::start_aside(io).map(Self)
+        Threads::start_message_workers(io).map(Self)
     }
 
     /// Does work in the turn of a share. Nothing comes if it panics, or the host is going down.
@@ -42,25 +42,27 @@ impl MessageWorkers {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Barrier, Mutex};
+    use std::sync::{Arc, Barrier};
+
+    use parking_lot::Mutex;
 
     use super::*;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn aside_work_is_fair_between_shares() {
-        let aside = MessageWorkers::start(&tokio::runtime::Handle::current()).unwrap();
+    async fn message_work_is_fair_between_shares() {
+        let workers = MessageWorkers::start(&tokio::runtime::Handle::current()).unwrap();
         let (one, other) = (Share::new(1), Share::new(1));
         let threads = std::thread::available_parallelism().map_or(1, usize::from).max(2);
         let gate = Arc::new(Barrier::new(threads + 1));
         let order = Arc::new(Mutex::new(Vec::new()));
         let work = |share: &Share, name: &'static str| {
             let order = Arc::clone(&order);
-            aside.run(share, move || order.lock().unwrap().push(name))
+            workers.run(share, move || order.lock().push(name))
         };
         let held: Vec<_> = (0..threads)
             .map(|_| {
                 let gate = Arc::clone(&gate);
-                aside.run(&one, move || _ = gate.wait())
+                workers.run(&one, move || _ = gate.wait())
             })
             .collect();
         let many: Vec<_> = (0..50).map(|_| work(&one, "one")).collect();
@@ -69,18 +71,18 @@ mod tests {
         tokio::task::spawn_blocking(move || gate.wait()).await.unwrap();
         futures::future::join_all(held).await;
         assert_eq!((futures::future::join_all(many).await.len(), single.await), (50, Ok(())));
-        let order = order.lock().unwrap();
+        let order = order.lock();
         let place = order.iter().position(|name| *name == "other").unwrap();
         assert!(place <= threads, "it stood behind {place} of another share");
         assert!(!order.contains(&"nobody waits"));
     }
 
     #[tokio::test]
-    async fn aside_panic_ends_work_but_not_its_thread() {
-        let aside = MessageWorkers::start(&tokio::runtime::Handle::current()).unwrap();
+    async fn message_work_panic_ends_work_but_not_its_thread() {
+        let workers = MessageWorkers::start(&tokio::runtime::Handle::current()).unwrap();
         for _ in 0..8 {
-            assert!(aside.run(&Share::default(), || -> u8 { panic!("on purpose") }).await.is_err());
+            assert!(workers.run(&Share::default(), || -> u8 { panic!("on purpose") }).await.is_err());
         }
-        assert_eq!(aside.run(&Share::default(), || 7).await, Ok(7));
+        assert_eq!(workers.run(&Share::default(), || 7).await, Ok(7));
     }
 }

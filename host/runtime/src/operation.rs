@@ -31,7 +31,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// What it is for, for people.
+    /// Its purpose, for people.
     pub fn label(&self) -> &str {
         match self {
             Self::CallTool { tool, .. } => tool,

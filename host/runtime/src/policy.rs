@@ -156,7 +156,7 @@ pub(super) struct Granted {
     /// `[[plugin]] config`.
     pub(super) settings: BTreeMap<String, Json>,
     pub(super) keyvalue: Option<KeyValueLimits>,
-    /// What it wants and does not get, named when it looks for any of the kind and fails.
+    /// Requested grants that it does not have, named when a use of their kind fails.
     pub(super) missing_directories: Vec<String>,
     pub(super) missing_variables: Vec<String>,
 }

@@ -61,7 +61,7 @@ pub struct SandboxConfig {
     pub io: tokio::runtime::Handle,
     /// Reads the host's environment, for grants of its keys.
     pub environment: fn(&str) -> Option<String>,
-    /// For directories that each tenant has its own of. Without, nobody has any.
+    /// Names of tenants for their own directories. Without it, no tenant has one.
     pub tenant_names: Option<Arc<dyn TenantNames>>,
 }
 

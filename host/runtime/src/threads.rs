@@ -22,12 +22,13 @@ use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use super::meter::Meter;
@@ -40,14 +41,14 @@ const GUEST_NICENESS: i32 = 5;
 /// The least time between two early ticks. A tick is early when a call becomes ready whose share is first and has nothing running.
 const HURRY_EVERY: Duration = Duration::from_millis(1);
 
-/// What a turn of work aside is expected to take before it is known.
-const TURN_ASIDE: Duration = Duration::from_millis(10);
+/// How long work on a message is expected to take before it is known.
+const MESSAGE_TURN: Duration = Duration::from_millis(10);
 
 type GuestFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Stops what it belongs to; harmless when that is over.
+/// Stops the work that it belongs to; harmless when that has ended.
 pub trait Stop: fmt::Debug + Send + Sync {
-    /// Nothing of it goes on for longer than a tick.
+    /// The work ends within a tick.
     fn stop(self: Arc<Self>);
 }
 
@@ -121,10 +122,10 @@ impl Threads {
         Self::start_some(cores(), io, turn, tick)
     }
 
-    /// Starts threads for other work of the same shares: one per core, but two at least, so that one long turn is not in the way of
-    /// everybody. Nothing ends a turn there but the work itself.
-    pub(super) fn start_aside(io: &tokio::runtime::Handle) -> io::Result<Self> {
-        Self::start_with("aside", cores().max(2), io, FairQueue::aside(micros(TURN_ASIDE)), || {})
+    /// Starts threads for other work of the same shares: one per core, but two at least, so that one long turn does not delay
+    /// all others. Nothing ends a turn there but the work itself.
+    pub(super) fn start_message_workers(io: &tokio::runtime::Handle) -> io::Result<Self> {
+        Self::start_with("message", cores().max(2), io, FairQueue::secondary(micros(MESSAGE_TURN)), || {})
     }
 
     fn start_some(
@@ -194,19 +195,15 @@ impl fmt::Debug for Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         // Guests come to their next tick and are dropped there; waiting for that would block whoever drops the sandbox.
-        self.0.line().closed = true;
+        self.0.line.lock().closed = true;
         self.0.came.notify_all();
     }
 }
 
 impl Pool {
-    fn line(&self) -> MutexGuard<'_, RunQueue> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Puts a guest in line that says that it is queued.
     fn push(&self, guest: Arc<Guest>) {
-        let mut line = self.line();
+        let mut line = self.line.lock();
         if line.closed {
             drop(line);
             guest.discard();
@@ -225,9 +222,9 @@ impl Pool {
         }
     }
 
-    /// Has a guest dropped that nobody polls.
+    /// Queues a stopped guest, which no thread polls, to be dropped.
     fn push_stopped(&self, guest: Arc<Guest>) {
-        let mut line = self.line();
+        let mut line = self.line.lock();
         if line.closed {
             drop(line);
             guest.discard();
@@ -254,7 +251,7 @@ impl Pool {
                 }
             }
         }
-        let mut line = self.line();
+        let mut line = self.line.lock();
         let (stopped, ready) = (std::mem::take(&mut line.stopped), line.fair.drain());
         drop(line);
         stopped.into_iter().chain(ready).for_each(|guest| guest.discard());
@@ -262,7 +259,7 @@ impl Pool {
 
     /// Takes note of the last turn and waits for the next one; `None` when the pool is closed.
     fn next(&self, over: Option<FinishedSlice>) -> Option<SchedulerStep> {
-        let mut line = self.line();
+        let mut line = self.line.lock();
         if let Some(FinishedSlice { share, used, again }) = over {
             line.fair.charge(&share, micros(used));
             if let Some(guest) = again {
@@ -280,7 +277,7 @@ impl Pool {
                 return Some(SchedulerStep::Poll(share, guest));
             }
             line.idle += 1;
-            line = self.came.wait(line).unwrap_or_else(PoisonError::into_inner);
+            self.came.wait(&mut line);
             line.idle -= 1;
             line.told = line.told.saturating_sub(1);
         }
@@ -288,7 +285,7 @@ impl Pool {
 }
 
 impl RunQueue {
-    /// Whether a thread waits that nobody has told to come yet; it counts as told from now on.
+    /// Whether a waiting thread must be woken; it counts as woken from now on.
     fn tell_one(&mut self) -> bool {
         let waits = self.idle > self.told;
         self.told += usize::from(waits);
@@ -314,7 +311,7 @@ impl Guest {
             return None;
         }
         let waker = Waker::from(Arc::clone(&self));
-        let mut work = self.work();
+        let mut work = self.work.lock();
         let polled = match work.as_mut() {
             Some(work) => {
                 let mut context = Context::from_waker(&waker);
@@ -346,14 +343,10 @@ impl Guest {
     /// Ends it for good. Only the thread that has exclusive use of it may do so.
     fn discard(&self) {
         self.state.store(STOPPED, Ordering::Release);
-        let work = self.work().take();
+        let work = self.work.lock().take();
         if catch_unwind(AssertUnwindSafe(|| drop(work))).is_err() {
             tracing::error!("a guest panicked when it was dropped");
         }
-    }
-
-    fn work(&self) -> MutexGuard<'_, Option<GuestFuture>> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,10 +3,11 @@
 //! Owns the clocks and the random streams of one call, and the sink of its stdout and stderr. Invariant: everything random comes
 //! from the call's seed, and no clock is finer than a millisecond.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 use tokio::io::AsyncWrite;
@@ -123,7 +124,7 @@ impl Printed {
 
     fn show(&self, bytes: &[u8]) {
         if tracing::enabled!(target: PRINTED, tracing::Level::DEBUG) {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).add(bytes);
+            self.0.lock().add(bytes);
         }
     }
 }
@@ -249,7 +250,7 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         let subscriber =
             tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false).without_time();
-        tracing::subscriber::with_default(subscriber.with_writer(Mutex::new(writer)).finish(), work);
+        tracing::subscriber::with_default(subscriber.with_writer(std::sync::Mutex::new(writer)).finish(), work);
         std::io::read_to_string(reader).unwrap()
     }
 

@@ -11,8 +11,9 @@ mod tests;
 mod write_limiter;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OnceCell;
 
 pub(super) use self::layout::tenant_of;
@@ -152,7 +153,7 @@ impl KeyValues {
                 }
                 Err(error) => {
                     // Nobody knows whether it was written: count again.
-                    self.counts().remove(space);
+                    self.counts.lock().remove(space);
                     return Err(error.into());
                 }
             }
@@ -177,7 +178,7 @@ impl KeyValues {
                 Err(Error::Conflict) => {}
                 Err(error @ Error::ReadOnly(_)) => return Err(error),
                 Err(error) => {
-                    self.counts().remove(space);
+                    self.counts.lock().remove(space);
                     return Err(error);
                 }
             }
@@ -243,7 +244,7 @@ impl KeyValues {
         Ok(kept)
     }
 
-    /// Removes entries that have expired, at most `count_max`; gives how many.
+    /// Removes entries that have expired, at most `count_max`; returns how many.
     ///
     /// # Errors
     ///
@@ -323,13 +324,9 @@ impl KeyValues {
         }
     }
 
-    fn counts(&self) -> MutexGuard<'_, HashMap<KeyValueNamespace, Count>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The count of a space; made at the first look, by reading it once.
     async fn count(&self, space: &KeyValueNamespace) -> Result<Count, Error> {
-        let count = Arc::clone(self.counts().entry(space.clone()).or_default());
+        let count = Arc::clone(self.counts.lock().entry(space.clone()).or_default());
         count.get_or_try_init(|| self.read_count(space)).await?;
         Ok(count)
     }
@@ -390,5 +387,5 @@ fn release(count: &Count, before: KeyValueUsage, after: KeyValueUsage) -> Result
 
 fn lock(kept: Option<&Mutex<KeyValueUsage>>) -> Result<MutexGuard<'_, KeyValueUsage>, Error> {
     let kept = kept.ok_or_else(|| Error::Engine("a space was not counted".to_owned()))?;
-    Ok(kept.lock().unwrap_or_else(PoisonError::into_inner))
+    Ok(kept.lock())
 }

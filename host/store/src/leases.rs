@@ -32,7 +32,7 @@ impl Leases {
         lease.is_some_and(|lease| self.nodes.get(&lease.node).is_some_and(|reach| lease.until.max(*reach) > now))
     }
 
-    /// Forgets everybody, as a restart does.
+    /// Forgets all leases, as a restart does.
     pub(super) fn forget(&mut self) {
         self.nodes.clear();
     }

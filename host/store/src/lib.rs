@@ -152,7 +152,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Writes a new task, its arguments, its indexes and (when `task.alias` is set) its alias, if the caps allow.
     async fn create(&self, creation: Creation) -> Result<Task, Error>;
 
-    /// Replaces a record if it is still at the revision it was read at; gives the record with its new revision.
+    /// Replaces a record if it is still at the revision it was read at; returns the record with its new revision.
     async fn commit(&self, change: Change) -> Result<Task, Error>;
 
     /// The record; `None` when this requestor has no such task. Expiry is the caller's business.
@@ -243,8 +243,8 @@ pub enum RowKind {
     GuestSecret = b'Q',
     /// The keys that tenants' data is sealed with, each sealed with a key of the operator's: tenant → sealed key.
     TenantKey = b'W',
-    /// Tickets that were used: see [`replay_guard`].
-    UsedTicket = b'R',
+    /// Single-use tokens that were used: see [`replay_guard`].
+    UsedToken = b'R',
 }
 
 impl RowKind {
@@ -258,7 +258,7 @@ impl RowKind {
         Self::TenantKey,
         Self::KeyValue,
         Self::GuestSecret,
-        Self::UsedTicket,
+        Self::UsedToken,
     ];
 
     /// The tenant whose row it is, where the key says so: those rows go with their tenant.
@@ -267,7 +267,7 @@ impl RowKind {
             Self::TenantKey => key.first_chunk().copied().map(TenantId),
             Self::KeyValue => keyvalue::tenant_of(key),
             Self::GuestSecret => tenant_of_secret(key),
-            Self::UsedTicket => replay_guard::tenant_of(key),
+            Self::UsedToken => replay_guard::tenant_of(key),
             // The rooms that own these know whose each row is.
             Self::Session | Self::Token | Self::Principal | Self::Secret | Self::Plugin => None,
         }
@@ -289,8 +289,8 @@ pub const ROW_BYTES_MAX: usize = 4_000;
 /// The longest key of a row.
 pub const ROW_KEY_BYTES_MAX: usize = 512;
 
-/// What a banished tenant is told.
-fn banished() -> Error {
+/// The error of a write for a tenant that is being erased.
+fn blocked_tenant() -> Error {
     Error::ReadOnly("the tenant is being erased".to_owned())
 }
 

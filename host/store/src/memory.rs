@@ -4,9 +4,9 @@
 //! tell it from the store on disk.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::leases::Leases;
 use super::{
@@ -50,7 +50,7 @@ struct State {
     ledger: Ledger,
     leases: Leases,
     faults: Faults,
-    banished: HashSet<TenantId>,
+    blocked_tenants: HashSet<TenantId>,
     looks: Vec<(&'static str, Requestor)>,
 }
 
@@ -80,48 +80,44 @@ impl MemoryStore {
 
     /// The next `count` writes fail and change nothing.
     pub fn fail_next_writes(&self, count: u32) {
-        self.lock().faults.writes_failing = count;
+        self.state.lock().faults.writes_failing = count;
     }
 
     /// The next `count` writes take effect, and are reported as failed: what a caller sees when the reply gets lost.
     pub fn lose_next_acknowledgements(&self, count: u32) {
-        self.lock().faults.acknowledgements_lost = count;
+        self.state.lock().faults.acknowledgements_lost = count;
     }
 
     /// This task cannot be removed any more.
     pub fn break_task(&self, id: TaskId) {
-        self.lock().faults.broken.push(id);
+        self.state.lock().faults.broken.push(id);
     }
 
     /// The next `count` reads fail.
     pub fn fail_next_reads(&self, count: u32) {
-        self.lock().faults.reads_failing = count;
+        self.state.lock().faults.reads_failing = count;
     }
 
     /// Refuses writes from now on (with a reason), or accepts them again (`None`).
     pub fn set_read_only(&self, reason: Option<String>) {
-        self.lock().faults.read_only = reason;
+        self.state.lock().faults.read_only = reason;
     }
 
     /// What was looked for under one requestor's name, in order, since this was asked last: a search that depends on what others have
     /// would show here.
     pub fn take_looks(&self) -> Vec<(&'static str, Requestor)> {
-        std::mem::take(&mut self.lock().looks)
+        std::mem::take(&mut self.state.lock().looks)
     }
 
     /// What a restart does: every lease given so far is dead, a closed store is open again.
     pub fn restart(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.leases.forget();
         state.faults.closed = false;
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn read<R>(&self, act: impl FnOnce(&State) -> Result<R, Error>) -> Result<R, Error> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.faults.closed {
             return Err(Error::Engine("the store is closed".to_owned()));
         }
@@ -138,12 +134,12 @@ impl MemoryStore {
         requestor: &Requestor,
         act: impl FnOnce(&State) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        self.lock().looks.push((what, *requestor));
+        self.state.lock().looks.push((what, *requestor));
         self.read(act)
     }
 
     fn write<R>(&self, act: impl FnOnce(&mut State) -> Result<R, Error>) -> Result<R, Error> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let faults = &mut state.faults;
         if faults.closed {
             return Err(Error::Engine("the store is closed".to_owned()));
@@ -167,8 +163,8 @@ impl MemoryStore {
 
 impl State {
     fn admit(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {
-        let banished = kind.tenant_of(key).is_some_and(|tenant| self.banished.contains(&tenant));
-        if banished { Err(super::banished()) } else { Ok(()) }
+        let is_blocked = kind.tenant_of(key).is_some_and(|tenant| self.blocked_tenants.contains(&tenant));
+        if is_blocked { Err(super::blocked_tenant()) } else { Ok(()) }
     }
 
     fn alias_free(&self, task: &Task) -> Result<(), Error> {
@@ -213,8 +209,8 @@ impl State {
         let Creation { mut task, arguments, output, reserved_bytes, caps } = creation;
         task.revision = 1;
         let key = (task.requestor, task.id);
-        if self.banished.contains(&task.requestor.tenant) {
-            return Err(super::banished());
+        if self.blocked_tenants.contains(&task.requestor.tenant) {
+            return Err(super::blocked_tenant());
         }
         if self.tasks.contains_key(&key) {
             return Err(Error::Exists);
@@ -344,7 +340,7 @@ impl TaskStore for MemoryStore {
     }
 
     async fn heartbeat(&self, node: NodeId, until: UnixMs) -> Result<(), Error> {
-        self.lock().leases.heartbeat(node, until);
+        self.state.lock().leases.heartbeat(node, until);
         Ok(())
     }
 
@@ -367,7 +363,7 @@ impl TaskStore for MemoryStore {
     }
 
     async fn block_tenant(&self, tenant: TenantId) -> Result<(), Error> {
-        self.lock().banished.insert(tenant);
+        self.state.lock().blocked_tenants.insert(tenant);
         Ok(())
     }
 
@@ -392,11 +388,11 @@ impl TaskStore for MemoryStore {
     }
 
     fn read_only(&self) -> Option<String> {
-        self.lock().faults.read_only.clone()
+        self.state.lock().faults.read_only.clone()
     }
 
     async fn close(&self) -> Result<(), Error> {
-        self.lock().faults.closed = true;
+        self.state.lock().faults.closed = true;
         Ok(())
     }
 }

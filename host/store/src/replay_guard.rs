@@ -1,6 +1,6 @@
 //! Ids that are good for one use.
 //!
-//! Owns the rows of [`RowKind::UsedTicket`]: one for each id that was used, and the index of when they expire. Must not know what an
+//! Owns the rows of [`RowKind::UsedToken`]: one for each id that was used, and the index of when they expire. Must not know what an
 //! id is for. Invariant: of all uses of an id before its end, one is told that it is the first; another requestor's id of the same
 //! bytes is another id.
 
@@ -10,15 +10,15 @@ use super::{Error, RowKind, RowState, Store};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 
-/// Expiry time, tenant, requestor, ticket → nothing. First of all, so that one row says whether any is over its time.
+/// Expiry time, tenant, requestor, id → nothing. First of all, so that one row says whether any is over its time.
 const DUE: u8 = b'0';
-/// Tenant, requestor, ticket → expiry time.
+/// Tenant, requestor, id → expiry time.
 const USED: u8 = b'1';
 
-/// Tickets that are removed in one step once they are over their time.
+/// Expired tokens that are removed in one step.
 const SWEEP_ROWS: usize = 64;
 
-/// A ticket of a requestor's, and when it is over its time: nobody may use it from then on.
+/// An id that a requestor may use once, until it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SingleUseToken {
     pub requestor: Requestor,
@@ -62,7 +62,7 @@ pub(super) fn tenant_of(row: &[u8]) -> Option<TenantId> {
     rest.first_chunk().copied().map(TenantId)
 }
 
-/// Every ticket that was used and is not over its time.
+/// The tokens that were used and have not expired.
 pub struct ReplayGuard {
     rows: Arc<dyn Store>,
 }
@@ -77,9 +77,9 @@ impl ReplayGuard {
     /// # Errors
     ///
     /// When the store fails.
-    pub async fn use_once(&self, ticket: &SingleUseToken) -> Result<bool, Error> {
-        let used = vec![(ticket.used(), Some(ticket.until.to_be_bytes().to_vec())), (ticket.due(), Some(Vec::new()))];
-        match self.rows.change_rows(RowKind::UsedTicket, vec![(ticket.used(), None)], used).await {
+    pub async fn use_once(&self, token: &SingleUseToken) -> Result<bool, Error> {
+        let used = vec![(token.used(), Some(token.until.to_be_bytes().to_vec())), (token.due(), Some(Vec::new()))];
+        match self.rows.change_rows(RowKind::UsedToken, vec![(token.used(), None)], used).await {
             Ok(()) => Ok(true),
             Err(Error::Conflict) => Ok(false),
             Err(error) => Err(error),
@@ -91,11 +91,11 @@ impl ReplayGuard {
     /// # Errors
     ///
     /// When the store fails.
-    pub async fn unuse(&self, ticket: &SingleUseToken) -> Result<(), Error> {
-        self.rows.change_rows(RowKind::UsedTicket, Vec::new(), ticket.removal().into()).await
+    pub async fn unuse(&self, token: &SingleUseToken) -> Result<(), Error> {
+        self.rows.change_rows(RowKind::UsedToken, Vec::new(), token.removal().into()).await
     }
 
-    /// Forgets tickets that are over their time, at most `count_max`; gives how many.
+    /// Removes expired tokens, at most `count_max`; returns how many.
     ///
     /// # Errors
     ///
@@ -104,15 +104,15 @@ impl ReplayGuard {
         let mut swept = 0;
         while swept < count_max {
             // One row says whether there is anything to do.
-            let first = self.rows.rows(RowKind::UsedTicket, None, 1).await?;
-            let is_over = |row: &[u8]| SingleUseToken::read_due(row).filter(|ticket| ticket.until <= now);
+            let first = self.rows.rows(RowKind::UsedToken, None, 1).await?;
+            let is_over = |row: &[u8]| SingleUseToken::read_due(row).filter(|token| token.until <= now);
             if first.first().and_then(|(row, _)| is_over(row)).is_none() {
                 break;
             }
-            let rows = self.rows.rows(RowKind::UsedTicket, None, SWEEP_ROWS.min(count_max - swept)).await?;
+            let rows = self.rows.rows(RowKind::UsedToken, None, SWEEP_ROWS.min(count_max - swept)).await?;
             let over: Vec<_> = rows.iter().map_while(|(row, _)| is_over(row)).collect();
             let gone = over.iter().flat_map(SingleUseToken::removal).collect();
-            self.rows.change_rows(RowKind::UsedTicket, Vec::new(), gone).await?;
+            self.rows.change_rows(RowKind::UsedToken, Vec::new(), gone).await?;
             swept += over.len();
         }
         Ok(swept)
@@ -125,70 +125,70 @@ mod tests {
     use crate::memory::MemoryStore;
     use crate::{RowStore as _, TaskStore as _};
 
-    fn ticket(tenant: u8, requestor: u8, id: u8, until: UnixMs) -> SingleUseToken {
+    fn token(tenant: u8, requestor: u8, id: u8, until: UnixMs) -> SingleUseToken {
         let requestor = Requestor { tenant: TenantId([tenant; 16]), id: RequestorId([requestor; 16]) };
         SingleUseToken { requestor, id: [id; 16], until }
     }
 
-    fn tickets() -> (Arc<MemoryStore>, ReplayGuard) {
+    fn guard() -> (Arc<MemoryStore>, ReplayGuard) {
         let store = Arc::new(MemoryStore::new());
         (store.clone(), ReplayGuard::new(store))
     }
 
     async fn rows(store: &MemoryStore) -> Vec<(Vec<u8>, Vec<u8>)> {
-        store.rows(RowKind::UsedTicket, None, 9_999).await.unwrap()
+        store.rows(RowKind::UsedToken, None, 9_999).await.unwrap()
     }
 
     #[tokio::test]
-    async fn request_state_ticket_is_used_once_until_taken_back() {
-        let (store, tickets) = tickets();
-        let own = ticket(1, 2, 3, 9);
-        assert!(tickets.use_once(&own).await.unwrap());
-        assert!(!tickets.use_once(&own).await.unwrap());
+    async fn request_state_is_used_once_until_taken_back() {
+        let (store, guard) = guard();
+        let own = token(1, 2, 3, 9);
+        assert!(guard.use_once(&own).await.unwrap());
+        assert!(!guard.use_once(&own).await.unwrap());
         assert!(!ReplayGuard::new(store.clone()).use_once(&own).await.unwrap(), "another host sees it");
-        for other in [ticket(2, 2, 3, 9), ticket(1, 3, 3, 9), ticket(1, 2, 4, 9)] {
-            assert!(tickets.use_once(&other).await.unwrap(), "{other:?}");
-            tickets.unuse(&other).await.unwrap();
+        for other in [token(2, 2, 3, 9), token(1, 3, 3, 9), token(1, 2, 4, 9)] {
+            assert!(guard.use_once(&other).await.unwrap(), "{other:?}");
+            guard.unuse(&other).await.unwrap();
         }
-        assert!(!tickets.use_once(&own).await.unwrap());
-        tickets.unuse(&own).await.unwrap();
+        assert!(!guard.use_once(&own).await.unwrap());
+        guard.unuse(&own).await.unwrap();
         assert_eq!(rows(&store).await, []);
-        assert!(tickets.use_once(&own).await.unwrap());
+        assert!(guard.use_once(&own).await.unwrap());
     }
 
     #[tokio::test]
-    async fn expired_request_state_tickets_are_swept() {
-        let (store, tickets) = tickets();
+    async fn expired_request_states_are_swept() {
+        let (store, guard) = guard();
         for id in 0..200 {
             let until = if id < 150 { 10 } else { 11 };
-            assert!(tickets.use_once(&ticket(id % 3, id % 5, id, until)).await.unwrap());
+            assert!(guard.use_once(&token(id % 3, id % 5, id, until)).await.unwrap());
         }
-        assert_eq!(tickets.sweep(9, 1_000).await.unwrap(), 0);
-        assert_eq!(tickets.sweep(10, 100).await.unwrap(), 100);
-        assert_eq!(tickets.sweep(10, 100).await.unwrap(), 50);
+        assert_eq!(guard.sweep(9, 1_000).await.unwrap(), 0);
+        assert_eq!(guard.sweep(10, 100).await.unwrap(), 100);
+        assert_eq!(guard.sweep(10, 100).await.unwrap(), 50);
         assert_eq!(rows(&store).await.len(), 2 * 50);
-        assert!(!tickets.use_once(&ticket(150 % 3, 0, 150, 11)).await.unwrap());
-        assert_eq!(tickets.sweep(11, 100).await.unwrap(), 50);
+        assert!(!guard.use_once(&token(150 % 3, 0, 150, 11)).await.unwrap());
+        assert_eq!(guard.sweep(11, 100).await.unwrap(), 50);
         assert_eq!(rows(&store).await, []);
     }
 
     #[tokio::test]
-    async fn request_state_tickets_belong_to_a_tenant() {
-        let (store, tickets) = tickets();
-        let own = ticket(1, 2, 3, 0x0102);
-        assert!(tickets.use_once(&own).await.unwrap());
+    async fn request_states_belong_to_a_tenant() {
+        let (store, guard) = guard();
+        let own = token(1, 2, 3, 0x0102);
+        assert!(guard.use_once(&own).await.unwrap());
         let name = [[1; 16], [2; 16], [3; 16]].concat();
         let (due, used) = ([&b"0\0\0\0\0\0\0\x01\x02"[..], &name].concat(), [&b"1"[..], &name].concat());
         let stored = rows(&store).await;
         assert_eq!(stored, [(due, Vec::new()), (used, vec![0, 0, 0, 0, 0, 0, 1, 2])], "the layout on the disk");
         for (row, _) in stored {
-            assert_eq!(RowKind::UsedTicket.tenant_of(&row), Some(own.requestor.tenant));
+            assert_eq!(RowKind::UsedToken.tenant_of(&row), Some(own.requestor.tenant));
             for cut in 0..row.len() {
-                let _ = (RowKind::UsedTicket.tenant_of(&row[..cut]), SingleUseToken::read_due(&row[..cut]));
+                let _ = (RowKind::UsedToken.tenant_of(&row[..cut]), SingleUseToken::read_due(&row[..cut]));
             }
         }
         store.block_tenant(own.requestor.tenant).await.unwrap();
-        assert!(matches!(tickets.use_once(&ticket(1, 2, 4, 9)).await, Err(Error::ReadOnly(_))));
-        assert!(tickets.use_once(&ticket(2, 2, 4, 9)).await.unwrap());
+        assert!(matches!(guard.use_once(&token(1, 2, 4, 9)).await, Err(Error::ReadOnly(_))));
+        assert!(guard.use_once(&token(2, 2, 4, 9)).await.unwrap());
     }
 }

@@ -31,11 +31,12 @@ mod view;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
 pub use self::backup::backup;
@@ -117,20 +118,20 @@ struct StoreInner {
     leases: Mutex<Leases>,
     read_only: Mutex<Option<String>>,
     /// Tenants for which nothing new is written.
-    banished: Mutex<HashSet<TenantId>>,
+    blocked_tenants: Mutex<HashSet<TenantId>>,
 }
 
 impl StoreInner {
     fn with_ledger<R>(&self, act: impl FnOnce(&mut Ledger) -> R) -> R {
-        act(&mut self.ledger.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.ledger.lock())
     }
 
     fn with_leases<R>(&self, act: impl FnOnce(&mut Leases) -> R) -> R {
-        act(&mut self.leases.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.leases.lock())
     }
 
-    fn with_banished<R>(&self, act: impl FnOnce(&mut HashSet<TenantId>) -> R) -> R {
-        act(&mut self.banished.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_blocked_tenants<R>(&self, act: impl FnOnce(&mut HashSet<TenantId>) -> R) -> R {
+        act(&mut self.blocked_tenants.lock())
     }
 
     /// The key of a requestor whose data is sealed.
@@ -147,11 +148,11 @@ impl StoreInner {
     }
 
     fn read_only(&self) -> Option<String> {
-        self.read_only.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.read_only.lock().clone()
     }
 
     fn set_read_only(&self, reason: Option<String>) {
-        *self.read_only.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+        *self.read_only.lock() = reason;
     }
 }
 
@@ -240,7 +241,7 @@ impl SledStore {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| closed())?;
         let (reply, answer) = oneshot::channel();
         let envelope = Envelope { operation: operation(reply), permit };
-        let sent = match &*self.operations.lock().unwrap_or_else(PoisonError::into_inner) {
+        let sent = match &*self.operations.lock() {
             Some(operations) => operations.send(envelope).is_ok(),
             None => false,
         };
@@ -319,8 +320,8 @@ impl SledStore {
 impl Drop for SledStore {
     fn drop(&mut self) {
         // Without senders the thread closes the store; the directory is free again once it has ended.
-        self.operations.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let thread = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.operations.lock().take();
+        let thread = self.committer.lock().take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {

@@ -5,12 +5,13 @@
 //! audit log, however often it happens.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use super::Error;
 use super::engine::Inner;
-use super::feed::lock;
 use bulkhead_audit::Entry;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::limits::Limits;
@@ -30,7 +31,7 @@ const EARLY_DIVISOR: u64 = 4;
 #[derive(Default)]
 pub(super) struct AbuseDetector {
     seen: Mutex<HashMap<Requestor, LookupCounts>>,
-    /// Nobody is blocked after this: asking costs nothing then.
+    /// No requestor is blocked after this time, so the check takes no lock.
     blocked_until_max: AtomicU64,
     /// When those that are of no interest any more were looked for: that is a walk over all.
     cleared_at: AtomicU64,
@@ -40,7 +41,7 @@ pub(super) struct AbuseDetector {
 #[derive(Default)]
 struct LookupCounts {
     since: UnixMs,
-    /// Since the last block of this minute, if there was one.
+    /// Failed look-ups since the last block of this minute.
     failed: u32,
     /// Whether it was said in this minute: a later block in it begins in silence.
     said: bool,
@@ -58,12 +59,12 @@ struct AbuseReport {
 }
 
 impl AbuseDetector {
-    /// Refuses who is blocked.
+    /// Refuses a blocked requestor.
     fn admit(&self, requestor: &Requestor, limits: impl FnOnce() -> Arc<Limits>, now: UnixMs) -> Result<(), Error> {
         if self.blocked_until_max.load(Ordering::Acquire) <= now {
             return Ok(());
         }
-        match lock(&self.seen).get(requestor).map(|seen| seen.blocked_until.saturating_sub(now)) {
+        match self.seen.lock().get(requestor).map(|seen| seen.blocked_until.saturating_sub(now)) {
             None | Some(0) => Ok(()),
             Some(left) => Err(Error::Quota {
                 limit: "failed_lookups_per_minute",
@@ -74,7 +75,7 @@ impl AbuseDetector {
     }
 
     fn failed(&self, requestor: &Requestor, limits: &Limits, now: UnixMs) -> Option<AbuseReport> {
-        let mut all = lock(&self.seen);
+        let mut all = self.seen.lock();
         let seen = self.all_about(&mut all, requestor, now)?;
         // What was under way when the block began.
         if seen.blocked_until > now {
@@ -93,12 +94,12 @@ impl AbuseDetector {
     }
 
     fn polled(&self, task: &Task, limits: &Limits, now: UnixMs) -> Option<AbuseReport> {
-        let mut all = lock(&self.seen);
+        let mut all = self.seen.lock();
         let seen = self.all_about(&mut all, &task.requestor, now)?;
-        let patience = u64::from(task.poll_interval_ms) / EARLY_DIVISOR;
+        let interval_ms_min = u64::from(task.poll_interval_ms) / EARLY_DIVISOR;
         match seen.polls.iter_mut().find(|(id, _)| *id == task.id) {
             Some((_, at)) => {
-                let early = now.saturating_sub(*at) < patience;
+                let early = now.saturating_sub(*at) < interval_ms_min;
                 *at = now;
                 if !early {
                     return None;
@@ -243,7 +244,7 @@ mod tests {
         for number in 1..20_000 {
             abuse_detector.failed(&requestor(number), &limits, 2);
         }
-        assert_eq!(lock(&abuse_detector.seen).len(), REQUESTORS_MAX);
+        assert_eq!(abuse_detector.seen.lock().len(), REQUESTORS_MAX);
         assert!(abuse_detector.admit(&requestor(0), || Arc::new(limits.clone()), 3).is_err());
     }
 
@@ -256,10 +257,10 @@ mod tests {
             |every: u64| (0..100).filter_map(|n| abuse_detector.polled(&task, &limits, 1_000 + n * every)).count();
         assert_eq!(polls(125), 0);
         assert_eq!(polls(124), 1);
-        assert_eq!(lock(&abuse_detector.seen)[&requestor(1)].polls.len(), 1);
+        assert_eq!(abuse_detector.seen.lock()[&requestor(1)].polls.len(), 1);
         for number in 0..100 {
             abuse_detector.polled(&bulkhead_store::samples::task(requestor(1), number), &limits, 5);
         }
-        assert_eq!(lock(&abuse_detector.seen)[&requestor(1)].polls.len(), POLLS_MAX);
+        assert_eq!(abuse_detector.seen.lock()[&requestor(1)].polls.len(), POLLS_MAX);
     }
 }

@@ -70,7 +70,7 @@ struct State {
     /// Whether tasks stay in their queues although there is room.
     held: bool,
     counts: ScopedTable<Requestor, Sums>,
-    next_ticket: u64,
+    next_number: u64,
     /// Without those in which nothing waits.
     queues: FxHashMap<Requestor, Queues>,
     /// Requestors with waiters, in the order of their turns, per tenant; and the tenants in the order of theirs.
@@ -124,7 +124,7 @@ type Queues = [VecDeque<Waiter>; 3];
 
 #[derive(Debug)]
 struct Waiter {
-    ticket: u64,
+    number: u64,
     purpose: Purpose,
     grant: oneshot::Sender<Permit>,
 }
@@ -234,7 +234,7 @@ impl Admission {
         self.limits.of(requestor)
     }
 
-    /// Those that hold at the moment, for everybody.
+    /// The limits in force, of all requestors.
     pub(super) fn live_limits(&self) -> &LiveLimits {
         &self.limits
     }
@@ -262,7 +262,7 @@ impl Admission {
         self.state.lock().counts.total().running
     }
 
-    /// A permit at once, if nobody waits before and there is room.
+    /// A permit at once, if no other call waits and there is room.
     pub(super) fn try_permit(self: &Arc<Self>, requestor: &Requestor, purpose: Purpose) -> Option<Permit> {
         let mut state = self.state.lock();
         let is_granted = !state.has_waiters_before(requestor, purpose)
@@ -283,15 +283,15 @@ impl Admission {
         if purpose == Purpose::Plain {
             self.try_add(&mut state, requestor, LINED_UP)?;
         }
-        let number = state.next_ticket;
-        state.next_ticket += 1;
+        let number = state.next_number;
+        state.next_number += 1;
         let [again, plain, task] = state.queues.entry(*requestor).or_default();
         let queue = match purpose {
             Purpose::Again { .. } => again,
             Purpose::Plain => plain,
             Purpose::Task => task,
         };
-        queue.push_back(Waiter { ticket: number, purpose, grant });
+        queue.push_back(Waiter { number, purpose, grant });
         state.add_turn(requestor);
         self.dispatch(state);
         Ok(PermitRequest { admission: self.clone(), requestor: *requestor, number, granted })
@@ -344,13 +344,13 @@ impl Admission {
         let mut state = self.state.lock();
         let State { queues, counts, .. } = &mut *state;
         for queue in queues.get_mut(requestor).into_iter().flatten() {
-            let Some(at) = queue.iter().position(|waiter| waiter.ticket == number) else { continue };
+            let Some(at) = queue.iter().position(|waiter| waiter.number == number) else { continue };
             if queue.remove(at).is_some_and(|waiter| waiter.purpose == Purpose::Plain) {
                 counts.release(requestor, LINED_UP);
             }
         }
         state.forget_if_empty(requestor);
-        // Whoever stood behind the one that left may have room where it had none.
+        // A waiter behind it may have room now.
         self.dispatch(state);
     }
 

@@ -1,4 +1,4 @@
-//! What the audit log hears of the engine.
+//! Events of the engine in the audit log.
 //!
 //! Must say of arguments, answers and results how many bytes they are, and never what they are.
 
@@ -12,7 +12,7 @@ use bulkhead_domain::task::{Outcome, PluginVersion, Task, TaskId, TaskOutput, Wo
 use bulkhead_domain::tool::{ContentKind, ResourceBody, ToolOutput};
 use bulkhead_runtime::Returned;
 
-/// A request on its way in: whatever refuses it, the log hears of that.
+/// A request that is not admitted yet: a refusal by any check is logged.
 pub(super) struct RefusalAudit {
     audit: Audit,
     /// `None` without a log.
@@ -39,7 +39,7 @@ impl RefusalAudit {
     }
 }
 
-/// A plain call that has not ended yet. Dropped before its end, it notes that nobody waited for it.
+/// A plain call that has not ended yet. Dropped before its end, it notes that the client left.
 pub(super) struct CallAudit {
     audit: Audit,
     /// `None` without a log, and once the call has ended.

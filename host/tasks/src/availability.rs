@@ -3,12 +3,12 @@
 //! Owns these switches and the count of the calls that a client waits for. Must not count what runs: that is admission's.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
-use super::feed::lock;
 use super::{Error, Unavailable};
 use bulkhead_domain::limits::LimitsTable;
 use bulkhead_domain::requestor::{Requestor, TenantId};
@@ -42,7 +42,7 @@ impl Availability {
 
     /// Whether the tenant of this requestor is not blocked.
     pub(super) fn admit_tenant(&self, requestor: &Requestor) -> Result<(), Error> {
-        if self.is_any_blocked.load(Ordering::Acquire) && lock(&self.blocked).contains(&requestor.tenant) {
+        if self.is_any_blocked.load(Ordering::Acquire) && self.blocked.lock().contains(&requestor.tenant) {
             return Err(Error::Unavailable { why: Unavailable::Erased, retry_after_ms: None });
         }
         Ok(())
@@ -74,7 +74,7 @@ impl Availability {
     }
 
     pub(super) fn block(&self, tenant: TenantId) {
-        lock(&self.blocked).insert(tenant);
+        self.blocked.lock().insert(tenant);
         self.is_any_blocked.store(true, Ordering::Release);
     }
 

@@ -10,11 +10,10 @@
 //! requestor alone whose call made it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, watch};
 
-use super::feed::lock;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::{Catalog, ListKind};
@@ -28,12 +27,12 @@ pub struct ResourceUpdate {
     /// The name of the plugin that says so.
     pub plugin: String,
     pub uri: String,
-    /// Whom it concerns; none: everybody.
+    /// The requestor that it concerns; none: all.
     only: Option<Requestor>,
 }
 
 impl ResourceUpdate {
-    /// Whether this requestor may hear of it.
+    /// Whether this requestor may be notified.
     pub fn concerns(&self, requestor: &Requestor) -> bool {
         self.only.is_none_or(|only| only == *requestor)
     }
@@ -66,14 +65,14 @@ impl CatalogEvents {
 
     /// A version says that a list of its own is different now.
     pub(super) fn says(&self, version: &PluginVersion, kind: ListKind) {
-        lock(&self.said).entry(version.clone()).or_default().insert(kind);
+        self.said.lock().entry(version.clone()).or_default().insert(kind);
         self.spoke.notify_one();
     }
 
     /// Waits until versions say something, and takes it.
     pub(super) async fn said(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
         loop {
-            let said = std::mem::take(&mut *lock(&self.said));
+            let said = std::mem::take(&mut *self.said.lock());
             if !said.is_empty() {
                 return said;
             }

@@ -9,13 +9,13 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::admission::{IdleSlot, IdleState, Permit, Purpose};
 use super::engine::{Inner, refused};
-use super::feed::lock;
 use super::guest_services::TenantServices;
 use super::run::{OUTCOME_RETRY, RunStart, outcome};
 use super::{CallRequest, ClientContext, Error, RequestedTtl, TaskRequest, host_failure};
@@ -87,7 +87,7 @@ pub(super) struct PollIntervals {
 
 impl PollIntervals {
     pub(super) fn learn(&self, requestor: &Requestor, tool: &str, took_ms: u64) {
-        let mut usual_ms = lock(&self.usual_ms);
+        let mut usual_ms = self.usual_ms.lock();
         if usual_ms.len() >= POLL_INTERVALS_MAX {
             usual_ms.clear();
         }
@@ -96,7 +96,7 @@ impl PollIntervals {
     }
 
     pub(super) fn poll_interval_ms(&self, requestor: &Requestor, tool: &str) -> u32 {
-        let usual_ms = lock(&self.usual_ms).get(&(*requestor, tool.to_owned())).copied();
+        let usual_ms = self.usual_ms.lock().get(&(*requestor, tool.to_owned())).copied();
         usual_ms.map_or(POLL_INTERVAL_MS_DEFAULT, |usual_ms| {
             (usual_ms / POLLS_PER_TASK).clamp(POLL_INTERVAL_MS_MIN, POLL_INTERVAL_MS_MAX) as u32
         })

@@ -70,7 +70,7 @@ pub(super) struct Inner {
     pub(super) watchers: Watchers,
     pub(super) poll_intervals: PollIntervals,
     pub(super) shares: Shares,
-    aside: MessageWorkers,
+    message_workers: MessageWorkers,
     pub(super) node: NodeId,
     pub(super) lists: CatalogEvents,
     health: Arc<dyn CallHealth>,
@@ -102,7 +102,7 @@ impl Tasks {
             admission: Admission::new(limits, resting_max),
             poll_intervals: PollIntervals::default(),
             shares: Shares::new(cpu_weights),
-            aside: start_aside()?,
+            message_workers: start_message_workers()?,
             node: NodeId(random()?),
             lists: CatalogEvents::default(),
             health,
@@ -157,12 +157,12 @@ impl Tasks {
 
     /// Does work that grows with what a requestor sent, in the turn of its tenant and at its cost, on threads that serve no connection.
     /// Nothing comes if the work panics or the host goes down.
-    pub fn aside<T: Send + 'static>(
+    pub fn offload<T: Send + 'static>(
         &self,
         requestor: &Requestor,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
-        self.inner.aside.run(&self.inner.shares.of(requestor), work)
+        self.inner.message_workers.run(&self.inner.shares.of(requestor), work)
     }
 
     /// The limits that hold for a requestor.
@@ -278,7 +278,7 @@ impl Tasks {
     }
 }
 
-fn start_aside() -> Result<MessageWorkers, Error> {
+fn start_message_workers() -> Result<MessageWorkers, Error> {
     let io = tokio::runtime::Handle::try_current().map_err(|error| host_failure("finding the runtime", &error))?;
     MessageWorkers::start(&io).map_err(|error| host_failure("starting threads", &error))
 }

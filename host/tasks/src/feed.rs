@@ -3,8 +3,8 @@
 //! Must not be asked for truth: a slow listener loses the oldest news and reads the record again.
 
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::broadcast;
 
@@ -55,20 +55,15 @@ impl<K: Eq + Hash> Channels<K> {
 
 impl Feeds {
     pub(super) fn task(&self, requestor: &Requestor, id: TaskId) -> broadcast::Receiver<TaskNews> {
-        lock(&self.tasks).subscribe((*requestor, id))
+        self.tasks.lock().subscribe((*requestor, id))
     }
 
     pub(super) fn requestor(&self, requestor: &Requestor) -> broadcast::Receiver<TaskNews> {
-        lock(&self.requestors).subscribe(*requestor)
+        self.requestors.lock().subscribe(*requestor)
     }
 
     pub(super) fn publish(&self, requestor: &Requestor, id: TaskId, news: &TaskNews) {
-        lock(&self.tasks).publish(&(*requestor, id), news);
-        lock(&self.requestors).publish(requestor, news);
+        self.tasks.lock().publish(&(*requestor, id), news);
+        self.requestors.lock().publish(requestor, news);
     }
-}
-
-/// A panic elsewhere must not silence everybody: the map is valid after any of its operations.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

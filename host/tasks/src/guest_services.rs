@@ -31,7 +31,7 @@ pub(super) struct TenantServices {
     pub(super) all: Arc<ServiceStores>,
 }
 
-/// For a call without a host: what it keeps ends with it.
+/// For a call without a host: its key-value store ends with it.
 pub fn in_memory(clock: SharedClock) -> Arc<dyn GuestServices> {
     let keyvalues = Arc::new(KeyValues::new(Arc::new(MemoryStore::new())));
     let all = ServiceStores { keyvalues, clock, secrets: OnceLock::new() };

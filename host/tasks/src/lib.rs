@@ -94,7 +94,7 @@ impl Error {
     }
 }
 
-/// Logs a failure of the host once, and gives the error that may be shown.
+/// Logs a failure of the host once and returns the error that may be shown.
 pub(crate) fn host_failure(what: &str, error: &dyn std::fmt::Display) -> Error {
     let incident = incident();
     tracing::error!(incident, "{what} failed: {error}");
@@ -190,7 +190,7 @@ pub enum CallNews<T = ToolOutput> {
     },
     /// The guest would rather be a task: [`PlainCall::promote`] it, or go on.
     Detach,
-    /// Must be replied to; dropping the reply tells the guest that nobody can be reached.
+    /// Must be replied to; dropping the reply tells the guest that no client can be reached.
     InputRequests {
         requests: Vec<InputRequest>,
         reply: oneshot::Sender<Result<Vec<InputResponse>, InputRequestError>>,

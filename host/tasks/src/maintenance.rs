@@ -15,7 +15,7 @@ const BATCH: usize = 256;
 /// The sweeper looks at least this often, whatever it knows of the next expiry: another process may share the store.
 const SWEEP_MS_MAX: u64 = 1_000;
 
-/// What one look spends on keys of plugins and used tickets: tasks and leases wait for it.
+/// What one look spends on keys of plugins and used single-use tokens: tasks and leases wait for it.
 const SWEEP_ROWS_MAX: Duration = Duration::from_millis(500);
 
 /// Idle rate-limit entries are forgotten this often.
@@ -108,7 +108,7 @@ impl Tasks {
         }
     }
 
-    /// Removes what is over its time; gives the time until the next look.
+    /// Removes expired tasks; returns the time until the next look.
     async fn sweep(&self) -> Duration {
         let inner = &self.inner;
         let mut failed: usize;
@@ -151,18 +151,18 @@ impl Tasks {
         Duration::from_millis(ms)
     }
 
-    /// Removes keys of plugins and used tickets whose time is over, for as long as one look may take.
+    /// Removes keys of plugins and used single-use tokens whose time is over, for as long as one look may take.
     async fn sweep_rows(&self) {
         let (inner, begun) = (&self.inner, std::time::Instant::now());
         loop {
             let now = inner.clock.now();
-            let (keys, tickets) =
+            let (keys, tokens) =
                 tokio::join!(inner.service_stores.keyvalues.sweep(now, BATCH), inner.tickets.sweep(now, BATCH));
-            match keys.and_then(|keys| Ok(keys.max(tickets?))) {
+            match keys.and_then(|keys| Ok(keys.max(tokens?))) {
                 Ok(BATCH) if begun.elapsed() < SWEEP_ROWS_MAX => {}
                 Ok(_) => return,
                 Err(error) => {
-                    tracing::warn!("expired keys of plugins or used tickets cannot be removed: {error}");
+                    tracing::warn!("expired keys of plugins or used single-use tokens cannot be removed: {error}");
                     return;
                 }
             }

@@ -5,10 +5,11 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::Instrument as _;
 
@@ -17,7 +18,6 @@ use super::call_slot::CallSlot;
 use super::changes::ApplyError;
 use super::creation::Identity;
 use super::engine::Inner;
-use super::feed::lock;
 use super::guest_driver::{GuestDriver, Started};
 use super::job::{self, Attempt, visits};
 use super::task_call::TaskCall;
@@ -74,7 +74,7 @@ impl Run {
 
     /// Shows the run a new record and tells of it, unless it has seen a later one.
     pub(super) fn see(&self, task: &Arc<Task>, tell: impl FnOnce()) {
-        let mut shown = lock(&self.shown);
+        let mut shown = self.shown.lock();
         let newer = self.record.send_if_modified(|seen| match seen {
             Seen::Record(current) if current.revision < task.revision => {
                 *seen = Seen::Record(task.clone());
@@ -89,13 +89,13 @@ impl Run {
     }
 
     pub(super) fn gone(&self) {
-        lock(&self.shown).paused = None;
+        self.shown.lock().paused = None;
         self.record.send_replace(Seen::Gone);
     }
 
     /// Keeps a place among the paused tasks, for as long as the record says that this is one.
     pub(super) fn keep_paused(&self, place: IdleSlot) {
-        let mut shown = lock(&self.shown);
+        let mut shown = self.shown.lock();
         if self.task().is_some_and(|task| is_paused(&task)) {
             shown.paused = Some(place);
         }
@@ -121,16 +121,16 @@ impl Run {
     }
 
     pub(super) fn status(&self) -> Option<String> {
-        lock(&self.shown).status.clone()
+        self.shown.lock().status.clone()
     }
 
     pub(super) fn set_status(&self, status: String) {
-        lock(&self.shown).status = Some(line(&status));
+        self.shown.lock().status = Some(line(&status));
     }
 
     /// Tells something of the task, with what its run last said of itself; of one that is over, nothing.
     pub(super) fn report(&self, tell: impl FnOnce(&Arc<Task>, Option<&str>)) {
-        let shown = lock(&self.shown);
+        let shown = self.shown.lock();
         if let Some(task) = self.task().filter(|task| task.outcome().is_none()) {
             tell(&task, shown.status.as_deref());
         }

@@ -1,15 +1,17 @@
 //! The engine with a scripted executor and the store in memory.
 
 mod driving;
+mod expiry;
 mod kept_from_its_end;
 mod pausing;
 mod racing;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::admission::tests::limits;
@@ -66,7 +68,7 @@ impl Executor for Scripted {
 
     fn start(&self, spec: CallSpec) -> Result<RunningCall, StartError> {
         assert_ne!(tool(&spec), "panics", "scripted");
-        self.started.lock().unwrap().push(spec.facts.attempt);
+        self.started.lock().push(spec.facts.attempt);
         let (sender, events) = mpsc::channel(16);
         let control = Control::default();
         if tool(&spec) == "tidy" {
@@ -189,7 +191,7 @@ impl CallHealth for ScriptedHealth {
 
     fn call_ended(&self, call: &EndedCall<'_>) {
         assert_eq!(call.version.name, "scripted");
-        self.ended.lock().unwrap().push((*call.requestor, call.tool.to_owned(), call.result.map_err(CallError::clone)));
+        self.ended.lock().push((*call.requestor, call.tool.to_owned(), call.result.map_err(CallError::clone)));
     }
 }
 
@@ -306,7 +308,7 @@ async fn calls_of_an_unhealthy_plugin_are_refused() {
             "{error:?}"
         );
     }
-    assert_eq!(world.started.lock().unwrap().len(), 0);
+    assert_eq!(world.started.lock().len(), 0);
     assert_eq!(world.tasks.list(&ANNA, None, 10).await.unwrap().len(), 0);
     world.health.retry_after_ms.store(0, Ordering::SeqCst);
     assert!(world.create(&ANNA, "quick").await.is_ok());
@@ -326,7 +328,7 @@ async fn ended_calls_are_reported_to_plugin_health_once() {
     let fault = Err(CallError::Fault { kind: FaultKind::Trap, reason: "the tool trapped".into() });
     let expected =
         [(ANNA, "quick", Ok(())), (ANNA, "failing", Ok(())), (ANNA, "faulty", fault.clone()), (BOB, "faulty", fault)];
-    let ended = world.health.ended.lock().unwrap();
+    let ended = world.health.ended.lock();
     assert_eq!(*ended, expected.map(|(requestor, tool, result)| (requestor, tool.to_owned(), result)));
 }
 
@@ -418,27 +420,6 @@ async fn steering_reaches_the_guest_in_order() {
 }
 
 #[tokio::test]
-async fn expired_task_is_gone_even_while_running() {
-    let world = world();
-    let task = world.create(&ANNA, "forever").await.unwrap();
-    world.clock.advance(5_000);
-    assert!(matches!(world.tasks.get(&ANNA, task.id).await, Err(Error::NotFound)));
-    assert!(matches!(world.tasks.cancel(&ANNA, task.id).await, Err(Error::NotFound)));
-    let tasks = world.tasks.clone();
-    let tending = tokio::spawn(async move { tasks.run_maintenance().await });
-    for _ in 0..1_000 {
-        if world.tasks.inner.admission.running() == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    assert_eq!(world.tasks.inner.admission.running(), 0, "the guest was stopped");
-    tending.abort();
-    let (mine, _) = bulkhead_store::TaskStore::usage(&*world.store, &ANNA).await.unwrap();
-    assert_eq!(mine.tasks, 0);
-}
-
-#[tokio::test]
 async fn recovery_fails_running_tasks_and_keeps_queued_ones() {
     let first = world();
     let ran = first.create(&ANNA, "forever").await.unwrap();
@@ -453,7 +434,7 @@ async fn recovery_fails_running_tasks_and_keeps_queued_ones() {
     assert_eq!(second.ended(ran.id).await, Outcome::Error(CallError::Interrupted));
     assert_eq!(second.ended(reruns.id).await, Outcome::Output { is_error: false });
     assert_eq!(second.ended(waited.id).await, Outcome::Output { is_error: false });
-    let mut attempts = second.started.lock().unwrap().clone();
+    let mut attempts = second.started.lock().clone();
     attempts.sort_unstable();
     assert_eq!(attempts, [1, 2]);
 }
@@ -493,7 +474,7 @@ async fn plain_call_promotion_does_not_rerun_it() {
     assert!(early.is_err());
     let Ok(task) = call.promote(origin(), RequestedTtl::Default).await else { panic!("there is room") };
     assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
-    assert_eq!(world.started.lock().unwrap().len(), 1, "nothing ran twice");
+    assert_eq!(world.started.lock().len(), 1, "nothing ran twice");
 }
 
 #[tokio::test]
@@ -548,52 +529,6 @@ async fn related_tasks_need_not_have_ended() {
     assert_eq!(task.related, [running]);
     world.ended(task.id).await;
     assert_eq!(world.tasks.get(&ANNA, running).await.unwrap().outcome(), None);
-}
-
-#[tokio::test]
-async fn a_paused_task_expires_like_any_other() {
-    let world = world();
-    let task = world.create(&ANNA, "forever").await.unwrap();
-    world.tasks.pause(&ANNA, task.id, None).await.unwrap();
-    world.clock.advance(4_999);
-    assert!(world.tasks.get(&ANNA, task.id).await.is_ok());
-    world.clock.advance(1);
-    for refused in [world.tasks.get(&ANNA, task.id).await, world.tasks.resume(&ANNA, task.id).await] {
-        assert!(matches!(refused, Err(Error::NotFound)));
-    }
-}
-
-#[tokio::test]
-async fn unremovable_expired_task_does_not_block_others() {
-    let world = world();
-    let mut made = Vec::new();
-    for _ in 0..4 {
-        made.push(world.create(&ANNA, "quick").await.unwrap().id);
-        world.clock.advance(1);
-    }
-    for id in &made {
-        world.ended(*id).await;
-    }
-    world.store.break_task(made[0]);
-    world.store.break_task(made[2]);
-    world.clock.advance(10_000);
-    let left = async || -> Vec<TaskId> {
-        let expired = bulkhead_store::TaskStore::expired(&*world.store, world.clock.now(), 10).await.unwrap();
-        expired.into_iter().map(|(_, id)| id).collect()
-    };
-    assert_eq!(left().await, made, "nobody looked yet");
-    let tending = tokio::spawn({
-        let tasks = world.tasks.clone();
-        async move { tasks.run_maintenance().await }
-    });
-    for attempt in 0.. {
-        if left().await == [made[0], made[2]] {
-            break;
-        }
-        assert!(attempt < 500 && !tending.is_finished(), "{:?}", left().await);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    tending.abort();
 }
 
 #[tokio::test]

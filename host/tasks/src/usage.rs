@@ -1,17 +1,17 @@
-//! How full the engine is, what it may be filled with, and whether it takes anything new.
+//! Usage of the engine, shares of tenants, and whether it takes new work.
 //!
 //! Owns what operators see and change of all that while it runs. Invariant: what has begun goes on, whatever the limits become; only an
 //! erased tenant's work and that of a withdrawn version are stopped.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::admission::InUse;
 use super::changes::ApplyError;
 use super::engine::Tasks;
-use super::feed::lock;
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::limits::Limits;
@@ -19,10 +19,10 @@ use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Active, Phase, PluginVersion, Task};
 use bulkhead_runtime::Share;
 
-/// The weight of a tenant of which nobody said anything.
+/// The weight of a tenant without a configured one.
 const WEIGHT: u32 = 1;
 
-/// What is left to end before the host stands still.
+/// Work that is left before the host is drained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unfinished {
     /// Calls for which a client holds a connection open. A parked call that waits for the next request is not counted.
@@ -30,7 +30,7 @@ pub struct Unfinished {
     pub tasks_running: usize,
     /// They stay for when the host takes work again, or starts again.
     pub tasks_queued: usize,
-    /// They stay, too: nobody knows whether the answer comes.
+    /// They stay, too: the answer may never come.
     pub tasks_waiting: usize,
     pub tasks_paused: usize,
 }
@@ -73,7 +73,7 @@ impl Shares {
 
     /// What calls of a requestor run on: a part of its tenant's share.
     pub(super) fn of(&self, requestor: &Requestor) -> Share {
-        let mut known = lock(&self.0);
+        let mut known = self.0.lock();
         let weight = known.weight(&requestor.tenant);
         let share = known.by_tenant.entry(requestor.tenant).or_insert_with(|| Share::new(weight));
         share.part(u128::from_ne_bytes(requestor.id.0))
@@ -81,7 +81,7 @@ impl Shares {
 
     /// Other weights from now on, also for calls that run.
     pub(super) fn set_weights(&self, weights: HashMap<TenantId, u32>) {
-        let mut known = lock(&self.0);
+        let mut known = self.0.lock();
         known.weights = weights;
         for (tenant, share) in &known.by_tenant {
             share.set_weight(known.weight(tenant));
@@ -100,7 +100,7 @@ impl Tasks {
         self.inner.admission.live_limits().base()
     }
 
-    /// Goes by the limits that were [set](bulkhead_limits::LiveLimits::set). What runs and is stored stays, also where it is more than they allow by now.
+    /// Applies the limits that were [set](bulkhead_limits::LiveLimits::set). What runs and is stored stays, also where it is more than they allow by now.
     pub fn limits_changed(&self) {
         self.inner.availability.set_limits(&self.inner.admission.live_limits().table());
         self.inner.admission.dispatch_waiting();
@@ -178,7 +178,7 @@ impl Tasks {
         tasks
     }
 
-    /// Lets nobody of a tenant begin anything any more, and stops what runs. Its records stay for the caller to remove.
+    /// Refuses new work of a tenant and stops its calls. Its records stay for the caller to remove.
     pub fn block_tenant(&self, tenant: TenantId) {
         self.inner.availability.block(tenant);
         self.inner.watchers.stop_tenant(tenant);

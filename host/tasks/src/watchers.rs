@@ -3,14 +3,15 @@
 //! Owns the runs of this host by task, and the channels of the listeners. Must not change a record. Invariant: a run is told of every
 //! change that is committed after the [mark](Watchers::mark) with which it started, or knows that it has to read its record again.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::broadcast;
 
 use super::TaskNews;
-use super::feed::{Feeds, lock};
+use super::feed::Feeds;
 use super::run::Run;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Task, TaskId};
@@ -35,22 +36,22 @@ impl Watchers {
 
     /// Tells a run of changes from now on. `false`: a change since `before` found no run, so the run has to read its record again.
     pub(super) fn start(&self, id: TaskId, run: Arc<Run>, before: NotificationMark) -> bool {
-        let mut runs = lock(&self.runs);
+        let mut runs = self.runs.lock();
         runs.insert(id, run);
         self.mark() == before
     }
 
     pub(super) fn end(&self, id: TaskId) {
-        lock(&self.runs).remove(&id);
+        self.runs.lock().remove(&id);
     }
 
     pub(super) fn run(&self, id: TaskId) -> Option<Arc<Run>> {
-        lock(&self.runs).get(&id).cloned()
+        self.runs.lock().get(&id).cloned()
     }
 
     /// The records that the runs hold.
     pub(super) fn tasks(&self) -> Vec<Arc<Task>> {
-        lock(&self.runs).values().filter_map(|run| run.task()).collect()
+        self.runs.lock().values().filter_map(|run| run.task()).collect()
     }
 
     /// Tells of a change. Without a run the task is over, which was told, or its run is about to begin and will look.
@@ -74,7 +75,7 @@ impl Watchers {
 
     /// Stops the runs of a tenant.
     pub(super) fn stop_tenant(&self, tenant: TenantId) {
-        let runs: Vec<_> = lock(&self.runs).values().cloned().collect();
+        let runs: Vec<_> = self.runs.lock().values().cloned().collect();
         for run in runs {
             if let Some(task) = run.task().filter(|task| task.requestor.tenant == tenant) {
                 run.gone();
@@ -84,7 +85,7 @@ impl Watchers {
     }
 
     fn run_to_tell(&self, id: TaskId) -> Option<Arc<Run>> {
-        let runs = lock(&self.runs);
+        let runs = self.runs.lock();
         let run = runs.get(&id).cloned();
         if run.is_none() {
             self.missed.fetch_add(1, Ordering::Release);

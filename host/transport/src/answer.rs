@@ -143,6 +143,7 @@ mod unit {
     use super::*;
     use bulkhead_domain::limits::Limits;
     use bulkhead_domain::requestor::{RequestorId, TenantId};
+    use bulkhead_limits::UsageReport as _;
     use bulkhead_protocol::SMALL_BYTES;
 
     fn joined(chunks: Chunks) -> Vec<u8> {

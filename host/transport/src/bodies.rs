@@ -63,7 +63,7 @@ impl Bodies {
     ///
     /// # Errors
     ///
-    /// There are too many before them. What is refused is charged to nobody.
+    /// Too many bytes wait before them. A refused body is not charged.
     pub(super) async fn admit(&self, requestor: &Requestor, bytes: usize) -> Result<BodyPermit<'_>, Refusal> {
         let wait = self.arriving.take(requestor, bytes as u64).map_err(|exceeded| Refusal::bytes(&exceeded))?;
         if !wait.is_zero() {

@@ -115,7 +115,7 @@ pub struct ServerParts {
     /// Without one, HTTP is served in the clear.
     pub certificate: Option<Arc<Certificate>>,
     /// Without them, connections live on the runtime that serves.
-    pub lanes: Option<Arc<ConnectionWorkers>>,
+    pub workers: Option<Arc<ConnectionWorkers>>,
 }
 
 /// The edge.
@@ -133,7 +133,7 @@ pub struct Server {
     proxies: Proxies,
     failures: Failures,
     certificate: Option<Arc<Certificate>>,
-    lanes: Option<Arc<ConnectionWorkers>>,
+    workers: Option<Arc<ConnectionWorkers>>,
     phase: watch::Sender<Phase>,
     /// What the phase says, for every request to see without a lock.
     draining: AtomicBool,
@@ -141,7 +141,7 @@ pub struct Server {
 
 impl Server {
     pub fn new(parts: ServerParts) -> Arc<Self> {
-        let ServerParts { mcp, sessions, authenticator, audit, quota, unready, now, options, certificate, lanes } =
+        let ServerParts { mcp, sessions, authenticator, audit, quota, unready, now, options, certificate, workers } =
             parts;
         let hosts = options.allowed_hosts.iter().map(|host| checks::one_spelling(host)).collect();
         let phase = watch::Sender::new(Phase::Serving);
@@ -160,7 +160,7 @@ impl Server {
             proxies,
             failures,
             certificate,
-            lanes,
+            workers,
             phase,
             draining: AtomicBool::new(false),
         })
@@ -177,7 +177,7 @@ impl Server {
     ) -> Result<(), rustls::Error> {
         let options = HttpServerOptions {
             certificate: self.certificate.clone(),
-            workers: self.lanes.clone(),
+            workers: self.workers.clone(),
             proxies: self.proxies.clone(),
             connections_max: self.options.connections_max,
             connections_per_address: self.options.connections_per_address,

@@ -14,14 +14,7 @@ use super::bodies::Bodies;
 use super::refusal::Refusal;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_limits::rate::Rates;
-use bulkhead_limits::{Full, LimitUsage, LiveLimits, Permit, Scope, ScopedCounter};
-
-/// What a requestor has in use, and what its tenant has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InUse {
-    pub requestor: Vec<LimitUsage>,
-    pub tenant: Vec<LimitUsage>,
-}
+use bulkhead_limits::{Full, LimitUsage, LiveLimits, Permit, RequestorUsage, Scope, ScopedCounter, UsageReport};
 
 /// See the module.
 pub struct EdgeQuota {
@@ -103,35 +96,11 @@ impl EdgeQuota {
         sessions
     }
 
-    /// Counts the connections of a server from now on; that there are no more is for its permits to see to.
+    /// Counts the connections of a server from now on; the server's permits bound them.
     pub(super) fn count_connections(&self, max: u32) -> Arc<Connections> {
         let connections = Arc::new(Connections { open: AtomicU64::new(0), max });
         self.connections.store(Some(Arc::clone(&connections)));
         connections
-    }
-
-    /// What is in use of the limits of a requestor and of its tenant.
-    pub fn in_use(&self, requestor: &Requestor) -> InUse {
-        let mut in_use = InUse::default();
-        for (scope, usage) in self.counters().flat_map(|counter| counter.usage(Some(requestor))) {
-            match scope {
-                Scope::Requestor => in_use.requestor.push(usage),
-                Scope::Tenant => in_use.tenant.push(usage),
-                Scope::Total => {}
-            }
-        }
-        in_use
-    }
-
-    /// What is in use of the host's limits.
-    pub fn in_use_of_all(&self) -> Vec<LimitUsage> {
-        let counted = self.counters().flat_map(|counter| counter.usage(None));
-        let mut taken: Vec<_> = counted.filter(|(scope, _)| *scope == Scope::Total).map(|(_, usage)| usage).collect();
-        if let Some(connections) = &*self.connections.load() {
-            let in_use = connections.open.load(Ordering::Relaxed);
-            taken.push(LimitUsage { limit: "connections_max", in_use, max: connections.max.into() });
-        }
-        taken
     }
 
     fn counters(&self) -> impl Iterator<Item = Arc<ScopedCounter>> {
@@ -169,12 +138,36 @@ impl EdgeQuota {
         self.bodies.forget_idle();
     }
 
-    /// Goes by the limits that were set. Buckets that are half empty stay so, unless a rate changes.
+    /// Applies the limits that were set. Buckets that are half empty stay so, unless a rate changes.
     pub fn limits_changed(&self) {
         let rates = Rates::of_requests(&self.limits.table());
         if self.rates.load().differ(&rates) {
             self.rates.store(Arc::new(rates));
         }
+    }
+}
+
+impl UsageReport for EdgeQuota {
+    fn in_use(&self, requestor: &Requestor) -> RequestorUsage {
+        let mut in_use = RequestorUsage::default();
+        for (scope, usage) in self.counters().flat_map(|counter| counter.usage(Some(requestor))) {
+            match scope {
+                Scope::Requestor => in_use.requestor.push(usage),
+                Scope::Tenant => in_use.tenant.push(usage),
+                Scope::Total => {}
+            }
+        }
+        in_use
+    }
+
+    fn in_use_of_all(&self) -> Vec<LimitUsage> {
+        let counted = self.counters().flat_map(|counter| counter.usage(None));
+        let mut taken: Vec<_> = counted.filter(|(scope, _)| *scope == Scope::Total).map(|(_, usage)| usage).collect();
+        if let Some(connections) = &*self.connections.load() {
+            let in_use = connections.open.load(Ordering::Relaxed);
+            taken.push(LimitUsage { limit: "connections_max", in_use, max: connections.max.into() });
+        }
+        taken
     }
 }
 

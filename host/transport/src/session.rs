@@ -6,8 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{SetOnce, watch};
 
@@ -190,21 +191,21 @@ impl Inner {
     }
 
     /// The oldest session of the requestor that has most in the tenant of a new one. Requestors without an idle session are passed over.
-    fn oldest_in_tenant(&self, newcomer: &Requestor) -> Option<Digest> {
-        self.oldest_where(newcomer, |owner| owner.tenant == newcomer.tenant)
+    fn oldest_in_tenant(&self, opener: &Requestor) -> Option<Digest> {
+        self.oldest_where(opener, |owner| owner.tenant == opener.tenant)
     }
 
     /// The oldest session of the requestor that has most in the tenant that has most, likewise.
-    fn oldest_of_all(&self, newcomer: &Requestor) -> Option<Digest> {
-        let own = self.owned_by_tenant(&newcomer.tenant);
-        self.oldest_where(newcomer, |owner| self.owned_by_tenant(&owner.tenant) >= own)
+    fn oldest_of_all(&self, opener: &Requestor) -> Option<Digest> {
+        let own = self.owned_by_tenant(&opener.tenant);
+        self.oldest_where(opener, |owner| self.owned_by_tenant(&owner.tenant) >= own)
     }
 
-    /// The oldest idle one of those who have most, but of nobody in the newcomer's tenant who has less than the newcomer.
-    fn oldest_where(&self, newcomer: &Requestor, may_lose: impl Fn(&Requestor) -> bool) -> Option<Digest> {
-        let own = self.owned(newcomer);
+    /// The oldest idle session of the requestor that has most, but not of one in the opener's tenant that has fewer than the opener.
+    fn oldest_where(&self, opener: &Requestor, may_lose: impl Fn(&Requestor) -> bool) -> Option<Digest> {
+        let own = self.owned(opener);
         let is_meant = |(owner, sessions): &(&Requestor, &HashSet<Digest>)| {
-            may_lose(owner) && (owner.tenant != newcomer.tenant || sessions.len() >= own)
+            may_lose(owner) && (owner.tenant != opener.tenant || sessions.len() >= own)
         };
         let mut owners: Vec<_> = self.owners.iter().filter(is_meant).collect();
         let most = |(owner, sessions): &(&Requestor, &HashSet<Digest>)| {
@@ -264,16 +265,12 @@ impl Registry {
             after = Some(last.clone());
             for (key, value) in &page {
                 match (Digest::try_from(key.as_slice()), Row::decode(value)) {
-                    (Ok(digest), Some(row)) => registry.lock().put(digest, row.dormant()),
+                    (Ok(digest), Some(row)) => registry.inner.lock().put(digest, row.dormant()),
                     // Of another version or damaged: nobody can use it any more.
                     _ => registry.rows.remove_row(RowKind::Session, key).await?,
                 }
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in a new session. It is on disk when this returns, unless the store refuses writes: then it lives in memory only,
@@ -282,7 +279,7 @@ impl Registry {
         let digest = digest(session.id());
         let now = self.now.steady();
         let (live, evicted) = {
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             let evicted = self.make_room(&mut inner, requestor)?;
             let live = Arc::new(LiveSession {
                 session,
@@ -340,7 +337,7 @@ impl Registry {
         loop {
             let now = self.now.steady();
             let ends = {
-                let inner = self.lock();
+                let inner = self.inner.lock();
                 match inner.entries.get(&digest) {
                     // Somebody else's.
                     Some(entry) if entry.requestor() != *requestor => None,
@@ -356,7 +353,7 @@ impl Registry {
                 return self.rows.row(RowKind::Session, &absent).await.map(|_| None);
             };
             let Some(live) = self.revived(requestor, id, now).await? else { return Ok(None) };
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             if let Some(SessionEntry::Live(live)) = inner.entries.get(&digest) {
                 return Ok(Some(live.clone()));
             }
@@ -395,14 +392,14 @@ impl Registry {
 
     /// Ends a session for good.
     pub(super) async fn end(&self, live: &LiveSession) {
-        self.lock().take(&live.digest);
+        self.inner.lock().take(&live.digest);
         self.remove_row(&live.digest).await;
     }
 
     /// Writes the session if its state changed.
     pub(super) async fn save(&self, live: &LiveSession) {
         let used_at = live.used_at.load(Ordering::Relaxed);
-        let saved = *live.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let saved = *live.saved.lock();
         // How long a session was idle need not be exact: a restart may cost it a quarter of its time, not a write a request.
         let stale = used_at > saved.used_at.saturating_add(self.options.idle_ms_max / 4);
         let revision = live.session.changes();
@@ -418,7 +415,7 @@ impl Registry {
             tracing::warn!(%error, "a session could not be saved; it will not survive a restart");
             return;
         }
-        *live.saved.lock().unwrap_or_else(PoisonError::into_inner) = Saved { revision, used_at };
+        *live.saved.lock() = Saved { revision, used_at };
         if live.ended.initialized() {
             // It ended while it was being written.
             self.remove_row(&live.digest).await;
@@ -431,14 +428,14 @@ impl Registry {
         if let Err(error) = self.rows.remove_row(RowKind::Session, digest).await {
             tracing::warn!(%error, "the row of a session that is over could not be removed");
         }
-        self.lock().take(digest);
+        self.inner.lock().take(digest);
     }
 
     /// Ends sessions that were idle for too long, forgets old streams, and writes what changed.
     pub async fn sweep(&self) {
         let now = self.now.steady();
         let (expired, kept) = {
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             let idle = inner.entries.iter().filter(|(_, entry)| entry.is_idle(now, self.options.idle_ms_max));
             let expired: Vec<Digest> = idle.map(|(digest, _)| *digest).collect();
             expired.iter().for_each(|digest| {
@@ -461,7 +458,7 @@ impl Registry {
 
     /// Forgets the sessions of a tenant; their rows are for the caller to remove.
     pub fn forget_tenant(&self, tenant: TenantId) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let own = inner.entries.iter().filter(|(_, entry)| entry.requestor().tenant == tenant);
         let own: Vec<Digest> = own.map(|(digest, _)| *digest).collect();
         own.iter().for_each(|digest| {
@@ -475,7 +472,7 @@ impl Registry {
     }
 }
 
-/// Removes what is stored of a tenant's sessions; gives their number.
+/// Removes what is stored of a tenant's sessions; returns their number.
 pub async fn remove_rows(rows: &dyn RowStore, tenant: TenantId) -> Result<u64, store::Error> {
     let (mut removed, mut after) = (0, None::<Vec<u8>>);
     loop {

@@ -8,11 +8,12 @@
 //! restart the client's request can be ended with an error instead of waiting for ever.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use bulkhead_domain::UnixMs;
@@ -142,10 +143,6 @@ impl EventLog {
         Self { prefix, request, ring: Mutex::default(), changed: watch::Sender::new(()), kept }
     }
 
-    fn ring(&self) -> std::sync::MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What a new stream begins with: an id to resume from before anything was said.
     pub(super) fn priming(&self) -> Bytes {
         Bytes::from(format!("id: {}.0\nretry: {RETRY_MS}\ndata:\n\n", self.prefix))
@@ -154,7 +151,7 @@ impl EventLog {
     /// Adds a message and drops what there is no room for. A large message stays only if there is room for it, with or without a
     /// reader; otherwise an error takes a response's place.
     pub(super) fn push(&self, message: EncodedMessage, last: bool) {
-        let mut ring = self.ring();
+        let mut ring = self.ring.lock();
         ring.newest += 1;
         ring.complete |= last;
         let is_small = message.is_small();
@@ -204,13 +201,13 @@ impl EventLog {
 
     /// Nothing will be added.
     pub(super) fn finish(&self, now: UnixMs) {
-        self.ring().quiet_since = Some(now);
+        self.ring.lock().quiet_since = Some(now);
         self.changed.send_replace(());
     }
 
     /// Makes the caller the reader; the former one is told to stop.
     pub(super) fn read(&self) -> (u64, watch::Receiver<()>) {
-        let mut ring = self.ring();
+        let mut ring = self.ring.lock();
         ring.reader += 1;
         ring.reading = true;
         let number = ring.reader;
@@ -221,12 +218,12 @@ impl EventLog {
 
     /// A standalone stream can be continued after it was quiet.
     pub(super) fn reopen(&self) {
-        self.ring().quiet_since = None;
+        self.ring.lock().quiet_since = None;
     }
 
     /// The reader is gone.
     pub(super) fn leave(&self, reader: u64) {
-        let mut ring = self.ring();
+        let mut ring = self.ring.lock();
         if ring.reader == reader {
             ring.reading = false;
             self.trim(&mut ring);
@@ -236,7 +233,7 @@ impl EventLog {
     /// Where a reader that saw the event `after` can go on; `None` if what it missed is gone. When the final response is still
     /// there, missing what came before it does no harm.
     pub(super) fn resume(&self, after: u64) -> Option<u64> {
-        let ring = self.ring();
+        let ring = self.ring.lock();
         let after = after.min(ring.newest);
         match ring.events.front() {
             _ if after == ring.newest => Some(after),
@@ -248,7 +245,7 @@ impl EventLog {
 
     /// What comes after the event `after`.
     pub(super) fn next(&self, reader: u64, after: u64) -> Next {
-        let ring = self.ring();
+        let ring = self.ring.lock();
         if ring.reader != reader {
             return Next::Over;
         }
@@ -267,7 +264,7 @@ impl EventLog {
 
 impl Drop for EventLog {
     fn drop(&mut self) {
-        let bytes = self.ring().bytes;
+        let bytes = self.ring.lock().bytes;
         self.kept.give(bytes);
     }
 }
@@ -283,13 +280,9 @@ struct Opened {
 }
 
 impl Streams {
-    fn opened(&self) -> std::sync::MutexGuard<'_, Opened> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A new stream; `request` is the id of the request that it answers.
     pub(super) fn open(&self, epoch: u32, request: Option<&str>, kept: &ReplayBytes) -> Arc<EventLog> {
-        let mut opened = self.opened();
+        let mut opened = self.0.lock();
         opened.count += 1;
         let count = opened.count;
         let encoded = request.map(|id| URL_SAFE_NO_PAD.encode(id)).unwrap_or_default();
@@ -297,7 +290,7 @@ impl Streams {
         let log = Arc::new(EventLog::new(prefix, request.map(ToOwned::to_owned), kept.clone()));
         if opened.logs.len() >= LOGS_MAX {
             let finished =
-                opened.logs.iter().find(|(_, log)| log.ring().quiet_since.is_some()).map(|(number, _)| *number);
+                opened.logs.iter().find(|(_, log)| log.ring.lock().quiet_since.is_some()).map(|(number, _)| *number);
             if let Some(number) = finished {
                 opened.logs.remove(&number);
             }
@@ -311,13 +304,13 @@ impl Streams {
         if id.epoch != epoch {
             return None;
         }
-        self.opened().logs.get(&id.stream).cloned()
+        self.0.lock().logs.get(&id.stream).cloned()
     }
 
     /// Forgets streams that have been finished for long enough.
     pub(super) fn sweep(&self, now: UnixMs) {
-        self.opened().logs.retain(|_, log| {
-            let ring = log.ring();
+        self.0.lock().logs.retain(|_, log| {
+            let ring = log.ring.lock();
             ring.reading || ring.quiet_since.is_none_or(|since| now < since.saturating_add(RETENTION_MS))
         });
     }
@@ -383,7 +376,7 @@ mod unit {
         let after = log.resume(1).unwrap();
         let (reader, _) = log.read();
         assert_eq!(numbers(&log, reader, after).len(), EVENTS_MAX);
-        let newest = log.ring().newest;
+        let newest = log.ring.lock().newest;
         assert_eq!(log.next(reader, newest), Next::Over);
     }
 
@@ -444,6 +437,6 @@ mod unit {
         for _ in 0..LOGS_MAX * 2 {
             streams.open(1, None, &kept()).finish(1);
         }
-        assert_eq!(streams.opened().logs.len(), LOGS_MAX);
+        assert_eq!(streams.0.lock().logs.len(), LOGS_MAX);
     }
 }

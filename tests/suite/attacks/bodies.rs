@@ -1,10 +1,11 @@
 //! Large bodies, as many as a client can send: what they do to others.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tests::client::{Client, all_capabilities};
 use tests::place::rounds;
 use tests::wait::soon;
@@ -94,7 +95,7 @@ async fn flood(host: &Host, token: &str, connections: usize) -> (Vec<tokio::task
                     Some((status, body)) => {
                         assert_eq!(status, 429, "{body}");
                         answers.refused.fetch_add(1, Ordering::Relaxed);
-                        answers.limits.lock().expect("a list").push(body);
+                        answers.limits.lock().push(body);
                     }
                     None => {
                         answers.cut.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +182,7 @@ async fn large_body_flood_does_not_slow_other_tenants() {
             control[2]
         );
         if is_above_the_rate {
-            let limits = answers.limits.lock().expect("a list");
+            let limits = answers.limits.lock();
             // So many refusals a second are above the rate of requests, too.
             let other = limits
                 .iter()

@@ -1,7 +1,7 @@
 //! Guests that do what they are told.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, FaultKind, InputRequest, InputRequestKind};
@@ -10,6 +10,7 @@ use bulkhead_domain::tool::{Tool, ToolOutput};
 use bulkhead_runtime::{
     CallEvent, CallSpec, Catalog, Control, Executor, Returned, RunningCall, StartError, StopOnDrop, ToolEntry,
 };
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 /// What a guest does next.
@@ -39,10 +40,6 @@ pub(crate) struct Stage {
     guests: Guests,
 }
 
-fn lock(guests: &Guests) -> MutexGuard<'_, HashMap<String, Vec<Guest>>> {
-    guests.lock().expect("no guest panics while it holds this")
-}
-
 impl Stage {
     pub(crate) fn new() -> Self {
         let catalog = Catalog::new(vec![entry("once", false), entry("again", true)]);
@@ -51,7 +48,7 @@ impl Stage {
 
     /// The tasks whose guests wait for an order, in order.
     pub(crate) fn idle(&self) -> Vec<String> {
-        let guests = lock(&self.guests);
+        let guests = self.guests.lock();
         let mut idle: Vec<_> = guests
             .iter()
             .filter(|(_, guests)| guests.iter().any(|guest| !guest.asks))
@@ -63,18 +60,18 @@ impl Stage {
     }
 
     pub(crate) fn tell(&self, id: &str, order: Order) {
-        if let Some(guest) = lock(&self.guests).get(id).and_then(|guests| guests.last()) {
+        if let Some(guest) = self.guests.lock().get(id).and_then(|guests| guests.last()) {
             let _ = guest.orders.send(order);
         }
     }
 
     pub(crate) fn has(&self, id: &str) -> bool {
-        lock(&self.guests).contains_key(id)
+        self.guests.lock().contains_key(id)
     }
 
     /// For every task with a guest: how many it has, whose, and whether they compute (and do not wait for an answer).
     pub(crate) fn census(&self) -> Vec<(String, usize, String, bool)> {
-        let guests = lock(&self.guests);
+        let guests = self.guests.lock();
         let of = |(id, guests): (&String, &Vec<Guest>)| {
             let alias = guests.first().map(|guest| guest.alias.clone()).unwrap_or_default();
             (id.clone(), guests.len(), alias, guests.iter().any(|guest| !guest.asks))
@@ -91,7 +88,7 @@ struct Exit {
 
 impl Drop for Exit {
     fn drop(&mut self) {
-        let mut guests = lock(&self.guests);
+        let mut guests = self.guests.lock();
         if let Some(here) = guests.get_mut(&self.id) {
             here.pop();
             if here.is_empty() {
@@ -111,7 +108,7 @@ impl Executor for Stage {
         let (orders, inbox) = mpsc::unbounded_channel();
         let (sender, events) = mpsc::channel(16);
         let guest = Guest { orders, alias: spec.facts.requestor_alias.text(), asks: false };
-        lock(&self.guests).entry(id.clone()).or_default().push(guest);
+        self.guests.lock().entry(id.clone()).or_default().push(guest);
         let exit = Exit { guests: self.guests.clone(), id: id.clone() };
         let playing = tokio::spawn(play(self.guests.clone(), id, inbox, sender, exit));
         Ok(RunningCall { events, control: Control::default(), stop: Some(StopOnDrop::new(Arc::new(playing))) })
@@ -130,7 +127,7 @@ async fn play(
     exit: Exit,
 ) {
     let mark = |asks: bool| {
-        if let Some(guest) = lock(&guests).get_mut(&id).and_then(|guests| guests.last_mut()) {
+        if let Some(guest) = guests.lock().get_mut(&id).and_then(|guests| guests.last_mut()) {
             guest.asks = asks;
         }
     };

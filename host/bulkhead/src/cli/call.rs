@@ -58,8 +58,8 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
         Ok(plugin) => plugin,
         Err(error) => return Ok(usage(&error)),
     };
-    let workshop = CompileCache::open().context("there is no room for a temporary folder")?;
-    let sandbox = host::sandbox(&config, workshop.path(), Some(Arc::new(Alone)))?;
+    let compile_cache = CompileCache::open().context("there is no room for a temporary folder")?;
+    let sandbox = host::sandbox(&config, compile_cache.path(), Some(Arc::new(Alone)))?;
     let loaded = match sandbox.load(sources::plugin_source(plugin, &Arc::default())).await {
         Ok(loaded) => loaded,
         Err(error) => return Ok(refuse(&error)),

@@ -73,8 +73,8 @@ pub(super) async fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
 
 async fn look(file: &Path) -> anyhow::Result<Report> {
     let config = sources::load(&SourceArguments::default(), None)?;
-    let workshop = CompileCache::open()?;
-    let sandbox = host::sandbox(&config, workshop.path(), None)?;
+    let compile_cache = CompileCache::open()?;
+    let sandbox = host::sandbox(&config, compile_cache.path(), None)?;
     let source = || sources::bare_source(file, config.call.clone());
     let begin = Instant::now();
     let inspection = match sandbox.inspect(source()).await {

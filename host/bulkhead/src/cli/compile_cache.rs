@@ -14,7 +14,7 @@ const KEPT_MAX: usize = 6;
 /// A folder that a sandbox can use as its data directory.
 pub(super) enum CompileCache {
     /// Under the user's own cache folder.
-    Lasting(PathBuf),
+    Persistent(PathBuf),
     /// Where there is none that is the user's own: gone with the command.
     Scratch(tempfile::TempDir),
 }
@@ -34,14 +34,14 @@ impl CompileCache {
             for kind in ["cache", "components"] {
                 keep_newest(&folder.join(kind), KEPT_MAX);
             }
-            return Ok(Self::Lasting(folder));
+            return Ok(Self::Persistent(folder));
         }
         tempfile::tempdir().map(Self::Scratch)
     }
 
     pub(super) fn path(&self) -> &Path {
         match self {
-            Self::Lasting(folder) => folder,
+            Self::Persistent(folder) => folder,
             Self::Scratch(folder) => folder.path(),
         }
     }

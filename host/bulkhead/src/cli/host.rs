@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::Config;
@@ -32,6 +32,7 @@ use bulkhead_tasks::{Options, Tasks};
 use bulkhead_transport::quota::EdgeQuota;
 use bulkhead_transport::stdio::{self, StdioOptions};
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::logging::Level;
@@ -55,7 +56,7 @@ pub(crate) struct Host {
     clock: Arc<dyn Clock>,
     data: PathBuf,
     line_bytes_max: usize,
-    shelf: PluginAdmin,
+    plugin_admin: PluginAdmin,
     secrets: Arc<Secrets>,
     tending: JoinHandle<((), (), ())>,
     control: Option<Server>,
@@ -197,7 +198,7 @@ impl Host {
             clock,
             data: data.to_owned(),
             line_bytes_max,
-            shelf: PluginAdmin { plugins, intake },
+            plugin_admin: PluginAdmin { plugins, intake },
             secrets,
             tending,
             control: None,
@@ -212,8 +213,8 @@ impl Host {
             quota: Arc::clone(&self.quota),
             limits: self.limits.clone(),
             principals: self.principals.clone(),
-            plugins: self.shelf.plugins.clone(),
-            intake: Arc::clone(&self.shelf.intake),
+            plugins: self.plugin_admin.plugins.clone(),
+            intake: Arc::clone(&self.plugin_admin.intake),
             authenticator,
             audit: self.audit.clone(),
             data: self.data.clone(),
@@ -227,8 +228,8 @@ impl Host {
         let task_control = Arc::new(self.tasks.clone());
         let operator = HostOperator::new(self.store.clone(), maintenance, task_control, Arc::clone(&self.clock))
             .with_principals(self.principals.clone())
-            .with_plugins(self.shelf.clone())
-            .with_running_host(RunningHost { tasks: self.tasks.clone(), edge: Arc::clone(&self.quota), reload })
+            .with_plugins(self.plugin_admin.clone())
+            .with_running_host(RunningHost { tasks: self.tasks.clone(), edge: self.quota.clone(), reload })
             .with_secrets(Arc::clone(&self.secrets))
             .with_erase_hooks(Arc::clone(&self.erase_hooks))
             .with_audit(self.audit.clone());
@@ -307,13 +308,13 @@ impl std::fmt::Debug for NamesOfTenants {
 #[async_trait::async_trait]
 impl TenantNames for NamesOfTenants {
     async fn name(&self, tenant: TenantId) -> Option<String> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&tenant).cloned();
+        let known = self.known.lock().get(&tenant).cloned();
         if known.is_some() {
             return known;
         }
         let found = self.principals.tenant_name(tenant).await;
         let name = found.inspect_err(|error| tracing::error!("a tenant's name cannot be read: {error}")).ok()??;
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(tenant, name.clone());
+        self.known.lock().insert(tenant, name.clone());
         Some(name)
     }
 }

@@ -25,8 +25,8 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
         ..SourceArguments::default()
     };
     let config = sources::load(&sources, None)?;
-    let workshop = CompileCache::open()?;
-    let sandbox = host::sandbox(&config, workshop.path(), None)?;
+    let compile_cache = CompileCache::open()?;
+    let sandbox = host::sandbox(&config, compile_cache.path(), None)?;
     let inspected = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone())).await;
     match inspected {
         Ok(inspection) => {

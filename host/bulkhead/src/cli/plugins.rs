@@ -163,11 +163,11 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
     let principals = Principals::new(store.clone());
     let tenants = Tenants::of(config, &principals).await?;
     principals.adopt(&tenants.ruled).await?;
-    let unattended = Arc::new(OfflineTasks { store: store.clone(), clock: clock.clone() });
+    let offline_tasks = Arc::new(OfflineTasks { store: store.clone(), clock: clock.clone() });
     let options = Options {
         store: store.clone(),
         sandbox: host::sandbox(config, data, None)?,
-        calls: unattended.clone(),
+        calls: offline_tasks.clone(),
         health: Arc::default(),
         clock: clock.clone(),
         otherwise: sources::otherwise(config, &tenants.bounds),
@@ -177,7 +177,7 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
     let intake = sources::intake(config)?;
     let (plugins, _) = Plugins::start(options, sources::wanted(config, &intake, &tenants.bounds)?).await?;
     let maintenance = Arc::new(SledMaintenance { store: Arc::clone(&store), data: data.to_owned() });
-    let operator = HostOperator::new(store.clone(), maintenance, unattended, clock);
+    let operator = HostOperator::new(store.clone(), maintenance, offline_tasks, clock);
     let operator = operator.with_plugins(PluginAdmin { plugins, intake }).with_audit(audit.clone());
     let done = operator.execute_for(WITHOUT_HOST, command).await;
     store.close().await?;

@@ -6,7 +6,6 @@ use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use crate::config::Config;
@@ -14,6 +13,7 @@ use anyhow::Context as _;
 use bulkhead_plugins::sources::oci::{self, SigningKey};
 use bulkhead_plugins::sources::{ComponentFetcher, Digest, Error, FetchOptions, OciReference, Progress, Source};
 use clap::Args;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::args::SourceArguments;
@@ -189,7 +189,7 @@ fn progress(done: &'static str) -> Progress {
     }
     let next = Mutex::new(Instant::now() + QUIET);
     Progress::new(move |bytes, of| {
-        let Ok(mut next) = next.lock() else { return };
+        let mut next = next.lock();
         if Instant::now() < *next {
             return;
         }

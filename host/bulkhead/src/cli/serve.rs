@@ -64,8 +64,8 @@ async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     });
 
     let scheme = if certificate.is_some() { "https" } else { "http" };
-    let lanes = Arc::new(ConnectionWorkers::start().context("threads cannot be started")?);
-    let server = http_server(config, &host, authenticator, (certificate, Arc::clone(&lanes))).await?;
+    let workers = Arc::new(ConnectionWorkers::start().context("threads cannot be started")?);
+    let server = http_server(config, &host, authenticator, (certificate, Arc::clone(&workers))).await?;
     print_line(format_args!("bulkhead: listening on {scheme}://{address}/mcp"));
     tracing::info!(%address, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
     if !host.tasks.offers_anything() {
@@ -87,7 +87,7 @@ async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let waited = when_stopped.await.map_or(Duration::ZERO, |since| since.elapsed());
     host.stop(Duration::from_millis(config.server.drain_ms).saturating_sub(waited)).await?;
     // What connections have started goes on until here.
-    drop(lanes);
+    drop(workers);
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
@@ -96,7 +96,7 @@ async fn http_server(
     config: &Config,
     host: &Host,
     authenticator: Arc<Authenticator>,
-    (certificate, lanes): (Option<Arc<Certificate>>, Arc<ConnectionWorkers>),
+    (certificate, workers): (Option<Arc<Certificate>>, Arc<ConnectionWorkers>),
 ) -> anyhow::Result<Arc<Server>> {
     let server = &config.server;
     let options =
@@ -143,7 +143,7 @@ async fn http_server(
             credential_failures_per_minute: server.credential_failures_per_minute,
         },
         certificate,
-        lanes: Some(lanes),
+        workers: Some(workers),
     }))
 }
 

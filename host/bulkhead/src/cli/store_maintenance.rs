@@ -14,6 +14,7 @@ use bulkhead_control::{Answer, Command, Request as _};
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_store::Error;
 use bulkhead_store::sled::{self, Moved, Rekeyed, SledStore};
+use bulkhead_transport::session;
 
 /// The store of a running host, or of a command that opened one.
 pub(crate) struct SledMaintenance {
@@ -57,6 +58,10 @@ impl StoreMaintenance for SledMaintenance {
         let data = self.data.clone();
         let removed = tokio::task::spawn_blocking(move || sled::remove_old_stores(&data)).await;
         removed.unwrap_or_else(|error| Err(Error::Engine(format!("old stores were not removed: {error}"))))
+    }
+
+    async fn remove_sessions(&self, tenant: TenantId) -> Result<u64, Error> {
+        session::remove_rows(&*self.store, tenant).await
     }
 
     async fn erasing(&self) -> Result<Vec<TenantId>, Error> {

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -15,6 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, StatusCode};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
@@ -108,8 +109,8 @@ impl Introspection {
         let unknown = sender.filter(|_| !self.was_good(&digest));
         let standing = unknown.map_or(TokenReputation::Known, |sender| TokenReputation::Unknown(sender.address));
         self.check_open(standing, unknown)?;
-        let patience = Duration::from_millis(self.options.fetch_ms_max);
-        let turn = tokio::time::timeout(patience, self.line.turn(standing)).await;
+        let timeout = Duration::from_millis(self.options.fetch_ms_max);
+        let turn = tokio::time::timeout(timeout, self.line.turn(standing)).await;
         let Ok(_turn) = turn else { return Err(self.unavailable(&IntrospectionError::Busy)) };
         // Several requests of one client come at once: the first has asked for all of them.
         if let Some(known) = self.known(&digest) {
@@ -132,7 +133,7 @@ impl Introspection {
         }
         let failed_at = self.line.failed_at(standing);
         if failed_at != 0 && self.now.steady().saturating_sub(failed_at) < self.options.keys_retry_ms {
-            return Err(Denied::Unavailable { incident: self.incident().id.clone() });
+            return Err(Denied::Unavailable { incident: self.incident.lock().id.clone() });
         }
         Ok(())
     }
@@ -151,19 +152,15 @@ impl Introspection {
         }
     }
 
-    fn answers(&self) -> MutexGuard<'_, HashMap<Digest, CachedVerdict>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn known(&self, digest: &Digest) -> Option<Result<(Proof, UnixMs), Denied>> {
         let now = self.now.steady();
-        self.answers().get(digest).filter(|answer| now < answer.until).map(CachedVerdict::given)
+        self.answers.lock().get(digest).filter(|answer| now < answer.until).map(CachedVerdict::given)
     }
 
     /// Whether the last answer was a good one. It may have grown old.
     fn was_good(&self, digest: &Digest) -> bool {
         let now = self.now.system();
-        self.answers().get(digest).is_some_and(|answer| answer.is_of_a_token_that_lasts(now))
+        self.answers.lock().get(digest).is_some_and(|answer| answer.is_of_a_token_that_lasts(now))
     }
 
     fn remember(&self, digest: Digest, proof: Option<Proof>) -> Result<(Proof, UnixMs), Denied> {
@@ -174,7 +171,7 @@ impl Introspection {
         };
         let answer = CachedVerdict { proof, until };
         let given = answer.given();
-        let mut answers = self.answers();
+        let mut answers = self.answers.lock();
         if answers.len() >= ANSWERS_MAX {
             answers.retain(|_, answer| answer.is_of_a_token_that_lasts(self.now.system()));
         }
@@ -215,14 +212,10 @@ impl Introspection {
         Ok(judged.map_err(|reason| tracing::debug!(issuer = self.options.issuer, reason, "refused a token")).ok())
     }
 
-    fn incident(&self) -> MutexGuard<'_, Incident> {
-        self.incident.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A client that sends tokens can cause this as often as it likes: there is one line for all of it in `keys_retry_ms`.
     fn unavailable(&self, error: &IntrospectionError) -> Denied {
         let now = self.now.steady();
-        let mut incident = self.incident();
+        let mut incident = self.incident.lock();
         if incident.id.is_empty() || now.saturating_sub(incident.at) >= self.options.keys_retry_ms {
             let id = format!("{:08x}", getrandom::u32().unwrap_or_default());
             tracing::error!(

@@ -1,4 +1,4 @@
-//! Whose turn it is to ask an issuer what a token is worth, and how long nobody asks after it failed.
+//! Order and rate of token introspection, and the back-off after an issuer failed.
 //!
 //! Owns the places for questions. Must not see a token. Invariant: tokens that were good lately have places and a rest of their own,
 //! so that unknown tokens keep no known one waiting; of the places for unknown ones, one address takes a share.
@@ -25,7 +25,7 @@ const UNKNOWN_PER_ADDRESS_MAX: usize = 2;
 pub(super) enum TokenReputation {
     /// It was good lately.
     Known,
-    /// Anybody at this address may have made it up.
+    /// A client at this address may have made it up.
     Unknown(IpAddr),
 }
 
@@ -77,7 +77,7 @@ impl IntrospectionLimiter {
         self.failure(standing).load(Ordering::Acquire)
     }
 
-    /// The issuer fails, for everybody.
+    /// The issuer fails for all requests.
     pub(super) fn failed(&self, now: UnixMs) {
         self.too_many(TokenReputation::Known, now);
         self.too_many(TokenReputation::Unknown(IpAddr::from([0; 4])), now);

@@ -116,7 +116,7 @@ impl IssuerKeys {
         self.held.load_full().filter(|held| held.fetched_at > than.fetched_at)
     }
 
-    /// Asks for the keys before anybody needs them, so that a mistake is in the log from the start.
+    /// Fetches the keys before a request needs them, so that a mistake is in the log from the start.
     pub(super) async fn warm(self: &Arc<Self>) {
         self.refresh(0).await;
     }

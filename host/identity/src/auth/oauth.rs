@@ -65,7 +65,7 @@ pub struct IssuerOptions {
 /// Where a requestor's tenant comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TenantRule {
-    /// Everybody of the issuer is in this one.
+    /// All identities of the issuer are in this tenant.
     Fixed(String),
     /// The token says it, within what is allowed (`*`: anything).
     Claim { claim: String, allowed: Vec<String> },
@@ -182,7 +182,7 @@ impl OauthVerifier {
         Self { issuers, principals, limits, noted: Noted::new(audit), now }
     }
 
-    /// What a token proves, by whose word, and until when nobody need ask again.
+    /// The proof of a token, its issuer, and how long it is valid without another check.
     async fn proof(&self, token: &str, sender: Option<Sender<'_>>) -> Result<(&Issuer, Proof, UnixMs), Denied> {
         if jwt::looks_signed(token) {
             let claimed = jwt::claimed_issuer(token).ok_or(Denied::Invalid)?;

@@ -126,10 +126,10 @@ pub fn look_at(now: &SharedClock, ms: u64, ends_at: UnixMs) -> UnixMs {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
 
     use async_trait::async_trait;
     use http::HeaderMap;
+    use parking_lot::Mutex;
 
     use super::super::{Denied, Scopes, Sender, Verified, Verifier};
     use super::*;
@@ -155,7 +155,7 @@ mod tests {
         }
 
         async fn verify_again(&self, _: &str) -> Result<Verified, Denied> {
-            if let Some(denied) = *self.denied.lock().unwrap() {
+            if let Some(denied) = *self.denied.lock() {
                 return Err(denied());
             }
             let requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
@@ -199,7 +199,7 @@ mod tests {
     #[tokio::test]
     async fn unjudged_token_is_accepted_for_a_bounded_time() {
         let (verifier, mut revalidation) = begun().await;
-        *verifier.denied.lock().unwrap() = Some(unavailable);
+        *verifier.denied.lock() = Some(unavailable);
         let (at, unauthorized) = end(&verifier, &mut revalidation, 2_000).await;
         assert_eq!((at, unauthorized), (2_000 + UNJUDGED_MS_MAX, unavailable().into()));
     }
@@ -237,19 +237,19 @@ mod tests {
     #[tokio::test]
     async fn token_revalidation_resumes_when_issuer_returns() {
         let (verifier, mut revalidation) = begun().await;
-        *verifier.denied.lock().unwrap() = Some(unavailable);
+        *verifier.denied.lock() = Some(unavailable);
         for at in [2_000, 20_000] {
             verifier.clock.set(at);
             revalidation.check().await.unwrap();
         }
-        *verifier.denied.lock().unwrap() = None;
+        *verifier.denied.lock() = None;
         verifier.clock.set(25_000);
         revalidation.check().await.unwrap();
         // What was before does not count the next time.
-        *verifier.denied.lock().unwrap() = Some(unavailable);
+        *verifier.denied.lock() = Some(unavailable);
         assert_eq!(end(&verifier, &mut revalidation, 26_000).await.0, 26_000 + UNJUDGED_MS_MAX);
         let (verifier, mut revalidation) = begun().await;
-        *verifier.denied.lock().unwrap() = Some(|| Denied::Invalid);
+        *verifier.denied.lock() = Some(|| Denied::Invalid);
         assert_eq!(end(&verifier, &mut revalidation, 2_000).await, (2_000, Unauthorized::Invalid));
     }
 
@@ -257,7 +257,7 @@ mod tests {
     async fn stream_ends_with_its_expired_token() {
         let (verifier, mut revalidation) = begun().await;
         verifier.clock.set(ENDS_AT - 5_000);
-        *verifier.denied.lock().unwrap() = Some(unavailable);
+        *verifier.denied.lock() = Some(unavailable);
         assert_eq!(end(&verifier, &mut revalidation, ENDS_AT - 5_000).await.0, ENDS_AT);
     }
 }

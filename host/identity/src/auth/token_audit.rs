@@ -4,7 +4,8 @@
 //! its id, and not one for each request.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::principal::NOTE_EVERY_MS;
 use bulkhead_audit::{Audit, Entry};
@@ -32,7 +33,7 @@ impl Noted {
     }
 
     fn is_due(&self, requestor: RequestorId, now: UnixMs) -> bool {
-        let mut noted = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.at.lock();
         let is_recent = |at: UnixMs| now.saturating_sub(at) < NOTE_EVERY_MS;
         if noted.get(&requestor).is_some_and(|at| is_recent(*at)) {
             return false;
@@ -64,6 +65,6 @@ mod tests {
             assert!(noted.is_due(id(number), 2_000 + NOTE_EVERY_MS), "{number}");
             assert!(!noted.is_due(id(number), 2_000 + NOTE_EVERY_MS), "{number}");
         }
-        assert!(noted.at.lock().unwrap().len() <= NOTED_MAX);
+        assert!(noted.at.lock().len() <= NOTED_MAX);
     }
 }

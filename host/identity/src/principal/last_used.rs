@@ -4,9 +4,10 @@
 //! for all tokens together, and it cannot undo what an operator wrote: it has rows of its own.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{Error, KEY_USED, Principals, Resolved, decode, encode};
@@ -45,7 +46,7 @@ impl LastUsed {
     }
 
     pub fn note(&self, token: &Resolved, row: [u8; 32], now: UnixMs) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if seen.insert(token.id, Use { requestor: token.requestor, row, at: now }).is_none() {
             self.any.notify_one();
         }
@@ -57,7 +58,7 @@ impl LastUsed {
         loop {
             self.any.notified().await;
             tokio::time::sleep(COLLECT).await;
-            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let seen = self.seen.lock().clone();
             let newest = seen.values().map(|used| used.at).max().unwrap_or_default();
             noted.retain(|_, at| newest.saturating_sub(*at) < NOTE_EVERY_MS);
             for (id, Use { requestor, at, .. }) in seen {
@@ -78,7 +79,7 @@ impl LastUsed {
     /// # Errors
     /// The store refuses.
     pub async fn write(&self) -> Result<(), Error> {
-        let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        let seen = std::mem::take(&mut *self.seen.lock());
         let mut changes = Vec::with_capacity(seen.len());
         for (id, Use { row, at, .. }) in seen {
             // Nothing may be left of a token that was removed with its tenant.

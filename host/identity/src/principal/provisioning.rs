@@ -17,14 +17,14 @@ use bulkhead_limits::LiveLimits;
 use bulkhead_limits::rate::Buckets;
 use bulkhead_store::RowKind;
 
-/// What comes in, one at a time: what is counted is what is there.
+/// Locked while a requestor is created, so that the counts are those of the store.
 #[derive(Default)]
 pub(super) struct Provisioning(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     /// `None` until it is first asked for.
-    census: Option<IdentityCounts>,
+    counts: Option<IdentityCounts>,
     rate: Option<Buckets<TenantId>>,
 }
 
@@ -35,14 +35,14 @@ struct IdentityCounts {
 }
 
 impl Provisioning {
-    /// Forgets what was counted: a requestor was removed.
+    /// Forgets the counts: a requestor was removed.
     pub(super) async fn count_again(&self) {
-        self.0.lock().await.census = None;
+        self.0.lock().await.counts = None;
     }
 }
 
 impl State {
-    /// Takes one newcomer of a tenant from its rate.
+    /// Counts one new requestor of a tenant against its rate.
     fn check_rate(&mut self, limits: &Limits, tenant: TenantId) -> Result<(), Limited> {
         let per_second = limits.requestor_creations_per_second_per_tenant;
         let rate = self.rate.take().filter(|rate| rate.per_second() == per_second);
@@ -55,29 +55,29 @@ impl State {
 
 impl Principals {
     /// Makes ids for a new identity, if there is room.
-    pub(super) async fn newcomer(
+    pub(super) async fn provision(
         &self,
         identity: Identity<'_>,
         tenant: InTenant<'_>,
         limits: &LiveLimits,
     ) -> Result<PrincipalRow, Denied> {
-        let mut state = self.newcomers.0.lock().await;
+        let mut state = self.provisioning.0.lock().await;
         // The same one may have come twice at once.
         if let Some(row) = self.get(RowKind::Principal, &identity.key()).await.map_err(unavailable)? {
             return Ok(row);
         }
-        let mut census = match state.census.take() {
-            Some(census) => census,
-            None => self.census().await.map_err(unavailable)?,
+        let mut counts = match state.counts.take() {
+            Some(counts) => counts,
+            None => self.count_all().await.map_err(unavailable)?,
         };
-        let outcome = self.enter(&mut census, &mut state, identity, tenant, limits).await;
-        state.census = Some(census);
+        let outcome = self.provision_within_limits(&mut counts, &mut state, identity, tenant, limits).await;
+        state.counts = Some(counts);
         outcome
     }
 
-    async fn enter(
+    async fn provision_within_limits(
         &self,
-        census: &mut IdentityCounts,
+        counts: &mut IdentityCounts,
         state: &mut State,
         identity: Identity<'_>,
         tenant: InTenant<'_>,
@@ -88,18 +88,18 @@ impl Principals {
             Some(id) => id,
             None => {
                 if !tenant.is_configured {
-                    check("tenants_total", base.tenants_total, census.tenants)?;
+                    check("tenants_total", base.tenants_total, counts.tenants)?;
                 }
                 let id = self.tenant(tenant.name).await.map_err(|error| match error {
                     // Nothing is wrong with the host, and its log does not need the name.
                     Error::Removed(_) => Denied::Invalid,
                     other => unavailable(other),
                 })?;
-                census.tenants += 1;
+                counts.tenants += 1;
                 id
             }
         };
-        let count = census.requestors.entry(id).or_default();
+        let count = counts.requestors.entry(id).or_default();
         // Which of the tenant's requestors does not matter to it.
         let limits = limits.of(&Requestor { tenant: id, id: RequestorId([0; 16]) });
         check("requestors_per_tenant", limits.requestors_per_tenant, *count)?;
@@ -109,16 +109,16 @@ impl Principals {
         Ok(row)
     }
 
-    async fn census(&self) -> Result<IdentityCounts, Error> {
-        let mut census = IdentityCounts::default();
-        let requestors = &mut census.requestors;
+    async fn count_all(&self) -> Result<IdentityCounts, Error> {
+        let mut counts = IdentityCounts::default();
+        let requestors = &mut counts.requestors;
         self.each(RowKind::Principal, &[KEY_IDENTITY], |_, row: PrincipalRow| {
             *requestors.entry(TenantId(row.tenant)).or_default() += 1;
         })
         .await?;
-        let tenants = &mut census.tenants;
+        let tenants = &mut counts.tenants;
         self.each(RowKind::Principal, &[KEY_TENANT], |_, _: TenantRow| *tenants += 1).await?;
-        Ok(census)
+        Ok(counts)
     }
 }
 

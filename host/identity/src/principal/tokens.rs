@@ -168,7 +168,7 @@ impl Principals {
         Ok(tokens)
     }
 
-    /// Whether anybody can authenticate.
+    /// Whether there is a valid token.
     pub async fn any_active_token(&self, now: UnixMs) -> Result<bool, Error> {
         Ok(self.tokens().await?.iter().any(|token| token.is_active(now)))
     }
@@ -191,7 +191,7 @@ impl Principals {
         Ok(row.info())
     }
 
-    /// Removes every token of a tenant, ended ones too, and when they were used; gives their number.
+    /// Removes every token of a tenant, ended ones too, and when they were used; returns their number.
     pub async fn remove_tokens(&self, tenant: TenantId) -> Result<u64, Error> {
         let name = self.tenant_name(tenant).await?;
         let mut removed = 0;

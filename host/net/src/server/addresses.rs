@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::proxies::Proxies;
 use bulkhead_limits::failures::subscriber;
@@ -39,7 +41,7 @@ impl Addresses {
             return Some(ConnectionPermit { addresses, from: None });
         }
         let from = subscriber(peer);
-        let mut open = self.open();
+        let mut open = self.open.lock();
         let count = open.entry(from).or_default();
         if *count >= self.per_address {
             tracing::debug!(%from, per_address = self.per_address, "a connection was closed: there are too many from there");
@@ -48,16 +50,12 @@ impl Addresses {
         *count += 1;
         Some(ConnectionPermit { addresses, from: Some(from) })
     }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, u32>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let Some(from) = self.from else { return };
-        let mut open = self.addresses.open();
+        let mut open = self.addresses.open.lock();
         if let Some(count) = open.get_mut(&from) {
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -87,7 +85,7 @@ mod tests {
         places.remove(0);
         assert!(addresses.enter("192.0.2.1".parse().unwrap()).is_some(), "one has gone");
         drop(places);
-        assert!(addresses.open().is_empty());
+        assert!(addresses.open.lock().is_empty());
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! request. Invariant: a wait is over at its own deadline, whatever the timer was set to before.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use hyper::rt::{Sleep, Timer};
+use parking_lot::Mutex;
 
 /// The timer of one connection, as hyper asks for it. It stays where it was set: when it fires too early for the wait that there is
 /// by then, it is set anew.
@@ -17,7 +18,7 @@ pub(super) struct HeaderTimeout(Arc<Mutex<Option<Pin<Box<tokio::time::Sleep>>>>>
 
 /// One wait.
 struct Wait {
-    patience: HeaderTimeout,
+    timeout: HeaderTimeout,
     deadline: Instant,
 }
 
@@ -26,7 +27,7 @@ impl Future for Wait {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = tokio::time::Instant::from_std(self.deadline);
-        let mut timer = self.patience.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timer = self.timeout.0.lock();
         let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         if timer.deadline() > deadline {
             timer.as_mut().reset(deadline);
@@ -49,7 +50,7 @@ impl Timer for HeaderTimeout {
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Wait { patience: self.clone(), deadline })
+        Box::pin(Wait { timeout: self.clone(), deadline })
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, new_deadline: Instant) {
@@ -65,15 +66,15 @@ mod unit {
 
     #[tokio::test]
     async fn header_timeouts_end_at_their_own_deadline() {
-        let (patience, begun) = (HeaderTimeout::default(), Instant::now());
+        let (timeout, begun) = (HeaderTimeout::default(), Instant::now());
         let short = Duration::from_millis(60);
         // Waits that are given up, as for requests that came in time.
         for _ in 0..3 {
-            assert!(patience.sleep(short).now_or_never().is_none());
+            assert!(timeout.sleep(short).now_or_never().is_none());
         }
-        patience.sleep_until(begun + 3 * short).await;
+        timeout.sleep_until(begun + 3 * short).await;
         assert!(begun.elapsed() >= 3 * short, "the timer was set for an earlier wait");
-        let (late, soon) = (patience.sleep(Duration::from_secs(3_600)), patience.sleep(short));
+        let (late, soon) = (timeout.sleep(Duration::from_secs(3_600)), timeout.sleep(short));
         assert!(late.now_or_never().is_none());
         let before = Instant::now();
         soon.await;

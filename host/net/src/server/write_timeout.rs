@@ -14,13 +14,13 @@ use tokio::time::{Sleep, sleep};
 /// A stream with that clock.
 pub(super) struct Stalling<T> {
     inner: T,
-    patience: Duration,
+    timeout: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Stalling<T> {
-    pub(super) fn new(inner: T, patience: Duration) -> Self {
-        Self { inner, patience, stalled: None }
+    pub(super) fn new(inner: T, timeout: Duration) -> Self {
+        Self { inner, timeout, stalled: None }
     }
 
     /// Passes a result on, and turns a wait that lasts too long into an error.
@@ -29,8 +29,8 @@ impl<T> Stalling<T> {
             self.stalled = None;
             return result;
         }
-        let patience = self.patience;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(patience)));
+        let timeout = self.timeout;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(timeout)));
         ready!(stalled.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")))
     }
@@ -77,16 +77,16 @@ mod unit {
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    const PATIENCE: Duration = Duration::from_millis(500);
+    const TIMEOUT: Duration = Duration::from_millis(500);
 
     #[tokio::test]
     async fn write_times_out_for_stalled_peer_not_slow_one() {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let mut ours = Stalling::new(ours, PATIENCE);
+        let mut ours = Stalling::new(ours, TIMEOUT);
         let slow = tokio::spawn(async move {
             let mut buffer = [0; 16];
             for _ in 0..8 {
-                sleep(PATIENCE / 5).await;
+                sleep(TIMEOUT / 5).await;
                 theirs.read_exact(&mut buffer).await.unwrap();
             }
             theirs

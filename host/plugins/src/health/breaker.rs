@@ -6,12 +6,11 @@
 //! succeed, is a version kept from everyone; then each tenant may try on its own.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::lock;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::PluginVersion;
@@ -53,7 +52,7 @@ pub struct PluginHealth {
 }
 
 impl PluginHealth {
-    /// Whether anybody is kept away.
+    /// Whether any call is refused.
     pub fn is_quarantined(&self) -> bool {
         self.requestors_kept_away > 0 || self.everyone_until.is_some()
     }
@@ -165,11 +164,11 @@ pub(super) struct Breakers {
 
 impl Breakers {
     pub(super) fn set_after(&self, plugin: &str, faults: u32) {
-        lock(&self.after).insert(plugin.to_owned(), faults);
+        self.after.lock().insert(plugin.to_owned(), faults);
     }
 
     fn after(&self, plugin: &str) -> u32 {
-        match lock(&self.after).get(plugin) {
+        match self.after.lock().get(plugin) {
             None => FAULTS_IN_A_ROW,
             Some(0) => u32::MAX,
             Some(faults) => *faults,
@@ -182,7 +181,7 @@ impl Breakers {
             return Ok(());
         }
         let after = self.after(&version.name);
-        let mut versions = lock(&self.versions);
+        let mut versions = self.versions.lock();
         versions.get_mut(version).map_or(Ok(()), |state| state.admit(requestor, after, now))
     }
 
@@ -191,7 +190,7 @@ impl Breakers {
         if !self.any.load(Ordering::Acquire) {
             return;
         }
-        if let Some(state) = lock(&self.versions).get_mut(version) {
+        if let Some(state) = self.versions.lock().get_mut(version) {
             state.requestors.remove(requestor);
             state.tenants.clear();
         }
@@ -208,7 +207,7 @@ impl Breakers {
     ) -> bool {
         let after = self.after(&version.name);
         self.any.store(true, Ordering::Release);
-        let mut versions = lock(&self.versions);
+        let mut versions = self.versions.lock();
         if versions.len() >= VERSIONS_MAX && !versions.contains_key(version) {
             versions.retain(|_, state| state.requestors.values().any(|circuit| circuit.is_open(after, now)));
         }
@@ -244,7 +243,7 @@ impl Breakers {
 
     pub(super) fn health(&self, version: &PluginVersion, now: UnixMs) -> PluginHealth {
         let after = self.after(&version.name);
-        let versions = lock(&self.versions);
+        let versions = self.versions.lock();
         let Some(state) = versions.get(version) else { return PluginHealth::default() };
         // As long as it is, for all that is known, broken for several.
         let everyone_until = state.broken_until(after).get(TENANTS_MIN - 1).copied();
@@ -256,7 +255,7 @@ impl Breakers {
     }
 
     pub(super) fn close_breaker(&self, version: &PluginVersion) {
-        lock(&self.versions).remove(version);
+        self.versions.lock().remove(version);
     }
 }
 
@@ -373,7 +372,7 @@ mod tests {
             let who = Requestor { tenant: TenantId(tenant), id: RequestorId([1; 16]) };
             (0..3).for_each(|_| breaks(&breakers, &who, 0));
         }
-        assert_eq!(lock(&breakers.versions)[&plugin()].tenants.len(), TENANTS_MAX);
+        assert_eq!(breakers.versions.lock()[&plugin()].tenants.len(), TENANTS_MAX);
         assert_eq!(retry_after(&breakers, &requestor(255, 1), 0), Some(BACKOFF_MS));
     }
 

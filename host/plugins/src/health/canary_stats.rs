@@ -9,14 +9,13 @@
 mod window;
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::lock;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::PluginVersion;
@@ -231,7 +230,7 @@ impl CanaryWatches {
     }
 
     pub(super) fn set(&self, trials: Vec<CanaryStats>) {
-        let mut watched = lock(&self.watched);
+        let mut watched = self.watched.lock();
         let mut before = std::mem::take(&mut *watched);
         for trial in trials {
             let is_it = |one: &Watched| one.trial.version == trial.version && one.trial.against == trial.against;
@@ -250,7 +249,7 @@ impl CanaryWatches {
             return;
         }
         let operator = self.operator.as_ref();
-        for watched in lock(&self.watched).iter_mut() {
+        for watched in self.watched.lock().iter_mut() {
             let is_own = watched.trial.version == *version;
             let counts = is_own || watched.trial.against.as_ref() == Some(version);
             if counts && watched.ended(is_own, tool, end, operator) {
@@ -259,13 +258,13 @@ impl CanaryWatches {
         }
     }
 
-    /// Waits for verdicts, and gives all there are.
+    /// Waits for verdicts and returns all there are.
     pub(super) async fn verdicts(&self) -> Vec<Verdict> {
         loop {
             let verdict = |watched: &Watched| {
                 Some(Verdict { version: watched.trial.version.clone(), why: watched.verdict.clone()? })
             };
-            let failed: Vec<_> = lock(&self.watched).iter().filter_map(verdict).collect();
+            let failed: Vec<_> = self.watched.lock().iter().filter_map(verdict).collect();
             if !failed.is_empty() {
                 return failed;
             }
@@ -274,7 +273,7 @@ impl CanaryWatches {
     }
 
     pub(super) fn call_counts(&self, version: &PluginVersion, now: UnixMs) -> Option<CallCounts> {
-        let mut watched = lock(&self.watched);
+        let mut watched = self.watched.lock();
         let watched = watched.iter_mut().find(|watched| watched.trial.version == *version)?;
         watched.forget(now);
         let Count { calls, faults, .. } = watched.own.whole();
@@ -283,7 +282,7 @@ impl CanaryWatches {
 
     #[cfg(test)]
     pub(super) fn watched(&self) -> Vec<CanaryStats> {
-        lock(&self.watched).iter().map(|watched| watched.trial.clone()).collect()
+        self.watched.lock().iter().map(|watched| watched.trial.clone()).collect()
     }
 }
 

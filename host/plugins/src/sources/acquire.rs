@@ -29,7 +29,7 @@ impl ComponentFetcher {
         Self { rules: ArcSwap::from_pointee(Rules { trust, fetching, configured }) }
     }
 
-    /// From now on, goes by the rules of another one.
+    /// Applies the rules of another one from now on.
     pub fn replace(&self, with: &Self) {
         self.rules.store(with.rules.load_full());
     }

@@ -129,7 +129,7 @@ impl Watch {
         }
     }
 
-    /// Deals with what is new. Gives whether something has to be looked at again soon.
+    /// Deals with what is new. Returns whether something has to be looked at again soon.
     async fn look(&self, known: &mut WatchState, found: FolderScan, from_start: bool) -> bool {
         let WatchState { seen, decided } = known;
         let mut is_restless = false;
@@ -270,7 +270,7 @@ impl Watch {
         self.switch(name, digest, source, candidate, was_removed).await.map(Brought::Decided)
     }
 
-    /// Makes it the active version, if that needs nobody's word. Gives why it does not.
+    /// Makes it the active version, if that needs nobody's word. Returns why it does not.
     async fn switch(
         &self,
         name: &str,

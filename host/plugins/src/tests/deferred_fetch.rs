@@ -109,10 +109,10 @@ async fn fetched_plugin_joins_and_list_change_is_notified() {
     let awaited = line(&world, "text").await.unwrap();
     assert_eq!(awaited.state, PluginState::Awaited);
     assert!(awaited.problems[0].contains("not there yet"), "{:?}", awaited.problems);
-    world.calls.told.lock().unwrap().clear();
+    world.calls.told.lock().clear();
     late.may_come.add_permits(1);
     world.plugins.fetch_awaited(|error| panic!("{error}")).await;
-    assert_eq!(*world.calls.told.lock().unwrap(), [vec![ListKind::Tools]]);
+    assert_eq!(*world.calls.told.lock(), [vec![ListKind::Tools]]);
     assert!(world.sandbox.catalog().get("late.echo").is_some());
     let [there] = <[PluginView; 1]>::try_from(world.plugins.list().await.unwrap()).unwrap();
     assert_eq!((there.name.as_str(), there.state, there.problems), ("text", PluginState::Active, Vec::new()));
@@ -144,9 +144,9 @@ async fn refused_fetched_plugin_is_not_retried() {
     let bench = Bench::new();
     let late = parcel(&text, false, 1);
     let (world, _) = bench.start(vec![(misconfigured(named("text", "")), Arc::clone(&late))]).await;
-    let failed = std::sync::Mutex::new(Vec::new());
-    world.plugins.fetch_awaited(|error| failed.lock().unwrap().push(error.problems.join("; "))).await;
-    let failed = failed.into_inner().unwrap();
+    let failed = parking_lot::Mutex::new(Vec::new());
+    world.plugins.fetch_awaited(|error| failed.lock().push(error.problems.join("; "))).await;
+    let failed = failed.into_inner();
     assert!(matches!(failed.as_slice(), [why] if why.contains("/nowhere/at/all is not there")), "{failed:?}");
     assert_eq!(line(&world, "text").await.unwrap().state, PluginState::Broken);
     let kept = bench.data.path().join("components").read_dir().unwrap().count();

@@ -137,7 +137,7 @@ impl GetStream {
         catalog.libraries().iter().any(|library| library.plugin.name == plugin)
     }
 
-    /// Looks at the stored tasks for questions that nobody was sent.
+    /// Searches the stored tasks for input requests that were not sent to any client.
     async fn look(&mut self, opening: bool) {
         let Ok(tasks) = self.shared.tasks.list(self.session.requestor(), None, LOOKED_AT_MAX).await else { return };
         for task in tasks.into_iter().filter(|task| task.outcome().is_none()) {

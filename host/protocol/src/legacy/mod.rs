@@ -201,7 +201,7 @@ pub(super) fn response(
 
 /// Hands the answer to a task's question on. The first one wins: the engine ignores what comes later.
 async fn settle(shared: &ProtocolContext, session: &Session, asked: &TaskInputRequest, reply: Reply) {
-    let answer = input_requests::answer_aside(&shared.tasks, session.requestor(), &asked.kind, reply).await;
+    let answer = input_requests::answer_offloaded(&shared.tasks, session.requestor(), &asked.kind, reply).await;
     match shared.tasks.answer(session.requestor(), asked.task, &asked.issued_key, answer).await {
         Ok(_) => {
             session.forget_input_request(asked.task, &asked.issued_key);

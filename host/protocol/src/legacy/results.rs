@@ -48,7 +48,7 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
     }))
 }
 
-/// SEP-1686: only a task that is completed has a result, and nobody waits for one.
+/// SEP-1686: only a completed task has a result, and a request for one does not wait.
 async fn completed(
     shared: &Arc<ProtocolContext>,
     session: &Arc<Session>,

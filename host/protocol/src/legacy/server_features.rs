@@ -93,7 +93,7 @@ pub(super) fn unsubscribe(request: &Request<'_>) -> Result<Exchange, RpcError> {
     Ok(immediate(response(&request.id, &Empty {})))
 }
 
-/// A request that takes some waiting and says nothing on the way.
+/// A request that waits and sends no messages before its response.
 fn quiet<W>(request: Request<'_>, work: impl FnOnce(CatalogReader, RequestId) -> W) -> Result<Exchange, RpcError>
 where
     W: Future<Output = Result<EncodedMessage, RpcError>> + Send + 'static,

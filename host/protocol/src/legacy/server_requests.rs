@@ -78,7 +78,7 @@ pub(super) enum RequestStream {
 }
 
 impl RequestStream {
-    /// For a request of this session; `None`: what is asked would reach nobody.
+    /// For a request of this session; `None` if no client would receive it.
     pub(super) fn of(session: &Session, frames: &FrameSender, reads_events: bool) -> Option<Self> {
         if reads_events {
             return Some(Self::Request(frames.clone()));
@@ -228,7 +228,7 @@ async fn ask_one(
     let limit = Duration::from_millis(shared.options.request_timeout_ms);
     match tokio::time::timeout(limit, sent.outcome(&request.kind, reply)).await {
         Ok(Some(reply)) => {
-            Ok(input_requests::answer_aside(&shared.tasks, session.requestor(), &request.kind, reply).await)
+            Ok(input_requests::answer_offloaded(&shared.tasks, session.requestor(), &request.kind, reply).await)
         }
         Ok(None) => Err(InputRequestError::Unreachable("too many questions wait for this client".to_owned())),
         Err(_) => Err(InputRequestError::Unreachable("the client did not answer in time".to_owned())),

@@ -6,16 +6,17 @@
 //! time: its user may still have the first one on the screen.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::input_requests::can_answer;
 use bulkhead_domain::call::{ClientFeatures, InputRequestKind};
 use bulkhead_domain::task::TaskId;
 
-/// Tasks of which something is noted; above this, those that nobody listens to are dropped.
+/// Tasks with an entry; above this, entries without a listener are dropped.
 const TASKS_MAX: usize = 4096;
 
 /// See the module. One for the whole host.
@@ -61,12 +62,8 @@ impl Streams {
 }
 
 impl StreamRouter {
-    fn tasks(&self) -> MutexGuard<'_, HashMap<TaskId, Streams>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tasks_with_room(&self) -> MutexGuard<'_, HashMap<TaskId, Streams>> {
-        let mut tasks = self.tasks();
+        let mut tasks = self.tasks.lock();
         if tasks.len() >= TASKS_MAX {
             tasks.retain(|_, streams| !streams.is_idle());
         }
@@ -122,7 +119,10 @@ impl StreamRouter {
 
     /// Whether a `tasks/result` of this session is open: then it carries progress and logs, not the standalone stream.
     pub(crate) fn has_waiter(&self, task: TaskId, session: [u8; 16]) -> bool {
-        self.tasks().get(&task).is_some_and(|streams| streams.waiters.iter().any(|waiter| waiter.session == session))
+        self.tasks
+            .lock()
+            .get(&task)
+            .is_some_and(|streams| streams.waiters.iter().any(|waiter| waiter.session == session))
     }
 
     /// A question was answered: it is not sent again.
@@ -136,14 +136,14 @@ impl StreamRouter {
     }
 
     fn mark(&self, task: TaskId, issued_key: &str, as_what: Delivery) {
-        if let Some(sent) = self.tasks().get_mut(&task).and_then(|streams| streams.sent.get_mut(issued_key)) {
+        if let Some(sent) = self.tasks.lock().get_mut(&task).and_then(|streams| streams.sent.get_mut(issued_key)) {
             *sent = as_what;
         }
     }
 
     /// A task is over: nothing is asked for it any more.
     pub(crate) fn over(&self, task: TaskId) {
-        if let Some(streams) = self.tasks().get_mut(&task) {
+        if let Some(streams) = self.tasks.lock().get_mut(&task) {
             streams.sent.clear();
             streams.over = true;
         }
@@ -151,7 +151,7 @@ impl StreamRouter {
 
     /// A standalone stream is gone.
     pub(crate) fn closed_standalone(&self, stream: u64) {
-        for streams in self.tasks().values_mut() {
+        for streams in self.tasks.lock().values_mut() {
             for sent in streams.sent.values_mut() {
                 if matches!(sent, Delivery::Standalone(on) if *on == stream) {
                     *sent = Delivery::Lost;
@@ -171,7 +171,7 @@ pub(crate) struct Waiter {
 impl Waiter {
     /// Whether this exchange is to send a question. `opening`: it has just been opened, and takes over from older ones.
     pub(crate) fn claim(&self, issued_key: &str, kind: &InputRequestKind, opening: bool) -> bool {
-        let mut tasks = self.stream_router.tasks();
+        let mut tasks = self.stream_router.tasks.lock();
         let streams = tasks.entry(self.task).or_default();
         let newest = streams.waiters.iter().rev().find(|waiter| can_answer(waiter.features, kind));
         if streams.over || newest.is_none_or(|waiter| waiter.stream != self.stream) {
@@ -191,7 +191,7 @@ impl Waiter {
 
     /// Whether this exchange carries the task's progress and logs to `session`: the newest of that session does.
     pub(crate) fn carries(&self, session: [u8; 16]) -> bool {
-        self.stream_router.tasks().get(&self.task).is_some_and(|streams| {
+        self.stream_router.tasks.lock().get(&self.task).is_some_and(|streams| {
             let newest = streams.waiters.iter().rev().find(|waiter| waiter.session == session);
             newest.is_some_and(|waiter| waiter.stream == self.stream)
         })
@@ -200,7 +200,7 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut tasks = self.stream_router.tasks();
+        let mut tasks = self.stream_router.tasks.lock();
         let Some(streams) = tasks.get_mut(&self.task) else { return };
         streams.waiters.retain(|waiter| waiter.stream != self.stream);
         for sent in streams.sent.values_mut() {
@@ -293,6 +293,6 @@ mod tests {
         drop(second);
         assert!(first.carries(SESSION) && stream_router.has_waiter(TASK, SESSION));
         drop(first);
-        assert!(stream_router.tasks().is_empty());
+        assert!(stream_router.tasks.lock().is_empty());
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) ->
     let shared = Arc::clone(request.shared);
     replying(request.id, async move {
         // A tool error like that of a plain call, which the requestor fetches like any other result.
-        let misfit = match call.check(&shared.tasks).await {
+        let argument_error = match call.check(&shared.tasks).await {
             Ok(()) => None,
             Err(ArgumentError::Schema(text)) => Some(ToolOutput::failure(text)),
             Err(ArgumentError::Malformed(error)) => return Err(error),
@@ -35,7 +35,7 @@ pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) ->
         let origin = call.origin(Design::Core2025);
         let session = call.session;
         let tool = call.request.tool.tool.name.clone();
-        let job = match misfit {
+        let job = match argument_error {
             None => Job::Call(call.request),
             Some(output) => Job::Refused(call.request, output),
         };

@@ -109,7 +109,7 @@ pub(super) struct Call {
     pub(super) idempotency_key: Option<String>,
     unchecked: bool,
     /// In what they do not fit the tool's schema.
-    misfit: Option<String>,
+    argument_error: Option<String>,
 }
 
 impl Call {
@@ -128,14 +128,14 @@ impl Call {
 
     /// Whether the arguments fit; large ones are checked now, off the threads that serve other requests.
     pub(super) async fn check(&mut self, tasks: &Tasks) -> Result<(), ArgumentError> {
-        if let Some(text) = self.misfit.take() {
+        if let Some(text) = self.argument_error.take() {
             return Err(ArgumentError::Schema(text));
         }
         if !std::mem::take(&mut self.unchecked) {
             return Ok(());
         }
         let CallRequest { tool, arguments, .. } = &self.request;
-        arguments::fit_aside(tasks, self.session.requestor(), Arc::clone(tool), arguments.clone()).await
+        arguments::fit_offloaded(tasks, self.session.requestor(), Arc::clone(tool), arguments.clone()).await
     }
 }
 
@@ -221,7 +221,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     let idempotency_key = manner.checked_key(params.meta.idempotency_key)?;
     let arguments = arguments::object(tool, params.arguments.map(RawValue::get))?;
     let unchecked = arguments.len() > INLINE_BYTES_MAX;
-    let misfit = match unchecked {
+    let argument_error = match unchecked {
         true => None,
         false => match (arguments::fit(tool, arguments), &manner) {
             (Ok(()), _) => None,
@@ -253,7 +253,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         reads_events: request.reads_events,
         idempotency_key,
         unchecked,
-        misfit,
+        argument_error,
     };
     match manner {
         CallMode::Plain => match call.idempotency_key.take() {

@@ -1,8 +1,8 @@
-//! A bounded place for things that may be wanted again, and can be done without.
+//! A bounded cache of values that may be wanted again and can be done without.
 
 use std::collections::HashMap;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use bulkhead_domain::requestor::{Requestor, TenantId};
@@ -11,7 +11,7 @@ use bulkhead_limits::scoped::ScopedTable;
 /// The random name of one state of one call.
 pub(super) type StateId = [u8; 16];
 
-/// How much may lie there.
+/// Bounds of the sum of the weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CacheLimits {
     pub(super) weight_max_per_requestor: u64,
@@ -27,18 +27,18 @@ pub(super) struct BoundedCache<V> {
 }
 
 struct Slots<V> {
-    by_ticket: HashMap<StateId, CacheSlot<V>>,
-    /// How much lies there.
+    by_id: HashMap<StateId, CacheSlot<V>>,
+    /// Sums of the weights.
     held: ScopedTable<Requestor, u64>,
-    /// Counts what was ever put there: a smaller number is older.
+    /// Number of values ever stored: an entry with a smaller number is older.
     number: u64,
-    /// Nothing is over its time before.
+    /// Nothing expires before.
     next_end: Option<Instant>,
 }
 
 impl<V> Default for Slots<V> {
     fn default() -> Self {
-        Self { by_ticket: HashMap::new(), held: ScopedTable::default(), number: 0, next_end: None }
+        Self { by_id: HashMap::new(), held: ScopedTable::default(), number: 0, next_end: None }
     }
 }
 
@@ -50,9 +50,9 @@ struct CacheSlot<V> {
     value: V,
 }
 
-/// A thing on its way to the shelf.
+/// A value to be put into the cache.
 pub(super) struct CacheEntry<V> {
-    pub(super) ticket: StateId,
+    pub(super) id: StateId,
     pub(super) requestor: Requestor,
     pub(super) weight: u64,
     pub(super) until: Instant,
@@ -64,33 +64,29 @@ impl<V> BoundedCache<V> {
         Self { bounds, slots: Mutex::default() }
     }
 
-    fn slots(&self) -> MutexGuard<'_, Slots<V>> {
-        self.slots.lock()
-    }
-
-    /// Puts a thing there, in place of one under the same ticket. What goes for it is dropped.
+    /// Stores a value, replaces the one of the same id and drops what is evicted.
     pub(super) fn put(&self, item: CacheEntry<V>) {
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         let gone = slots.put(item, self.bounds);
         drop(slots);
         drop(gone);
     }
 
-    /// What lies under a ticket.
-    pub(super) fn get(&self, ticket: &StateId) -> Option<V>
+    /// The value of an id, if there is one.
+    pub(super) fn get(&self, id: &StateId) -> Option<V>
     where
         V: Clone,
     {
-        self.slots().get(ticket).cloned()
+        self.slots.lock().get(id).cloned()
     }
 
-    /// Puts a thing there if `may` says so of what lies under the ticket; else gives that back.
+    /// Stores a value if `may` allows it for the value that the id has now; otherwise returns that value.
     pub(super) fn put_if(&self, item: CacheEntry<V>, may: impl FnOnce(Option<&V>) -> bool) -> Result<(), Option<V>>
     where
         V: Clone,
     {
-        let mut slots = self.slots();
-        let found = slots.get(&item.ticket);
+        let mut slots = self.slots.lock();
+        let found = slots.get(&item.id);
         if !may(found) {
             return Err(found.cloned());
         }
@@ -100,26 +96,26 @@ impl<V> BoundedCache<V> {
         Ok(())
     }
 
-    /// Takes a thing away.
-    pub(super) fn take(&self, ticket: &StateId) -> Option<V> {
-        let slot = self.slots().remove(ticket)?;
+    /// Removes a value and returns it.
+    pub(super) fn take(&self, id: &StateId) -> Option<V> {
+        let slot = self.slots.lock().remove(id)?;
         (slot.until > Instant::now()).then_some(slot.value)
     }
 
-    /// Drops what is over its time.
+    /// Drops expired values.
     pub(super) fn expire(&self) {
-        let gone = self.slots().expire();
+        let gone = self.slots.lock().expire();
         drop(gone);
     }
 }
 
 impl<V> Slots<V> {
-    fn get(&self, ticket: &StateId) -> Option<&V> {
-        self.by_ticket.get(ticket).filter(|slot| slot.until > Instant::now()).map(|slot| &slot.value)
+    fn get(&self, id: &StateId) -> Option<&V> {
+        self.by_id.get(id).filter(|slot| slot.until > Instant::now()).map(|slot| &slot.value)
     }
 
-    fn remove(&mut self, ticket: &StateId) -> Option<CacheSlot<V>> {
-        let slot = self.by_ticket.remove(ticket)?;
+    fn remove(&mut self, id: &StateId) -> Option<CacheSlot<V>> {
+        let slot = self.by_id.remove(id)?;
         self.held.release(&slot.requestor, slot.weight);
         Some(slot)
     }
@@ -129,21 +125,21 @@ impl<V> Slots<V> {
         if self.next_end.is_none_or(|end| end > now) {
             return Vec::new();
         }
-        let over = self.by_ticket.iter().filter(|(_, slot)| slot.until <= now).map(|(ticket, _)| *ticket);
+        let over = self.by_id.iter().filter(|(_, slot)| slot.until <= now).map(|(id, _)| *id);
         let over: Vec<_> = over.collect();
-        let gone = over.iter().filter_map(|ticket| self.remove(ticket)).collect();
-        self.next_end = self.by_ticket.values().map(|slot| slot.until).min();
+        let gone = over.iter().filter_map(|id| self.remove(id)).collect();
+        self.next_end = self.by_id.values().map(|slot| slot.until).min();
         gone
     }
 
     fn put(&mut self, item: CacheEntry<V>, bounds: CacheLimits) -> Vec<CacheSlot<V>> {
-        let CacheEntry { ticket, requestor, weight, until, value } = item;
+        let CacheEntry { id, requestor, weight, until, value } = item;
         let mut gone = self.expire();
-        gone.extend(self.remove(&ticket));
+        gone.extend(self.remove(&id));
         self.number += 1;
         self.next_end = Some(self.next_end.map_or(until, |end| end.min(until)));
         self.held.add(&requestor, weight);
-        self.by_ticket.insert(ticket, CacheSlot { requestor, weight, until, number: self.number, value });
+        self.by_id.insert(id, CacheSlot { requestor, weight, until, number: self.number, value });
         while self.held.held(&requestor).requestor > bounds.weight_max_per_requestor {
             let Some(slot) = self.push_out(&requestor) else { break };
             gone.push(slot);
@@ -168,9 +164,9 @@ impl<V> Slots<V> {
     }
 
     fn push_out(&mut self, requestor: &Requestor) -> Option<CacheSlot<V>> {
-        let oldest = self.by_ticket.iter().filter(|(_, slot)| slot.requestor == *requestor);
-        let ticket = *oldest.min_by_key(|(_, slot)| slot.number)?.0;
-        self.remove(&ticket)
+        let oldest = self.by_id.iter().filter(|(_, slot)| slot.requestor == *requestor);
+        let id = *oldest.min_by_key(|(_, slot)| slot.number)?.0;
+        self.remove(&id)
     }
 }
 
@@ -180,68 +176,68 @@ mod tests {
     use bulkhead_domain::requestor::RequestorId;
     use std::time::Duration;
 
-    fn item(ticket: u8, requestor: u8, weight: u64, ms: u64) -> CacheEntry<u8> {
+    fn item(id: u8, requestor: u8, weight: u64, ms: u64) -> CacheEntry<u8> {
         CacheEntry {
-            ticket: [ticket; 16],
+            id: [id; 16],
             requestor: Requestor { tenant: TenantId([0; 16]), id: RequestorId([requestor; 16]) },
             weight,
             until: Instant::now() + Duration::from_millis(ms),
-            value: ticket,
+            value: id,
         }
     }
 
-    fn held(shelf: &BoundedCache<u8>) -> Vec<u8> {
-        let mut held: Vec<_> = shelf.slots().by_ticket.values().map(|slot| slot.value).collect();
+    fn held(cache: &BoundedCache<u8>) -> Vec<u8> {
+        let mut held: Vec<_> = cache.slots.lock().by_id.values().map(|slot| slot.value).collect();
         held.sort_unstable();
         held
     }
 
     #[tokio::test(start_paused = true)]
     async fn full_cache_evicts_oldest_of_largest_requestor() {
-        let shelf =
+        let cache =
             BoundedCache::new(CacheLimits { weight_max_per_requestor: 3, weight_max_per_tenant: 5, weight_max: 5 });
-        for ticket in 1..=4 {
-            shelf.put(item(ticket, 1, 1, 1000));
+        for id in 1..=4 {
+            cache.put(item(id, 1, 1, 1000));
         }
-        assert_eq!(held(&shelf), [2, 3, 4]);
-        shelf.put(item(9, 2, 2, 1000));
-        assert_eq!(held(&shelf), [2, 3, 4, 9]);
-        shelf.put(item(8, 3, 1, 1000));
-        assert_eq!(held(&shelf), [3, 4, 8, 9], "the oldest of whoever has most went");
-        shelf.put(item(7, 2, 4, 1000));
-        assert!(!held(&shelf).contains(&7), "nobody gets more than its share");
+        assert_eq!(held(&cache), [2, 3, 4]);
+        cache.put(item(9, 2, 2, 1000));
+        assert_eq!(held(&cache), [2, 3, 4, 9]);
+        cache.put(item(8, 3, 1, 1000));
+        assert_eq!(held(&cache), [3, 4, 8, 9], "the oldest of the heaviest requestor went");
+        cache.put(item(7, 2, 4, 1000));
+        assert!(!held(&cache).contains(&7), "nobody gets more than its share");
     }
 
     #[tokio::test(start_paused = true)]
     async fn full_cache_evicts_within_the_tenant() {
-        let shelf =
+        let cache =
             BoundedCache::new(CacheLimits { weight_max_per_requestor: 2, weight_max_per_tenant: 3, weight_max: 5 });
         let of = |tenant: u8, item: CacheEntry<u8>| CacheEntry {
             requestor: Requestor { tenant: TenantId([tenant; 16]), ..item.requestor },
             ..item
         };
-        shelf.put(of(1, item(1, 1, 1, 1000)));
-        shelf.put(of(1, item(2, 1, 1, 1000)));
-        for ticket in 10..40 {
-            shelf.put(of(2, item(ticket, ticket, 1, 1000)));
+        cache.put(of(1, item(1, 1, 1, 1000)));
+        cache.put(of(1, item(2, 1, 1, 1000)));
+        for id in 10..40 {
+            cache.put(of(2, item(id, id, 1, 1000)));
         }
-        let held = held(&shelf);
+        let held = held(&cache);
         assert_eq!((held.len(), &held[..2]), (5, &[1, 2][..]), "another tenant's things stay: {held:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn expired_cache_items_are_gone() {
-        let shelf =
+        let cache =
             BoundedCache::new(CacheLimits { weight_max_per_requestor: 9, weight_max_per_tenant: 9, weight_max: 9 });
-        shelf.put(item(1, 1, 1, 10));
-        shelf.put(item(2, 1, 1, 100));
+        cache.put(item(1, 1, 1, 10));
+        cache.put(item(2, 1, 1, 100));
         tokio::time::advance(Duration::from_millis(50)).await;
-        assert_eq!(shelf.take(&[1; 16]), None);
-        shelf.expire();
-        assert_eq!(held(&shelf), [2]);
-        assert_eq!(shelf.put_if(item(2, 1, 1, 1), |found| found.is_none()), Err(Some(2)));
-        assert_eq!(shelf.put_if(item(4, 1, 1, 9), |found| found.is_some()), Err(None));
-        assert_eq!(shelf.put_if(item(4, 1, 1, 9), |found| found.is_none()), Ok(()));
-        assert_eq!((shelf.get(&[4; 16]), shelf.take(&[4; 16]), shelf.get(&[4; 16])), (Some(4), Some(4), None));
+        assert_eq!(cache.take(&[1; 16]), None);
+        cache.expire();
+        assert_eq!(held(&cache), [2]);
+        assert_eq!(cache.put_if(item(2, 1, 1, 1), |found| found.is_none()), Err(Some(2)));
+        assert_eq!(cache.put_if(item(4, 1, 1, 9), |found| found.is_some()), Err(None));
+        assert_eq!(cache.put_if(item(4, 1, 1, 9), |found| found.is_none()), Ok(()));
+        assert_eq!((cache.get(&[4; 16]), cache.take(&[4; 16]), cache.get(&[4; 16])), (Some(4), Some(4), None));
     }
 }

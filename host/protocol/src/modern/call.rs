@@ -82,7 +82,7 @@ pub(super) struct RoundTrip {
 
 /// Why there is no ending.
 enum RoundTripError {
-    /// The call itself broke: that is what it came to.
+    /// The call itself failed: this error is its outcome.
     Broken(RpcError),
     /// The request was refused; another one may do better.
     Refused(RpcError),
@@ -227,7 +227,7 @@ impl RoundTrip {
         }
     }
 
-    /// Goes on from a state: with the guest that stands still, or from the start with the answers so far.
+    /// Continues a state: with the parked guest, or from the start with the answers so far.
     async fn go_on(&mut self, state: String, frames: &FrameSender) -> Outcome {
         let opened = self.binding().and_then(|binding| self.shared.modern.rounds.sealer.open(&binding, &state));
         let position = opened.filter(|position| position.until > self.shared.tasks.now()).ok_or_else(|| {
@@ -252,7 +252,7 @@ impl RoundTrip {
                 ));
             }
         }
-        let parked = rounds.unpark(&position.ticket);
+        let parked = rounds.unpark(&position.state_id);
         self.from = Some((position, state));
         let ending = match parked {
             Some(Parked { guest, ask, issued, answers }) => {
@@ -376,7 +376,7 @@ async fn check(tasks: &Tasks, requestor: &Requestor, call: &CallRequest) -> Resu
     if arguments.as_str().len() <= INLINE_BYTES_MAX {
         return arguments::fit(tool, arguments.as_str());
     }
-    arguments::fit_aside(tasks, requestor, Arc::clone(tool), arguments.clone()).await
+    arguments::fit_offloaded(tasks, requestor, Arc::clone(tool), arguments.clone()).await
 }
 
 async fn at(time: Option<Instant>) {

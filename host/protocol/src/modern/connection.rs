@@ -1,8 +1,9 @@
 //! Requests that share one connection (stdio), so that a notification can cancel one of them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 
@@ -17,10 +18,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    fn in_flight(&self) -> MutexGuard<'_, HashMap<RequestId, Arc<Notify>>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends what would otherwise last as long as the connection. Calls go on.
     pub fn close(&self) {
         self.closing.send_replace(true);
@@ -33,7 +30,7 @@ impl Connection {
     /// Notes a request; ids are unique among those that are being served.
     pub(super) fn begin(self: &Arc<Self>, id: &RequestId) -> Result<InFlight, RpcError> {
         let cancelled = Arc::new(Notify::new());
-        let mut in_flight = self.in_flight();
+        let mut in_flight = self.in_flight.lock();
         if in_flight.contains_key(id) {
             return Err(RpcError::invalid_request("a request with this id is still being served"));
         }
@@ -52,7 +49,7 @@ impl Connection {
             return false;
         }
         let Ok(params) = jsonrpc::params::<Cancelled>(params) else { return false };
-        let Some(cancelled) = self.in_flight().get(&params.request_id).cloned() else { return false };
+        let Some(cancelled) = self.in_flight.lock().get(&params.request_id).cloned() else { return false };
         cancelled.notify_one();
         true
     }
@@ -74,6 +71,6 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.connection.in_flight().remove(&self.id);
+        self.connection.in_flight.lock().remove(&self.id);
     }
 }

@@ -3,7 +3,7 @@
 use super::state::{Binding, Position, Sealer};
 use bulkhead_domain::requestor::Requestor;
 
-/// Opens what nobody sealed, and seals what `data` says of where a call stands. Gives that back.
+/// Opens forged states, then seals the position that `data` describes and returns it opened again.
 pub(crate) fn state(
     secret: &[u8; 32],
     requestor: &Requestor,

@@ -178,7 +178,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// `None` when no list is wanted that anybody offers.
+    /// `None` when no plugin offers a wanted list.
     fn new(shared: &ProtocolContext, requestor: Requestor, catalog: &Catalog, filter: &Filter) -> Option<Self> {
         let kinds: Vec<_> = [
             (ListKind::Tools, filter.tools_list_changed.unwrap_or_default()),

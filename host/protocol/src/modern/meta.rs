@@ -1,4 +1,4 @@
-//! `_meta` of a request: the revision, what the client can do, and what it wants to hear.
+//! `_meta` of a modern request, read and checked.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

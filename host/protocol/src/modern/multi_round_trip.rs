@@ -1,11 +1,11 @@
 //! Calls that sent input requests and wait for the request that continues them.
 //!
-//! Owns which request states may be continued, so that no call runs twice: a state may, on this host and on the next one, until a request
-//! has continued it. That request marks the state as used in the store before a guest hears of it; the mark is removed when
-//! nothing came of the request, and stays when the host dies within it, because its outcome is unknown then. Calls that may run again need no mark.
-//! What is remembered here holds equal requests together, and tells one that comes with other answers. Beside that, two shortcuts that
-//! no correct answer depends on: guests that stand still where they asked, and what earlier retries came to, for retries whose reply was
-//! lost. All are bounded in time, in all, per tenant and per requestor.
+//! Owns which request states may be continued, so that no call runs twice: a state may be continued once, on this host or the next one.
+//! The request that continues it marks the state as used in the store before a guest gets the answers. The mark is removed when the
+//! request has no effect, and stays when the host dies within it, because the outcome is unknown then. Calls that may run again need no
+//! mark. The table in memory joins equal requests and detects one with other answers. There are two shortcuts that no correct answer
+//! depends on: parked guests, and the outcomes of earlier retries, for retries whose reply was lost. All are bounded in time, in all, per
+//! tenant and per requestor.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -27,9 +27,9 @@ use bulkhead_tasks::{self as tasks, Tasks};
 
 /// How long a client has to come back with its answers.
 pub(super) const STATE_MS: u64 = 15 * 60_000;
-/// How long a guest stands still for it; afterwards its call is run again from the start.
+/// How long a guest stays parked; afterwards its call is run again from the start.
 const PARKED_MS: u64 = 5 * 60_000;
-/// Guests of one requestor that stand still where they asked, each with an instance and its memory.
+/// Parked guests of one requestor, each with an instance and its memory.
 const PARKED_PER_REQUESTOR_MAX: u64 = 8;
 /// Those of one tenant.
 const PARKED_PER_TENANT_MAX: u64 = 32;
@@ -62,10 +62,10 @@ const OUTCOMES: CacheLimits = CacheLimits {
     weight_max_per_tenant: OUTCOME_BYTES_PER_TENANT_MAX,
     weight_max: OUTCOME_BYTES_TOTAL_MAX,
 };
-/// What an entry costs beside the result.
+/// Memory of an entry in addition to the result.
 const OUTCOME_BYTES: u64 = 512;
 
-/// A guest that asked and stands still.
+/// A guest that sent input requests and waits for the answers.
 pub(super) struct Parked {
     pub(super) guest: CallHandle,
     pub(super) ask: PendingInputRequests,
@@ -81,26 +81,26 @@ pub(super) struct PendingInputRequests {
     pub(super) reply: oneshot::Sender<Result<Vec<InputResponse>, InputRequestError>>,
 }
 
-/// What a request came to.
+/// The outcome of a request.
 pub(super) type Outcome = Result<Box<RawValue>, RpcError>;
 
 #[derive(Clone)]
 enum Round {
-    /// A request goes on from this state at the moment; ends when it does.
+    /// A request continues this state now; `over` closes when it ends.
     Running { answers: [u8; 32], over: watch::Receiver<()> },
-    /// One has, with these answers; what it came to is in the outcomes, while there is room.
+    /// A request has continued this state with these answers; its outcome is in `outcomes` until it is evicted.
     Done { answers: [u8; 32] },
 }
 
 /// What a retry finds.
 pub(super) enum Claim {
-    /// It is the one that goes on.
+    /// This request continues the state.
     Granted(StateLease),
     /// Another one with the same answers was there before.
     Done(Arc<Outcome>),
     /// Another one with other answers was there before.
     Conflict,
-    /// There was another one, and nobody knows any more what came of it.
+    /// Another one was there before, and its outcome is no longer known.
     Forgotten,
 }
 
@@ -123,24 +123,24 @@ impl MultiRoundTrips {
     }
 
     /// Parks a guest until a request brings this state id, or its time is over.
-    pub(super) fn park(&self, requestor: Requestor, ticket: StateId, parked: Parked) {
+    pub(super) fn park(&self, requestor: Requestor, state_id: StateId, parked: Parked) {
         let until = Instant::now() + Duration::from_millis(PARKED_MS);
-        self.parked.put(CacheEntry { ticket, requestor, weight: 1, until, value: parked });
-        let shelf: Weak<_> = Arc::downgrade(&self.parked);
+        self.parked.put(CacheEntry { id: state_id, requestor, weight: 1, until, value: parked });
+        let cache: Weak<_> = Arc::downgrade(&self.parked);
         tokio::spawn(async move {
             tokio::time::sleep_until(until).await;
-            if let Some(shelf) = shelf.upgrade() {
-                shelf.expire();
+            if let Some(cache) = cache.upgrade() {
+                cache.expire();
             }
         });
     }
 
-    /// The guest that stands still under a ticket.
-    pub(super) fn unpark(&self, ticket: &StateId) -> Option<Parked> {
-        self.parked.take(ticket)
+    /// Removes and returns the guest that is parked under a state id.
+    pub(super) fn unpark(&self, state_id: &StateId) -> Option<Parked> {
+        self.parked.take(state_id)
     }
 
-    /// Whose turn it is to go on from a state. Waits while an equal request does. `again`: the call may be run a second time.
+    /// Claims the right to continue a state. Waits while an equal request continues it. `again`: the call may be run a second time.
     pub(super) async fn claim(
         self: &Arc<Self>,
         tasks: &Tasks,
@@ -149,18 +149,19 @@ impl MultiRoundTrips {
         answers: [u8; 32],
         again: bool,
     ) -> Result<Claim, tasks::Error> {
-        let (ticket, until) = (position.ticket, position.until);
+        let (state_id, until) = (position.state_id, position.until);
         loop {
             let (over, ends) = watch::channel(());
-            let running = item(requestor, ticket, 1, Round::Running { answers, over: ends });
-            match self.states.put_if(running, |round| self.is_free(&ticket, round, answers, again)) {
+            let running = item(requestor, state_id, 1, Round::Running { answers, over: ends });
+            match self.states.put_if(running, |round| self.is_free(&state_id, round, answers, again)) {
                 Ok(()) => {
                     let (rounds, tasks) = (Arc::clone(self), tasks.clone());
                     let stage = Stage::Unmarked;
-                    let turn = StateLease { rounds, tasks, requestor, ticket, until, answers, stage, over: Some(over) };
+                    let turn =
+                        StateLease { rounds, tasks, requestor, state_id, until, answers, stage, over: Some(over) };
                     return if again { Ok(Claim::Granted(turn)) } else { turn.marked().await };
                 }
-                Err(Some(Round::Done { answers: other })) if other == answers => match self.outcomes.get(&ticket) {
+                Err(Some(Round::Done { answers: other })) if other == answers => match self.outcomes.get(&state_id) {
                     Some(outcome) => return Ok(Claim::Done(outcome)),
                     // It went just now, so that the state is free.
                     None if again => {}
@@ -175,27 +176,27 @@ impl MultiRoundTrips {
         }
     }
 
-    fn is_free(&self, ticket: &StateId, round: Option<&Round>, answers: [u8; 32], again: bool) -> bool {
+    fn is_free(&self, state_id: &StateId, round: Option<&Round>, answers: [u8; 32], again: bool) -> bool {
         match round {
             None => true,
-            Some(Round::Done { answers: other }) => again && *other == answers && self.outcomes.get(ticket).is_none(),
+            Some(Round::Done { answers: other }) => again && *other == answers && self.outcomes.get(state_id).is_none(),
             Some(Round::Running { .. }) => false,
         }
     }
 }
 
-fn item<V>(requestor: Requestor, ticket: StateId, weight: u64, value: V) -> CacheEntry<V> {
-    CacheEntry { ticket, requestor, weight, until: Instant::now() + Duration::from_millis(STATE_MS), value }
+fn item<V>(requestor: Requestor, state_id: StateId, weight: u64, value: V) -> CacheEntry<V> {
+    CacheEntry { id: state_id, requestor, weight, until: Instant::now() + Duration::from_millis(STATE_MS), value }
 }
 
-/// How far a turn has come.
+/// Progress of a continued state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Nothing says so in the store, nor has to.
+    /// The store has no mark and needs none.
     Unmarked,
-    /// The state is marked as used, and no guest has heard of it yet.
+    /// The store has a mark, and no guest has received the answers.
     Marked,
-    /// A guest has.
+    /// A guest has received the answers.
     Begun,
 }
 
@@ -205,7 +206,7 @@ pub(super) struct StateLease {
     rounds: Arc<MultiRoundTrips>,
     tasks: Tasks,
     requestor: Requestor,
-    ticket: StateId,
+    state_id: StateId,
     until: UnixMs,
     answers: [u8; 32],
     stage: Stage,
@@ -218,7 +219,7 @@ impl StateLease {
     async fn marked(mut self) -> Result<Claim, tasks::Error> {
         // To its end, even if the request is dropped: only then it is known whether the mark is this turn's to take back.
         let marking = tokio::spawn(async move {
-            if !self.tasks.use_once(&self.requestor, self.ticket, self.until).await? {
+            if !self.tasks.use_once(&self.requestor, self.state_id, self.until).await? {
                 return Ok(Claim::Forgotten);
             }
             self.stage = Stage::Marked;
@@ -234,11 +235,11 @@ impl StateLease {
         }
     }
 
-    /// Keeps what it came to, for equal requests.
+    /// Keeps the outcome for equal requests.
     pub(super) fn conclude(mut self, outcome: Outcome) {
         let weight = OUTCOME_BYTES + outcome.as_ref().map_or(0, |result| result.get().len() as u64);
-        self.rounds.outcomes.put(item(self.requestor, self.ticket, weight, Arc::new(outcome)));
-        self.rounds.states.put(item(self.requestor, self.ticket, 1, Round::Done { answers: self.answers }));
+        self.rounds.outcomes.put(item(self.requestor, self.state_id, weight, Arc::new(outcome)));
+        self.rounds.states.put(item(self.requestor, self.state_id, 1, Round::Done { answers: self.answers }));
         self.over = None;
     }
 
@@ -252,21 +253,22 @@ impl StateLease {
         }
     }
 
-    /// Ends the turn for those who wait for it; what has to be written first is written on the way.
+    /// Ends the lease for waiting requests, after the mark was removed from the store.
     fn release(&mut self) -> Option<JoinHandle<()>> {
         let over = self.over.take()?;
-        let (rounds, requestor, ticket, until) = (Arc::clone(&self.rounds), self.requestor, self.ticket, self.until);
+        let (rounds, requestor, state_id, until) =
+            (Arc::clone(&self.rounds), self.requestor, self.state_id, self.until);
         let runtime = Handle::try_current().ok().filter(|_| self.stage == Stage::Marked);
         let Some(runtime) = runtime else {
-            rounds.states.take(&ticket);
+            rounds.states.take(&state_id);
             return None;
         };
         let tasks = self.tasks.clone();
         Some(runtime.spawn(async move {
-            if let Err(error) = tasks.unuse(&requestor, ticket, until).await {
+            if let Err(error) = tasks.unuse(&requestor, state_id, until).await {
                 tracing::warn!(%error, "a state of a call stays used, although nothing came of it");
             }
-            rounds.states.take(&ticket);
+            rounds.states.take(&state_id);
             drop(over);
         }))
     }
@@ -328,7 +330,7 @@ mod tests {
         let bed = Bed::new();
         bed.turn(false).await.conclude(null());
         assert!(matches!(bed.claim().await, Claim::Done(_)));
-        bed.rounds.outcomes.take(&bed.position.ticket);
+        bed.rounds.outcomes.take(&bed.position.state_id);
         assert!(matches!(bed.claim().await, Claim::Forgotten));
         assert!(matches!(bed.claim_with(2, true).await, Claim::Conflict));
         bed.turn(true).await.conclude(null());

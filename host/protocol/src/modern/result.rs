@@ -136,7 +136,7 @@ impl Serialize for EndingView<'_> {
     }
 }
 
-/// Writes what a plugin gave back; gives its metadata.
+/// Writes the result of a plugin; returns its metadata.
 fn write_returned<'a, M: SerializeMap>(map: &mut M, returned: &'a Returned) -> Result<Option<&'a Meta>, M::Error> {
     match returned {
         Returned::Tool(output) => {
@@ -196,7 +196,7 @@ impl<'a> InputRequests<'a> {
         Self(input_requests.iter().map(|(key, request)| (key.as_str(), request)).collect())
     }
 
-    /// Those of a task that nobody has answered yet.
+    /// The unanswered input requests of a task.
     pub(super) fn outstanding(task: &'a Task) -> Self {
         Self(task.outstanding().map(|input| (input.issued_key.as_str(), &input.request)).collect())
     }

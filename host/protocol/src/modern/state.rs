@@ -29,7 +29,8 @@ pub(super) type Answers = BTreeMap<String, Box<RawValue>>;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Position {
     v: u8,
-    pub(super) ticket: StateId,
+    #[serde(rename = "ticket")]
+    pub(super) state_id: StateId,
     pub(super) until: UnixMs,
     pub(super) answers: Answers,
     /// Which version of which plugin a call of a tool runs on.
@@ -43,10 +44,10 @@ impl Position {
         answers: Answers,
         version: Option<&PluginVersion>,
     ) -> Result<Self, getrandom::Error> {
-        let mut ticket = [0; 16];
-        getrandom::fill(&mut ticket)?;
+        let mut state_id = [0; 16];
+        getrandom::fill(&mut state_id)?;
         let plugin = version.map(|version| (version.name.clone(), version.digest));
-        Ok(Self { v: 1, ticket, until, answers, plugin })
+        Ok(Self { v: 1, state_id, until, answers, plugin })
     }
 
     /// The version that the call began with.
@@ -136,7 +137,7 @@ mod tests {
         let state = sealer.seal(&binding, &position).unwrap();
         assert!(!state.contains("accept"));
         let opened = sealer.open(&binding, &state).unwrap();
-        assert_eq!((opened.ticket, opened.until), (position.ticket, 99));
+        assert_eq!((opened.state_id, opened.until), (position.state_id, 99));
         assert_eq!(opened.clone().version(), Some(version));
         assert_eq!(opened.answers["a"].get(), r#"{"action":"accept"}"#);
         assert_ne!(state, sealer.seal(&binding, &position).unwrap());

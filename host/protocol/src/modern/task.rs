@@ -70,7 +70,7 @@ pub(super) fn write_task<M: SerializeMap>(map: &mut M, task: &Task, face: Face) 
     map.serialize_entry("pollIntervalMs", &task.poll_interval_ms)
 }
 
-/// `DetailedTask`: with what it came to, or what it asks.
+/// `DetailedTask`: a task with its outcome or its input requests.
 pub(super) struct Detailed {
     pub(super) task: Arc<Task>,
     output: Option<ToolOutput>,

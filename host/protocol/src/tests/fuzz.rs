@@ -7,7 +7,7 @@ use crate::{cursor, method_names, modern};
 use bulkhead_domain::task::Era;
 
 /// Longer than a guest that says something takes to say it; who waits longer waits for ever.
-const PATIENCE: Duration = Duration::from_millis(3);
+const TIMEOUT: Duration = Duration::from_millis(3);
 /// What one request may say before nobody listens any more.
 const FRAMES_MAX: usize = 64;
 /// The key of the world's cursors and states.
@@ -128,7 +128,7 @@ fn everything() -> Value {
 async fn listen(mut exchange: Exchange) -> (bool, Option<Exchange>) {
     let mut served = None;
     for _ in 0..FRAMES_MAX {
-        let frame = match tokio::time::timeout(PATIENCE, exchange.next()).await {
+        let frame = match tokio::time::timeout(TIMEOUT, exchange.next()).await {
             Ok(Some(frame)) => frame,
             Ok(None) => return (served.unwrap_or(true), None),
             Err(_) => break,

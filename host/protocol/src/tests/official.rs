@@ -1,8 +1,9 @@
 //! The official schemas.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex};
+use std::sync::LazyLock;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 type Compiled = Mutex<HashMap<(&'static str, &'static str), jsonschema::Validator>>;
@@ -14,7 +15,7 @@ const MODERN: &str = "2026-07-28";
 const TASKS: &str = "ext-tasks";
 
 fn fits_in(schema: &'static str, definition: &'static str, value: &Value) {
-    let mut compiled = COMPILED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut compiled = COMPILED.lock();
     let validator = compiled.entry((schema, definition)).or_insert_with(|| {
         let path = format!("{}/../../tests/fixtures/schema/{schema}.json", env!("CARGO_MANIFEST_DIR"));
         let mut schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();

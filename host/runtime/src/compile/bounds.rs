@@ -41,7 +41,7 @@ enum Part {
 }
 
 impl Part {
-    /// What it is called, and how many there may be. How many functions is the operator's choice.
+    /// Its name and its maximum. The number of functions is the operator's choice.
     fn bound(self, functions_max: u32) -> (&'static str, u64) {
         match self {
             Self::Functions => ("functions", functions_max.into()),

@@ -1,4 +1,4 @@
-//! Compiling, where it cannot hurt anybody.
+//! Compiles components in a child process, so that a hostile one cannot harm the host.
 //!
 //! Owns the way from a component to machine code that is not in the cache: [`bounds`] count what is in it, which only parses; then
 //! [`child`], the running program with [`COMPILE_ARGUMENT`], compiles it under limits of memory and processor time, with no
@@ -132,7 +132,7 @@ fn lost() -> CompileError {
     CompileError::Refused("the host panicked while compiling it".to_owned())
 }
 
-/// Gives a child its component and reads what it makes of it. The child is gone when this is over, or dropped.
+/// Sends a component to a child and reads the compiled code. The child is killed when this future ends or is dropped.
 async fn in_child(mut command: Command, component: &[u8], limits: &CompileLimits) -> Result<Vec<u8>, CompileError> {
     let cannot = |error: std::io::Error| CompileError::Passing(format!("the compiler cannot be started: {error}"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -165,7 +165,7 @@ async fn in_child(mut command: Command, component: &[u8], limits: &CompileLimits
     }
 }
 
-/// Sends the component; gives the pipe back, still open.
+/// Sends the component; returns the pipe, still open.
 async fn give(mut stdin: ChildStdin, component: &[u8]) -> ChildStdin {
     let length = (component.len() as u64).to_le_bytes();
     if stdin.write_all(&length).await.is_ok() {

@@ -182,19 +182,19 @@ mod tests {
 
     /// A file that takes one write at a time, and is done with it when the test says so.
     #[derive(Clone, Default)]
-    struct Slow(Arc<std::sync::Mutex<(bool, usize)>>);
+    struct Slow(Arc<parking_lot::Mutex<(bool, usize)>>);
 
     #[async_trait::async_trait]
     impl Pollable for Slow {
         async fn ready(&mut self) {
-            self.0.lock().unwrap().0 = false;
+            self.0.lock().0 = false;
         }
     }
 
     #[async_trait::async_trait]
     impl OutputStream for Slow {
         fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-            let mut state = self.0.lock().unwrap();
+            let mut state = self.0.lock();
             assert!(!state.0, "a write before the last one is done");
             *state = (true, state.1 + bytes.len());
             Ok(())
@@ -205,7 +205,7 @@ mod tests {
         }
 
         fn check_write(&mut self) -> StreamResult<usize> {
-            Ok(if self.0.lock().unwrap().0 { 0 } else { 4096 })
+            Ok(if self.0.lock().0 { 0 } else { 4096 })
         }
     }
 
@@ -235,15 +235,15 @@ mod tests {
             assert_eq!(until_free(&mut stream).await.unwrap(), 4096);
             stream.write(Bytes::from_static(b"words")).unwrap();
             // Nothing is known of the directory at first: it is measured before the bytes go on.
-            while slow.0.lock().unwrap().1 < round * 5 {
+            while slow.0.lock().1 < round * 5 {
                 assert_eq!(stream.check_write().unwrap(), 0, "not before it is written");
                 tokio::task::yield_now().await;
             }
             assert_eq!(stream.check_write().unwrap(), 0);
             assert!(matches!(stream.write(Bytes::from_static(b"x")), Err(StreamError::Trap(_))), "nobody said it may");
-            slow.0.lock().unwrap().0 = false;
+            slow.0.lock().0 = false;
         }
-        assert_eq!(slow.0.lock().unwrap().1, 15);
+        assert_eq!(slow.0.lock().1, 15);
     }
 
     #[tokio::test]
@@ -257,6 +257,6 @@ mod tests {
         assert!(matches!(stream.flush(), Err(StreamError::Closed)));
         let more = stream.blocking_write_and_flush(Bytes::from_static(b"x")).await;
         assert!(matches!(more, Err(StreamError::Closed)), "{more:?}");
-        assert_eq!(slow.0.lock().unwrap().1, 0);
+        assert_eq!(slow.0.lock().1, 0);
     }
 }

@@ -55,7 +55,7 @@ impl DirectoryQuotas {
 
 type Told<T> = wasmtime::Result<(Result<T, ErrorCode>,)>;
 
-/// What a guest hears of a result.
+/// The result as a guest sees it.
 fn told<T>(result: FsResult<T>) -> Told<T> {
     match result {
         Ok(value) => Ok((Ok(value),)),

@@ -11,9 +11,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use super::walk::measure;
@@ -46,7 +47,7 @@ impl Quotas {
     /// The room in a directory, by whichever name it was found.
     pub(super) fn room(&self, place: &Path, bytes_max: u64, blocking: &Blocking) -> io::Result<DirectoryQuota> {
         let place = place.canonicalize()?;
-        let mut known = lock(&self.0);
+        let mut known = self.0.lock();
         let new = || Usage {
             place: place.clone(),
             bytes_max: AtomicU64::new(0),
@@ -72,7 +73,7 @@ pub(crate) struct DirectoryQuota {
 #[derive(Debug)]
 struct Usage {
     place: PathBuf,
-    /// The largest quota that anybody has here: the measurement is for all of them.
+    /// The largest quota of this directory: one measurement serves all.
     bytes_max: AtomicU64,
     count: Mutex<Count>,
     /// Until when no measurement begins. Held by one that goes on, and while something moves that it must not miss.
@@ -140,7 +141,7 @@ pub(super) struct UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        lock(&self.usage.count).under_way.remove(&self.number);
+        self.usage.count.lock().under_way.remove(&self.number);
     }
 }
 
@@ -150,7 +151,7 @@ pub(super) struct Shrinking(Arc<Usage>);
 
 impl Drop for Shrinking {
     fn drop(&mut self) {
-        let mut count = lock(&self.0.count);
+        let mut count = self.0.count.lock();
         count.shrinking = count.shrinking.saturating_sub(1);
         count.may_be_less = true;
     }
@@ -164,7 +165,7 @@ impl DirectoryQuota {
 
     /// Counts what is about to be added, if there is room for it by what is known.
     pub(super) fn try_take(&self, what: &Addition) -> Option<UnderWay> {
-        let mut count = lock(&self.usage.count);
+        let mut count = self.usage.count.lock();
         // Looked at only now: a measurement may have found the file shorter than it was when the write was asked for.
         let (bytes, most) = (what.bytes(), what.most());
         let sum = count.bytes?.checked_add(bytes).filter(|sum| *sum <= self.bytes_max || bytes == 0)?;
@@ -184,7 +185,7 @@ impl DirectoryQuota {
         }
         let since = Instant::now();
         let is_known = {
-            let count = lock(&self.usage.count);
+            let count = self.usage.count.lock();
             let is_fresh = count.measured_at.is_some_and(|at| since.duration_since(at) < AGAIN_AFTER);
             is_fresh && !count.may_be_less
         };
@@ -203,7 +204,7 @@ impl DirectoryQuota {
     /// A file may become shorter from now on. Nothing is released for it, but the next measurement finds less, and a write that
     /// goes on would then add more than was counted for it.
     pub(super) fn shrinking(&self) -> Shrinking {
-        let mut count = lock(&self.usage.count);
+        let mut count = self.usage.count.lock();
         let mut more = 0_u64;
         for pending in count.under_way.values_mut() {
             more = more.saturating_add(pending.most.saturating_sub(pending.bytes));
@@ -216,12 +217,12 @@ impl DirectoryQuota {
 
     /// Something went.
     pub(super) fn gave_back(&self) {
-        lock(&self.usage.count).may_be_less = true;
+        self.usage.count.lock().may_be_less = true;
     }
 
     /// A file was opened: as long as it is, it takes room.
     pub(super) fn opened(&self, file: &Arc<File>) {
-        let mut count = lock(&self.usage.count);
+        let mut count = self.usage.count.lock();
         if count.open.len() == count.open.capacity() {
             count.open.retain(|file| file.strong_count() > 0);
         }
@@ -239,7 +240,7 @@ impl Usage {
     /// in what never was.
     async fn measure(self: &Arc<Self>, since: Instant, blocking: &Blocking) {
         let rest = Arc::clone(&self.rest).lock_owned().await;
-        if lock(&self.count).measured_at.is_some_and(|at| at >= since) {
+        if self.count.lock().measured_at.is_some_and(|at| at >= since) {
             return;
         }
         // Whoever asked may go away, and the walk would go on: the next one waits for its end and its rest all the same.
@@ -254,7 +255,7 @@ impl Usage {
             tokio::time::sleep_until(until.into()).await;
         }
         {
-            let mut count = lock(&self.count);
+            let mut count = self.count.lock();
             let under_way = count.under_way.values().map(|pending| pending.bytes).fold(0, u64::saturating_add);
             (count.may_be_less, count.meanwhile) = (false, under_way);
         }
@@ -263,7 +264,7 @@ impl Usage {
             let begin = Instant::now();
             let there = measure(&usage.place, usage.bytes_max.load(Ordering::Relaxed))?.bytes;
             // Afterwards: what was removed before the walk came to it is seen here.
-            let open: Vec<_> = lock(&usage.count).open.iter().filter_map(Weak::upgrade).collect();
+            let open: Vec<_> = usage.count.lock().open.iter().filter_map(Weak::upgrade).collect();
             let removed = open.iter().filter_map(|file| file.metadata().ok()).filter(|found| found.nlink() == 0);
             Ok::<_, io::Error>((there, removed.map(|found| found.len()).fold(0, u64::saturating_add), begin.elapsed()))
         });
@@ -272,7 +273,7 @@ impl Usage {
         // Not while it waited for a thread.
         let took = measured.as_ref().map_or_else(|_| begin.elapsed(), |(.., took)| *took);
         *rest = Instant::now().checked_add(took.saturating_mul(REST));
-        let mut count = lock(&self.count);
+        let mut count = self.count.lock();
         count.measured_at = Some(Instant::now());
         match measured {
             Ok((there, removed, _)) => {
@@ -283,10 +284,6 @@ impl Usage {
             Err(error) => tracing::warn!("a directory with a quota cannot be measured: {error}"),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -391,12 +388,12 @@ mod tests {
             let room = room.clone();
             async move { room.take(&Addition::Bytes(1)).await.map(drop) }
         });
-        while Arc::clone(&room.usage.rest).try_lock_owned().is_ok() && lock(&room.usage.count).measured_at.is_none() {
+        while Arc::clone(&room.usage.rest).try_lock_owned().is_ok() && room.usage.count.lock().measured_at.is_none() {
             tokio::task::yield_now().await;
         }
         asked.abort();
         _ = asked.await;
         drop(room.still().await);
-        assert!(lock(&room.usage.count).measured_at.is_some());
+        assert!(room.usage.count.lock().measured_at.is_some());
     }
 }

@@ -156,7 +156,7 @@ mod tests {
         measure(place, u64::MAX).unwrap().bytes
     }
 
-    /// Folders below each other, as a guest makes them, which goes from one to the next; gives the last one.
+    /// Folders below each other, as a guest makes them, which goes from one to the next; returns the last one.
     fn nest(place: &Path, name: &str, depth: u64) -> OwnedFd {
         let mut at = OwnedFd::from(File::open(place).unwrap());
         for _ in 0..depth {
@@ -166,7 +166,7 @@ mod tests {
         at
     }
 
-    /// Removes them from the last one up: they are too deep for anybody else.
+    /// Removes them from the deepest one up: other tools cannot remove paths this deep.
     fn remove(mut at: OwnedFd, name: &str, depth: u64) {
         for _ in 0..depth {
             at = rustix::fs::openat(&at, c"..", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();

@@ -132,7 +132,7 @@ impl Sandbox {
         Ok((prepared, bytes))
     }
 
-    /// Asks what it offers, on the guests' own threads.
+    /// Lists its tools, resources and prompts, on the guests' threads.
     async fn list(
         &self,
         source: PluginSource,
@@ -159,7 +159,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with what it lists now.
+    /// All problems of its present lists.
     pub async fn relist(&self, loaded: &LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
         let granted = (Arc::clone(&loaded.plugin.granted), loaded.plugin.wanted.clone());
         self.list_again(loaded, loaded.source.clone(), granted).await
@@ -170,7 +170,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// It cannot be granted what the terms say, or what it lists on them is wrong.
+    /// A grant of the terms is impossible, or its lists are wrong under them.
     pub async fn under(&self, loaded: &LoadedPlugin, terms: &PluginSource) -> Result<LoadedPlugin, LoadError> {
         let source = PluginSource {
             component: loaded.source.component.clone(),
@@ -240,7 +240,7 @@ impl Sandbox {
         taken.map_err(CompileError::Refused)
     }
 
-    /// What calls of it may reach: what is granted, within what it wants, within what each tenant is left.
+    /// What its calls may reach: the grants that its manifest requests, within the bounds of each tenant.
     fn grant(&self, source: &PluginSource, manifest: Option<&Manifest>) -> Result<GrantedTo, Vec<String>> {
         let mut problems = Vec::new();
         if source.manifest_required && manifest.is_none() {

@@ -47,7 +47,7 @@ impl Injected {
     ///
     /// # Errors
     ///
-    /// It is compressed, though that was not asked for: nobody can look into it.
+    /// It is compressed, although that was not asked for, so it cannot be searched.
     pub(crate) fn scrub(self, response: http::Response<WasiBody>) -> Result<http::Response<WasiBody>, Error> {
         let Some(scrubber) = self.0 else { return Ok(response) };
         let (mut head, body) = response.into_parts();

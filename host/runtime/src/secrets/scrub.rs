@@ -57,7 +57,7 @@ impl Scrubber {
         self.scan(&text, true).0
     }
 
-    /// The text without values, and what of it may be the beginning of one.
+    /// The text without values, and its end that may be the beginning of one.
     fn scan<'a>(&self, text: &'a [u8], is_last: bool) -> (Vec<u8>, &'a [u8]) {
         let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
         while let Some((first, after)) = rest.split_first() {

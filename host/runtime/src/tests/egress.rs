@@ -1,7 +1,6 @@
 //! Outgoing HTTP of a real guest, against a server on this machine.
 
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -54,7 +53,7 @@ impl Server {
                     }
                     request.push(byte[0]);
                 }
-                kept.lock().unwrap().push(String::from_utf8_lossy(&request).into_owned());
+                kept.lock().push(String::from_utf8_lossy(&request).into_owned());
                 let _ = stream.write_all(response.as_bytes()).await;
                 let _ = stream.shutdown().await;
             }
@@ -63,7 +62,7 @@ impl Server {
     }
 
     fn seen(&self) -> Vec<String> {
-        self.seen.lock().unwrap().clone()
+        self.seen.lock().clone()
     }
 }
 

@@ -100,7 +100,7 @@ impl Share {
 }
 
 impl Default for Share {
-    /// Of weight 1, and nobody else's.
+    /// A new share of weight 1.
     fn default() -> Self {
         Self::new(1)
     }
@@ -110,16 +110,16 @@ fn bounded(weight: u32) -> u64 {
     weight.clamp(1, CPU_WEIGHT_MAX).into()
 }
 
-/// Those who are ready, in the order of their turns.
+/// Ready items, in the order of their turns.
 #[derive(Debug)]
 pub(super) struct FairQueue<T> {
     shares: FairOrder<u64, ShareQueue<T>>,
     turn_us: u64,
-    /// Other threads serve it than the guests': what is used here is owed there.
-    is_aside: bool,
+    /// Served by other threads than the guests'. Time used here is owed in the guests' queue.
+    is_secondary: bool,
 }
 
-/// Those of one share.
+/// The ready items of one share.
 #[derive(Debug)]
 struct ShareQueue<T> {
     share: Share,
@@ -142,26 +142,26 @@ const WEIGHT_OF_PARTS: u64 = 1;
 impl<T> FairQueue<T> {
     /// `turn_us`: how long a turn usually is.
     pub(super) fn new(turn_us: u64) -> Self {
-        Self { shares: FairOrder::new(turn_us), turn_us, is_aside: false }
+        Self { shares: FairOrder::new(turn_us), turn_us, is_secondary: false }
     }
 
-    /// The same order for other work of the same shares, on threads beside the guests'. Each share's time here is its time elsewhere
+    /// The same order for other work of the same shares, on other threads than the guests'. Each share's time here is its time elsewhere
     /// for the guests' queue, which alone settles what is owed.
-    pub(super) fn aside(turn_us: u64) -> Self {
-        Self { is_aside: true, ..Self::new(turn_us) }
+    pub(super) fn secondary(turn_us: u64) -> Self {
+        Self { is_secondary: true, ..Self::new(turn_us) }
     }
 
     /// Puts an item at the end of its part's queue; returns whether its share is now first of all and has nothing running.
     pub(super) fn push(&mut self, share: &Share, item: T) -> bool {
         let (id, turn_us) = (share.facts.id, self.turn_us);
-        let owed_us = if self.is_aside || self.shares.has(id) { 0 } else { share.take_owed(turn_us) };
+        let owed_us = if self.is_secondary || self.shares.has(id) { 0 } else { share.take_owed(turn_us) };
         let new = || ShareQueue { share: share.clone(), turns: FairOrder::new(turn_us) };
         self.shares.join(id, (share.weight(), owed_us), new, |parts| {
             parts.turns.join(share.part, (WEIGHT_OF_PARTS, 0), VecDeque::new, |line| line.push_back(item));
         })
     }
 
-    /// The next one, and the share that its turn is to be charged to.
+    /// The next item, and the share to charge its turn to.
     pub(super) fn pop(&mut self) -> Option<(Share, T)> {
         let take = |parts: &mut ShareQueue<T>| {
             let (part, item) = parts.turns.next(VecDeque::pop_front)?;
@@ -170,9 +170,9 @@ impl<T> FairQueue<T> {
         self.shares.next(take).map(|(_, next)| next)
     }
 
-    /// A turn is over that took so long. To be called once for each that came out of [`Self::pop`].
+    /// Charges a finished turn. To be called once for each item returned by [`Self::pop`].
     pub(super) fn charge(&mut self, share: &Share, used_us: u64) {
-        match self.is_aside {
+        match self.is_secondary {
             true => share.used_elsewhere(Duration::from_micros(used_us)),
             false => _ = share.facts.served_us.fetch_add(used_us, Ordering::Relaxed),
         }
@@ -181,7 +181,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Takes everybody out.
+    /// Removes and returns all items.
     pub(super) fn drain(&mut self) -> Vec<T> {
         self.shares.drain().flat_map(|mut parts| parts.turns.drain().flatten().collect::<Vec<_>>()).collect()
     }

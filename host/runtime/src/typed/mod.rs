@@ -98,7 +98,7 @@ impl Functions {
         }
     }
 
-    /// What the functions are as tools. Nobody has said how long they run: they may become tasks, and the operator may narrow that.
+    /// The functions as tools. How long they run is unknown, so they may become tasks; the operator may narrow that.
     pub(super) fn tools(&self) -> Vec<tools::Tool> {
         let tool = |function: &Function| tools::Tool {
             name: function.name.clone(),
@@ -138,8 +138,8 @@ impl Functions {
         let values = match value::arguments(&function.parameters, &arguments) {
             Ok(values) => values,
             // Like arguments that do not fit the schema: an answer that a model can read and react to.
-            Err(misfit) => {
-                return Ok(Ok(said(format!("The arguments do not fit the types of the function: {misfit}"))));
+            Err(argument_error) => {
+                return Ok(Ok(said(format!("The arguments do not fit the types of the function: {argument_error}"))));
             }
         };
         drop(arguments);

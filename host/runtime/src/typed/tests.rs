@@ -234,10 +234,10 @@ proptest! {
                 let again = value::arguments(&parameters, &json!({"x": written})).unwrap();
                 prop_assert_eq!(read, again);
             }
-            Err(misfit) => {
-                let misfit = misfit.to_string();
-                prop_assert!(misfit.starts_with("/x/0"), "{}", misfit);
-                prop_assert!(fits.is_err() || NOT_IN_SCHEMAS.iter().any(|known| misfit.contains(known)), "{:?}: {}", shape, misfit);
+            Err(argument_error) => {
+                let argument_error = argument_error.to_string();
+                prop_assert!(argument_error.starts_with("/x/0"), "{}", argument_error);
+                prop_assert!(fits.is_err() || NOT_IN_SCHEMAS.iter().any(|known| argument_error.contains(known)), "{:?}: {}", shape, argument_error);
             }
         }
     }
@@ -261,7 +261,7 @@ fn argument_mismatch_names_its_path() {
     ]);
     let shape = Shape::List(Box::new(Shape::Variant(vec![Case { name: "at".to_owned(), payload: Some(point) }])));
     let parameters = [Field { name: "points".to_owned(), shape }];
-    let misfit = |json: Value| value::arguments(&parameters, &json).unwrap_err().to_string();
+    let argument_error = |json: Value| value::arguments(&parameters, &json).unwrap_err().to_string();
     let point = |point: Value| json!({"points": [{"tag": "at", "val": {"x": 1}}, {"tag": "at", "val": point}]});
     for (json, expected) in [
         (json!({}), "the member \"points\" is missing"),
@@ -279,7 +279,7 @@ fn argument_mismatch_names_its_path() {
             "/points/1/val/y: \"9223372036854775808\" is not an integer from -9223372036854775808 to 9223372036854775807",
         ),
     ] {
-        assert_eq!(misfit(json), expected);
+        assert_eq!(argument_error(json), expected);
     }
 }
 
@@ -292,7 +292,7 @@ fn integer_spellings_are_equivalent() {
         let fits = validator(&schema::input(&parameters, &Glossary::default())).check(&arguments).is_ok();
         let read = value::arguments(&parameters, &arguments);
         assert_eq!(read.is_ok(), fits, "{text}");
-        read.map(|mut values| values.remove(0)).map_err(|misfit| misfit.to_string())
+        read.map(|mut values| values.remove(0)).map_err(|argument_error| argument_error.to_string())
     };
     for text in ["2", "2.0", "0.2e1", "20e-1"] {
         assert_eq!(read(Integer::U32, text), Ok(Val::U32(2)), "{text}");

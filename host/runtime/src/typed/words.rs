@@ -1,4 +1,4 @@
-//! A function's signature in words, for functions that nobody described.
+//! A function's signature in words, for functions without documentation.
 
 use super::names::Export;
 use super::shape::{Case, Field, Returns, Shape};

@@ -89,14 +89,14 @@ async fn keyvalue_refused_write_keeps_the_count() {
     let (store, kept) = in_memory();
     let own = space(1, "p");
     kept.set(&own, &LIMITS, "a", &[0; 10], None).await.unwrap();
-    let count = Arc::clone(&kept.counts()[&own]);
+    let count = Arc::clone(&kept.counts.lock()[&own]);
     store.set_read_only(Some("full".to_owned()));
     for _ in 0..5 {
         let refused = kept.set(&own, &LIMITS, "b", &[0; 15_000], None).await.unwrap_err();
         assert!(matches!(refused, KeyValueError::Store(Error::ReadOnly(_))), "{refused}");
         assert!(matches!(kept.delete(&own, "a").await, Err(Error::ReadOnly(_))));
     }
-    assert!(Arc::ptr_eq(&count, &kept.counts()[&own]), "nothing is read again");
+    assert!(Arc::ptr_eq(&count, &kept.counts.lock()[&own]), "nothing is read again");
     assert_eq!(kept.kept(&own).await.unwrap(), KeyValueUsage { keys: 1, bytes: 11 });
     store.set_read_only(None);
     kept.set(&own, &LIMITS, "b", &[0; 15_000], None).await.unwrap();

@@ -1,7 +1,7 @@
-//! How a domain value and its twin on disk become each other.
+//! How a domain value and its representation on disk become each other.
 //!
-//! Owns the mapping of building blocks (numbers, texts, lists, ids) and the two macros that declare a twin field by field. Must
-//! not know any particular record. Invariant: [`Repr::from_repr`] undoes [`Repr::to_repr`], so nothing is lost on the way to disk.
+//! Owns the mapping of building blocks (numbers, texts, lists, ids) and the two macros that declare a representation field by field.
+//! Must not know any particular record. Invariant: [`Repr::from_repr`] undoes [`Repr::to_repr`], so nothing is lost on the way to disk.
 
 use bulkhead_domain::Json;
 use bulkhead_domain::call::ClientFeatures;
@@ -118,43 +118,43 @@ impl<A: Repr<V>, B: Repr<W>, V, W> Repr<(V, W)> for (A, B) {
     }
 }
 
-/// Declares the twin of a struct: the order of the fields is the order of the bytes.
-macro_rules! twin_struct {
-    ($twin:ident of $domain:ident { $($field:ident: $stored:ty),* $(,)? }) => {
+/// Declares the representation of a struct: the order of the fields is the order of the bytes.
+macro_rules! repr_struct {
+    ($repr:ident of $domain:ident { $($field:ident: $stored:ty),* $(,)? }) => {
         #[derive(serde::Serialize, serde::Deserialize)]
-        pub(super) struct $twin { $($field: $stored),* }
+        pub(super) struct $repr { $($field: $stored),* }
 
-        impl Repr<$twin> for $domain {
-            fn to_repr(&self) -> $twin {
-                $twin { $($field: self.$field.to_repr()),* }
+        impl Repr<$repr> for $domain {
+            fn to_repr(&self) -> $repr {
+                $repr { $($field: self.$field.to_repr()),* }
             }
-            fn from_repr(stored: $twin) -> Self {
+            fn from_repr(stored: $repr) -> Self {
                 Self { $($field: Repr::from_repr(stored.$field)),* }
             }
         }
     };
 }
 
-/// Declares the twin of an enum: the order of the variants is the number on disk.
-macro_rules! twin_enum {
-    ($twin:ident of $domain:ident {
+/// Declares the representation of an enum: the order of the variants is the number on disk.
+macro_rules! repr_enum {
+    ($repr:ident of $domain:ident {
         $($variant:ident $({ $($field:ident: $stored:ty),* })? $(($inner:ident: $kind:ty))?),* $(,)?
     }) => {
         #[derive(serde::Serialize, serde::Deserialize)]
-        pub(super) enum $twin {
+        pub(super) enum $repr {
             $($variant $({ $($field: $stored),* })? $(($kind))?),*
         }
 
-        impl Repr<$twin> for $domain {
-            fn to_repr(&self) -> $twin {
+        impl Repr<$repr> for $domain {
+            fn to_repr(&self) -> $repr {
                 match self {
                     $(Self::$variant $({ $($field),* })? $(($inner))? =>
-                        $twin::$variant $({ $($field: $field.to_repr()),* })? $(($inner.to_repr()))?),*
+                        $repr::$variant $({ $($field: $field.to_repr()),* })? $(($inner.to_repr()))?),*
                 }
             }
-            fn from_repr(stored: $twin) -> Self {
+            fn from_repr(stored: $repr) -> Self {
                 match stored {
-                    $($twin::$variant $({ $($field),* })? $(($inner))? =>
+                    $($repr::$variant $({ $($field),* })? $(($inner))? =>
                         Self::$variant $({ $($field: Repr::from_repr($field)),* })? $((Repr::from_repr($inner)))?),*
                 }
             }
@@ -162,4 +162,4 @@ macro_rules! twin_enum {
     };
 }
 
-pub(super) use {twin_enum, twin_struct};
+pub(super) use {repr_enum, repr_struct};

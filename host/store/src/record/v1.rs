@@ -2,7 +2,7 @@
 //!
 //! Owns the order of fields and variants on disk. Must not decide anything. Invariant: the golden bytes of [`super`]'s tests.
 
-use super::repr::{Blob, List, Repr, twin_enum, twin_struct};
+use super::repr::{Blob, List, Repr, repr_enum, repr_struct};
 use bulkhead_domain::call::{
     CallError, ClientFeature, ElicitationAction, FaultKind, InputRequest, InputRequestKind, InputResponse, LogLevel,
     Root,
@@ -19,12 +19,12 @@ use bulkhead_domain::tool::{
 pub(super) type JsonText = String;
 pub(super) type MetaV1 = List<(String, JsonText)>;
 
-twin_struct!(RequestorV1 of Requestor { tenant: [u8; 16], id: [u8; 16] });
+repr_struct!(RequestorV1 of Requestor { tenant: [u8; 16], id: [u8; 16] });
 
-twin_enum!(EraV1 of Era { Legacy, Modern });
-twin_enum!(DesignV1 of Design { Core2025, Sep1686, Extension2026 });
-twin_enum!(LogLevelV1 of LogLevel { Debug, Info, Notice, Warning, Error, Critical, Alert, Emergency });
-twin_struct!(OriginV1 of Origin {
+repr_enum!(EraV1 of Era { Legacy, Modern });
+repr_enum!(DesignV1 of Design { Core2025, Sep1686, Extension2026 });
+repr_enum!(LogLevelV1 of LogLevel { Debug, Info, Notice, Warning, Error, Critical, Alert, Emergency });
+repr_struct!(OriginV1 of Origin {
     era: EraV1,
     design: DesignV1,
     session: Option<[u8; 16]>,
@@ -33,18 +33,18 @@ twin_struct!(OriginV1 of Origin {
     progress_token: Option<JsonText>,
 });
 
-twin_enum!(RetentionV1 of Retention {
+repr_enum!(RetentionV1 of Retention {
     FromCreation { ttl_ms: u64 },
     FromCompletion { keep_alive_ms: u64 },
     Unlimited,
 });
-twin_struct!(PluginVersionV1 of PluginVersion { name: String, digest: [u8; 32] });
+repr_struct!(PluginVersionV1 of PluginVersion { name: String, digest: [u8; 32] });
 
-twin_enum!(ClientFeatureV1 of ClientFeature {
+repr_enum!(ClientFeatureV1 of ClientFeature {
     ElicitationForm, ElicitationUrl, Sampling, SamplingTools, SamplingContext, Roots, Tasks,
 });
-twin_enum!(FaultKindV1 of FaultKind { Trap, Limit, Deadline, InvalidOutput });
-twin_enum!(CallErrorV1 of CallError {
+repr_enum!(FaultKindV1 of FaultKind { Trap, Limit, Deadline, InvalidOutput });
+repr_enum!(CallErrorV1 of CallError {
     InvalidParams(message: String),
     NotFound(message: String),
     MissingCapability(feature: ClientFeatureV1),
@@ -53,26 +53,26 @@ twin_enum!(CallErrorV1 of CallError {
     Internal { incident: String },
     Interrupted,
 });
-twin_enum!(ActiveV1 of Active { Queued, Running, InputRequired });
-twin_enum!(OutcomeV1 of Outcome { Output { is_error: bool }, Error(error: CallErrorV1), Cancelled });
-twin_enum!(PhaseV1 of Phase { Active(active: ActiveV1), Paused { before: ActiveV1 }, Ended(outcome: OutcomeV1) });
+repr_enum!(ActiveV1 of Active { Queued, Running, InputRequired });
+repr_enum!(OutcomeV1 of Outcome { Output { is_error: bool }, Error(error: CallErrorV1), Cancelled });
+repr_enum!(PhaseV1 of Phase { Active(active: ActiveV1), Paused { before: ActiveV1 }, Ended(outcome: OutcomeV1) });
 
-twin_enum!(InputRequestKindV1 of InputRequestKind {
+repr_enum!(InputRequestKindV1 of InputRequestKind {
     Form { message: String, requested_schema: JsonText },
     Url { message: String, url: String, elicitation_id: String },
     Sampling(params: JsonText),
     Roots,
 });
-twin_struct!(InputRequestV1 of InputRequest { key: String, kind: InputRequestKindV1, meta: MetaV1 });
-twin_enum!(ElicitationActionV1 of ElicitationAction { Accept, Decline, Cancel });
-twin_struct!(RootV1 of Root { uri: String, name: Option<String> });
-twin_enum!(AnswerV1 of InputResponse {
+repr_struct!(InputRequestV1 of InputRequest { key: String, kind: InputRequestKindV1, meta: MetaV1 });
+repr_enum!(ElicitationActionV1 of ElicitationAction { Accept, Decline, Cancel });
+repr_struct!(RootV1 of Root { uri: String, name: Option<String> });
+repr_enum!(AnswerV1 of InputResponse {
     Elicitation { action: ElicitationActionV1, content: Option<JsonText> },
     Sampling(result: JsonText),
     Roots(roots: List<RootV1>),
     Refused(message: String),
 });
-twin_struct!(InputV1 of Input { issued_key: String, request: InputRequestV1, answer: Option<AnswerV1> });
+repr_struct!(InputV1 of Input { issued_key: String, request: InputRequestV1, answer: Option<AnswerV1> });
 
 /// This version knows tool calls alone; the writer chooses another version for everything else.
 impl Repr<String> for Work {
@@ -84,8 +84,8 @@ impl Repr<String> for Work {
     }
 }
 
-twin_struct!(LeaseV1 of Lease { node: [u8; 16], until: u64 });
-twin_struct!(TaskV1 of Task {
+repr_struct!(LeaseV1 of Lease { node: [u8; 16], until: u64 });
+repr_struct!(TaskV1 of Task {
     id: [u8; 16],
     requestor: RequestorV1,
     revision: u64,
@@ -111,20 +111,20 @@ twin_struct!(TaskV1 of Task {
     related: List<[u8; 16]>,
 });
 
-twin_enum!(RoleV1 of Role { User, Assistant });
-twin_struct!(AnnotationsV1 of Annotations {
+repr_enum!(RoleV1 of Role { User, Assistant });
+repr_struct!(AnnotationsV1 of Annotations {
     audience: List<RoleV1>,
     priority: Option<f64>,
     last_modified: Option<String>,
 });
-twin_enum!(ResourceBodyV1 of ResourceBody { Text(text: String), Blob(bytes: Blob) });
-twin_struct!(ResourceContentsV1 of ResourceContents {
+repr_enum!(ResourceBodyV1 of ResourceBody { Text(text: String), Blob(bytes: Blob) });
+repr_struct!(ResourceContentsV1 of ResourceContents {
     uri: String,
     mime_type: Option<String>,
     body: ResourceBodyV1,
     meta: MetaV1,
 });
-twin_struct!(ResourceLinkV1 of ResourceLink {
+repr_struct!(ResourceLinkV1 of ResourceLink {
     uri: String,
     name: String,
     title: Option<String>,
@@ -132,15 +132,15 @@ twin_struct!(ResourceLinkV1 of ResourceLink {
     mime_type: Option<String>,
     size: Option<u64>,
 });
-twin_enum!(ContentKindV1 of ContentKind {
+repr_enum!(ContentKindV1 of ContentKind {
     Text(text: String),
     Image { data: Blob, mime_type: String },
     Audio { data: Blob, mime_type: String },
     ResourceLink(link: ResourceLinkV1),
     Resource(contents: ResourceContentsV1),
 });
-twin_struct!(ContentV1 of Content { kind: ContentKindV1, annotations: Option<AnnotationsV1>, meta: MetaV1 });
-twin_struct!(ToolOutputV1 of ToolOutput {
+repr_struct!(ContentV1 of Content { kind: ContentKindV1, annotations: Option<AnnotationsV1>, meta: MetaV1 });
+repr_struct!(ToolOutputV1 of ToolOutput {
     content: List<ContentV1>,
     structured: Option<JsonText>,
     is_error: bool,

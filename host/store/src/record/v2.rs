@@ -3,7 +3,7 @@
 //! Owns what differs from [`super::v1`], and uses its parts for the rest. Must not decide anything. Invariant: the golden bytes of
 //! [`super`]'s tests.
 
-use super::repr::{List, Repr, twin_enum, twin_struct};
+use super::repr::{List, Repr, repr_enum, repr_struct};
 use super::v1::{
     ContentV1, InputV1, JsonText, LeaseV1, MetaV1, OriginV1, PhaseV1, PluginVersionV1, RequestorV1, ResourceContentsV1,
     RetentionV1, RoleV1, ToolOutputV1,
@@ -11,8 +11,8 @@ use super::v1::{
 use bulkhead_domain::server_features::{Completion, PromptMessage, PromptOutput};
 use bulkhead_domain::task::{Task, TaskOutput, Work};
 
-twin_enum!(WorkV2 of Work { Tool(name: String), Resource, Prompt, Completion, Answered });
-twin_struct!(TaskV2 of Task {
+repr_enum!(WorkV2 of Work { Tool(name: String), Resource, Prompt, Completion, Answered });
+repr_struct!(TaskV2 of Task {
     id: [u8; 16],
     requestor: RequestorV1,
     revision: u64,
@@ -38,14 +38,14 @@ twin_struct!(TaskV2 of Task {
     related: List<[u8; 16]>,
 });
 
-twin_struct!(PromptMessageV2 of PromptMessage { role: RoleV1, content: ContentV1 });
-twin_struct!(PromptOutputV2 of PromptOutput {
+repr_struct!(PromptMessageV2 of PromptMessage { role: RoleV1, content: ContentV1 });
+repr_struct!(PromptOutputV2 of PromptOutput {
     description: Option<String>,
     messages: List<PromptMessageV2>,
     meta: MetaV1,
 });
-twin_struct!(CompletionV2 of Completion { values: List<String>, total: Option<u32>, has_more: bool, meta: MetaV1 });
-twin_enum!(TaskOutputV2 of TaskOutput {
+repr_struct!(CompletionV2 of Completion { values: List<String>, total: Option<u32>, has_more: bool, meta: MetaV1 });
+repr_enum!(TaskOutputV2 of TaskOutput {
     Tool(output: ToolOutputV1),
     Contents(contents: List<ResourceContentsV1>),
     Prompt(output: PromptOutputV2),

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::super::Error;
 use super::files::{self, FileName, Files};
@@ -43,7 +45,7 @@ struct ActiveBackup {
 
 impl ChangeCapture {
     fn with<R>(&self, act: impl FnOnce(&mut Option<ActiveBackup>) -> R) -> R {
-        act(&mut self.running.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.running.lock())
     }
 
     /// A group has become visible.

@@ -50,7 +50,7 @@ enum Trouble {
     Failed(Failed),
 }
 
-/// A group of which nobody knows whether the disk holds it. Its writers were told that it does not.
+/// A group that may or may not be on the disk. Its writers were told that it is not.
 #[derive(Clone)]
 struct Failed {
     /// The number of the last group that is certainly there.
@@ -284,7 +284,7 @@ impl Committer {
         room
     }
 
-    /// What has to happen now and then, whether anybody writes or not.
+    /// Periodic work, with or without writes.
     fn housekeeping(&mut self) {
         if self.trouble.is_some() && self.retried_at.elapsed() >= self.retry_every {
             self.retried_at = Instant::now();
@@ -394,7 +394,7 @@ fn answer(answers: Vec<CommitReply>, result: impl Fn() -> Result<(), Error>) {
     }
 }
 
-/// Says that nobody writes any more, however the thread ends.
+/// Marks the store as no longer written, however the thread ends.
 struct Stopped(Arc<StoreInner>);
 
 impl Drop for Stopped {

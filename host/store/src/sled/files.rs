@@ -7,7 +7,9 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
 
 use super::super::Error;
 
@@ -35,7 +37,7 @@ struct Writers {
 
 impl Writers {
     fn with_pending<R>(&self, act: impl FnOnce(&mut HashSet<FileName>) -> R) -> R {
-        act(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.pending.lock())
     }
 }
 
@@ -81,7 +83,7 @@ impl Files {
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(FileName, NewFile), Error> {
         let mut name = [0; 16];
         getrandom::fill(&mut name).map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
-        let _in_place = self.writers.moving.read().unwrap_or_else(PoisonError::into_inner);
+        let _in_place = self.writers.moving.read();
         self.put(&name, bytes)?;
         self.writers.with_pending(|pending| pending.insert(name));
         Ok((name, NewFile { files: self.clone(), name: Some(name) }))
@@ -90,7 +92,7 @@ impl Files {
     /// Lets `act` put another folder in the place of this one. Nobody writes meanwhile, and the files that no record names yet are
     /// in `other` before that.
     pub(super) fn while_moving<R>(&self, other: &Self, act: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
-        let _nobody_writes = self.writers.moving.write().unwrap_or_else(PoisonError::into_inner);
+        let _nobody_writes = self.writers.moving.write();
         for name in self.writers.with_pending(|pending| pending.clone()) {
             if let Some(bytes) = self.read(&name)? {
                 other.put(&name, &bytes)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::super::{Error, Ledger, RowState, StoredCaps, Usage, banished, record};
+use super::super::{Error, Ledger, RowState, StoredCaps, Usage, blocked_tenant, record};
 use super::committer::Plan;
 use super::files::NewFile;
 use super::head::{CHUNK_BYTES, PayloadLocation, RecordHeader};
@@ -94,7 +94,7 @@ pub(super) enum Operation {
         reply: Reply<()>,
     },
     /// Refuses what is new for a tenant from here on.
-    Banish {
+    BlockTenant {
         tenant: TenantId,
         reply: Reply<()>,
     },
@@ -122,7 +122,7 @@ fn answer<T: Send + 'static>(plan: &mut Plan, reply: Reply<T>, outcome: Result<T
 impl Operation {
     /// Whether it leaves more room on the disk than before.
     pub(super) fn gives_room(&self) -> bool {
-        matches!(self, Self::Remove { .. } | Self::RemoveRow { .. } | Self::Banish { .. } | Self::EndBackup { .. })
+        matches!(self, Self::Remove { .. } | Self::RemoveRow { .. } | Self::BlockTenant { .. } | Self::EndBackup { .. })
     }
 
     /// Answers without writing anything.
@@ -134,7 +134,7 @@ impl Operation {
             | Self::PutRow { reply, .. }
             | Self::ChangeRows { reply, .. }
             | Self::RemoveRow { reply, .. }
-            | Self::Banish { reply, .. }
+            | Self::BlockTenant { reply, .. }
             | Self::Close { reply } => drop(reply.send(Err(error))),
             Self::Claim { reply, .. } => drop(reply.send(Err(error))),
             Self::EndBackup { reply } => drop(reply.send(Err(error))),
@@ -179,8 +179,8 @@ impl Operation {
                 plan.group.set(tree, key, None)?;
                 answer(plan, reply, Ok(()));
             }
-            Self::Banish { tenant, reply } => {
-                shared.with_banished(|banished| banished.insert(tenant));
+            Self::BlockTenant { tenant, reply } => {
+                shared.with_blocked_tenants(|blocked| blocked.insert(tenant));
                 answer(plan, reply, Ok(()));
             }
             Self::EndBackup { reply } => {
@@ -235,8 +235,8 @@ impl Writer<'_> {
         payloads: Payloads,
         caps: &StoredCaps,
     ) -> Result<Outcome, Error> {
-        if self.shared.with_banished(|banished| banished.contains(&key.requestor.tenant)) {
-            return Ok(Err(banished()));
+        if self.shared.with_blocked_tenants(|blocked| blocked.contains(&key.requestor.tenant)) {
+            return Ok(Err(blocked_tenant()));
         }
         if self.present(&key.task())? {
             return Ok(Err(Error::Exists));
@@ -375,7 +375,7 @@ impl Writer<'_> {
         Ok(claimed)
     }
 
-    /// Head and record of a task that nobody works on.
+    /// Head and record of a task without a lease.
     fn claimable(&self, key: &TaskKey, now: UnixMs) -> Result<Option<(RecordHeader, Task)>, Error> {
         let Some(head) = self.head(key)? else { return Ok(None) };
         if head.ended || self.shared.with_leases(|leases| leases.alive(head.lease(), now)) {
@@ -426,8 +426,8 @@ impl Writer<'_> {
                 return Ok(Err(Error::Conflict));
             }
         }
-        if changes.iter().any(|(key, value)| value.is_some() && self.is_banished(key)) {
-            return Ok(Err(banished()));
+        if changes.iter().any(|(key, value)| value.is_some() && self.is_blocked(key)) {
+            return Ok(Err(blocked_tenant()));
         }
         for (key, value) in changes {
             self.set(key, value)?;
@@ -435,14 +435,14 @@ impl Writer<'_> {
         Ok(Ok(()))
     }
 
-    fn is_banished(&self, row: &[u8]) -> bool {
+    fn is_blocked(&self, row: &[u8]) -> bool {
         let tenant = super::keys::tenant_of_row(row);
-        tenant.is_some_and(|tenant| self.shared.with_banished(|banished| banished.contains(&tenant)))
+        tenant.is_some_and(|tenant| self.shared.with_blocked_tenants(|blocked| blocked.contains(&tenant)))
     }
 
     fn put_row(&mut self, key: Vec<u8>, value: Vec<u8>, absent_only: bool) -> Result<Outcome, Error> {
-        if self.is_banished(&key) {
-            return Ok(Err(banished()));
+        if self.is_blocked(&key) {
+            return Ok(Err(blocked_tenant()));
         }
         if absent_only && self.present(&key)? {
             return Ok(Err(Error::Exists));

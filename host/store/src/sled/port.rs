@@ -3,8 +3,6 @@
 //! Owns the translation of each method into reads of the view and operations for the committer. Must not write by itself.
 //! Invariant: whatever takes time (encoding, payload files) is done here, so that the committer only compares and applies.
 
-use std::sync::PoisonError;
-
 use async_trait::async_trait;
 
 use super::super::record::{self, Owner};
@@ -164,7 +162,7 @@ impl TaskStore for SledStore {
     }
 
     async fn block_tenant(&self, tenant: TenantId) -> Result<(), Error> {
-        self.ask(|reply| Operation::Banish { tenant, reply }).await
+        self.ask(|reply| Operation::BlockTenant { tenant, reply }).await
     }
 
     async fn tasks_of(&self, tenant: TenantId, count_max: usize) -> Result<Vec<(Requestor, TaskId)>, Error> {
@@ -189,7 +187,7 @@ impl TaskStore for SledStore {
 
     async fn close(&self) -> Result<(), Error> {
         let closed = self.ask(|reply| Operation::Close { reply }).await;
-        let thread = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.committer.lock().take();
         if let Some(thread) = thread {
             let joined = tokio::task::spawn_blocking(move || thread.join().is_ok()).await;
             if !joined.unwrap_or(false) {

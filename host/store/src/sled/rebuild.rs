@@ -144,7 +144,7 @@ pub fn is_there(data: &Path) -> bool {
     layout.store.exists() || layout.rebuilt().exists()
 }
 
-/// Removes every store that a rebuild has left beside the present one, and gives their number. To be called by who holds the
+/// Removes every store that a rebuild has left beside the present one and returns their number. To be called by who holds the
 /// data directory.
 pub fn remove_old_stores(data: &Path) -> Result<u64, Error> {
     let cannot = |error: std::io::Error| io_error("list", data, &error);

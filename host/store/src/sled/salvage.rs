@@ -37,7 +37,7 @@ pub(super) fn on_a_copy<R>(layout: &Layout, act: impl FnOnce(&Layout) -> Result<
     }
 }
 
-/// Opens what can be opened of a damaged database, and gives its tree to `act`.
+/// Opens what can be opened of a damaged database and passes its tree to `act`.
 pub(super) fn on_what_opens<R>(
     layout: &Layout,
     act: impl FnOnce(&Layout, &::sled::Tree) -> Result<R, Error>,
@@ -93,7 +93,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes copies that nobody works on. Best effort: they are in nobody's way but the disk's.
+/// Removes copies that no process uses. Best effort: they only cost disk space.
 fn remove_stale(store: &Path) {
     for entry in fs::read_dir(store).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(SCRATCH) {
@@ -142,7 +142,7 @@ fn copy_folder(from: &Path, to: &Path, wanted: &dyn Fn(&str) -> bool) -> std::io
 /// What is done with each key and value.
 pub(super) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Error> + 'a;
 
-/// Walks over every row that can be read, in no particular order, and gives the number of places where something cannot.
+/// Walks over every row that can be read, in no particular order, and returns the number of places where something cannot.
 pub(super) fn each_readable(tree: &::sled::Tree, act: &mut RowVisitor<'_>) -> Result<u64, Error> {
     Walk { tree, act, gaps: 0 }.stretch(Bound::Unbounded, Bound::Unbounded, SEARCH_DEPTH)
 }

@@ -5,8 +5,8 @@
 //! sealed. Invariant: nothing is sealed with a key whose row is not on disk.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::super::{Error, RowKind, RowStore as _};
@@ -60,12 +60,12 @@ impl Sealing {
 
     /// The key of a tenant that has one.
     pub(super) fn of(&self, tenant: TenantId, view: &View) -> Result<Option<SealingKey>, Error> {
-        if let Some(known) = self.known().get(&tenant) {
+        if let Some(known) = self.known.lock().get(&tenant) {
             return Ok(Some(known.clone()));
         }
         let Some(row) = view.get(&row_key(tenant))? else { return Ok(None) };
         let key = self.unwrap(tenant, &verify_checksum(&row)?)?;
-        self.known().insert(tenant, key.clone());
+        self.known.lock().insert(tenant, key.clone());
         Ok(Some(key))
     }
 
@@ -80,12 +80,8 @@ impl Sealing {
             && *kind == RowKind::TenantKey as u8
             && let Ok(tenant) = tenant.try_into()
         {
-            self.known().remove(&TenantId(tenant));
+            self.known.lock().remove(&TenantId(tenant));
         }
-    }
-
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<TenantId, SealingKey>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,11 +4,12 @@
 //! not write. Invariant: what a reader was told is still true after a crash.
 
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
+use parking_lot::{Condvar, Mutex};
 use tokio::runtime::RuntimeFlavor;
 
 use super::super::Error;
@@ -58,7 +59,7 @@ impl View {
     }
 
     fn set(&self, tree: Option<::sled::Tree>, away: bool) {
-        let mut is_away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_away = self.away.lock();
         self.tree.store(tree.map(Arc::new));
         self.generation.fetch_add(1, Ordering::Release);
         *is_away = away;
@@ -72,8 +73,8 @@ impl View {
             return tree;
         }
         let wait = || {
-            let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
-            drop(self.back.wait_timeout_while(away, AWAY_MAX, |away| *away));
+            let mut away = self.away.lock();
+            let _ = self.back.wait_while_for(&mut away, |away| *away, AWAY_MAX);
         };
         // Readers are on the threads that serve everything else, which must go on meanwhile.
         match tokio::runtime::Handle::try_current() {

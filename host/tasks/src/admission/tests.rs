@@ -73,8 +73,8 @@ fn admission() -> Arc<Admission> {
     Admission::new(Limits { calls_resting_per_tenant: 2, ..limits() }.into(), 4)
 }
 
-fn granted(ticket: &mut PermitRequest) -> Option<Permit> {
-    ticket.permit().now_or_never().flatten()
+fn granted(request: &mut PermitRequest) -> Option<Permit> {
+    request.permit().now_or_never().flatten()
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn admission_alternates_between_requestors_and_tenants() {
     let all = [requestor(1, 1), requestor(2, 2), requestor(3, 3), requestor(4, 4)];
     let full: Vec<_> = all.iter().map(|requestor| admission.try_permit(requestor, Purpose::Plain).unwrap()).collect();
     // The first asks four times before the others ask once.
-    let mut tickets: Vec<_> =
+    let mut requests: Vec<_> =
         [0, 0, 0, 0, 1, 2].map(|who| (who, admission.enqueue(&all[who], Purpose::Plain).unwrap())).into();
     drop(full);
     let mut served: Vec<_> =
-        tickets.iter_mut().filter_map(|(who, ticket)| granted(ticket).map(|permit| (*who, permit))).collect();
+        requests.iter_mut().filter_map(|(who, request)| granted(request).map(|permit| (*who, permit))).collect();
     served.sort_by_key(|(who, _)| *who);
     let who: Vec<_> = served.iter().map(|(who, _)| *who).collect();
     assert_eq!(who, [0, 0, 1, 2], "four places: two for the one who asked most, and one for each other");
@@ -147,7 +147,7 @@ fn plain_calls_do_not_stand_behind_queued_tasks() {
 }
 
 #[test]
-fn dropped_admission_ticket_leaves_the_queue() {
+fn dropped_permit_request_leaves_the_queue() {
     let admission = admission();
     let a = requestor(1, 1);
     let mut running =
@@ -176,9 +176,9 @@ fn admission_forgets_idle_requestors() {
     for n in 0..200 {
         let who = requestor(n, n);
         let permit = admission.try_permit(&who, Purpose::Plain);
-        let ticket = admission.enqueue(&who, Purpose::Task);
+        let request = admission.enqueue(&who, Purpose::Task);
         drop(permit);
-        drop(ticket);
+        drop(request);
         drop(admission.hold(&who, IdleState::Queued));
     }
     let state = admission.state.lock();
@@ -220,8 +220,8 @@ fn tenant_admission_limits_hold_for_many_requestors() {
     let running: Vec<_> = everybody().filter_map(|who| admission.try_permit(&who, Purpose::Plain)).collect();
     assert_eq!(running.len(), 3);
     let lined_up: Vec<_> = everybody().map(|who| admission.enqueue(&who, Purpose::Plain)).collect();
-    assert_eq!(lined_up.iter().filter(|ticket| ticket.is_ok()).count(), 4);
-    let refused = lined_up.iter().find_map(|ticket| ticket.as_ref().err()).unwrap();
+    assert_eq!(lined_up.iter().filter(|request| request.is_ok()).count(), 4);
+    let refused = lined_up.iter().find_map(|request| request.as_ref().err()).unwrap();
     assert_eq!(*refused, Full { limit: "calls_queued_per_tenant", value: 4 });
     for (hold, limit, value) in [
         (IdleState::Queued, "tasks_queued_per_tenant", 5),
@@ -326,7 +326,7 @@ fn random_admission_never_exceeds_tenant_limits() {
                 [IdleState::Queued, IdleState::Waiting, IdleState::Paused, IdleState::Stopped][draw(&mut random, 4)];
             match draw(&mut random, 8) {
                 0 | 1 => held.permits.extend(admission.try_permit(&who, purpose).map(|permit| (who, permit))),
-                2 => held.lined_up.extend(admission.enqueue(&who, purpose).ok().map(|ticket| (who, purpose, ticket))),
+                2 => held.lined_up.extend(admission.enqueue(&who, purpose).ok().map(|request| (who, purpose, request))),
                 3 | 4 => held.holds.extend(admission.hold(&who, hold).ok().map(|place| (who, hold, place))),
                 5 => drop_one(&mut held.permits, &mut random),
                 6 => drop_one(&mut held.lined_up, &mut random),

@@ -186,7 +186,7 @@ impl Secrets {
         Ok(self.rows.remove_row(RowKind::GuestSecret, &key).await?)
     }
 
-    /// Reads the keys again, and seals with the first one what another one sealed; gives how many. Can be done again at any time.
+    /// Reads the keys again, and seals with the first one what another one sealed; returns how many. Can be done again at any time.
     ///
     /// # Errors
     ///

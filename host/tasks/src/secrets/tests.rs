@@ -1,6 +1,6 @@
 //! Secrets in a store, with keys that come and go.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::*;
 use bulkhead_store::memory::MemoryStore;
@@ -17,7 +17,7 @@ type Given = Arc<Mutex<Option<String>>>;
 /// Keys from a text that tests change.
 fn source(given: &Given) -> KeySource {
     let given = Arc::clone(given);
-    Box::new(move || match &*given.lock().unwrap() {
+    Box::new(move || match &*given.lock() {
         Some(text) => VaultKeys::from_variable("KEY", text).map(Some),
         None => Ok(None),
     })
@@ -112,12 +112,12 @@ async fn secret_key_rotation_loses_nothing() {
     secrets.set(wish(which("KEY", "q", None), VALUE), 1).await.unwrap();
     let before = secrets.list().await.unwrap();
 
-    *keys.lock().unwrap() = Some(TWO.to_owned());
+    *keys.lock() = Some(TWO.to_owned());
     let refused = secrets.rotate().await.unwrap_err().to_string();
     assert!(refused.contains("KEY of plugin p") && refused.contains(&before[0].key), "{refused}");
     assert_eq!(secrets.of(TENANT, "p").await.unwrap()[0].value, VALUE, "the keys that are good stay");
 
-    *keys.lock().unwrap() = Some(format!("{TWO},{ONE}"));
+    *keys.lock() = Some(format!("{TWO},{ONE}"));
     assert_eq!(secrets.rotate().await.unwrap(), 2);
     assert_eq!(secrets.rotate().await.unwrap(), 0);
     let after = secrets.list().await.unwrap();

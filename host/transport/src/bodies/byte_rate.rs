@@ -4,9 +4,9 @@
 //! a body larger than what is left waits until it is paid, so a body of any size passes without a second try. Invariant: what is
 //! refused is charged neither to the requestor nor to its tenant.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
@@ -74,14 +74,10 @@ impl ByteRateLimiter {
         Self { limits, wait_max, paid: Mutex::default() }
     }
 
-    fn paid(&self) -> MutexGuard<'_, Paid> {
-        self.paid.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes so many bytes, and says how long to wait before they are read.
     pub(super) fn take(&self, requestor: &Requestor, bytes: u64) -> Result<Duration, Exceeded> {
         let (limits, within) = (self.limits.of(requestor), (Instant::now(), self.wait_max));
-        let mut paid = self.paid();
+        let mut paid = self.paid.lock();
         let of_tenant = paid.tenants.get(&requestor.tenant).copied();
         let of_requestor = paid.requestors.get(requestor).copied();
         // The tenant's comes first: making requestors gives it no more.
@@ -95,7 +91,7 @@ impl ByteRateLimiter {
     /// Releases what was taken and is not read.
     pub(super) fn release(&self, requestor: &Requestor, bytes: u64) {
         let limits = self.limits.of(requestor);
-        let mut paid = self.paid();
+        let mut paid = self.paid.lock();
         let Paid { tenants, requestors } = &mut *paid;
         let of_tenant = tenants.get_mut(&requestor.tenant).map(|paid| (paid, Rate::of_tenant(&limits)));
         let of_requestor = requestors.get_mut(requestor).map(|paid| (paid, Rate::of_requestor(&limits)));
@@ -106,7 +102,7 @@ impl ByteRateLimiter {
 
     /// Forgets who owes nothing.
     pub(super) fn forget_idle(&self) {
-        let (now, mut paid) = (Instant::now(), self.paid());
+        let (now, mut paid) = (Instant::now(), self.paid.lock());
         paid.tenants.retain(|_, paid| *paid > now);
         paid.requestors.retain(|_, paid| *paid > now);
     }
@@ -172,7 +168,7 @@ mod tests {
         assert_eq!(flow.take(&requestor(1, 2), 2_000).unwrap(), Duration::ZERO);
         tokio::time::advance(Duration::from_secs(5)).await;
         flow.forget_idle();
-        let paid = flow.paid();
+        let paid = flow.paid.lock();
         assert!(paid.tenants.is_empty() && paid.requestors.is_empty());
     }
 }

@@ -33,10 +33,10 @@ const STANDALONE_MAX: usize = 8;
 pub(super) async fn endpoint(
     server: &Arc<Server>,
     request: Request<Body>,
-    (peer, seat): (IpAddr, &WorkerPreference),
+    (peer, preference): (IpAddr, &WorkerPreference),
 ) -> Response {
     let (parts, body) = request.into_parts();
-    seat.take(body::is_large(&parts.headers)).await;
+    preference.set_large_body(body::is_large(&parts.headers)).await;
     if !server.proxies.may_ask(peer) {
         return refuse(&Refusal::new(
             StatusCode::FORBIDDEN,
@@ -55,7 +55,7 @@ pub(super) async fn endpoint(
         let client = server.proxies.client(peer, &parts.headers);
         let sender = Sender { address: client, failures: &server.failures };
         match server.authenticator.caller(&parts.headers, sender).await {
-            Ok(caller) => server.answer(caller, &parts.method, &parts.headers, (body, seat)).await,
+            Ok(caller) => server.answer(caller, &parts.method, &parts.headers, (body, preference)).await,
             Err(unauthorized) => {
                 tracing::debug!(%client, ?unauthorized, "did not let a request in");
                 server.audit.note_seldom("access.refused", unauthorized.reason());
@@ -99,11 +99,11 @@ impl Server {
         caller: Caller,
         method: &Method,
         headers: &HeaderMap,
-        (body, seat): (Body, &WorkerPreference),
+        (body, preference): (Body, &WorkerPreference),
     ) -> Response {
         let requestor = caller.requestor;
         let answer = match *method {
-            Method::POST => self.post(caller, headers, body, seat).await,
+            Method::POST => self.post(caller, headers, body, preference).await,
             // What streams and sessions are for came with the older revisions and went with them.
             _ if !checks::is_legacy(headers) => {
                 return not_allowed("This revision knows POST only", MODERN_METHODS);
@@ -242,7 +242,7 @@ pub(super) fn refused(error: &session::Error) -> Refusal {
     }
 }
 
-/// Logs what broke, and gives the requestor an id to ask the operator about.
+/// Logs what broke and gives the requestor an id to ask the operator about.
 fn failure(error: &bulkhead_store::Error) -> Refusal {
     let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
     tracing::error!(incident, %error, "a session could not be read");

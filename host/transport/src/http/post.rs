@@ -38,7 +38,7 @@ impl Server {
         caller: Caller,
         headers: &HeaderMap,
         body: Body,
-        seat: &WorkerPreference,
+        preference: &WorkerPreference,
     ) -> Result<Response, Refusal> {
         let requestor = caller.requestor;
         checks::check_content_type(headers)?;
@@ -57,7 +57,7 @@ impl Server {
         let (message, place) = match body::begin(body, headers, self.options.body_bytes_max).await? {
             Arrived::Small(message) => (message, None),
             Arrived::Large(large) => {
-                seat.take(true).await;
+                preference.set_large_body(true).await;
                 // What is rare is boxed, so that the usual request is not as large.
                 let mut revalidation =
                     Box::new(Revalidation::new(&self.authenticator, &caller, checks::listens(headers), &self.now));
@@ -83,7 +83,7 @@ impl Server {
                     let _ = legacy.then(|| envelope.era());
                     envelope
                 };
-                self.aside(&requestor, parse).await?
+                self.offload(&requestor, parse).await?
             }
         };
         let legacy = legacy && envelope.era() == Era::Legacy;
@@ -113,7 +113,7 @@ impl Server {
             let (mcp, headers) = (Arc::clone(&self.mcp), headers.clone());
             let receive =
                 move || (mcp.receive(sender.peer(session, &headers), &envelope), RequestRef::Id(request_id(&envelope)));
-            self.aside(&requestor, receive).await?
+            self.offload(&requestor, receive).await?
         } else {
             (self.mcp.receive(sender.peer(session, headers), &envelope), RequestRef::Envelope(envelope))
         };
@@ -129,7 +129,7 @@ impl Server {
             }
             Received::Settling(work) => {
                 let server = self.clone();
-                // Whoever sent it may be gone before it is done.
+                // The client may be gone before it is done.
                 let settled = tokio::spawn(async move {
                     work.await;
                     server.save(live).await;
@@ -150,13 +150,13 @@ impl Server {
     }
 
     /// Does work on a large message in its tenant's turn.
-    async fn aside<T: Send + 'static>(
+    async fn offload<T: Send + 'static>(
         &self,
         requestor: &Requestor,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refusal> {
         let (sender, mut receiver) = oneshot::channel();
-        let done = self.mcp.aside(requestor, Box::new(move || drop(sender.send(work())))).await;
+        let done = self.mcp.offload(requestor, Box::new(move || drop(sender.send(work())))).await;
         done.ok().and_then(|()| receiver.try_recv().ok()).ok_or_else(unread)
     }
 
@@ -197,7 +197,7 @@ impl Server {
         let mut revalidation = None;
         let mut streams = events;
         let (first, place) = loop {
-            let patience = Duration::from_millis(self.options.sse_after_ms);
+            let sse_after = Duration::from_millis(self.options.sse_after_ms);
             // Most answers are there at once, and need no timer.
             let frame = match work.frame().now_or_never() {
                 Some(frame) => Some(frame),
@@ -209,7 +209,7 @@ impl Server {
                         frame = work.frame() => Some(frame),
                         // What is under way goes on as if the client had gone.
                         unauthorized = revalidation.ended() => return self.challenge(&unauthorized),
-                        () = tokio::time::sleep(patience), if streams => None,
+                        () = tokio::time::sleep(sse_after), if streams => None,
                     }
                 }
             };
@@ -313,7 +313,7 @@ impl Server {
 
 /// Which request is to be answered.
 enum RequestRef {
-    /// Small: it is kept, because seldom does anybody want to know.
+    /// Small: it is kept, and seldom used.
     Envelope(Envelope),
     /// Large: it is not kept for that.
     Id(Option<String>),
@@ -405,7 +405,7 @@ impl Drop for RequestWork {
     }
 }
 
-/// Drives a request of a session to its end, whether anybody reads it or not. Ends early with the session.
+/// Drives a request of a session to its end, with or without a reader. Ends early with the session.
 async fn pump(server: Arc<Server>, exchange: Exchange, open: SessionRequest, log: Option<Arc<EventLog>>) {
     tokio::select! {
         _ = open.live.ended.wait() => {}

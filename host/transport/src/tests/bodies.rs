@@ -5,12 +5,13 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::client::{Client, Reply};
 use super::{Edge, Setup, requestor, status_and_body};
+use bulkhead_limits::UsageReport as _;
 
 /// A body beyond what is read at once.
 const LARGE: usize = 300_000;
 
 fn setup(change: impl FnOnce(&mut Setup)) -> Setup {
-    let mut setup = Setup { lanes: true, ..Setup::default() };
+    let mut setup = Setup { has_workers: true, ..Setup::default() };
     setup.options.body_bytes_max = 1 << 20;
     change(&mut setup);
     setup
@@ -118,9 +119,9 @@ async fn rate_limited_body_is_not_parsed() {
     let alice = client(&edge, "alice");
     let mut refused = 0;
     while refused < 10 {
-        let before = edge.script.asides();
+        let before = edge.script.offloads();
         let (status, body) = status_and_body(alice.post(&message("modern", LARGE)).await).await;
-        let looked = edge.script.asides() - before;
+        let looked = edge.script.offloads() - before;
         match status {
             200 => assert!(looked > 0, "otherwise nothing is shown"),
             _ => {
@@ -156,7 +157,7 @@ async fn request_bytes_over_limit_are_refused_before_sending() {
         let body = reply.body().await;
         assert!(body.contains(limit), "{body}");
     }
-    assert_eq!((edge.script.asides(), held(&edge)), (0, [0; 3]));
+    assert_eq!((edge.script.offloads(), held(&edge)), (0, [0; 3]));
     // What is refused is charged to nobody, and small bodies are not meant.
     let alice = client(&edge, "alice");
     assert_eq!(alice.post(&message("modern", 70_000)).await.status, 200);

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Long enough for a loaded machine; nothing waits for it when all is well.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Clone)]
 pub(super) struct Client {
@@ -100,7 +100,7 @@ impl Reply {
 
     async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
-        let read = timeout(PATIENCE, self.stream.read_line(&mut line)).await.expect("no line in time").ok()?;
+        let read = timeout(TIMEOUT, self.stream.read_line(&mut line)).await.expect("no line in time").ok()?;
         (read > 0).then(|| line.trim_end_matches(['\r', '\n']).to_owned())
     }
 
@@ -117,12 +117,12 @@ impl Reply {
                 .filter(|(name, _)| name == "content-length")
                 .for_each(|(_, value)| *value = "0".into());
             let mut bytes = vec![0; length];
-            timeout(PATIENCE, self.stream.read_exact(&mut bytes)).await.expect("no body in time").ok()?;
+            timeout(TIMEOUT, self.stream.read_exact(&mut bytes)).await.expect("no body in time").ok()?;
             return (length > 0).then(|| String::from_utf8(bytes).unwrap());
         }
         let size = usize::from_str_radix(&self.line().await?, 16).unwrap();
         let mut bytes = vec![0; size + 2];
-        timeout(PATIENCE, self.stream.read_exact(&mut bytes)).await.expect("no chunk in time").ok()?;
+        timeout(TIMEOUT, self.stream.read_exact(&mut bytes)).await.expect("no chunk in time").ok()?;
         bytes.truncate(size);
         (size > 0).then(|| String::from_utf8(bytes).unwrap())
     }

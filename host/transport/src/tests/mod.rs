@@ -67,7 +67,7 @@ struct Setup {
     loopback_only: bool,
     rows: Arc<Rows>,
     unready: Option<String>,
-    lanes: bool,
+    has_workers: bool,
 }
 
 impl Default for Setup {
@@ -97,7 +97,7 @@ impl Default for Setup {
             loopback_only: true,
             rows: Arc::default(),
             unready: None,
-            lanes: false,
+            has_workers: false,
         }
     }
 }
@@ -133,7 +133,7 @@ impl Edge {
             now,
             options: setup.options,
             certificate: None,
-            lanes: setup.lanes.then(|| Arc::new(ConnectionWorkers::start().unwrap())),
+            workers: setup.has_workers.then(|| Arc::new(ConnectionWorkers::start().unwrap())),
         });
         let listener = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
         let address = listener.local_addr().unwrap();

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
+use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
@@ -39,12 +40,12 @@ impl Told {
     /// Queues a message that belongs to no request.
     pub(super) fn tell(&self, text: &str) {
         let message = json!({ "jsonrpc": "2.0", "method": "notifications/told", "params": text }).to_string();
-        self.queue.frames.lock().unwrap().push_back(Frame { message: message.into(), last: false, rejection: None });
+        self.queue.frames.lock().push_back(Frame { message: message.into(), last: false, rejection: None });
         self.queue.filled.notify_one();
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.lock().unwrap().as_mut().now_or_never().is_some()
+        self.closed.lock().as_mut().now_or_never().is_some()
     }
 }
 
@@ -67,9 +68,9 @@ pub(super) struct Script {
     pub(super) dropped: Arc<AtomicU64>,
     /// Requests that were begun.
     pub(super) begun: AtomicU64,
-    /// Work that was done aside.
-    asides: Arc<AtomicU64>,
-    aside: OnceLock<MessageWorkers>,
+    /// Number of offloaded pieces of work.
+    offloads: Arc<AtomicU64>,
+    message_workers: OnceLock<MessageWorkers>,
     shares: Mutex<BTreeMap<TenantId, Share>>,
     /// Messages that hold their thread up, until they may go on.
     pub(super) gate: Gate,
@@ -86,8 +87,7 @@ pub(super) struct Gate {
 impl Gate {
     fn pass(&self) {
         self.held.fetch_add(1, Ordering::SeqCst);
-        let is_open = self.is_open.lock().unwrap();
-        drop(self.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+        self.opened.wait_while(&mut self.is_open.lock(), |is_open| !*is_open);
     }
 
     /// Waits until so many are held up.
@@ -102,7 +102,7 @@ impl Gate {
     }
 
     pub(super) fn open(&self) {
-        *self.is_open.lock().unwrap() = true;
+        *self.is_open.lock() = true;
         self.opened.notify_all();
     }
 }
@@ -123,7 +123,7 @@ impl Drop for Fate {
 
 impl Script {
     pub(super) fn told(&self, id: &str) -> Arc<Told> {
-        self.sessions.lock().unwrap()[id].clone()
+        self.sessions.lock()[id].clone()
     }
 
     pub(super) fn finished(&self) -> u64 {
@@ -138,15 +138,15 @@ impl Script {
         self.begun.load(Ordering::SeqCst)
     }
 
-    pub(super) fn asides(&self) -> u64 {
-        self.asides.load(Ordering::SeqCst)
+    pub(super) fn offloads(&self) -> u64 {
+        self.offloads.load(Ordering::SeqCst)
     }
 
     fn open(&self, requestor: &Requestor, params: &Value, id: &Value) -> Received {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let version = params["protocolVersion"].as_str().unwrap_or("2025-11-25");
         let session = session(&format!("session-{number}"), requestor, version);
-        self.sessions.lock().unwrap().insert(session.id().to_owned(), Told::new(&session));
+        self.sessions.lock().insert(session.id().to_owned(), Told::new(&session));
         Received::Opened { session, reply: answer(id, json!({ "opened": number })) }
     }
 
@@ -240,22 +240,23 @@ impl Mcp for Script {
         }
     }
 
-    fn aside(&self, requestor: &Requestor, work: Box<dyn FnOnce() + Send>) -> oneshot::Receiver<()> {
-        let aside = self.aside.get_or_init(|| MessageWorkers::start(&tokio::runtime::Handle::current()).unwrap());
-        let share = self.shares.lock().unwrap().entry(requestor.tenant).or_default().clone();
-        let asides = self.asides.clone();
-        aside.run(&share, move || {
-            asides.fetch_add(1, Ordering::SeqCst);
+    fn offload(&self, requestor: &Requestor, work: Box<dyn FnOnce() + Send>) -> oneshot::Receiver<()> {
+        let workers =
+            self.message_workers.get_or_init(|| MessageWorkers::start(&tokio::runtime::Handle::current()).unwrap());
+        let share = self.shares.lock().entry(requestor.tenant).or_default().clone();
+        let offloads = self.offloads.clone();
+        workers.run(&share, move || {
+            offloads.fetch_add(1, Ordering::SeqCst);
             work()
         })
     }
 
     fn standalone(&self, session: &Arc<Session>, _: Rights) -> Exchange {
-        let mut sessions = self.sessions.lock().unwrap();
+        let mut sessions = self.sessions.lock();
         let told = sessions.entry(session.id().to_owned()).or_insert_with(|| Told::new(session));
         stream::unfold(told.queue.clone(), |queue| async move {
             loop {
-                let frame = queue.frames.lock().unwrap().pop_front();
+                let frame = queue.frames.lock().pop_front();
                 if let Some(frame) = frame {
                     return Some((frame, queue));
                 }
@@ -287,7 +288,7 @@ pub(super) struct Rows {
 impl RowStore for Rows {
     async fn row(&self, kind: RowKind, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let row = self.rows.lock().unwrap().get(&(kind, key.to_vec())).cloned();
+        let row = self.rows.lock().get(&(kind, key.to_vec())).cloned();
         if self.hold_next_read.swap(false, Ordering::SeqCst) {
             self.reads.notify_one();
             self.go_on.notified().await;
@@ -299,7 +300,7 @@ impl RowStore for Rows {
         if self.read_only.load(Ordering::Relaxed) {
             return Err(Error::ReadOnly("the disk is full".into()));
         }
-        let mut rows = self.rows.lock().unwrap();
+        let mut rows = self.rows.lock();
         if absent_only && rows.contains_key(&(kind, key.to_vec())) {
             return Err(Error::Exists);
         }
@@ -308,7 +309,7 @@ impl RowStore for Rows {
     }
 
     async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error> {
-        let mut rows = self.rows.lock().unwrap();
+        let mut rows = self.rows.lock();
         if expected.into_iter().any(|(key, value)| rows.get(&(kind, key)) != value.as_ref()) {
             return Err(Error::Conflict);
         }
@@ -322,7 +323,7 @@ impl RowStore for Rows {
     }
 
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {
-        self.rows.lock().unwrap().remove(&(kind, key.to_vec()));
+        self.rows.lock().remove(&(kind, key.to_vec()));
         Ok(())
     }
 
@@ -332,7 +333,7 @@ impl RowStore for Rows {
         after: Option<&[u8]>,
         count_max: usize,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
-        let rows = self.rows.lock().unwrap();
+        let rows = self.rows.lock();
         let later =
             rows.iter().filter(|((other, key), _)| *other == kind && after.is_none_or(|after| key.as_slice() > after));
         Ok(later.take(count_max).map(|((_, key), value)| (key.clone(), value.clone())).collect())

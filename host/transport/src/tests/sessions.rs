@@ -46,10 +46,10 @@ async fn deleted_session_is_closed_and_its_row_removed() {
     let told = edge.script.told(client.header("mcp-session-id"));
     let mut stream = client.get().await;
     assert!(stream.event().await.is_some());
-    assert_eq!(rows.rows.lock().unwrap().len(), 1);
+    assert_eq!(rows.rows.lock().len(), 1);
     assert_eq!(client.send("DELETE", "/mcp", "").await.status, 204);
     assert!(told.is_closed());
-    assert!(rows.rows.lock().unwrap().is_empty());
+    assert!(rows.rows.lock().is_empty());
     assert!(stream.event().await.is_none(), "its streams end");
 }
 
@@ -79,7 +79,7 @@ async fn changed_session_survives_a_restart() {
     let client = edge.session_as(edge.client().with("Authorization", "Bearer alice"), "2025-11-25").await;
     assert_eq!(client.post(r#"{"jsonrpc":"2.0","method":"set","params":"alert"}"#).await.status, 202);
     let id = client.header("mcp-session-id").to_owned();
-    assert!(rows.rows.lock().unwrap().values().all(|row| !row.windows(id.len()).any(|part| part == id.as_bytes())));
+    assert!(rows.rows.lock().values().all(|row| !row.windows(id.len()).any(|part| part == id.as_bytes())));
     edge.stop().await;
 
     let edge = Edge::start(Setup { rows, ..Setup::default() }).await;
@@ -111,7 +111,7 @@ async fn idle_sessions_expire_but_never_with_a_request_open() {
     // The end of a request is a use.
     assert_eq!(calling.rpc(1, "state", json!({})).await.status, 200);
     drop(stream);
-    assert_eq!(rows.rows.lock().unwrap().len(), 2);
+    assert_eq!(rows.rows.lock().len(), 2);
     // Without a sweep, too.
     edge.clock.advance(5000);
     assert_eq!(calling.rpc(1, "state", json!({})).await.status, 404);
@@ -128,7 +128,7 @@ async fn expired_session_is_not_restored_after_restart() {
     edge.clock.advance(5000);
     assert_eq!(edge.client().with("mcp-session-id", &id).rpc(1, "state", json!({})).await.status, 404);
     edge.sessions.sweep().await;
-    assert!(rows.rows.lock().unwrap().is_empty());
+    assert!(rows.rows.lock().is_empty());
 }
 
 #[tokio::test]
@@ -196,5 +196,5 @@ async fn session_opens_on_a_full_disk() {
     assert_eq!(client.rpc(1, "state", json!({})).await.status, 200);
     rows.read_only.store(false, Ordering::Relaxed);
     edge.sessions.sweep().await;
-    assert_eq!(rows.rows.lock().unwrap().len(), 1, "it is written as soon as that is possible");
+    assert_eq!(rows.rows.lock().len(), 1, "it is written as soon as that is possible");
 }

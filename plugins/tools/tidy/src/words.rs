@@ -1,6 +1,6 @@
 //! Words that were given up, with the word to use instead: names in the code, and phrases in its documentation.
 //!
-//! A name is refused where it is declared: modules, types, functions and constants of the host.
+//! A name is refused where it is declared: modules, types, variants, functions and constants of the host.
 
 use syn::visit::Visit;
 
@@ -10,14 +10,19 @@ use crate::repository::Repository;
 
 /// Words that no declared name has among its parts (`tend` is one of `run_tend` and of `TendLoop`), with what to use.
 const WORDS: &[(&str, &str)] = &[
+    ("aside", "offload, or secondary"),
     ("attendance", "running host"),
     ("banish", "block tenant"),
+    ("banished", "blocked"),
     ("belongings", "guest services"),
     ("carriers", "stream router"),
     ("farewell", "erase hooks"),
+    ("lane", "worker, or introspection permit"),
+    ("lanes", "workers"),
     ("lasting", "revalidation"),
     ("misfit", "argument error"),
     ("morning", "sleep"),
+    ("newcomer", "provision"),
     ("newcomers", "provisioning"),
     ("notices", "notifications"),
     ("patience", "header timeout"),
@@ -26,6 +31,8 @@ const WORDS: &[(&str, &str)] = &[
     ("steward", "task control"),
     ("suspicion", "abuse"),
     ("tend", "maintenance"),
+    ("ticket", "single-use token, state id or queue number"),
+    ("tickets", "replay guard"),
     ("twin", "representation"),
     ("unattended", "offline tasks"),
     ("unended", "call audit"),
@@ -44,7 +51,6 @@ const NAMES: &[(&str, &str)] = &[
     ("Census", "Totals"),
     ("Desk", "AdminListener"),
     ("Ground", "HostContext"),
-    ("Lane", "IntrospectionPermit"),
     ("Line", "the thing that waits or is written: RunQueue, AuditEntry, EncodedMessage"),
     ("Lines", "RequestQuota"),
     ("Manner", "CallMode"),
@@ -59,7 +65,6 @@ const NAMES: &[(&str, &str)] = &[
     ("Stock", "StoreCounts"),
     ("Supply", "ComponentSource"),
     ("Tap", "ChangeCapture"),
-    ("Ticket", "ReplayGuard, or the queue position"),
     ("Turn", "the permit's or the outcome's own name"),
     ("Wish", "TaskMetadata"),
     ("heard_by", "set_client"),
@@ -73,7 +78,6 @@ const NAMES: &[(&str, &str)] = &[
 /// Names of modules that are refused, with what to use.
 const MODULES: &[(&str, &str)] = &[
     ("apart", "overlap"),
-    ("aside", "message_workers"),
     ("at_once", "immediate"),
     ("book", "registry"),
     ("durations", "poll_interval"),
@@ -82,7 +86,6 @@ const MODULES: &[(&str, &str)] = &[
     ("intake", "acquire"),
     ("kept", "component_store"),
     ("keyed", "idempotent_call"),
-    ("lanes", "workers"),
     ("leaving", "tenant_removal"),
     ("lines", "request_quota"),
     ("members", "params"),
@@ -95,7 +98,6 @@ const MODULES: &[(&str, &str)] = &[
     ("shown", "inspect_json"),
     ("stall", "write_timeout"),
     ("terms", "policy_reload"),
-    ("tickets", "replay_guard"),
     ("turns", "fair_order"),
 ];
 
@@ -163,6 +165,7 @@ impl<'a> Visit<'a> for Names {
     }
     fn visit_item_enum(&mut self, item: &'a syn::ItemEnum) {
         self.add(&item.ident);
+        item.variants.iter().for_each(|variant| self.add(&variant.ident));
     }
     fn visit_item_trait(&mut self, item: &'a syn::ItemTrait) {
         self.add(&item.ident);

@@ -128,7 +128,7 @@ fn canary_bounds_change_applies_and_memory_is_bounded() {
         call_of(&trials, &format!("t{tool}"), 2, 0, Some(1));
     }
     assert_eq!(trials.call_counts(&version(2), 0).unwrap().calls, CALLS_MAX);
-    assert_eq!(lock(&trials.watched)[0].tools.len(), TOOLS_MAX);
+    assert_eq!(trials.watched.lock()[0].tools.len(), TOOLS_MAX);
     let strict = CanaryThresholds { fault_percent_max: 0, ..BOUNDS };
     trials.set(vec![CanaryStats { version: version(2), against: Some(version(1)), bounds: strict }]);
     assert_eq!(why(&trials), None);
@@ -212,7 +212,7 @@ fn canary_counts_match_the_kept_calls() {
         let one = requestor(1, u8::try_from(call % 7).unwrap());
         call_by(&trials, one, 2, (call % 3 == 0).then_some(1));
     }
-    let mut watched = lock(&trials.watched);
+    let mut watched = trials.watched.lock();
     let parties = watched[0].own.parties(false);
     assert_eq!(parties.values().map(|count| count.calls).sum::<usize>(), CALLS_MAX);
     assert_eq!(parties.values().map(|count| count.faults).sum::<usize>(), watched[0].own.whole().faults);

@@ -110,7 +110,7 @@ impl<'a> Registry<'a> {
         found.map(|bytes| serde_json::from_slice(&bytes).map_err(unreadable)).transpose()
     }
 
-    /// Uploads a blob unless it is there. Gives whether it was sent.
+    /// Uploads a blob unless it is there. Returns whether it was sent.
     pub(super) async fn push_blob(&mut self, bytes: Bytes, progress: &Progress) -> Result<bool, Error> {
         let digest = format!("sha256:{}", digest_of(&bytes));
         let url = self.url(&format!("blobs/{digest}"))?;

@@ -183,10 +183,10 @@ impl ToolCallRequest {
         let promotable = tool.tool.task_support == TaskSupport::Optional
             && client.features.contains(ClientFeature::Tasks)
             && rights.has(Need::Tasks);
-        let patience = Duration::from_millis(tool.limits.promote_after_ms);
+        let promote_after = Duration::from_millis(tool.limits.promote_after_ms);
         let call = CallRequest { tool: Arc::clone(tool), arguments, client: client.to_context(), related: Vec::new() };
         let mut conversation = RoundTrip::new(shared, requestor, PluginCall::Tool(call), client, fresh);
-        conversation.promote_at = promotable.then(|| Instant::now() + patience);
+        conversation.promote_at = promotable.then(|| Instant::now() + promote_after);
         Ok(conversation)
     }
 }

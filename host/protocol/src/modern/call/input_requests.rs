@@ -56,7 +56,7 @@ impl RoundTrip {
             (None, None) => return self.leave(running, ask, missing),
         };
         if let Some((position, _)) = &self.from {
-            self.park(position.ticket, running, ask);
+            self.park(position.state_id, running, ask);
         }
         Err(RoundTripError::Refused(refusal))
     }
@@ -70,7 +70,7 @@ impl RoundTrip {
     ) -> Result<InputOutcome, RoundTripError> {
         if let Some((position, state)) = self.from.as_ref().filter(|_| !self.used) {
             let state = state.clone();
-            self.park(position.ticket, running, ask);
+            self.park(position.state_id, running, ask);
             return Ok(InputOutcome::Left(Ending::InputRequired { input_requests, state: Some(state) }));
         }
         for (key, raw) in &self.fresh {
@@ -88,14 +88,14 @@ impl RoundTrip {
             SealError::TooLarge => RpcError::invalid_params("the answers of this call are too large to go on with it"),
             SealError::Broken => broken(),
         })?;
-        self.park(position.ticket, running, ask);
+        self.park(position.state_id, running, ask);
         Ok(InputOutcome::Left(Ending::InputRequired { input_requests, state: Some(state) }))
     }
 
-    fn park(&self, ticket: StateId, running: ActiveCall, ask: PendingInputRequests) {
+    fn park(&self, state_id: StateId, running: ActiveCall, ask: PendingInputRequests) {
         let ActiveCall { mut guest, issued, answers } = running;
         guest.park();
-        self.shared.modern.rounds.park(self.requestor, ticket, Parked { guest, ask, issued, answers });
+        self.shared.modern.rounds.park(self.requestor, state_id, Parked { guest, ask, issued, answers });
     }
 }
 

@@ -28,8 +28,10 @@ async fn call_failures_of_tool_arguments_and_guest_differ() {
     let world = world();
     let client = world.plain();
     assert_eq!(client.call("fails").await["isError"], true);
-    let misfit = client.result("tools/call", json!({"name": "echo", "arguments": {"text": 1}})).await;
-    assert!(misfit["isError"] == true && misfit["content"][0]["text"].as_str().unwrap().contains("/text"));
+    let argument_error = client.result("tools/call", json!({"name": "echo", "arguments": {"text": 1}})).await;
+    assert!(
+        argument_error["isError"] == true && argument_error["content"][0]["text"].as_str().unwrap().contains("/text")
+    );
     for (params, code) in [
         (json!({"name": "nobody"}), -32602),
         (json!({"arguments": {}}), -32602),

@@ -336,7 +336,7 @@ async fn promotion_can_follow_a_round_trip() {
 impl World {
     /// Rows of answered states.
     async fn used(&self) -> usize {
-        self.store.rows(RowKind::UsedTicket, None, 99).await.unwrap().len()
+        self.store.rows(RowKind::UsedToken, None, 99).await.unwrap().len()
     }
 
     /// Waits until so many guests are alive.

@@ -72,7 +72,7 @@ impl<K: Copy + Ord + Hash, L: SubQueue> FairOrder<K, L> {
         Self { accounts: HashMap::new(), order: BTreeSet::new(), now: 0, turn_us, sweep_at }
     }
 
-    /// Whether nobody is ready.
+    /// Whether no item is ready.
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -117,7 +117,7 @@ impl<K: Copy + Ord + Hash, L: SubQueue> FairOrder<K, L> {
         Some((key, taken))
     }
 
-    /// A turn is over that took so long; gives the line that it was taken from. To be called once for each that came out of
+    /// A turn is over that took so long; returns the line that it was taken from. To be called once for each that came out of
     /// [`Self::next`].
     pub(super) fn over(&mut self, key: K, weight: u64, used_us: u64) -> Option<&mut L> {
         let account = self.accounts.get_mut(&key)?;
@@ -137,7 +137,7 @@ impl<K: Copy + Ord + Hash, L: SubQueue> FairOrder<K, L> {
         self.accounts.drain().map(|(_, account)| account.line)
     }
 
-    /// Forgets who is idle, unless it owes something and may come back.
+    /// Forgets idle keys, unless they owe time and may return.
     fn sweep(&mut self) {
         let now = self.now;
         self.accounts.retain(|_, account| !account.is_idle() || (account.at > now && account.line.is_held()));

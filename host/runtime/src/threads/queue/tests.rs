@@ -166,17 +166,17 @@ fn fair_queue_bounds_debt_of_other_threads() {
 }
 
 #[test]
-fn fair_queue_charges_time_spent_aside() {
+fn fair_queue_charges_time_spent_on_messages() {
     let (a, b) = (Share::new(1), Share::new(1));
-    let (mut aside, mut guests) = (FairQueue::aside(TURN_US), FairQueue::new(TURN_US));
+    let (mut messages, mut guests) = (FairQueue::secondary(TURN_US), FairQueue::new(TURN_US));
     for _ in 0..4 {
-        aside.push(&a, "a");
+        messages.push(&a, "a");
     }
-    aside.push(&b, "b");
+    messages.push(&b, "b");
     let mut order = Vec::new();
-    while let Some((share, name)) = aside.pop() {
+    while let Some((share, name)) = messages.pop() {
         order.push(name);
-        aside.charge(&share, if name == "a" { TURN_US } else { 0 });
+        messages.charge(&share, if name == "a" { TURN_US } else { 0 });
     }
     assert_eq!(
         order.iter().position(|name| *name == "b"),
@@ -186,7 +186,7 @@ fn fair_queue_charges_time_spent_aside() {
     assert_eq!([a.served_us(), b.served_us()], [0, 0], "the guests' queue settles");
     guests.push(&a, "a");
     guests.push(&b, "b");
-    assert_eq!(guests.pop().unwrap().1, "b", "who used nothing aside goes first");
+    assert_eq!(guests.pop().unwrap().1, "b", "a share without message work goes first");
     assert_eq!([a.served_us(), b.served_us()], [4 * TURN_US, 0]);
 }
 

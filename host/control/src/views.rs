@@ -1,0 +1,430 @@
+//! Answers to commands, by family: tasks, plugins, secrets, the store, tenants, tokens and the running host. Types of other crates that
+//! answer as they are stand in the table of `commands`.
+//!
+//! Owns the members of answers and their order. Must not know how an answer comes to be or how it is shown.
+
+use std::path::PathBuf;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use bulkhead_domain::UnixMs;
+use bulkhead_domain::task::{Active, Outcome, Phase};
+use bulkhead_identity::principal::TokenInfo;
+use bulkhead_plugins::{Changes, Digest, PluginView, Stage, Staged, SwitchResult, VersionView};
+use bulkhead_store::sled::{Moved, Report};
+use bulkhead_tasks::secrets::SecretInfo;
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    Queued,
+    Running,
+    InputRequired,
+    Paused,
+    Succeeded,
+    /// The tool reported an error.
+    ToolError,
+    Failed,
+    Cancelled,
+}
+
+impl TaskStatus {
+    pub const ALL: [Self; 8] = [
+        Self::Queued,
+        Self::Running,
+        Self::InputRequired,
+        Self::Paused,
+        Self::Succeeded,
+        Self::ToolError,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// As it is in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::InputRequired => "input_required",
+            Self::Paused => "paused",
+            Self::Succeeded => "succeeded",
+            Self::ToolError => "tool_error",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl From<&Phase> for TaskStatus {
+    fn from(phase: &Phase) -> Self {
+        match phase {
+            Phase::Active(Active::Queued) => Self::Queued,
+            Phase::Active(Active::Running) => Self::Running,
+            Phase::Active(Active::InputRequired) => Self::InputRequired,
+            Phase::Paused { .. } => Self::Paused,
+            Phase::Ended(Outcome::Output { is_error: false }) => Self::Succeeded,
+            Phase::Ended(Outcome::Output { is_error: true }) => Self::ToolError,
+            Phase::Ended(Outcome::Error(_)) => Self::Failed,
+            Phase::Ended(Outcome::Cancelled) => Self::Cancelled,
+        }
+    }
+}
+
+/// One line of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskView {
+    pub id: String,
+    pub status: TaskStatus,
+    pub tool: String,
+    /// None: the requestor has no name here.
+    pub requestor: Option<String>,
+    pub tenant: Option<String>,
+    pub created_at: UnixMs,
+    pub updated_at: UnixMs,
+    pub expires_at: Option<UnixMs>,
+    pub status_message: Option<String>,
+}
+
+/// Everything of a task but what belongs to the requestor alone: arguments, answers and results.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskDetailsView {
+    #[serde(flatten)]
+    pub task: TaskView,
+    pub plugin: String,
+    pub plugin_sha256: String,
+    pub call_id: String,
+    pub attempt: u32,
+    pub revision: u64,
+    pub inputs: Vec<InputView>,
+    pub steering_waiting: usize,
+    pub error: Option<String>,
+}
+
+impl AsRef<TaskView> for TaskDetailsView {
+    fn as_ref(&self) -> &TaskView {
+        &self.task
+    }
+}
+
+/// An input request of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputView {
+    pub key: String,
+    pub answered: bool,
+}
+
+/// The first tasks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TaskListView {
+    pub tasks: Vec<TaskView>,
+    pub more: bool,
+}
+
+/// A page of tasks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TaskPageView {
+    pub tasks: Vec<TaskView>,
+    pub more: bool,
+    /// Where the next page begins.
+    pub next: Option<String>,
+}
+
+/// A task that is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskPurgeView {
+    #[serde(flatten)]
+    pub task: TaskView,
+    pub purged: bool,
+}
+
+impl AsRef<TaskView> for TaskPurgeView {
+    fn as_ref(&self) -> &TaskView {
+        &self.task
+    }
+}
+
+/// All plugins.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PluginListView {
+    pub plugins: Vec<PluginView>,
+}
+
+/// The versions of one plugin.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PluginVersionsView {
+    pub name: String,
+    pub versions: Vec<VersionView>,
+}
+
+/// What came of a command, unless the components themselves stand against it: that is an answer, not a failure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum PluginOutcome<T> {
+    Refused(RefusedView),
+    Result(T),
+}
+
+impl<T: PluginResult> PluginOutcome<T> {
+    /// Whether anything has changed. Else the answer says why not.
+    pub fn is_done(&self) -> bool {
+        match self {
+            Self::Refused(refused) => refused.done,
+            Self::Result(result) => result.is_done(),
+        }
+    }
+}
+
+/// What a command about plugins did.
+pub trait PluginResult {
+    /// Whether it was done, or waits for the operator's word.
+    fn is_done(&self) -> bool;
+}
+
+/// Components that cannot be plugins here.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RefusedView {
+    pub done: bool,
+    pub refused: Vec<RefusedPlugin>,
+}
+
+/// One of them, with everything that is wrong with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RefusedPlugin {
+    pub plugin: String,
+    pub problems: Vec<String>,
+}
+
+/// A version that can be switched to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StagedView {
+    pub done: bool,
+    pub name: String,
+    pub version: Digest,
+    pub state: Stage,
+    pub tools: usize,
+    /// Against the active version; none: there is none.
+    pub changes: Option<Changes>,
+    /// What of it needs the operator's word, one sentence each.
+    pub held: Vec<String>,
+}
+
+impl From<Staged> for StagedView {
+    fn from(staged: Staged) -> Self {
+        let Staged { version, stage, tools, changes, held } = staged;
+        Self { done: true, name: version.name, version: Digest(version.digest), state: stage, tools, changes, held }
+    }
+}
+
+impl PluginResult for StagedView {
+    fn is_done(&self) -> bool {
+        self.done
+    }
+}
+
+impl PluginResult for SwitchResult {
+    fn is_done(&self) -> bool {
+        self.done
+    }
+}
+
+/// What was at a plugin's source, and whether it was switched to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum PluginUpdateView {
+    Staged(StagedView),
+    Switched(SwitchResult),
+}
+
+impl PluginResult for PluginUpdateView {
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Staged(staged) => staged.is_done(),
+            Self::Switched(switched) => switched.is_done(),
+        }
+    }
+}
+
+/// A version that is gone, or a plugin that is out of service.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum PluginRemoveView {
+    Version(VersionRemovedView),
+    Plugin(SwitchResult),
+}
+
+/// A version that is gone.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct VersionRemovedView {
+    pub done: bool,
+    pub name: String,
+    pub removed: Digest,
+}
+
+impl PluginResult for PluginRemoveView {
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Version(removed) => removed.done,
+            Self::Plugin(switched) => switched.is_done(),
+        }
+    }
+}
+
+/// All secrets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SecretListView {
+    pub secrets: Vec<SecretInfo>,
+}
+
+/// A secret that is gone.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SecretRemoveView {
+    pub removed: String,
+    pub plugin: String,
+}
+
+/// How many secrets were sealed with the first key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SecretRotateView {
+    pub rotated: usize,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoreCheckView {
+    #[serde(flatten)]
+    pub report: Report,
+    /// Whether there is no problem.
+    pub sound: bool,
+}
+
+impl From<Report> for StoreCheckView {
+    fn from(report: Report) -> Self {
+        Self { sound: report.problems.is_empty(), report }
+    }
+}
+
+/// What a rebuild did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoreRebuildView {
+    #[serde(flatten)]
+    pub moved: Moved,
+    /// Where the database before is kept.
+    pub old_store: PathBuf,
+}
+
+/// Where a backup is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoreBackupView {
+    pub directory: PathBuf,
+}
+
+/// All tenants.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TenantListView {
+    pub tenants: Vec<TenantView>,
+}
+
+/// A tenant with what it has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TenantView {
+    pub name: String,
+    pub id: String,
+    pub requestors: usize,
+    /// Those that open the door at this moment.
+    pub tokens: usize,
+    pub tasks: u64,
+    pub bytes: u64,
+}
+
+/// What was removed of a tenant.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TenantPurgeView {
+    /// The ids of those that were erased: with one whose erasure was interrupted, it can be more than one.
+    pub tenants: Vec<String>,
+    pub tasks: u64,
+    pub tokens: u64,
+    pub principals: u64,
+    pub sessions: u64,
+    pub rows: u64,
+    /// That the tenant was in.
+    pub canaries: u64,
+    pub old_stores: u64,
+    /// What is left for the operator to remove.
+    pub directories: Vec<String>,
+}
+
+/// A token that was just made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TokenCreateView {
+    #[serde(flatten)]
+    pub info: TokenInfo,
+    /// There is no second look at it.
+    pub token: String,
+}
+
+/// All tokens.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TokenListView {
+    pub tokens: Vec<TokenInfo>,
+}
+
+/// What is in use of each limit that counts something, by its name, in the order in which they are shown.
+pub type LimitCounts = IndexMap<String, LimitCount>;
+
+/// How much of a limit is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitCount {
+    pub in_use: u64,
+    pub max: u64,
+}
+
+/// What is in use, of the host, of tenants and of requestors.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LimitsView {
+    pub host: LimitCounts,
+    pub tenants: Vec<TenantLimitsView>,
+    pub requestors: Vec<RequestorLimitsView>,
+    /// Whether there are more requestors.
+    pub more: bool,
+}
+
+/// What a tenant has in use.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TenantLimitsView {
+    pub tenant: String,
+    pub limits: LimitCounts,
+}
+
+/// What a requestor has in use.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RequestorLimitsView {
+    pub requestor: String,
+    pub tenant: String,
+    pub limits: LimitCounts,
+}
+
+/// What is left to end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainView {
+    /// Whether nothing new is taken.
+    pub draining: bool,
+    /// Whether nothing goes on any more that ends by itself.
+    pub still: bool,
+    pub plain_calls: usize,
+    pub tasks_running: usize,
+    pub tasks_queued: usize,
+    pub tasks_waiting: usize,
+    pub tasks_paused: usize,
+}
+
+/// What another configuration changes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReloadView {
+    /// Whether it was taken over.
+    pub done: bool,
+    pub changed: Vec<String>,
+    pub configuration_sha256: String,
+    pub configuration_sha256_before: String,
+}
