@@ -344,13 +344,13 @@ mod tests {
     #[test]
     fn quarantine_error_names_plugin_and_retry_time() {
         let why = tasks::Unavailable::Quarantined { plugin: "csv".into() };
-        let shown = json(&RpcError::from(&tasks::Error::Unavailable { why, retry_after_ms: Some(990) }));
+        let shown = json(&RpcError::from(tasks::Error::Unavailable { why, retry_after_ms: Some(990) }));
         assert_eq!(
             (&shown["code"], &shown["data"]),
             (&1005.into(), &serde_json::json!({"plugin": "csv", "retryAfterMs": 990}))
         );
         assert!(shown["message"].as_str().unwrap().contains("csv"));
-        let draining = json(&RpcError::from(&tasks::Error::draining()));
+        let draining = json(&RpcError::from(tasks::Error::draining()));
         assert_eq!((&draining["code"], draining.get("data")), (&(-32603).into(), None));
     }
 

@@ -288,7 +288,7 @@ pub(super) async fn show_answer<R: Request>(
 
 /// The same with one line for each member.
 pub(super) async fn show_fields<R: Request>(operate: &OperateArguments, request: R) -> anyhow::Result<ExitCode> {
-    show_answer(operate, request, |view| fields(view)).await
+    show_answer(operate, request, fields).await
 }
 
 /// What to do about a data directory that is not there.

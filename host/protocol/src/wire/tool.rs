@@ -144,6 +144,7 @@ mod tests {
             }],
             meta: vec![("example.com/a".into(), Json::new("1"))],
         };
+        let with_tasks = ToolMembers::WithTasks { tasks: true };
         let seen = |tool: &Tool, members| serde_json::to_value(ToolView { tool, members }).unwrap();
         let mut expected = json!({"name": "t", "title": "T", "description": "d",
             "inputSchema": {"type": "object", "unevaluatedProperties": false, "x-mcp-header": 1},
@@ -152,15 +153,15 @@ mod tests {
                 "openWorldHint": false},
             "icons": [{"src": "data:,", "mimeType": "image/png", "sizes": ["any"], "theme": "dark"}],
             "execution": {"taskSupport": "optional"}, "_meta": {"example.com/a": 1}});
-        assert_eq!(seen(&tool, true), expected);
+        assert_eq!(seen(&tool, with_tasks), expected);
         let without = seen(&tool, ToolMembers::WithTasks { tasks: false });
         assert_eq!(without["execution"], json!({"taskSupport": "forbidden"}), "to whoever may have no tasks");
         for later in ["icons", "execution"] {
             expected.as_object_mut().unwrap().remove(later);
         }
-        assert_eq!(seen(&tool, false), expected);
+        assert_eq!(seen(&tool, ToolMembers::Basic), expected);
         // These revisions know outputs that are objects.
         tool.output_schema = Some(schema(r#"{"type":"array"}"#));
-        assert_eq!(seen(&tool, true)["outputSchema"], Value::Null);
+        assert_eq!(seen(&tool, with_tasks)["outputSchema"], Value::Null);
     }
 }
