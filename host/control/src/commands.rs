@@ -35,7 +35,10 @@ pub trait Request: Into<Command> + Send + 'static {
 macro_rules! commands {
     ($(
         $(#[$about:meta])*
-        $family:ident($commands:ident) { $($name:literal $variant:ident($request:ident) -> $answer:ty,)+ }
+        $family:ident($commands:ident) { $(
+            $(#[$purpose:meta])*
+            $name:literal $variant:ident($request:ident { $($(#[$attribute:meta])* $member:ident: $type:ty,)* }) -> $answer:ty,
+        )+ }
     )+) => {
         /// One thing to do.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -65,6 +68,12 @@ macro_rules! commands {
             }
 
             $(
+                $(#[$purpose])*
+                #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+                pub struct $request {
+                    $($(#[$attribute])* pub $member: $type,)*
+                }
+
                 impl From<$request> for Command {
                     fn from(request: $request) -> Self {
                         Self::$family($commands::$variant(request))
@@ -82,204 +91,209 @@ macro_rules! commands {
 commands! {
     /// Bearer tokens.
     Token(TokenCommand) {
-        "token_create" Create(TokenCreate) -> TokenCreateView,
-        "token_list" List(TokenList) -> TokenListView,
-        "token_revoke" Revoke(TokenRevoke) -> TokenInfo,
+        /// Makes a bearer token; the answer is the only place where it ever shows.
+        "token_create" Create(TokenCreate {
+            requestor: String,
+            tenant: String,
+            expires_at: Option<UnixMs>,
+            /// What the operator calls the token.
+            #[serde(default)]
+            name: Option<String>,
+            /// What it is good for; everything without them.
+            #[serde(default)]
+            scopes: Option<Vec<String>>,
+        }) -> TokenCreateView,
+        /// All tokens, without the tokens themselves.
+        "token_list" List(TokenList {}) -> TokenListView,
+        /// Ends a token at once.
+        "token_revoke" Revoke(TokenRevoke {
+            id: String,
+        }) -> TokenInfo,
     }
     /// What plugins use without seeing it.
     Secret(SecretCommand) {
-        "secret_set" Set(SecretSet) -> SecretInfo,
-        "secret_list" List(SecretList) -> SecretListView,
-        "secret_remove" Remove(SecretRemove) -> SecretRemoveView,
-        "secret_rotate" Rotate(SecretRotate) -> SecretRotateView,
+        /// Keeps a secret for a plugin to use without seeing it.
+        "secret_set" Set(SecretSet {
+            name: String,
+            plugin: String,
+            /// None: for all tenants.
+            tenant: Option<String>,
+            destinations: Vec<String>,
+            /// Of header, query and body.
+            places: Vec<String>,
+            value: SecretText,
+        }) -> SecretInfo,
+        /// All secrets, without their values.
+        "secret_list" List(SecretList {}) -> SecretListView,
+        /// Removes a secret.
+        "secret_remove" Remove(SecretRemove {
+            name: String,
+            plugin: String,
+            tenant: Option<String>,
+        }) -> SecretRemoveView,
+        /// Seals with the first key what another one sealed.
+        "secret_rotate" Rotate(SecretRotate {}) -> SecretRotateView,
     }
     /// The store as a whole.
     Store(StoreCommand) {
-        "store_check" Check(StoreCheck) -> StoreCheckView,
-        "store_export" Export(StoreExport) -> Moved,
-        "store_rebuild" Rebuild(StoreRebuild) -> StoreRebuildView,
-        "store_backup" Backup(StoreBackup) -> StoreBackupView,
-        "store_rekey" Rekey(StoreRekey) -> Rekeyed,
+        /// Reads everything and says what is wrong.
+        "store_check" Check(StoreCheck {}) -> StoreCheckView,
+        /// Writes every task and row as JSON lines to a new file.
+        "store_export" Export(StoreExport {
+            file: PathBuf,
+        }) -> Moved,
+        /// Makes a new database of an export, or of what can be read of the present one.
+        "store_rebuild" Rebuild(StoreRebuild {
+            from: Option<PathBuf>,
+        }) -> StoreRebuildView,
+        /// Copies the store into a new data directory.
+        "store_backup" Backup(StoreBackup {
+            directory: PathBuf,
+        }) -> StoreBackupView,
+        /// Seals the keys of tenants with the operator's first key.
+        "store_rekey" Rekey(StoreRekey {}) -> Rekeyed,
     }
     /// Tenants.
     Tenant(TenantCommand) {
-        "tenant_list" List(TenantList) -> TenantListView,
-        "tenant_purge" Purge(TenantPurge) -> TenantPurgeView,
+        /// All tenants, with what they have.
+        "tenant_list" List(TenantList {}) -> TenantListView,
+        /// Stops and removes everything of a tenant.
+        "tenant_purge" Purge(TenantPurge {
+            tenant: String,
+        }) -> TenantPurgeView,
     }
     /// All tasks.
     Tasks(TasksCommand) {
-        "tasks_list" List(TasksList) -> TaskListView,
-        "tasks_show" Show(TasksShow) -> TaskDetailsView,
-        "tasks_cancel" Cancel(TasksCancel) -> TaskDetailsView,
-        "tasks_pause" Pause(TasksPause) -> TaskDetailsView,
-        "tasks_resume" Resume(TasksResume) -> TaskDetailsView,
-        "tasks_purge" Purge(TasksPurge) -> TaskPurgeView,
-        "tasks_page" Page(TasksPage) -> TaskPageView,
+        /// The first tasks of everybody, or of some.
+        "tasks_list" List(TasksList {
+            /// Only tasks of the requestor of this name.
+            requestor: Option<String>,
+            tenant: Option<String>,
+            count_max: usize,
+        }) -> TaskListView,
+        /// One task.
+        "tasks_show" Show(TasksShow {
+            id: String,
+        }) -> TaskDetailsView,
+        /// Cancels a task.
+        "tasks_cancel" Cancel(TasksCancel {
+            id: String,
+        }) -> TaskDetailsView,
+        /// Stops a task for a while, wherever it is.
+        "tasks_pause" Pause(TasksPause {
+            id: String,
+            /// What its requestor reads as its status.
+            message: Option<String>,
+        }) -> TaskDetailsView,
+        /// Lets a paused task go on, whether its client or an operator paused it.
+        "tasks_resume" Resume(TasksResume {
+            id: String,
+        }) -> TaskDetailsView,
+        /// Removes a task with everything that belongs to it, and stops it.
+        "tasks_purge" Purge(TasksPurge {
+            id: String,
+        }) -> TaskPurgeView,
+        /// A page of everybody's tasks.
+        "tasks_page" Page(TasksPage {
+            #[serde(default)]
+            filter: TaskFilter,
+            /// Where the page before ended.
+            #[serde(default)]
+            after: Option<String>,
+            count_max: usize,
+        }) -> TaskPageView,
     }
     /// What there is only of a host that runs.
     Host(HostCommand) {
-        "limits_in_use" Limits(LimitsInUse) -> LimitsView,
-        "drain_begin" DrainBegin(DrainBegin) -> DrainView,
-        "drain_end" DrainEnd(DrainEnd) -> DrainView,
-        "drain_show" DrainShow(DrainShow) -> DrainView,
-        "reload" Reload(ConfigReload) -> ReloadView,
-        "stdio_attach" Attach(StdioAttach) -> (),
+        /// What is in use of the limits, and how much there may be.
+        "limits_in_use" Limits(LimitsInUse {
+            /// Plugin and status do not matter.
+            #[serde(default)]
+            filter: TaskFilter,
+            /// Requestors in the answer.
+            count_max: usize,
+        }) -> LimitsView,
+        /// Takes nothing new from now on; what runs goes on to its end.
+        "drain_begin" DrainBegin(DrainBegin {}) -> DrainView,
+        /// Takes new work again.
+        "drain_end" DrainEnd(DrainEnd {}) -> DrainView,
+        /// What is left to end.
+        "drain_show" DrainShow(DrainShow {}) -> DrainView,
+        /// Reads the configuration again and takes it over, all of it or nothing.
+        "reload" Reload(ConfigReload {
+            /// Only says what would come of it.
+            #[serde(default)]
+            check: bool,
+        }) -> ReloadView,
+        /// From here on the connection carries MCP over stdio.
+        "stdio_attach" Attach(StdioAttach {}) -> (),
     }
     /// Plugins and their versions.
     Plugin(PluginCommand) {
-        "plugin_list" List(PluginList) -> PluginListView,
-        "plugin_versions" Versions(PluginVersions) -> PluginVersionsView,
-        "plugin_stage" Stage(PluginStage) -> PluginOutcome<StagedView>,
-        "plugin_add" Add(PluginAdd) -> PluginOutcome<SwitchResult>,
-        "plugin_update" Update(PluginUpdate) -> PluginOutcome<PluginUpdateView>,
-        "plugin_activate" Activate(PluginActivate) -> PluginOutcome<SwitchResult>,
-        "plugin_canary" Canary(PluginCanary) -> PluginOutcome<SwitchResult>,
-        "plugin_promote" Promote(PluginPromote) -> PluginOutcome<SwitchResult>,
-        "plugin_rollback" Rollback(PluginRollback) -> PluginOutcome<SwitchResult>,
-        "plugin_remove" Remove(PluginRemove) -> PluginOutcome<PluginRemoveView>,
-        "plugin_verify" Verify(PluginVerify) -> Verified,
+        /// All plugins.
+        "plugin_list" List(PluginList {}) -> PluginListView,
+        /// The versions of one plugin.
+        "plugin_versions" Versions(PluginVersions {
+            name: String,
+        }) -> PluginVersionsView,
+        /// Takes a component in as a version, and checks it.
+        "plugin_stage" Stage(PluginStage {
+            /// A file with its whole path, or an address.
+            source: String,
+            /// What its SHA-256 must be, in hexadecimal digits.
+            sha256: Option<String>,
+            name: Option<String>,
+        }) -> PluginOutcome<StagedView>,
+        /// Stages components and switches to all of them at once.
+        "plugin_add" Add(PluginAdd {
+            sources: Vec<String>,
+            /// For a single source.
+            sha256: Option<String>,
+            /// For a single source.
+            name: Option<String>,
+            accept: bool,
+        }) -> PluginOutcome<SwitchResult>,
+        /// Looks at a plugin's source again, and stages what is there.
+        "plugin_update" Update(PluginUpdate {
+            name: String,
+            /// Whether to switch to it, too.
+            activate: bool,
+            accept: bool,
+        }) -> PluginOutcome<PluginUpdateView>,
+        /// Switches to versions, all at once.
+        "plugin_activate" Activate(PluginActivate {
+            targets: Vec<PluginTarget>,
+            accept: bool,
+        }) -> PluginOutcome<SwitchResult>,
+        /// Gives a version to a part of the requestors, or the canary to another part.
+        "plugin_canary" Canary(PluginCanary {
+            /// One of them.
+            targets: Vec<PluginTarget>,
+            /// In hundredths of a percent.
+            share: Option<u16>,
+            /// By name; none: as they are.
+            tenants: Vec<String>,
+            bounds: CanaryThresholdOverrides,
+            accept: bool,
+        }) -> PluginOutcome<SwitchResult>,
+        /// Makes canaries the active versions.
+        "plugin_promote" Promote(PluginPromote {
+            names: Vec<String>,
+        }) -> PluginOutcome<SwitchResult>,
+        /// Takes canaries back, or switches back to the versions before.
+        "plugin_rollback" Rollback(PluginRollback {
+            names: Vec<String>,
+        }) -> PluginOutcome<SwitchResult>,
+        /// Takes a plugin out of service, or removes a version that nothing runs on.
+        "plugin_remove" Remove(PluginRemove {
+            name: String,
+            version: Option<String>,
+        }) -> PluginOutcome<PluginRemoveView>,
+        /// Reads every kept component again.
+        "plugin_verify" Verify(PluginVerify {
+            name: Option<String>,
+        }) -> Verified,
     }
-}
-
-/// Makes a bearer token; the answer is the only place where it ever shows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenCreate {
-    pub requestor: String,
-    pub tenant: String,
-    pub expires_at: Option<UnixMs>,
-    /// What the operator calls the token.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// What it is good for; everything without them.
-    #[serde(default)]
-    pub scopes: Option<Vec<String>>,
-}
-
-/// All tokens, without the tokens themselves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenList {}
-
-/// Ends a token at once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenRevoke {
-    pub id: String,
-}
-
-/// Keeps a secret for a plugin to use without seeing it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SecretSet {
-    pub name: String,
-    pub plugin: String,
-    /// None: for all tenants.
-    pub tenant: Option<String>,
-    pub destinations: Vec<String>,
-    /// Of header, query and body.
-    pub places: Vec<String>,
-    pub value: SecretText,
-}
-
-/// All secrets, without their values.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SecretList {}
-
-/// Removes a secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SecretRemove {
-    pub name: String,
-    pub plugin: String,
-    pub tenant: Option<String>,
-}
-
-/// Seals with the first key what another one sealed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SecretRotate {}
-
-/// Reads everything and says what is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreCheck {}
-
-/// Writes every task and row as JSON lines to a new file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreExport {
-    pub file: PathBuf,
-}
-
-/// Makes a new database of an export, or of what can be read of the present one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreRebuild {
-    pub from: Option<PathBuf>,
-}
-
-/// Copies the store into a new data directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreBackup {
-    pub directory: PathBuf,
-}
-
-/// Seals the keys of tenants with the operator's first key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreRekey {}
-
-/// All tenants, with what they have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TenantList {}
-
-/// Stops and removes everything of a tenant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TenantPurge {
-    pub tenant: String,
-}
-
-/// The first tasks of everybody, or of some.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TasksList {
-    /// Only tasks of the requestor of this name.
-    pub requestor: Option<String>,
-    pub tenant: Option<String>,
-    pub count_max: usize,
-}
-
-/// One task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TasksShow {
-    pub id: String,
-}
-
-/// Cancels a task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TasksCancel {
-    pub id: String,
-}
-
-/// Stops a task for a while, wherever it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TasksPause {
-    pub id: String,
-    /// What its requestor reads as its status.
-    pub message: Option<String>,
-}
-
-/// Lets a paused task go on, whether its client or an operator paused it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TasksResume {
-    pub id: String,
-}
-
-/// Removes a task with everything that belongs to it, and stops it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TasksPurge {
-    pub id: String,
-}
-
-/// A page of all tasks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TasksPage {
-    #[serde(default)]
-    pub filter: TaskFilter,
-    /// Where the page before ended.
-    #[serde(default)]
-    pub after: Option<String>,
-    pub count_max: usize,
 }
 
 /// Which tasks are meant: those to which all of this applies.
@@ -292,131 +306,12 @@ pub struct TaskFilter {
     pub status: Option<String>,
 }
 
-/// What is in use of the limits, and how much there may be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LimitsInUse {
-    /// Plugin and status do not matter.
-    #[serde(default)]
-    pub filter: TaskFilter,
-    /// Requestors in the answer.
-    pub count_max: usize,
-}
-
-/// Takes nothing new from now on; what runs goes on to its end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DrainBegin {}
-
-/// Takes new work again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DrainEnd {}
-
-/// What is left to end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DrainShow {}
-
-/// Reads the configuration again and takes it over, all of it or nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConfigReload {
-    /// Only says what would come of it.
-    #[serde(default)]
-    pub check: bool,
-}
-
-/// From here on the connection carries MCP over stdio.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StdioAttach {}
-
-/// All plugins.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PluginList {}
-
-/// The versions of one plugin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PluginVersions {
-    pub name: String,
-}
-
-/// Takes a component in as a version, and checks it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PluginStage {
-    /// A file with its whole path, or an address.
-    pub source: String,
-    /// What its SHA-256 must be, in hexadecimal digits.
-    pub sha256: Option<String>,
-    pub name: Option<String>,
-}
-
-/// Stages components and switches to all of them at once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PluginAdd {
-    pub sources: Vec<String>,
-    /// For a single source.
-    pub sha256: Option<String>,
-    /// For a single source.
-    pub name: Option<String>,
-    pub accept: bool,
-}
-
-/// Looks at a plugin's source again, and stages what is there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PluginUpdate {
-    pub name: String,
-    /// Whether to switch to it, too.
-    pub activate: bool,
-    pub accept: bool,
-}
-
 /// A version of a plugin, as an operator names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginTarget {
     pub name: String,
     /// A digest, or how it begins; none: the version that was staged last.
     pub version: Option<String>,
-}
-
-/// Switches to versions, all at once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PluginActivate {
-    pub targets: Vec<PluginTarget>,
-    pub accept: bool,
-}
-
-/// Gives a version to a part of the requestors, or the canary to another part.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PluginCanary {
-    /// One of them.
-    pub targets: Vec<PluginTarget>,
-    /// In hundredths of a percent.
-    pub share: Option<u16>,
-    /// By name; none: as they are.
-    pub tenants: Vec<String>,
-    pub bounds: CanaryThresholdOverrides,
-    pub accept: bool,
-}
-
-/// Makes canaries the active versions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PluginPromote {
-    pub names: Vec<String>,
-}
-
-/// Takes canaries back, or switches back to the versions before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PluginRollback {
-    pub names: Vec<String>,
-}
-
-/// Takes a plugin out of service, or removes a version that nothing runs on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PluginRemove {
-    pub name: String,
-    pub version: Option<String>,
-}
-
-/// Reads every kept component again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PluginVerify {
-    pub name: Option<String>,
 }
 
 impl Command {

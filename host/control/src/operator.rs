@@ -155,19 +155,23 @@ pub struct HostOperator {
     pub(super) maintenance: Arc<dyn StoreMaintenance>,
     pub(super) task_control: Arc<dyn TaskControl>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) principals: Principals,
-    pub(super) plugin_admin: Option<PluginAdmin>,
-    pub(super) running_host: Option<RunningHost>,
-    secrets: Option<Arc<Secrets>>,
-    pub(super) audit: Audit,
-    pub(super) erase_hooks: Arc<EraseHooks>,
+    /// Those of a host that runs know what was removed from it.
+    pub principals: Principals,
+    pub plugin_admin: Option<PluginAdmin>,
+    pub running_host: Option<RunningHost>,
+    pub secrets: Option<Arc<Secrets>>,
+    /// Of what was ordered.
+    pub audit: Audit,
+    /// Others who must let a tenant go that is erased.
+    pub erase_hooks: Arc<EraseHooks>,
     /// Granted to plugins, where no host runs that would know.
-    pub(super) directories: Vec<DirGrant>,
+    pub directories: Vec<DirGrant>,
     /// Held while a tenant is erased.
     pub(super) purging: tokio::sync::Mutex<()>,
 }
 
 impl HostOperator {
+    /// On a store alone; what else there is to work on is set from outside.
     pub fn new(
         store: Arc<dyn Store>,
         maintenance: Arc<dyn StoreMaintenance>,
@@ -190,55 +194,6 @@ impl HostOperator {
             directories: Vec::new(),
             purging,
         }
-    }
-
-    /// With the principals of a host that runs, which know what was removed from it.
-    #[must_use]
-    pub fn with_principals(mut self, principals: Principals) -> Self {
-        self.principals = principals;
-        self
-    }
-
-    /// With plugins to work on.
-    #[must_use]
-    pub fn with_plugins(mut self, plugin_admin: PluginAdmin) -> Self {
-        self.plugin_admin = Some(plugin_admin);
-        self
-    }
-
-    /// With a host that runs.
-    #[must_use]
-    pub fn with_running_host(mut self, running_host: RunningHost) -> Self {
-        self.running_host = Some(running_host);
-        self
-    }
-
-    /// With secrets to work on.
-    #[must_use]
-    pub fn with_secrets(mut self, secrets: Arc<Secrets>) -> Self {
-        self.secrets = Some(secrets);
-        self
-    }
-
-    /// With a log of what was ordered.
-    #[must_use]
-    pub fn with_audit(mut self, audit: Audit) -> Self {
-        self.audit = audit;
-        self
-    }
-
-    /// With others who must let a tenant go that is erased.
-    #[must_use]
-    pub fn with_erase_hooks(mut self, erase_hooks: Arc<EraseHooks>) -> Self {
-        self.erase_hooks = erase_hooks;
-        self
-    }
-
-    /// With the directories that plugins would be granted by a host.
-    #[must_use]
-    pub fn with_directories(mut self, directories: Vec<DirGrant>) -> Self {
-        self.directories = directories;
-        self
     }
 
     async fn create_token(&self, request: &TokenCreate) -> Result<TokenCreateView, ControlError> {

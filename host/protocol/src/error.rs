@@ -164,7 +164,7 @@ impl RpcError {
     /// Answers that the requestor does not read take up the room for more.
     pub(crate) fn full(full: Full) -> Self {
         let Full { limit, value } = full;
-        Self::from(&tasks::Error::Quota { limit, value, retry_after_ms: Some(ROOM_RETRY_MS) })
+        Self::from(tasks::Error::Quota { limit, value, retry_after_ms: Some(ROOM_RETRY_MS) })
     }
 
     /// Why a call broke, in the words of the modern era.
@@ -211,35 +211,36 @@ impl RpcError {
     }
 }
 
-impl From<&tasks::Error> for RpcError {
-    fn from(error: &tasks::Error) -> Self {
+impl From<tasks::Error> for RpcError {
+    fn from(error: tasks::Error) -> Self {
         use tasks::{Error, Unavailable};
         match error {
             Error::NotFound => Self::invalid_params("Task not found"),
             Error::Ended => Self::invalid_params("The task is over; this can only be done to a task that is not"),
-            Error::Illegal(text) => Self::invalid_params(*text),
+            Error::Illegal(text) => Self::invalid_params(text),
             Error::Quota { limit, value, retry_after_ms } => {
-                let data = LimitData { limit, value: *value, retry_after_ms: *retry_after_ms };
+                let data = LimitData { limit, value, retry_after_ms };
                 Self::new(QUOTA, format!("{limit} is at its limit of {value}"))
-                    .rejected(Rejection::TooMany { retry_after_ms: *retry_after_ms })
+                    .rejected(Rejection::TooMany { retry_after_ms })
                     .with(&data)
             }
             Error::Rate { limit, value, retry_after_ms } => {
-                let data = LimitData { limit, value: *value, retry_after_ms: Some(*retry_after_ms) };
+                let retry_after_ms = Some(retry_after_ms);
+                let data = LimitData { limit, value: value.into(), retry_after_ms };
                 Self::new(RATE, format!("{limit} is at its limit of {value} per second"))
-                    .rejected(Rejection::TooMany { retry_after_ms: Some(*retry_after_ms) })
+                    .rejected(Rejection::TooMany { retry_after_ms })
                     .with(&data)
             }
-            Error::Invalid(text) => Self::invalid_params(text.as_str()),
+            Error::Invalid(text) => Self::invalid_params(text),
             Error::Unavailable { why: Unavailable::Draining, .. } => {
                 Self::new(INTERNAL_ERROR, "The host is shutting down; try again later")
             }
             Error::Unavailable { why: why @ Unavailable::Erased, .. } => Self::invalid_request(why.to_string()),
-            Error::Unavailable { why: why @ Unavailable::Quarantined { plugin }, retry_after_ms } => {
+            Error::Unavailable { why: ref why @ Unavailable::Quarantined { ref plugin }, retry_after_ms } => {
                 let data = serde_json::json!({"plugin": plugin, "retryAfterMs": retry_after_ms});
                 Self::new(QUARANTINED, why.to_string()).with(&data)
             }
-            Error::Host { incident } => Self::incident(incident),
+            Error::Host { incident } => Self::incident(&incident),
         }
     }
 }
@@ -307,9 +308,9 @@ mod tests {
         let quota = tasks::Error::Quota { limit: "tasks_queued_per_requestor", value: 256, retry_after_ms: Some(1000) };
         let expected = serde_json::json!({"code": 1010, "message": "tasks_queued_per_requestor is at its limit of 256",
             "data": {"limit": "tasks_queued_per_requestor", "value": 256, "retryAfterMs": 1000}});
-        assert_eq!(json(&RpcError::from(&quota)), expected);
+        assert_eq!(json(&RpcError::from(quota)), expected);
         let rate = tasks::Error::Rate { limit: "requests_per_second", value: 200, retry_after_ms: 5 };
-        assert_eq!(json(&RpcError::from(&rate))["code"], 1011);
+        assert_eq!(json(&RpcError::from(rate))["code"], 1011);
     }
 
     #[test]
@@ -329,7 +330,7 @@ mod tests {
     fn host_error_shows_fixed_text_and_incident() {
         let expected =
             serde_json::json!({"code": -32603, "message": "Internal error", "data": {"incident": "0badcafe"}});
-        assert_eq!(json(&RpcError::from(&tasks::Error::Host { incident: "0badcafe".into() })), expected);
+        assert_eq!(json(&RpcError::from(tasks::Error::Host { incident: "0badcafe".into() })), expected);
         assert_eq!(json(&RpcError::from(&CallError::Internal { incident: "0badcafe".into() })), expected);
     }
 
@@ -343,13 +344,13 @@ mod tests {
     #[test]
     fn quarantine_error_names_plugin_and_retry_time() {
         let why = tasks::Unavailable::Quarantined { plugin: "csv".into() };
-        let shown = json(&RpcError::from(&tasks::Error::Unavailable { why, retry_after_ms: Some(990) }));
+        let shown = json(&RpcError::from(tasks::Error::Unavailable { why, retry_after_ms: Some(990) }));
         assert_eq!(
             (&shown["code"], &shown["data"]),
             (&1005.into(), &serde_json::json!({"plugin": "csv", "retryAfterMs": 990}))
         );
         assert!(shown["message"].as_str().unwrap().contains("csv"));
-        let draining = json(&RpcError::from(&tasks::Error::draining()));
+        let draining = json(&RpcError::from(tasks::Error::draining()));
         assert_eq!((&draining["code"], draining.get("data")), (&(-32603).into(), None));
     }
 

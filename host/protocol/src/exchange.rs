@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use futures::Stream;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::{EncodedMessage, Exchange, Frame};
 
@@ -118,6 +119,14 @@ pub(crate) fn immediate(response: impl Into<Frame>) -> Exchange {
 /// An exchange of one frame that takes some waiting.
 pub(crate) fn deferred<R: Into<Frame>>(response: impl Future<Output = R> + Send + 'static) -> Exchange {
     Box::pin(futures::stream::once(async { response.await.into() }))
+}
+
+/// Waits until then; for ever without a time.
+pub(crate) async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
 }
 
 #[cfg(test)]

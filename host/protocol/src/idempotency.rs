@@ -58,8 +58,7 @@ pub(crate) async fn made_once(
     alias: &str,
 ) -> Result<Option<Arc<Task>>, RpcError> {
     let (work, arguments) = (request.job.work(), request.job.request().clone());
-    let made = tasks.create_once(requestor, request, alias).await;
-    let Once { task, found } = made.map_err(|error| RpcError::from(&error))?;
+    let Once { task, found } = tasks.create_once(requestor, request, alias).await?;
     let is_the_same = !found || is_made_of(tasks, &task, &work, &arguments).await?;
     if !is_the_same {
         tasks.note_name_in_use(requestor, &work);
@@ -69,7 +68,7 @@ pub(crate) async fn made_once(
 
 /// Whether a task does this work with these arguments.
 pub(crate) async fn is_made_of(tasks: &Tasks, task: &Task, work: &Work, arguments: &Json) -> Result<bool, RpcError> {
-    let before = tasks.request_of(task).await.map_err(|error| RpcError::from(&error))?;
+    let before = tasks.request_of(task).await?;
     Ok(task.work == *work && same(before.as_str(), arguments.as_str()))
 }
 

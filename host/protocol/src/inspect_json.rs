@@ -4,7 +4,7 @@
 
 use serde_json::{Result, Value};
 
-use super::wire::{OutputView, PromptView, ResourceView, TemplateView, ToolView};
+use super::wire::{OutputView, PromptView, ResourceView, TemplateView, ToolMembers, ToolView};
 use bulkhead_domain::Json;
 use bulkhead_domain::server_features::{Prompt, Resource, ResourceTemplate};
 use bulkhead_domain::tool::{Tool, ToolOutput};
@@ -26,7 +26,7 @@ pub fn output_json(output: &ToolOutput) -> Result<Value> {
 ///
 /// As [`output_json`].
 pub fn tool_json(tool: &Tool) -> Result<Value> {
-    let mut shown = serde_json::to_value(ToolView { tool, modern_fields: true, tasks: true })?;
+    let mut shown = serde_json::to_value(ToolView { tool, members: ToolMembers::WithTasks { tasks: true } })?;
     put(&mut shown, "outputSchema", tool.output_schema.as_ref())?;
     Ok(shown)
 }

@@ -28,23 +28,33 @@ pub(crate) enum RequestId {
 
 impl<'de> Deserialize<'de> for RequestId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Id;
-        impl Visitor<'_> for Id {
-            type Value = RequestId;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or an integer")
-            }
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<RequestId, E> {
-                Ok(RequestId::Integer(value.into()))
-            }
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<RequestId, E> {
-                Ok(RequestId::Integer(value.into()))
-            }
-            fn visit_str<E: de::Error>(self, value: &str) -> Result<RequestId, E> {
-                Ok(RequestId::Text(value.to_owned()))
-            }
-        }
-        deserializer.deserialize_any(Id)
+        deserializer.deserialize_any(IdVisitor { any_spelling: false })
+    }
+}
+
+/// Reads a string or an integer.
+struct IdVisitor {
+    /// Whether `1.0` is an integer, too.
+    any_spelling: bool,
+}
+
+impl Visitor<'_> for IdVisitor {
+    type Value = RequestId;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or an integer")
+    }
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<RequestId, E> {
+        Ok(RequestId::Integer(value.into()))
+    }
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<RequestId, E> {
+        Ok(RequestId::Integer(value.into()))
+    }
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<RequestId, E> {
+        let number = reader::whole(value).filter(|_| self.any_spelling);
+        number.map(RequestId::Integer).ok_or_else(|| E::invalid_type(Unexpected::Float(value), &self))
+    }
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<RequestId, E> {
+        Ok(RequestId::Text(value.to_owned()))
     }
 }
 
@@ -60,27 +70,7 @@ impl ProgressToken {
 
 impl<'de> Deserialize<'de> for ProgressToken {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Token;
-        impl Visitor<'_> for Token {
-            type Value = ProgressToken;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or an integer")
-            }
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<ProgressToken, E> {
-                Ok(ProgressToken(RequestId::Integer(value.into())))
-            }
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<ProgressToken, E> {
-                Ok(ProgressToken(RequestId::Integer(value.into())))
-            }
-            fn visit_f64<E: de::Error>(self, value: f64) -> Result<ProgressToken, E> {
-                let number = reader::whole(value).ok_or_else(|| E::invalid_type(Unexpected::Float(value), &self))?;
-                Ok(ProgressToken(RequestId::Integer(number)))
-            }
-            fn visit_str<E: de::Error>(self, value: &str) -> Result<ProgressToken, E> {
-                Ok(ProgressToken(RequestId::Text(value.to_owned())))
-            }
-        }
-        deserializer.deserialize_any(Token)
+        deserializer.deserialize_any(IdVisitor { any_spelling: true }).map(Self)
     }
 }
 
@@ -146,6 +136,14 @@ pub(crate) fn strict_value(text: &str) -> Result<Value, String> {
 
 struct Strict;
 
+macro_rules! visit_scalars {
+    ($($method:ident($type:ty))*) => {$(
+        fn $method<E>(self, value: $type) -> Result<Value, E> {
+            Ok(value.into())
+        }
+    )*};
+}
+
 impl<'de> DeserializeSeed<'de> for Strict {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -161,23 +159,8 @@ impl<'de> Visitor<'de> for Strict {
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
+    visit_scalars! {
+        visit_bool(bool) visit_i64(i64) visit_u64(u64) visit_f64(f64) visit_str(&str) visit_string(String)
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();

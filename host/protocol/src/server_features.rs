@@ -10,14 +10,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::ProtocolContext;
 use super::cursor::{self, PAGE, Paged, bad_cursor};
 use super::error::RpcError;
+use super::{ProtocolContext, ProtocolOptions};
 use super::{jsonrpc, reader, unknown};
 use bulkhead_domain::call::{CallError, ClientFeatures};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::server_features::{Completion, PartialArgument, Reference, Resource, ResourcePage};
-use bulkhead_runtime::{Catalog, CatalogPlugin, Operation, PromptEntry, Returned, TemplateEntry};
+use bulkhead_domain::tool::Tool;
+use bulkhead_runtime::{Catalog, CatalogPlugin, Operation, PromptEntry, Returned, TemplateEntry, ToolEntry};
 use bulkhead_tasks::{CallNews, ClientContext, Fallback, PlainCall, PluginRequest};
 
 /// Pages of plugins that one page of the list is looked for on; empty ones end it sooner or later.
@@ -41,29 +42,38 @@ pub(crate) struct CatalogReader {
 }
 
 impl CatalogReader {
+    /// `tools/list`, of the tools that `may` be called.
+    pub(crate) fn tools(
+        &self,
+        params: Option<&str>,
+        may: impl Fn(&Tool) -> bool,
+    ) -> Result<Page<Arc<ToolEntry>>, RpcError> {
+        let tools = self.catalog.tools().iter().filter(|entry| may(&entry.tool));
+        self.page("tools/list", params, tools, |entry| &entry.tool.name)
+    }
+
     /// `prompts/list`.
     pub(crate) fn prompts(&self, params: Option<&str>) -> Result<Page<Arc<PromptEntry>>, RpcError> {
-        self.page("prompts/list", params, self.catalog.prompts(), |entry| &entry.prompt.described.name)
+        self.page("prompts/list", params, self.catalog.prompts().iter(), |entry| &entry.prompt.described.name)
     }
 
     /// `resources/templates/list`.
     pub(crate) fn templates(&self, params: Option<&str>) -> Result<Page<Arc<TemplateEntry>>, RpcError> {
-        self.page("resources/templates/list", params, self.catalog.templates(), |entry| &entry.template.uri_template)
+        let templates = self.catalog.templates().iter();
+        self.page("resources/templates/list", params, templates, |entry| &entry.template.uri_template)
     }
 
     /// A page of a list that is known already and sorted by name.
-    fn page<T>(
+    fn page<'a, T: 'a>(
         &self,
         method: &str,
         params: Option<&str>,
-        all: &[Arc<T>],
+        all: impl Iterator<Item = &'a Arc<T>>,
         name: impl Fn(&T) -> &String,
     ) -> Result<Page<Arc<T>>, RpcError> {
         let after = self.position(method, &jsonrpc::params::<Paged>(params)?)?;
-        let mut left = all
-            .iter()
-            .filter(|entry| after.as_ref().is_none_or(|after| name(entry).as_bytes() > after.as_slice()))
-            .cloned();
+        let is_left = |entry: &&Arc<T>| after.as_ref().is_none_or(|after| name(entry).as_bytes() > after.as_slice());
+        let mut left = all.filter(is_left).cloned();
         let entries: Vec<_> = left.by_ref().take(PAGE).collect();
         let next_cursor = match (left.next(), entries.last()) {
             (Some(_), Some(last)) => self.sign(method, name(last).as_bytes()),
@@ -160,13 +170,28 @@ impl CatalogReader {
     ) -> Result<Result<T, CallError>, RpcError> {
         let client = ClientContext { features: ClientFeatures::default(), log_level: None, wants_progress: false };
         let request = PluginRequest { library: Arc::clone(library), operation, client };
-        let started = self.shared.tasks.request(&self.requestor, request).await;
-        let mut call: PlainCall<T> = started.map_err(|error| RpcError::from(&error))?;
+        let mut call: PlainCall<T> = self.shared.tasks.request(&self.requestor, request).await?;
         loop {
             if let CallNews::Finished(result) = call.next().await {
                 return Ok(result);
             }
         }
+    }
+}
+
+/// How the host presents itself.
+#[derive(Serialize)]
+pub(crate) struct ServerInfo<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    version: &'a str,
+}
+
+impl<'a> From<&'a ProtocolOptions> for ServerInfo<'a> {
+    fn from(options: &'a ProtocolOptions) -> Self {
+        let ProtocolOptions { server_name, server_title, server_version, .. } = options;
+        Self { name: server_name, title: server_title.as_deref(), version: server_version }
     }
 }
 
@@ -204,8 +229,9 @@ impl FeatureCapabilities {
     }
 }
 
+/// An object that says nothing more.
 #[derive(Serialize)]
-struct Empty {}
+pub(crate) struct Empty {}
 
 /// Reads the params of `prompts/get`: the prompt and its arguments.
 pub(crate) fn prompt(catalog: &Catalog, params: Option<&str>) -> Result<(Arc<PromptEntry>, Arguments), RpcError> {

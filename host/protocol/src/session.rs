@@ -34,9 +34,6 @@ const SAID_MAX: usize = 32;
 /// How long `notifications/initialized` may be on its way when a call already asks something.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
 
-/// The lists that a client can know.
-pub(crate) const LIST_KINDS: [ListKind; 3] = ListKind::ALL;
-
 /// A negotiated revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
@@ -134,7 +131,7 @@ struct SessionState {
     /// Open standalone streams, oldest first.
     listeners: Vec<Listening>,
     /// The generation of each list that the client knows.
-    seen: [Option<u64>; LIST_KINDS.len()],
+    seen: [Option<u64>; ListKind::ALL.len()],
     /// The resources that the client follows, each with the name of the plugin that has it.
     subscriptions: BTreeMap<String, String>,
 }
@@ -193,7 +190,7 @@ impl Session {
         let mut bytes = [0; 24];
         getrandom::fill(&mut bytes)?;
         let session = Self::new(URL_SAFE_NO_PAD.encode(bytes), settled, LogLevel::Info, false)?;
-        for kind in LIST_KINDS {
+        for kind in ListKind::ALL {
             session.saw(kind, lists);
         }
         Ok(session)

@@ -30,7 +30,8 @@ pub(crate) use result::TaskOutputView;
 pub(crate) use server_features::{
     Bare, Body, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView, WithMeta,
 };
-pub(crate) use tool::{HintsView, IconView, ToolView};
+use tool::IconView;
+pub(crate) use tool::{ToolMembers, ToolView};
 
 /// `_meta` of everything that belongs to a task of the core.
 pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
@@ -160,20 +161,24 @@ pub(crate) struct TaskView {
 impl From<&Task> for TaskView {
     fn from(task: &Task) -> Self {
         let (status, status_message) = status(task);
-        let ttl = match task.retention {
-            Retention::FromCreation { ttl_ms } => Some(ttl_ms),
-            Retention::FromCompletion { .. } => task.expires_at().map(|at| at.saturating_sub(task.created_at)),
-            Retention::Unlimited => None,
-        };
         Self {
             task_id: task.id.to_string(),
             status,
             status_message,
             created_at: iso8601(task.created_at),
             last_updated_at: iso8601(task.updated_at),
-            ttl,
+            ttl: ttl_ms(task),
             poll_interval: task.poll_interval_ms,
         }
+    }
+}
+
+/// How long a task is kept from its creation on; `None`: for ever, or from an end that is not there yet.
+pub(crate) fn ttl_ms(task: &Task) -> Option<u64> {
+    match task.retention {
+        Retention::FromCreation { ttl_ms } => Some(ttl_ms),
+        Retention::FromCompletion { .. } => task.expires_at().map(|at| at.saturating_sub(task.created_at)),
+        Retention::Unlimited => None,
     }
 }
 
@@ -204,7 +209,8 @@ pub(crate) fn paused(task: &Task) -> String {
     }
 }
 
-fn active_name(active: Active) -> &'static str {
+/// The status of a task that is not over, for readers who know neither a queue nor a pause.
+pub(crate) fn active_name(active: Active) -> &'static str {
     match active {
         Active::Queued | Active::Running => "working",
         Active::InputRequired => "input_required",

@@ -87,15 +87,15 @@ impl CallSlot {
     /// Waits for a running permit. Cancel-safe: the place in the queue is kept.
     pub(super) async fn run(&mut self) {
         while self.permit.is_none() {
-            let ticket = match self.returning.take() {
-                Some(ticket) => ticket,
+            let request = match self.returning.take() {
+                Some(request) => request,
                 // Calls that go on are never refused a place in the queue.
                 None => match self.admission.enqueue(&self.requestor, Purpose::Again { task: self.task }) {
-                    Ok(ticket) => ticket,
+                    Ok(request) => request,
                     Err(_) => return,
                 },
             };
-            self.permit = self.returning.insert(ticket).permit().await;
+            self.permit = self.returning.insert(request).permit().await;
             self.returning = None;
         }
         self.resting = None;

@@ -60,7 +60,7 @@ pub struct Tasks {
 
 pub(super) struct Inner {
     pub(super) store: Arc<dyn Store>,
-    pub(super) tickets: ReplayGuard,
+    pub(super) replay_guard: ReplayGuard,
     pub(super) service_stores: Arc<ServiceStores>,
     pub(super) executor: Arc<dyn Executor>,
     pub(super) clock: Arc<dyn Clock>,
@@ -91,7 +91,7 @@ impl Tasks {
             secrets: OnceLock::new(),
         };
         let inner = Inner {
-            tickets: ReplayGuard::new(Arc::clone(&store)),
+            replay_guard: ReplayGuard::new(Arc::clone(&store)),
             service_stores: Arc::new(service_stores),
             store,
             executor,
@@ -261,14 +261,14 @@ impl Tasks {
     pub async fn use_once(&self, requestor: &Requestor, id: [u8; 16], until: UnixMs) -> Result<bool, Error> {
         let inner = &self.inner;
         inner.availability.admit_tenant(requestor)?;
-        let used = inner.tickets.use_once(&SingleUseToken { requestor: *requestor, id, until }).await;
+        let used = inner.replay_guard.use_once(&SingleUseToken { requestor: *requestor, id, until }).await;
         used.map_err(|error| inner.store_error(error))
     }
 
     /// Takes a use back of which nothing came: the next one is the first.
     pub async fn unuse(&self, requestor: &Requestor, id: [u8; 16], until: UnixMs) -> Result<(), Error> {
         let inner = &self.inner;
-        let unused = inner.tickets.unuse(&SingleUseToken { requestor: *requestor, id, until }).await;
+        let unused = inner.replay_guard.unuse(&SingleUseToken { requestor: *requestor, id, until }).await;
         unused.map_err(|error| inner.store_error(error))
     }
 
@@ -357,9 +357,9 @@ impl Inner {
             Some(permit) => permit,
             None => {
                 let queue_ms_max = self.admission.limits(requestor).call_queue_ms_max;
-                let ticket = self.admission.enqueue(requestor, Purpose::Plain);
-                let mut ticket = ticket.map_err(|full| refused(full, None))?;
-                match tokio::time::timeout(Duration::from_millis(queue_ms_max), ticket.permit()).await {
+                let request = self.admission.enqueue(requestor, Purpose::Plain);
+                let mut request = request.map_err(|full| refused(full, None))?;
+                match tokio::time::timeout(Duration::from_millis(queue_ms_max), request.permit()).await {
                     Ok(Some(permit)) => permit,
                     Ok(None) | Err(_) => return Err(self.no_permit(requestor, queue_ms_max)),
                 }

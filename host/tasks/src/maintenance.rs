@@ -157,7 +157,7 @@ impl Tasks {
         loop {
             let now = inner.clock.now();
             let (keys, tokens) =
-                tokio::join!(inner.service_stores.keyvalues.sweep(now, BATCH), inner.tickets.sweep(now, BATCH));
+                tokio::join!(inner.service_stores.keyvalues.sweep(now, BATCH), inner.replay_guard.sweep(now, BATCH));
             match keys.and_then(|keys| Ok(keys.max(tokens?))) {
                 Ok(BATCH) if begun.elapsed() < SWEEP_ROWS_MAX => {}
                 Ok(_) => return,

@@ -61,7 +61,7 @@ struct RunStatus {
 pub(super) enum RunStart {
     /// The record already says that it runs.
     Running(Permit),
-    /// It waits for its turn; the place counts as queued. A paused task has no ticket yet.
+    /// It waits for its turn; the place counts as queued. A paused task has no request for a permit yet.
     Queued(IdleSlot, Option<PermitRequest>),
     /// A plain call that became a task on the way.
     Promoted(Box<GuestDriver>),
@@ -196,8 +196,8 @@ async fn drive(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin: RunS
             return;
         }
         RunStart::Running(permit) => (permit, task.clone()),
-        RunStart::Queued(place, ticket) => {
-            let Some(started) = wait_for_turn(inner, run, task, ticket).await else { return };
+        RunStart::Queued(place, request) => {
+            let Some(started) = wait_for_turn(inner, run, task, request).await else { return };
             drop(place);
             started
         }
@@ -281,7 +281,7 @@ async fn wait_for_turn(
     inner: &Arc<Inner>,
     run: &Arc<Run>,
     task: &Arc<Task>,
-    mut ticket: Option<PermitRequest>,
+    mut request: Option<PermitRequest>,
 ) -> Option<(Permit, Arc<Task>)> {
     let mut seen = run.watch();
     loop {
@@ -290,13 +290,13 @@ async fn wait_for_turn(
             Seen::Record(_) | Seen::Gone => return None,
         };
         if paused {
-            ticket = None;
+            request = None;
             seen.changed().await.ok()?;
             continue;
         }
-        let place = match &mut ticket {
+        let place = match &mut request {
             Some(place) => place,
-            None => ticket.insert(inner.admission.enqueue(&task.requestor, Purpose::Task).ok()?),
+            None => request.insert(inner.admission.enqueue(&task.requestor, Purpose::Task).ok()?),
         };
         let permit = tokio::select! {
             permit = place.permit() => permit?,
@@ -305,7 +305,7 @@ async fn wait_for_turn(
                 continue;
             }
         };
-        ticket = None;
+        request = None;
         let lease = inner.lease();
         match inner.apply(&task.requestor, task.id, Event::Start { lease }, None).await {
             Ok(applied) => return Some((permit, applied.after)),

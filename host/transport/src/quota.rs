@@ -118,6 +118,12 @@ impl EdgeQuota {
         self.open.acquire(requestor, 1)
     }
 
+    /// The same for a request within the rates.
+    pub(super) fn admit_and_open(&self, requestor: &Requestor) -> Result<Permit, Refusal> {
+        self.admit(requestor)?;
+        self.open(requestor).map_err(Refusal::quota)
+    }
+
     /// Room for the bytes of an answer, until they are written.
     pub(super) fn hold(&self, requestor: &Requestor, bytes: u64) -> Result<Permit, Full> {
         self.answers.acquire(requestor, bytes)

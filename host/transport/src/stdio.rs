@@ -34,6 +34,7 @@ const EOF_GRACE_MS: u64 = 500;
 const READ_BYTES: usize = 16 * 1024;
 
 /// What a connection is served with.
+#[derive(Clone)]
 pub struct StdioOptions {
     /// `server.body_bytes_max`, for a line.
     pub line_bytes_max: usize,
@@ -126,7 +127,7 @@ impl Connection {
 
     async fn receive(&mut self, message: Bytes) {
         let envelope = Envelope::parse(message);
-        let place = match self.admit() {
+        let place = match self.options.quota.admit_and_open(&self.requestor) {
             Ok(place) => place,
             Err(refusal) => {
                 // What is no request gets no answer.
@@ -169,11 +170,6 @@ impl Connection {
             Received::Settling(work) => work.await,
             Received::Rejected { body, .. } => self.say(body).await,
         }
-    }
-
-    fn admit(&self) -> Result<Permit, Refusal> {
-        self.options.quota.admit(&self.requestor)?;
-        self.options.quota.open(&self.requestor).map_err(Refusal::quota)
     }
 
     fn recipient(&self, id: Option<String>) -> Recipient {

@@ -128,10 +128,7 @@ pub(crate) enum PluginCommand {
     /// Call one tool once, without a host
     Call(CallArguments),
     /// List the plugins of a host, what runs on them, and their last faults
-    List {
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
+    List(OperateArguments),
     /// List the versions of a plugin
     Versions {
         /// Its name, as `plugin list` shows it
@@ -203,21 +200,9 @@ pub(crate) enum PluginCommand {
         operate: OperateArguments,
     },
     /// Make canaries the active versions, all of them at once
-    Promote {
-        /// The plugins
-        #[arg(value_name = "NAME", required = true)]
-        names: Vec<String>,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
+    Promote(PluginsArguments),
     /// Take canaries back, or switch back to the versions before the present ones
-    Rollback {
-        /// The plugins
-        #[arg(value_name = "NAME", required = true)]
-        names: Vec<String>,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
+    Rollback(PluginsArguments),
     /// Take a plugin out of service (`rollback` brings it back), or remove a version that nothing runs on
     Remove {
         /// The plugin
@@ -340,6 +325,16 @@ pub(crate) struct CallArguments {
     /// Grant a destination of outgoing HTTP; may be given more than once
     #[arg(long = "http", value_name = "SCHEME://HOST[:PORT]")]
     pub(crate) http: Vec<String>,
+}
+
+/// Which plugins, and where.
+#[derive(Args, Debug)]
+pub(crate) struct PluginsArguments {
+    /// The plugins
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) operate: OperateArguments,
 }
 
 /// Which data directory, and how to answer.

@@ -36,8 +36,9 @@ impl Table {
         let granted = entry.map_or(&none, |entry| &entry.policy.source.grants);
         let mut rows = grants(&requested.grants, granted, None);
         rows.extend(limits(&requested.limits, entry.map_or(&config.call, |entry| &entry.policy.source.limits)));
-        let bounded = config.tenant_grants.iter().filter(|(_, bound)| **bound != Bound::default());
-        let tenants = bounded.map(|(name, bound)| (name.clone(), grants(&requested.grants, granted, Some(bound))));
+        let bounded = config.tenants.iter().filter(|(_, tenant)| tenant.grants != Bound::default());
+        let tenants =
+            bounded.map(|(name, tenant)| (name.clone(), grants(&requested.grants, granted, Some(&tenant.grants))));
         Self { rows, tenants: tenants.collect() }
     }
 

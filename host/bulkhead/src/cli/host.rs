@@ -226,13 +226,13 @@ impl Host {
     pub(crate) fn operator(&self, data: &Path, reload: Arc<dyn Reload>) -> Arc<HostOperator> {
         let maintenance = Arc::new(SledMaintenance { store: Arc::clone(&self.store), data: data.to_owned() });
         let task_control = Arc::new(self.tasks.clone());
-        let operator = HostOperator::new(self.store.clone(), maintenance, task_control, Arc::clone(&self.clock))
-            .with_principals(self.principals.clone())
-            .with_plugins(self.plugin_admin.clone())
-            .with_running_host(RunningHost { tasks: self.tasks.clone(), edge: self.quota.clone(), reload })
-            .with_secrets(Arc::clone(&self.secrets))
-            .with_erase_hooks(Arc::clone(&self.erase_hooks))
-            .with_audit(self.audit.clone());
+        let mut operator = HostOperator::new(self.store.clone(), maintenance, task_control, Arc::clone(&self.clock));
+        operator.principals = self.principals.clone();
+        operator.plugin_admin = Some(self.plugin_admin.clone());
+        operator.running_host = Some(RunningHost { tasks: self.tasks.clone(), edge: self.quota.clone(), reload });
+        operator.secrets = Some(Arc::clone(&self.secrets));
+        operator.erase_hooks = Arc::clone(&self.erase_hooks);
+        operator.audit = self.audit.clone();
         Arc::new(operator)
     }
 
@@ -241,8 +241,7 @@ impl Host {
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),
-            quota: Arc::clone(&self.quota),
-            line_bytes_max: self.line_bytes_max,
+            options: self.stdio_options(),
         });
         let path = socket_path(data);
         let server = Server::spawn(&path, operator, attach)
@@ -323,16 +322,14 @@ impl TenantNames for NamesOfTenants {
 struct LocalStdio {
     protocol: Arc<Protocol>,
     principals: Principals,
-    quota: Arc<EdgeQuota>,
-    line_bytes_max: usize,
+    options: StdioOptions,
 }
 
 #[async_trait::async_trait]
 impl Attach for LocalStdio {
     async fn attach(&self, reader: AttachedReader, writer: AttachedWriter) {
-        let options = StdioOptions { line_bytes_max: self.line_bytes_max, quota: Arc::clone(&self.quota) };
         let served = match self.principals.local_requestor().await {
-            Ok(requestor) => stdio::serve(self.protocol.clone(), requestor, reader, writer, options).await,
+            Ok(requestor) => stdio::serve(self.protocol.clone(), requestor, reader, writer, self.options.clone()).await,
             Err(error) => {
                 tracing::error!(error = %error, "there is no local requestor");
                 return;

@@ -17,13 +17,13 @@ use bulkhead_control::operator::{HostOperator, OfflineTasks};
 use bulkhead_control::views::{TaskListView, TaskView, TenantListView, TenantView, TokenListView};
 use bulkhead_control::{Command, Operator as _, Request, WITHOUT_HOST};
 use bulkhead_identity::principal::{TENANT_DEFAULT, TokenInfo};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::args::{OperateArguments, SourceArguments};
 use super::table::{cell, fields, now, table, when};
 use super::values::duration_ms;
-use super::{EXIT_FAILED, print_error, print_line, sources};
+use super::{EXIT_FAILED, logging, print_error, print_line, sources};
 
 /// Works with a running host (over DATA/control.sock) and without.
 #[derive(Debug, Subcommand)]
@@ -55,10 +55,7 @@ pub(crate) enum TokenCommand {
         operate: OperateArguments,
     },
     /// List tokens, without the tokens themselves
-    List {
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
+    List(OperateArguments),
     /// End a token at once
     Revoke {
         /// Its id, as `token list` shows it
@@ -73,10 +70,7 @@ pub(crate) enum TokenCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Read everything and say what is wrong
-    Check {
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
+    Check(OperateArguments),
     /// Write everything that can be read to a new file, as JSON lines
     Export {
         /// The file; it must not exist yet
@@ -99,10 +93,7 @@ pub(crate) enum StoreCommand {
         `bulkhead store rekey`, take the old one away. What is stored is not written again: each tenant's data has a key of its \
         own, and only that is sealed with the operator's. `bulkhead store rebuild` takes the old seals out of the files."
     )]
-    Rekey {
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
+    Rekey(OperateArguments),
     /// Copy the store into a new data directory, also while it is in use
     Backup {
         /// The directory; it must be empty or not exist yet
@@ -117,10 +108,7 @@ pub(crate) enum StoreCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TenantCommand {
     /// List tenants, with what they have
-    List {
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
+    List(OperateArguments),
     /// Erase everything of a tenant: stop its tasks, remove them with its results, tokens, names and keys, and make the database
     /// anew
     #[command(
@@ -160,21 +148,9 @@ pub(crate) enum TasksCommand {
         operate: OperateArguments,
     },
     /// Show one task; arguments, answers and results stay with their requestor
-    Show {
-        /// Its id
-        #[arg(value_name = "ID")]
-        id: String,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
+    Show(TaskArguments),
     /// Cancel a task
-    Cancel {
-        /// Its id
-        #[arg(value_name = "ID")]
-        id: String,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
+    Cancel(TaskArguments),
     /// Stop a task for a while; it keeps its memory and uses no CPU
     Pause {
         /// Its id
@@ -187,13 +163,17 @@ pub(crate) enum TasksCommand {
         operate: OperateArguments,
     },
     /// Let a paused task go on, no matter who paused it
-    Resume {
-        /// Its id
-        #[arg(value_name = "ID")]
-        id: String,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
+    Resume(TaskArguments),
+}
+
+/// Which task, and where.
+#[derive(Args, Debug)]
+pub(crate) struct TaskArguments {
+    /// Its id
+    #[arg(value_name = "ID")]
+    id: String,
+    #[command(flatten)]
+    operate: OperateArguments,
 }
 
 pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
@@ -211,17 +191,14 @@ pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
             );
             Ok(code)
         }
-        TokenCommand::List { operate } => {
-            let view = execute(&operate, TokenList {}, Absent::Refuse).await?;
-            show(&operate, &view, || token_table(&view, now()))
-        }
+        TokenCommand::List(operate) => show_answer(&operate, TokenList {}, |view| token_table(view, now())).await,
         TokenCommand::Revoke { id, operate } => show_fields(&operate, TokenRevoke { id }).await,
     }
 }
 
 pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
     match command {
-        StoreCommand::Check { operate } => {
+        StoreCommand::Check(operate) => {
             let view = execute(&operate, StoreCheck {}, Absent::Refuse).await?;
             let code = show(&operate, &view, || fields(&view))?;
             // A check that found something has done its work, but scripts must see it.
@@ -232,7 +209,7 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
             let from = from.as_deref().map(absolute).transpose()?;
             show_fields(&operate, StoreRebuild { from }).await
         }
-        StoreCommand::Rekey { operate } => show_fields(&operate, StoreRekey {}).await,
+        StoreCommand::Rekey(operate) => show_fields(&operate, StoreRekey {}).await,
         StoreCommand::Backup { directory, operate } => {
             show_fields(&operate, StoreBackup { directory: absolute(&directory)? }).await
         }
@@ -241,10 +218,7 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
 
 pub(crate) async fn tenant(command: TenantCommand) -> anyhow::Result<ExitCode> {
     match command {
-        TenantCommand::List { operate } => {
-            let view = execute(&operate, TenantList {}, Absent::Refuse).await?;
-            show(&operate, &view, || tenant_table(&view))
-        }
+        TenantCommand::List(operate) => show_answer(&operate, TenantList {}, tenant_table).await,
         TenantCommand::Purge { name, yes, operate } => {
             if !yes && !is_sure(&name)? {
                 print_error("nothing was done");
@@ -293,20 +267,28 @@ pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
     match command {
         TasksCommand::List { requestor, tenant, max, operate } => {
             let request = TasksList { requestor, tenant, count_max: max };
-            let view = execute(&operate, request, Absent::Refuse).await?;
-            show(&operate, &view, || task_list(&view, now()))
+            show_answer(&operate, request, |view| task_list(view, now())).await
         }
-        TasksCommand::Show { id, operate } => show_fields(&operate, TasksShow { id }).await,
-        TasksCommand::Cancel { id, operate } => show_fields(&operate, TasksCancel { id }).await,
+        TasksCommand::Show(TaskArguments { id, operate }) => show_fields(&operate, TasksShow { id }).await,
+        TasksCommand::Cancel(TaskArguments { id, operate }) => show_fields(&operate, TasksCancel { id }).await,
         TasksCommand::Pause { id, message, operate } => show_fields(&operate, TasksPause { id, message }).await,
-        TasksCommand::Resume { id, operate } => show_fields(&operate, TasksResume { id }).await,
+        TasksCommand::Resume(TaskArguments { id, operate }) => show_fields(&operate, TasksResume { id }).await,
     }
 }
 
-/// Has it done on a store that is there, and shows the members of the answer.
-async fn show_fields<R: Request>(operate: &OperateArguments, request: R) -> anyhow::Result<ExitCode> {
+/// Has it done on a store that is there, and shows the answer.
+pub(super) async fn show_answer<R: Request>(
+    operate: &OperateArguments,
+    request: R,
+    text: impl FnOnce(&R::Answer) -> String,
+) -> anyhow::Result<ExitCode> {
     let view = execute(operate, request, Absent::Refuse).await?;
-    show(operate, &view, || fields(&view))
+    show(operate, &view, || text(&view))
+}
+
+/// The same with one line for each member.
+pub(super) async fn show_fields<R: Request>(operate: &OperateArguments, request: R) -> anyhow::Result<ExitCode> {
+    show_answer(operate, request, fields).await
 }
 
 /// What to do about a data directory that is not there.
@@ -359,20 +341,31 @@ async fn execute_at<R: Request>(config: &Config, request: R, absent: Absent) -> 
     if let Some(answer) = super::store_maintenance::on_files(data, &command).await? {
         return Ok(answer.read::<R>()?);
     }
+    if matches!(command, Command::Plugin(_)) {
+        logging::start_for_a_person();
+        sources::refuse_exposing(&config.plugins, data)?;
+    }
     let store = super::host::open_store(config, data).await?;
     let maintenance =
         Arc::new(super::store_maintenance::SledMaintenance { store: Arc::clone(&store), data: data.clone() });
     let clock = Arc::new(SystemClock::default());
     let task_control = Arc::new(OfflineTasks { store: store.clone(), clock: clock.clone() });
     let audit = super::audit::of_idle(config)?;
-    let mut operator = HostOperator::new(store.clone(), maintenance, task_control, clock)
-        .with_directories(sources::directories(config))
-        .with_audit(audit.clone());
-    if let Command::Secret(command) = &command {
-        operator = operator.with_secrets(match command {
-            SecretCommand::List(_) | SecretCommand::Remove(_) => super::secrets::unopened(config, store.clone()),
-            SecretCommand::Set(_) | SecretCommand::Rotate(_) => super::secrets::open(config, store.clone()).await?,
-        });
+    let mut operator = HostOperator::new(store.clone(), maintenance, task_control.clone(), clock);
+    operator.directories = sources::directories(config);
+    operator.audit = audit.clone();
+    match &command {
+        Command::Secret(SecretCommand::List(_) | SecretCommand::Remove(_)) => {
+            operator.secrets = Some(super::secrets::unopened(config, store.clone()));
+        }
+        Command::Secret(SecretCommand::Set(_) | SecretCommand::Rotate(_)) => {
+            operator.secrets = Some(super::secrets::open(config, store.clone()).await?);
+        }
+        Command::Plugin(_) => {
+            let admin = super::plugins::admin(config, &store, task_control, audit.clone());
+            operator.plugin_admin = Some(Box::pin(admin).await?);
+        }
+        _ => {}
     }
     let done = operator.execute_for(WITHOUT_HOST, command).await;
     bulkhead_store::TaskStore::close(&*store).await?;

@@ -1,37 +1,35 @@
 //! `bulkhead plugin list|versions|add|stage|activate|promote|rollback|remove|verify`.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::system_clock::SystemClock;
+use bulkhead_audit::Audit;
+use bulkhead_control::Request;
 use bulkhead_control::commands::{
-    PluginActivate, PluginAdd, PluginCanary, PluginCommand as PluginRequest, PluginList, PluginPromote, PluginRemove,
-    PluginRollback, PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
+    PluginActivate, PluginAdd, PluginCanary, PluginList, PluginPromote, PluginRemove, PluginRollback, PluginStage,
+    PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
 };
-use bulkhead_control::operator::{HostOperator, OfflineTasks};
+use bulkhead_control::operator::OfflineTasks;
 use bulkhead_control::plugins::PluginAdmin;
 use bulkhead_control::views::{
     PluginListView, PluginOutcome, PluginRemoveView, PluginResult, PluginUpdateView, PluginVersionsView, StagedView,
 };
-use bulkhead_control::{Answer, Command, Operator as _, Request, WITHOUT_HOST};
 use bulkhead_identity::principal::Principals;
 use bulkhead_plugins::sources::Source;
 use bulkhead_plugins::{
     CanaryThresholdOverrides, Changes, Digest, FaultRecord, Options, PluginHealth, PluginView, Plugins, SwitchEffect,
     SwitchResult, Verified, VersionView,
 };
-use bulkhead_store::TaskStore as _;
+use bulkhead_store::sled::SledStore;
 use serde::Serialize;
 
-use super::args::{CanaryArguments, OperateArguments, PluginCommand};
+use super::args::{CanaryArguments, OperateArguments, PluginCommand, PluginsArguments};
 use super::inspect::EXIT_REFUSED;
-use super::operate::show;
-use super::store_maintenance::SledMaintenance;
+use super::operate::{Absent, execute, show, show_answer};
 use super::table::{cell, now, table, when, word};
 use super::tenants::Tenants;
-use super::{EXIT_FAILED, host, logging, operate, print_error, sources};
+use super::{EXIT_FAILED, host, print_error, sources};
 
 /// How much of a digest people see.
 const DIGEST_SHOWN: usize = 12;
@@ -41,25 +39,21 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
         PluginCommand::Inspect(arguments) => super::inspect::run(arguments).await,
         PluginCommand::Call(arguments) => super::call::run(arguments).await,
         PluginCommand::Author(command) => super::author::run(command).await,
-        PluginCommand::List { operate } => {
-            let view = execute(&operate, PluginList {}).await?;
-            show(&operate, &view, || list(&view, now()))
-        }
+        PluginCommand::List(operate) => show_answer(&operate, PluginList {}, |view| list(view, now())).await,
         PluginCommand::Versions { name, operate } => {
-            let view = execute(&operate, PluginVersions { name }).await?;
-            show(&operate, &view, || versions(&view, now()))
+            show_answer(&operate, PluginVersions { name }, |view| versions(view, now())).await
         }
         PluginCommand::Stage { source, name, sha256, operate } => {
             let source = source.absolute()?.to_string();
-            answer(&operate, PluginStage { source, sha256, name }, staged).await
+            answer(&operate, PluginStage { source, sha256, name }, Absent::Create, staged).await
         }
         PluginCommand::Add { sources, name, sha256, accept, operate } => {
             let absolute = |source: Source| source.absolute().map(|source| source.to_string());
             let sources = sources.into_iter().map(absolute).collect::<Result<_, _>>()?;
-            answer(&operate, PluginAdd { sources, sha256, name, accept }, switched).await
+            answer(&operate, PluginAdd { sources, sha256, name, accept }, Absent::Create, switched).await
         }
         PluginCommand::Update { name, activate, accept, operate } => {
-            answer(&operate, PluginUpdate { name, activate, accept }, updated).await
+            answer(&operate, PluginUpdate { name, activate, accept }, Absent::Refuse, updated).await
         }
         PluginCommand::Activate { targets, accept, canary, operate } => {
             let target = |text: &String| match text.split_once('@') {
@@ -68,17 +62,21 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
             };
             let targets = targets.iter().map(target).collect();
             match activation(targets, accept, *canary)? {
-                Activation::Switch(request) => answer(&operate, request, switched).await,
-                Activation::Canary(request) => answer(&operate, request, switched).await,
+                Activation::Switch(request) => answer(&operate, request, Absent::Refuse, switched).await,
+                Activation::Canary(request) => answer(&operate, request, Absent::Refuse, switched).await,
             }
         }
-        PluginCommand::Promote { names, operate } => answer(&operate, PluginPromote { names }, switched).await,
-        PluginCommand::Rollback { names, operate } => answer(&operate, PluginRollback { names }, switched).await,
+        PluginCommand::Promote(PluginsArguments { names, operate }) => {
+            answer(&operate, PluginPromote { names }, Absent::Refuse, switched).await
+        }
+        PluginCommand::Rollback(PluginsArguments { names, operate }) => {
+            answer(&operate, PluginRollback { names }, Absent::Refuse, switched).await
+        }
         PluginCommand::Remove { name, version, operate } => {
-            answer(&operate, PluginRemove { name, version }, removed).await
+            answer(&operate, PluginRemove { name, version }, Absent::Refuse, removed).await
         }
         PluginCommand::Verify { name, operate } => {
-            let view = execute(&operate, PluginVerify { name }).await?;
+            let view = execute(&operate, PluginVerify { name }, Absent::Refuse).await?;
             let code = show(&operate, &view, || verified(&view))?;
             Ok(if view.sound { code } else { ExitCode::from(EXIT_FAILED) })
         }
@@ -114,13 +112,14 @@ fn activation(targets: Vec<PluginTarget>, accept: bool, canary: CanaryArguments)
 async fn answer<R, T>(
     operate: &OperateArguments,
     request: R,
+    absent: Absent,
     text: impl FnOnce(&T) -> String,
 ) -> anyhow::Result<ExitCode>
 where
     R: Request<Answer = PluginOutcome<T>>,
     T: PluginResult + Serialize,
 {
-    let view = execute(operate, request).await?;
+    let view = execute(operate, request, absent).await?;
     let code = match &view {
         PluginOutcome::Refused(refused) if !operate.json => {
             for one in &refused.refused {
@@ -136,53 +135,29 @@ where
     Ok(if view.is_done() { code } else { ExitCode::from(EXIT_REFUSED) })
 }
 
-/// Asks the running host, or does it here when none runs.
-async fn execute<R: Request>(operate: &OperateArguments, request: R) -> anyhow::Result<R::Answer> {
-    let config = operate::load(operate)?;
-    let data = &config.server.data;
-    if let Some(host) = operate::running_host(&config).await? {
-        return Ok(host.execute(request).await?);
-    }
-    let command: Command = request.into();
-    let takes_in = matches!(command, Command::Plugin(PluginRequest::Stage(_) | PluginRequest::Add(_)));
-    anyhow::ensure!(
-        takes_in || data.join("store").exists(),
-        "there is no store in {}: name the data directory with --data",
-        data.display()
-    );
-    logging::start_for_a_person();
-    Ok(alone(&config, data, command).await?.read::<R>()?)
-}
-
-/// On the data directory itself, with the plugins that a host would begin with.
-async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result<Answer> {
-    sources::refuse_exposing(&config.plugins, data)?;
-    let store = host::open_store(config, data).await?;
-    let clock = Arc::new(SystemClock::default());
-    let audit = super::audit::of_idle(config)?;
+/// The plugins that a host on this store would begin with.
+pub(super) async fn admin(
+    config: &Config,
+    store: &Arc<SledStore>,
+    calls: Arc<OfflineTasks>,
+    audit: Audit,
+) -> anyhow::Result<PluginAdmin> {
     let principals = Principals::new(store.clone());
     let tenants = Tenants::of(config, &principals).await?;
     principals.adopt(&tenants.ruled).await?;
-    let offline_tasks = Arc::new(OfflineTasks { store: store.clone(), clock: clock.clone() });
     let options = Options {
         store: store.clone(),
-        sandbox: host::sandbox(config, data, None)?,
-        calls: offline_tasks.clone(),
+        sandbox: host::sandbox(config, &config.server.data, None)?,
+        clock: Arc::clone(&calls.clock),
+        calls,
         health: Arc::default(),
-        clock: clock.clone(),
         otherwise: sources::otherwise(config, &tenants.bounds),
         tenants: tenants.pinning,
-        audit: audit.clone(),
+        audit,
     };
     let intake = sources::intake(config)?;
     let (plugins, _) = Plugins::start(options, sources::wanted(config, &intake, &tenants.bounds)?).await?;
-    let maintenance = Arc::new(SledMaintenance { store: Arc::clone(&store), data: data.to_owned() });
-    let operator = HostOperator::new(store.clone(), maintenance, offline_tasks, clock);
-    let operator = operator.with_plugins(PluginAdmin { plugins, intake }).with_audit(audit.clone());
-    let done = operator.execute_for(WITHOUT_HOST, command).await;
-    store.close().await?;
-    audit.close();
-    Ok(done?)
+    Ok(PluginAdmin { plugins, intake })
 }
 
 /// The beginning of a digest, which is enough for commands.

@@ -17,7 +17,7 @@ use bulkhead_tasks::secrets::{KeySource, Secrets};
 use clap::Subcommand;
 
 use super::args::OperateArguments;
-use super::operate::{Absent, execute, show};
+use super::operate::{Absent, execute, show, show_answer, show_fields};
 use super::table::{cell, fields, now, table, when};
 
 /// Works with a running host (over DATA/control.sock) and without. Secrets are sealed with the keys of [secrets] key_file, or of
@@ -52,10 +52,7 @@ pub(crate) enum SecretCommand {
         operate: OperateArguments,
     },
     /// List secrets, without their values
-    List {
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
+    List(OperateArguments),
     /// Remove a secret; requests that name it are refused from now on
     Remove {
         #[arg(value_name = "NAME")]
@@ -70,10 +67,7 @@ pub(crate) enum SecretCommand {
         operate: OperateArguments,
     },
     /// Read the keys again, and seal every secret with the first one
-    Rotate {
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
+    Rotate(OperateArguments),
 }
 
 pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<ExitCode> {
@@ -84,18 +78,11 @@ pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<ExitCode> {
             let view = execute(&operate, request, Absent::Create).await?;
             show(&operate, &view, || fields(&view))
         }
-        SecretCommand::List { operate } => {
-            let view = execute(&operate, SecretList {}, Absent::Refuse).await?;
-            show(&operate, &view, || secret_table(&view, now()))
-        }
+        SecretCommand::List(operate) => show_answer(&operate, SecretList {}, |view| secret_table(view, now())).await,
         SecretCommand::Remove { name, plugin, tenant, operate } => {
-            let view = execute(&operate, SecretRemove { name, plugin, tenant }, Absent::Refuse).await?;
-            show(&operate, &view, || fields(&view))
+            show_fields(&operate, SecretRemove { name, plugin, tenant }).await
         }
-        SecretCommand::Rotate { operate } => {
-            let view = execute(&operate, SecretRotate {}, Absent::Refuse).await?;
-            show(&operate, &view, || fields(&view))
-        }
+        SecretCommand::Rotate(operate) => show_fields(&operate, SecretRotate {}).await,
     }
 }
 

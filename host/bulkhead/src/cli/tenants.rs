@@ -33,9 +33,10 @@ impl Tenants {
             let Some(id) = ruled.id(name) else { continue };
             limits.insert(id, Arc::new(tenant.limits.clone()));
             cpu_weights.insert(id, tenant.cpu_weight);
-            let bound = config.tenant_grants.get(name).filter(|bound| **bound != Bound::default());
-            bounds.extend(bound.map(|bound| (id, bound.clone())));
-            pinning.extend(config.changed_definitions.get(name).map(|said| (id, *said)));
+            if tenant.grants != Bound::default() {
+                bounds.insert(id, tenant.grants.clone());
+            }
+            pinning.extend(tenant.changed_definitions.map(|said| (id, said)));
         }
         let limits = LimitsTable { base: Arc::new(config.limits.clone()), tenants: limits };
         Ok(Self { ruled, limits, cpu_weights, bounds: Arc::new(bounds), pinning })

@@ -51,9 +51,9 @@ impl Config {
             differ(&format!("tenant.{name}.limits"), limits(self) != limits(other), true);
             let weight = |config: &Self| config.tenants.get(name).map_or(1, |own| own.cpu_weight);
             differ(&format!("tenant.{name}.cpu_weight"), weight(self) != weight(other), true);
-            let grants = |config: &Self| config.tenant_grants.get(name).cloned().unwrap_or_default();
+            let grants = |config: &Self| config.tenants.get(name).map(|own| own.grants.clone()).unwrap_or_default();
             differ(&format!("tenant.{name}.grants"), grants(self) != grants(other), true);
-            let pinning = |config: &Self| config.changed_definitions.get(name).copied();
+            let pinning = |config: &Self| config.tenants.get(name).and_then(|own| own.changed_definitions);
             differ(&format!("tenant.{name}.changed_definitions"), pinning(self) != pinning(other), true);
         }
         // Which plugins there are, and where they come from, is settled at the start, and by commands from then on.

@@ -30,6 +30,7 @@ use bulkhead_runtime::policy::Bound;
 
 pub(crate) use admin::{AdminConfig, AdminSecret};
 pub(crate) use auth::{AuthConfig, IssuerConfig, SecretLocation};
+use document::TenantEntry;
 pub(crate) use exposure::{Insecure, TlsConfig};
 pub(crate) use keys::{AuditConfig, LogConfig, LogFormat, ServerConfig, SourcesConfig};
 #[cfg(test)]
@@ -61,10 +62,6 @@ pub(crate) struct Config {
     pub listen_place: ConfigLocation,
     /// By name.
     pub tenants: BTreeMap<String, TenantConfig>,
-    /// By tenant name, of those that say it: what becomes of accepted definitions that a version changes.
-    pub changed_definitions: BTreeMap<String, Pinning>,
-    /// By tenant name: what plugins reach at most in that tenant's calls.
-    pub tenant_grants: BTreeMap<String, Bound>,
     pub auth: AuthConfig,
     /// `[server] tls`.
     pub tls: Option<TlsConfig>,
@@ -82,6 +79,10 @@ pub(crate) struct TenantConfig {
     pub limits: Limits,
     /// How much of the processors the tenant gets against one of weight 1, when there is not enough for both.
     pub cpu_weight: u32,
+    /// What becomes of accepted definitions that a version changes.
+    pub changed_definitions: Option<Pinning>,
+    /// What plugins reach at most in its calls.
+    pub grants: Bound,
 }
 
 /// `[secrets]`.
@@ -215,14 +216,11 @@ impl Config {
         let audit = base.fill(keys::AUDIT, keys::blank_audit(), &report);
         let sources = base.fill(keys::SOURCES, keys::blank_sources(), &report);
 
-        let (mut tenants, mut changed_definitions, mut tenant_grants) =
-            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        for tenant in parsed.tenants {
-            let layer = base.overlaid(format!("tenant.{}.", tenant.name), tenant.values, &report);
+        let mut tenants = BTreeMap::new();
+        for TenantEntry { name, values, changed_definitions, grants, cpu_weight } in parsed.tenants {
+            let layer = base.overlaid(format!("tenant.{name}."), values, &report);
             let limits = layer.fill(keys::LIMITS, keys::blank_limits(), &report);
-            changed_definitions.extend(tenant.changed_definitions.map(|word| (tenant.name.clone(), word)));
-            tenant_grants.insert(tenant.name.clone(), tenant.grants);
-            tenants.insert(tenant.name, TenantConfig { limits, cpu_weight: tenant.cpu_weight });
+            tenants.insert(name, TenantConfig { limits, cpu_weight, changed_definitions, grants });
         }
         let mut plugins: Vec<_> =
             parsed.plugins.into_iter().map(|entry| entry.resolve(&base, &call, &report)).collect();
@@ -253,8 +251,6 @@ impl Config {
                 data_named,
                 listen_place,
                 tenants,
-                changed_definitions,
-                tenant_grants,
                 auth: parsed.auth,
                 tls: parsed.tls,
                 insecure: flags.insecure,

@@ -102,7 +102,7 @@ impl StreamedRequest {
             Err(ArgumentError::Schema(text)) => return Err(failure(id, text)),
         }
         let call = self.shared.tasks.call(self.session.requestor(), call.request).await;
-        call.map_err(|error| error_response(Some(id), &RpcError::from(&error)).into())
+        call.map_err(|error| error_response(Some(id), &error.into()).into())
     }
 
     /// Carries what a call says and asks until it is over: what it came to, and the call with its permit. `None` when the client

@@ -10,13 +10,14 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use super::server_requests::SentInputRequests;
-use crate::exchange::{FrameSender, streaming};
+use crate::exchange::{FrameSender, at, streaming};
 use crate::notifications::{self, ProgressReports};
-use crate::session::{LIST_KINDS, Listener, Session};
+use crate::session::{Listener, Session};
 use crate::wire::{RelatedTask, TaskView};
 use crate::{Exchange, ProtocolContext, rights};
 use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::{Design, Task, TaskId};
+use bulkhead_runtime::ListKind;
 use bulkhead_tasks::{ResourceUpdate, TaskNews};
 
 /// Tasks that are looked at on opening, newest first.
@@ -114,7 +115,7 @@ impl GetStream {
             return;
         }
         let lists = self.shared.tasks.catalog(self.session.requestor()).lists();
-        for kind in LIST_KINDS {
+        for kind in ListKind::ALL {
             if self.session.is_offered(kind) && self.session.saw(kind, lists) {
                 self.frames.send(notifications::list_changed(kind));
             }
@@ -263,12 +264,5 @@ impl Drop for GetStream {
             self.session.unsee();
         }
         self.shared.stream_router.closed_standalone(self.listener.stream);
-    }
-}
-
-async fn at(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }

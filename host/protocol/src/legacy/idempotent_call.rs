@@ -74,7 +74,7 @@ impl StreamedRequest {
         let request = TaskRequest { job: Job::Call(call.request), origin, ttl: RequestedTtl::Default };
         let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
         let id = idempotency::once(tasks, requestor, request, key).await?.id;
-        let (task, news) = tasks.watch(requestor, id).await.map_err(|error| RpcError::from(&error))?;
+        let (task, news) = tasks.watch(requestor, id).await?;
         Ok((progress, task, news))
     }
 
@@ -125,7 +125,7 @@ impl StreamedRequest {
                     return Some(response(id, &OutputView { output: &output, related: None }));
                 }
                 Ok(_) => RpcError::host_failure(format_args!("task {} is no call of a tool", task.id)),
-                Err(error) => RpcError::from(&error),
+                Err(error) => error.into(),
             },
             Outcome::Error(error) => RpcError::from(error),
             Outcome::Cancelled => idempotency::cancelled(),
@@ -170,7 +170,7 @@ impl StreamedRequest {
                 Err(tasks::Error::Ended) => tasks.get(requestor, task.id).await,
                 answered => answered,
             };
-            changed = Some(answered.map_err(|error| RpcError::from(&error))?);
+            changed = Some(answered?);
         }
         Ok(changed)
     }
@@ -191,11 +191,10 @@ impl StreamedRequest {
                 self.frames.send(notifications::log(level, logger.as_deref(), &data, None));
             }
             Ok(TaskNews::Log { .. }) => {}
-            Ok(TaskNews::Gone(_)) => return Err(RpcError::from(&tasks::Error::NotFound)),
-            Err(RecvError::Closed) => return Err(RpcError::from(&tasks::Error::draining())),
+            Ok(TaskNews::Gone(_)) => return Err(tasks::Error::NotFound.into()),
+            Err(RecvError::Closed) => return Err(tasks::Error::draining().into()),
             Err(RecvError::Lagged(_)) => {
-                let read = self.shared.tasks.get(self.session.requestor(), task.id).await;
-                return read.map(Some).map_err(|error| RpcError::from(&error));
+                return Ok(Some(self.shared.tasks.get(self.session.requestor(), task.id).await?));
             }
         }
         Ok(None)

@@ -10,7 +10,7 @@ use crate::capabilities::{Capabilities, client_tasks, features, interaction};
 use crate::error::RpcError;
 use crate::jsonrpc::{self, RequestId};
 use crate::rights;
-use crate::server_features::FeatureCapabilities;
+use crate::server_features::{FeatureCapabilities, ServerInfo};
 use crate::session::{self, Negotiated, Session, Version};
 use crate::{Peer, ProtocolContext, Received};
 use bulkhead_domain::rights::{Need, Rights};
@@ -38,14 +38,6 @@ struct Answer<'a> {
     server_info: ServerInfo<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct ServerInfo<'a> {
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    version: &'a str,
 }
 
 /// Opens a session.
@@ -77,11 +69,7 @@ pub(super) fn initialize(
     let answer = Answer {
         protocol_version: version.name(),
         capabilities: ServerCapabilities::new(version, &catalog, &peer.rights),
-        server_info: ServerInfo {
-            name: &options.server_name,
-            title: options.server_title.as_deref(),
-            version: &options.server_version,
-        },
+        server_info: ServerInfo::from(options),
         instructions: options.instructions.as_deref(),
     };
     let reply = jsonrpc::response(id, &answer).into_text();

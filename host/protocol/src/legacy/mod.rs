@@ -18,13 +18,14 @@ mod tools;
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::error::RpcError;
 use super::exchange::immediate;
 use super::jsonrpc::{self, PeerError, RequestId, error_response};
 use super::methods::{Method, Subject, methods};
 use super::sep1686::TaskMetadata;
+use super::server_features::Empty;
 use super::session::{Negotiated, PendingRequest, Reply, Session, TaskInputRequest};
 use super::wire::level;
 use super::{Exchange, Frame, Peer, ProtocolContext, Received, Rejection, input_requests, rights};
@@ -64,9 +65,6 @@ struct Request<'a> {
     /// Whether the client reads what is said before the response.
     reads_events: bool,
 }
-
-#[derive(Serialize)]
-struct Empty {}
 
 /// Takes a request.
 pub(super) fn request(

@@ -43,7 +43,7 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
         match waiting.outcome(reports, &in_flight).await {
             Ok(Some(task)) => Some(waiting.response(&id, &task).await),
             Ok(None) => None,
-            Err(error) => Some(error_response(Some(&id), &RpcError::from(&error)).into()),
+            Err(error) => Some(error_response(Some(&id), &error.into()).into()),
         }
     }))
 }
@@ -185,7 +185,7 @@ impl ResultWaiter {
                     let related = self.related.clone().of_result(self.session.settled.version);
                     return response(id, &TaskOutputView { output: &output, related: &related });
                 }
-                Err(error) => RpcError::from(&error),
+                Err(error) => error.into(),
             },
             Some(Outcome::Error(error)) => RpcError::from(error),
             Some(Outcome::Cancelled) => RpcError::task_cancelled(&self.related),

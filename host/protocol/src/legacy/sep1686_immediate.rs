@@ -91,8 +91,7 @@ impl TaskAugmentedRequest {
     /// The task that was made of the same request before.
     async fn found(&self, asked: &Json) -> Result<Option<Arc<Task>>, RpcError> {
         let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
-        let named = tasks.named(requestor, &self.wish.alias()).await;
-        let Some(task) = named.map_err(|error| RpcError::from(&error))? else { return Ok(None) };
+        let Some(task) = tasks.named(requestor, &self.wish.alias()).await? else { return Ok(None) };
         let job = Job::Answered { request: asked.clone(), answer: Json::new("{}") };
         match idempotency::is_made_of(tasks, &task, &job.work(), asked).await? {
             true => Ok(Some(task)),

@@ -132,7 +132,7 @@ impl TaskAugmentedRequest {
                 }
                 return None;
             }
-            Err(error) => RpcError::from(&error),
+            Err(error) => error.into(),
         };
         Some(error_response(Some(&self.id), &error).into())
     }
@@ -145,7 +145,7 @@ impl TaskAugmentedRequest {
             match tasks.get(requestor, id).await {
                 Ok(_) => return Err(id_in_use()),
                 Err(tasks::Error::NotFound) => {}
-                Err(error) => return Err(RpcError::from(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
         let request = TaskRequest { job, origin, ttl: self.wish.ttl };

@@ -27,7 +27,8 @@ use bulkhead_tasks::{ClientContext, Fallback, FallbackRequest, PluginRequest};
 /// Resources that one session may follow.
 const SUBSCRIPTIONS_MAX: usize = 256;
 
-fn asker(request: &Request<'_>) -> CatalogReader {
+/// What a request can read of the catalog.
+pub(super) fn reader(request: &Request<'_>) -> CatalogReader {
     CatalogReader {
         shared: Arc::clone(request.shared),
         requestor: *request.session.requestor(),
@@ -38,7 +39,7 @@ fn asker(request: &Request<'_>) -> CatalogReader {
 /// `prompts/list`.
 pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
     request.session.saw(ListKind::Prompts, request.catalog.lists());
-    let Page { entries, next_cursor } = asker(request).prompts(request.params)?;
+    let Page { entries, next_cursor } = reader(request).prompts(request.params)?;
     let icons = request.session.settled.version.has_tasks();
     let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons }).collect();
     Ok(immediate(response(&request.id, &Bare(PageBody { name: "prompts", entries, next_cursor }))))
@@ -46,7 +47,7 @@ pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
 
 /// `resources/templates/list`.
 pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    let Page { entries, next_cursor } = asker(request).templates(request.params)?;
+    let Page { entries, next_cursor } = reader(request).templates(request.params)?;
     let icons = request.session.settled.version.has_tasks();
     let entries = entries.iter().map(|entry| TemplateView { template: &entry.template, icons }).collect();
     Ok(immediate(response(&request.id, &Bare(PageBody { name: "resourceTemplates", entries, next_cursor }))))
@@ -57,8 +58,8 @@ pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
     let paged: Paged = jsonrpc::params(request.params)?;
     request.session.saw(ListKind::Resources, request.catalog.lists());
     let icons = request.session.settled.version.has_tasks();
-    quiet(request, move |asker, id| async move {
-        let Page { entries, next_cursor } = asker.resources(&paged).await?;
+    quiet(request, move |reader, id| async move {
+        let Page { entries, next_cursor } = reader.resources(&paged).await?;
         let entries = entries.iter().map(|resource| ResourceView { resource, icons }).collect();
         Ok(response(&id, &Bare(PageBody { name: "resources", entries, next_cursor })))
     })
@@ -67,8 +68,8 @@ pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
 /// `completion/complete`.
 pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
     let wanted = server_features::wanted(&request.catalog, request.params)?;
-    quiet(request, move |asker, id| async move {
-        let completion: Completion = asker.complete(wanted).await?;
+    quiet(request, move |reader, id| async move {
+        let completion: Completion = reader.complete(wanted).await?;
         Ok(response(&id, &Bare(WithMeta { body: CompletionBody(&completion), meta: &completion.meta, related: None })))
     })
 }
@@ -77,8 +78,8 @@ pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
 pub(super) fn subscribe(request: Request<'_>) -> Result<Exchange, RpcError> {
     let uri = server_features::uri(request.params)?;
     let session = Arc::clone(request.session);
-    quiet(request, move |asker, id| async move {
-        let owner = asker.owner(&uri).await?.ok_or_else(|| RpcError::resource_not_found(&uri))?;
+    quiet(request, move |reader, id| async move {
+        let owner = reader.owner(&uri).await?.ok_or_else(|| RpcError::resource_not_found(&uri))?;
         if session.subscribe(uri, owner.plugin.name.clone(), SUBSCRIPTIONS_MAX) {
             Ok(response(&id, &Empty {}))
         } else {
@@ -99,7 +100,7 @@ where
     W: Future<Output = Result<EncodedMessage, RpcError>> + Send + 'static,
 {
     let in_flight = in_flight(&request)?;
-    let work = work(asker(&request), request.id.clone());
+    let work = work(reader(&request), request.id.clone());
     let id = request.id;
     Ok(streaming(|_| async move {
         tokio::select! {
@@ -221,7 +222,7 @@ where
             };
             let call = match started {
                 Ok(call) => call,
-                Err(error) => return Some(error_response(Some(&id), &RpcError::from(&error)).into()),
+                Err(error) => return Some(error_response(Some(&id), &error.into()).into()),
             };
             let (result, call) = conversation.converse(call, &mut progress, &in_flight).await?;
             let goes_on = result.as_ref().is_err_and(|error| absence.goes_on(error));

@@ -42,10 +42,7 @@ pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) ->
         let request = TaskRequest { job, origin, ttl };
         let task = match call.idempotency_key {
             Some(key) => idempotency::once(&shared.tasks, session.requestor(), request, &key).await?,
-            None => {
-                let created = shared.tasks.create(session.requestor(), request).await;
-                created.map_err(|error| RpcError::from(&error))?
-            }
+            None => shared.tasks.create(session.requestor(), request).await?,
         };
         let created = Created { task: TaskView::from(&*task), meta: ImmediateResponse { tool } };
         Ok(move |id: &RequestId| response(id, &created))
@@ -74,12 +71,8 @@ impl TaskQuery {
 
     /// The task that it names.
     pub(super) async fn task(&self) -> Result<Arc<Task>, RpcError> {
-        let found = sep1686::find(&self.shared.tasks, self.requestor(), &self.wire_id).await;
-        let found = found.and_then(|task| match knows(&self.session, &task) {
-            true => Ok(task),
-            false => Err(tasks::Error::NotFound),
-        });
-        found.map_err(|error| RpcError::from(&error))
+        let task = sep1686::find(&self.shared.tasks, self.requestor(), &self.wire_id).await?;
+        if knows(&self.session, &task) { Ok(task) } else { Err(tasks::Error::NotFound.into()) }
     }
 
     fn requestor(&self) -> &Requestor {
@@ -116,7 +109,7 @@ pub(super) fn cancel(request: Request<'_>) -> Result<Exchange, RpcError> {
         let task = about.task().await?;
         match about.shared.tasks.cancel(about.requestor(), task.id).await {
             Err(tasks::Error::Ended) => Err(over(&*about.task().await?, about.session.settled.version)),
-            cancelled => cancelled.map_err(|error| RpcError::from(&error)),
+            cancelled => Ok(cancelled?),
         }
     })
 }
@@ -131,8 +124,7 @@ pub(super) fn steer(request: Request<'_>) -> Result<Exchange, RpcError> {
     let steer: Steer = jsonrpc::params(request.params)?;
     Ok(replying(request.id, async move {
         let task = about.task().await?;
-        let steered = about.shared.tasks.steer(about.requestor(), task.id, steer.message).await;
-        steered.map_err(|error| RpcError::from(&error))?;
+        about.shared.tasks.steer(about.requestor(), task.id, steer.message).await?;
         Ok(|id: &RequestId| response(id, &Empty {}))
     }))
 }
@@ -141,8 +133,7 @@ pub(super) fn steer(request: Request<'_>) -> Result<Exchange, RpcError> {
 pub(super) fn pause(request: Request<'_>) -> Result<Exchange, RpcError> {
     showing(request, |about| async move {
         let task = about.task().await?;
-        let paused = about.shared.tasks.pause(about.requestor(), task.id, None).await;
-        paused.map_err(|error| RpcError::from(&error))
+        Ok(about.shared.tasks.pause(about.requestor(), task.id, None).await?)
     })
 }
 
@@ -150,8 +141,7 @@ pub(super) fn pause(request: Request<'_>) -> Result<Exchange, RpcError> {
 pub(super) fn resume(request: Request<'_>) -> Result<Exchange, RpcError> {
     showing(request, |about| async move {
         let task = about.task().await?;
-        let resumed = about.shared.tasks.resume(about.requestor(), task.id).await;
-        resumed.map_err(|error| RpcError::from(&error))
+        Ok(about.shared.tasks.resume(about.requestor(), task.id).await?)
     })
 }
 
@@ -166,8 +156,7 @@ pub(super) fn delete(request: Request<'_>) -> Result<Exchange, RpcError> {
                 sep1686::TASK
             )));
         }
-        let deleted = about.shared.tasks.delete(about.requestor(), task.id).await;
-        deleted.map_err(|error| RpcError::from(&error))?;
+        about.shared.tasks.delete(about.requestor(), task.id).await?;
         Ok(move |id: &RequestId| response(id, &OnlyRelated::from(&*task)))
     }))
 }
@@ -201,7 +190,7 @@ pub(super) fn list(request: Request<'_>) -> Result<Exchange, RpcError> {
         None => None,
     };
     Ok(replying(request.id, async move {
-        let mut tasks = shared.tasks.list(&requestor, after, PAGE + 1).await.map_err(|error| RpcError::from(&error))?;
+        let mut tasks = shared.tasks.list(&requestor, after, PAGE + 1).await?;
         let more = tasks.len() > PAGE;
         tasks.truncate(PAGE);
         let last = tasks.last().filter(|_| more);

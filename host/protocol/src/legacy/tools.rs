@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::server_features::reader;
 use super::{Request, call, idempotent_call, sep1686_request, server_requests, tasks};
 use crate::arguments::{self, ArgumentError, INLINE_BYTES_MAX};
-use crate::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::error::RpcError;
 use crate::exchange::immediate;
 use crate::jsonrpc::{self, ProgressToken};
 use crate::sep1686::{self, TaskMetadata};
+use crate::server_features::Page;
 use crate::session::Session;
-use crate::wire::ToolView;
+use crate::wire::{Bare, PageBody, ToolMembers, ToolView};
 use crate::{Exchange, idempotency, rights, unknown};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::ClientFeature;
@@ -23,45 +24,22 @@ use bulkhead_domain::tool::{TaskSupport, Tool};
 use bulkhead_runtime::ListKind;
 use bulkhead_tasks::{CallRequest, ClientContext, RequestedTtl, Tasks};
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Page<'a> {
-    tools: Vec<ToolView<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_cursor: Option<String>,
-}
-
 /// `tools/list`.
 pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    const METHOD: &str = "tools/list";
-    let paged: Paged = jsonrpc::params(request.params)?;
-    let (shared, session) = (request.shared, request.session);
-    let (key, requestor) = (&shared.options.cursor_key, session.requestor());
-    let after = match paged.cursor {
-        Some(cursor) => Some(cursor::verify(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
-        None => None,
+    let Page { entries, next_cursor } = reader(request).tools(request.params, |tool| is_listed(request, tool))?;
+    request.session.saw(ListKind::Tools, request.catalog.lists());
+    let members = match request.session.settled.version.has_tasks() {
+        true => ToolMembers::WithTasks { tasks: request.rights.has(Need::Tasks) },
+        false => ToolMembers::Basic,
     };
-    session.saw(ListKind::Tools, request.catalog.lists());
-    let modern_fields = session.settled.version.has_tasks();
-    let tasks = request.rights.has(Need::Tasks);
-    let mut left =
-        listed(request).filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()));
-    let tools: Vec<_> = left.by_ref().take(PAGE).map(|tool| ToolView { tool, modern_fields, tasks }).collect();
-    let next_cursor = match (left.next(), tools.last()) {
-        (Some(_), Some(last)) => cursor::sign(key, METHOD, requestor, last.tool.name.as_bytes()),
-        _ => None,
-    };
-    Ok(immediate(jsonrpc::response(&request.id, &Page { tools, next_cursor })))
+    let entries = entries.iter().map(|entry| ToolView { tool: &entry.tool, members }).collect();
+    Ok(immediate(jsonrpc::response(&request.id, &Bare(PageBody { name: "tools", entries, next_cursor }))))
 }
 
-/// The tools that the requestor may call. One that runs only as a task cannot be called where there are no tasks.
-fn listed<'a>(request: &'a Request<'_>) -> impl Iterator<Item = &'a Tool> {
-    // A tool that runs only as a task cannot be called where there are no tasks.
-    let has_tasks = request.session.settled.version.has_tasks() && request.rights.has(Need::Tasks);
-    let tools = request.catalog.tools().iter().map(|entry| &entry.tool);
-    tools
-        .filter(|tool| request.rights.has(Need::Tool(&tool.name)))
-        .filter(move |tool| has_tasks || tool.task_support != TaskSupport::Required)
+/// Whether the requestor may call a tool. One that runs only as a task cannot be called where there are no tasks.
+fn is_listed(request: &Request<'_>, tool: &Tool) -> bool {
+    let has_tasks = || request.session.settled.version.has_tasks() && request.rights.has(Need::Tasks);
+    request.rights.has(Need::Tool(&tool.name)) && (tool.task_support != TaskSupport::Required || has_tasks())
 }
 
 #[derive(Deserialize)]
@@ -201,7 +179,9 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     let session = request.session;
     let unknown = || {
         request.shared.tasks.note_unknown_tool(session.requestor(), &params.name);
-        unknown::refusal("tool", &params.name, listed(&request).map(|tool| tool.name.as_str()))
+        let tools = request.catalog.tools().iter().map(|entry| &entry.tool);
+        let listed = tools.filter(|tool| is_listed(&request, tool)).map(|tool| tool.name.as_str());
+        unknown::refusal("tool", &params.name, listed)
     };
     let (call, both) = ([Need::Tool(&params.name)], [Need::Tool(&params.name), Need::Tasks]);
     let wants_task = params.task.is_some();

@@ -23,7 +23,7 @@ use super::state::{Answers, Binding, Position};
 use crate::arguments::{self, ArgumentError, INLINE_BYTES_MAX};
 use crate::digest::digest;
 use crate::error::RpcError;
-use crate::exchange::FrameSender;
+use crate::exchange::{FrameSender, at};
 use crate::input_requests::can_answer;
 use crate::jsonrpc::RequestId;
 use crate::notifications::{self, ProgressReports};
@@ -199,7 +199,7 @@ impl RoundTrip {
                 tasks.request(&self.requestor, request).await
             }
         };
-        started.map(CallHandle::new).map_err(|error| RpcError::from(&error))
+        Ok(CallHandle::new(started?))
     }
 
     /// What this client lacks to be asked these questions.
@@ -237,8 +237,7 @@ impl RoundTrip {
         })?;
         let rounds = Arc::clone(&self.shared.modern.rounds);
         let (answers, again) = (self.fresh_digest(), self.may_run_again());
-        let claim = rounds.claim(&self.shared.tasks, self.requestor, &position, answers, again).await;
-        match claim.map_err(|error| RpcError::from(&error))? {
+        match rounds.claim(&self.shared.tasks, self.requestor, &position, answers, again).await? {
             Claim::Granted(turn) => self.turn = Some(turn),
             Claim::Done(outcome) => return Outcome::clone(&outcome),
             Claim::Conflict => {
@@ -377,11 +376,4 @@ async fn check(tasks: &Tasks, requestor: &Requestor, call: &CallRequest) -> Resu
         return arguments::fit(tool, arguments.as_str());
     }
     arguments::fit_offloaded(tasks, requestor, Arc::clone(tool), arguments.clone()).await
-}
-
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
-    }
 }

@@ -65,7 +65,7 @@ impl CallHandle {
         match making(shared, requestor, promoted).await? {
             Made::Task(task) => Ok(Ok(task)),
             Made::Other(Ok(guest)) => Ok(Err(guest)),
-            Made::Other(Err(error)) => Err(RpcError::from(&error)),
+            Made::Other(Err(error)) => Err(error.into()),
         }
     }
 }
@@ -94,7 +94,7 @@ pub(super) async fn create(
     };
     match making(shared, requestor, created).await? {
         Made::Task(task) => Ok(task),
-        Made::Other(Err(error)) => Err(RpcError::from(&error)),
+        Made::Other(Err(error)) => Err(error.into()),
         Made::Other(Ok(_)) => Err(RpcError::host_failure(format_args!("a task that was not created is a call"))),
     }
 }

@@ -29,10 +29,10 @@ pub(super) fn check(
     equal("MCP-Protocol-Version", declared.protocol_version.as_deref(), version)?;
     equal("Mcp-Method", declared.method.as_deref(), name)?;
     let named = match method {
-        Some(Method::ToolsCall | Method::PromptsGet) => members.name().text(),
-        Some(Method::ResourcesRead) => members.uri().text(),
+        Some(Method::ToolsCall | Method::PromptsGet) => members.name.text(),
+        Some(Method::ResourcesRead) => members.uri.text(),
         Some(method) if matches!(method.subject(), Subject::Tasks | Subject::Steer | Subject::Pause) => {
-            members.task_id().text()
+            members.task_id.text()
         }
         _ => return Ok(()),
     };

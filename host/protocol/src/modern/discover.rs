@@ -5,18 +5,16 @@ use serde::ser::SerializeMap;
 use serde_json::{Map, Value, json};
 
 use super::Request;
-use super::result::{Complete, Entries};
+use super::result::Complete;
+use super::server_features::Cacheable;
 use super::tools::scope;
 use crate::capabilities::INTERACTION_EXTENSION;
 use crate::exchange::immediate;
 use crate::jsonrpc::response;
 use crate::server_features::FeatureCapabilities;
-use crate::wire::TASKS_EXTENSION;
+use crate::wire::{Body, TASKS_EXTENSION, entry_if};
 use crate::{Exchange, VERSIONS};
 use bulkhead_domain::rights::Need;
-
-/// Plugins may be exchanged while the host runs, and with them what there is to offer.
-const TTL_MS: u64 = 60_000;
 
 #[derive(Serialize)]
 struct ServerCapabilities {
@@ -31,18 +29,13 @@ struct ServerCapabilities {
 struct Discovered<'a> {
     capabilities: ServerCapabilities,
     instructions: Option<&'a str>,
-    scope: &'static str,
 }
 
-impl Entries for Discovered<'_> {
+impl Body for Discovered<'_> {
     fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry("supportedVersions", &VERSIONS)?;
         map.serialize_entry("capabilities", &self.capabilities)?;
-        if let Some(instructions) = self.instructions {
-            map.serialize_entry("instructions", instructions)?;
-        }
-        map.serialize_entry("ttlMs", &TTL_MS)?;
-        map.serialize_entry("cacheScope", self.scope)
+        entry_if(map, "instructions", self.instructions)
     }
 }
 
@@ -65,6 +58,6 @@ pub(super) fn discover(request: &Request<'_>) -> Exchange {
         extensions: extensions.into_iter().filter_map(may).collect(),
     };
     let instructions = request.shared.options.instructions.as_deref();
-    let entries = Discovered { capabilities, instructions, scope };
-    immediate(response(&request.id, &Complete::new(&request.shared.modern, entries)))
+    let body = Cacheable { body: Discovered { capabilities, instructions }, scope };
+    immediate(response(&request.id, &Complete::new(&request.shared.modern, body)))
 }

@@ -258,7 +258,7 @@ impl Listener {
                     }
                 }
                 Err(tasks::Error::NotFound) => {}
-                Err(error) => return super::refused(&self.id, &RpcError::from(&error)),
+                Err(error) => return super::refused(&self.id, &error.into()),
             }
         }
         let followed = match self.follow(wanted.catalog, wanted.resources.unwrap_or_default()).await {

@@ -38,6 +38,7 @@ use super::jsonrpc::{Message, RequestId, error_response, response};
 use super::methods::{Method, Subject};
 use super::{Declared, Exchange, Frame, Peer, ProtocolContext, ProtocolOptions, Received, Rejection, VERSIONS};
 use crate::rights;
+use crate::server_features::ServerInfo;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::Era;
@@ -74,23 +75,10 @@ pub(super) struct State {
     closing: watch::Sender<bool>,
 }
 
-#[derive(Serialize)]
-struct ServerInfo<'a> {
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    version: &'a str,
-}
-
 impl State {
     pub(super) fn new(options: &ProtocolOptions) -> Self {
-        let server_info = ServerInfo {
-            name: &options.server_name,
-            title: options.server_title.as_deref(),
-            version: &options.server_version,
-        };
         Self {
-            server_info: to_raw_value(&server_info).unwrap_or_else(|_| RawValue::NULL.to_owned()),
+            server_info: to_raw_value(&ServerInfo::from(options)).unwrap_or_else(|_| RawValue::NULL.to_owned()),
             rounds: Arc::new(MultiRoundTrips::new(&options.cursor_key)),
             closing: watch::Sender::new(false),
         }

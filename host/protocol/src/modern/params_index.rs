@@ -32,9 +32,10 @@ enum Key {
 #[derive(Default)]
 pub(super) struct Members<'a> {
     pub(super) meta: Option<RawMeta<'a>>,
-    name: Member<'a>,
-    task_id: Member<'a>,
-    uri: Member<'a>,
+    /// Of a tool or a prompt.
+    pub(super) name: Member<'a>,
+    pub(super) task_id: Member<'a>,
+    pub(super) uri: Member<'a>,
     pub(super) arguments: Member<'a>,
     pub(super) input_responses: Member<'a>,
     pub(super) request_state: Member<'a>,
@@ -46,19 +47,6 @@ impl<'a> Members<'a> {
     /// If there is no object, or its `_meta` is none or there twice.
     pub(super) fn read(params: &'a str) -> Result<Self, String> {
         reader::read(params, "params")
-    }
-
-    /// Of a tool or a prompt.
-    pub(super) fn name(&self) -> &Member<'a> {
-        &self.name
-    }
-
-    pub(super) fn task_id(&self) -> &Member<'a> {
-        &self.task_id
-    }
-
-    pub(super) fn uri(&self) -> &Member<'a> {
-        &self.uri
     }
 }
 
@@ -170,24 +158,24 @@ mod tests {
         let text = r#"{"x":[{"name":1}],"na\u006de":"a\nb","_meta":{},"arguments":null,"uri":7}"#;
         let members = members(text).unwrap();
         assert!(members.meta.is_some());
-        assert_eq!(members.name().text().unwrap(), "a\nb");
-        assert_eq!(members.name().required("params.name").unwrap(), "a\nb");
+        assert_eq!(members.name.text().unwrap(), "a\nb");
+        assert_eq!(members.name.required("params.name").unwrap(), "a\nb");
         assert_eq!(members.arguments.raw("params.arguments").unwrap().unwrap().get(), "null");
         assert!(members.arguments.value::<Option<String>>("params.arguments").unwrap().unwrap().is_none());
-        assert!(members.uri().text().is_none());
+        assert!(members.uri.text().is_none());
         assert_eq!(
-            members.uri().value::<String>("params.uri").unwrap_err().message,
+            members.uri.value::<String>("params.uri").unwrap_err().message,
             "params.uri must be a string, not a number"
         );
-        assert!(members.task_id().required("params.taskId").unwrap_err().message.contains("params.taskId is missing"));
+        assert!(members.task_id.required("params.taskId").unwrap_err().message.contains("params.taskId is missing"));
     }
 
     #[test]
     fn duplicate_params_member_is_refused_when_read() {
         let twice = members(r#"{"name":"a","name":"a","uri":"b"}"#).unwrap();
-        assert!(twice.name().text().is_none());
-        assert_eq!(twice.name().raw("params.name").unwrap_err().message, "params.name is there twice");
-        assert_eq!(twice.uri().text().unwrap(), "b");
+        assert!(twice.name.text().is_none());
+        assert_eq!(twice.name.raw("params.name").unwrap_err().message, "params.name is there twice");
+        assert_eq!(twice.uri.text().unwrap(), "b");
         assert!(members(r#"{"_meta":{},"_meta":{}}"#).is_none());
     }
 

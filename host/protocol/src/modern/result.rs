@@ -20,48 +20,44 @@ const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// `_meta` of everything on a listen stream.
 pub(super) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// A result of some entries, complete.
+/// A whole result: a body with what all results have.
 pub(super) struct Complete<'a, T> {
     state: &'a State,
-    entries: T,
+    body: T,
     plugin: &'a [(String, bulkhead_domain::Json)],
     subscription: Option<&'a RequestId>,
 }
 
-/// The entries of a result, without what all results have.
-pub(super) trait Entries {
-    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error>;
-}
-
-impl Entries for () {
+/// Nothing but what all results have.
+impl Body for () {
     fn write<M: SerializeMap>(&self, _map: &mut M) -> Result<(), M::Error> {
         Ok(())
     }
 }
 
 impl<'a, T> Complete<'a, T> {
-    pub(super) fn new(state: &'a State, entries: T) -> Self {
-        Self::with_meta(state, entries, &[])
+    pub(super) fn new(state: &'a State, body: T) -> Self {
+        Self::with_meta(state, body, &[])
     }
 
     /// The same with a plugin's metadata.
-    pub(super) fn with_meta(state: &'a State, entries: T, plugin: &'a [(String, bulkhead_domain::Json)]) -> Self {
-        Self { state, entries, plugin, subscription: None }
+    pub(super) fn with_meta(state: &'a State, body: T, plugin: &'a [(String, bulkhead_domain::Json)]) -> Self {
+        Self { state, body, plugin, subscription: None }
     }
 }
 
 impl<'a> Complete<'a, ()> {
     /// The end of a listen stream.
     pub(super) fn of_subscription(state: &'a State, subscription: &'a RequestId) -> Self {
-        Self { state, entries: (), plugin: &[], subscription: Some(subscription) }
+        Self { state, body: (), plugin: &[], subscription: Some(subscription) }
     }
 }
 
-impl<T: Entries> Serialize for Complete<'_, T> {
+impl<T: Body> Serialize for Complete<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("resultType", "complete")?;
-        self.entries.write(&mut map)?;
+        self.body.write(&mut map)?;
         map.serialize_entry(
             "_meta",
             &ResultMeta { state: self.state, plugin: self.plugin, subscription: self.subscription },

@@ -9,30 +9,30 @@ use serde::ser::SerializeMap;
 use serde_json::json;
 
 use super::call::{PluginCall, PluginRequests, RetryParams, RoundTrip};
-use super::result::{Complete, Entries};
+use super::result::Complete;
 use super::tools::scope;
-use super::{Request, respond};
-use crate::Exchange;
+use super::{Request, refused};
 use crate::cursor::Paged;
 use crate::error::RpcError;
-use crate::exchange::{immediate, streaming};
-use crate::jsonrpc::{self, response};
+use crate::exchange::{deferred, immediate, streaming};
+use crate::jsonrpc::{self, RequestId, response};
 use crate::server_features::{self, CatalogReader, Page};
 use crate::wire::{Body, CompletionBody, PageBody, PromptView, ResourceView, TemplateView};
+use crate::{EncodedMessage, Exchange, Frame};
 use bulkhead_domain::Json;
 use bulkhead_runtime::Operation;
-use bulkhead_tasks::{self as tasks, PluginRequest};
+use bulkhead_tasks::PluginRequest;
 
 /// Plugins may be exchanged while the host runs; who wants to know at once listens.
 const TTL_MS: u64 = 60_000;
 
-/// A list with how long, and by whom, it may be kept.
-struct CacheableList<B> {
-    body: B,
-    scope: &'static str,
+/// A body with how long, and by whom, it may be kept.
+pub(super) struct Cacheable<B> {
+    pub(super) body: B,
+    pub(super) scope: &'static str,
 }
 
-impl<B: Body> Entries for CacheableList<B> {
+impl<B: Body> Body for Cacheable<B> {
     fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         self.body.write(map)?;
         map.serialize_entry("ttlMs", &TTL_MS)?;
@@ -40,15 +40,8 @@ impl<B: Body> Entries for CacheableList<B> {
     }
 }
 
-struct Suggestions<'a>(CompletionBody<'a>);
-
-impl Entries for Suggestions<'_> {
-    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        self.0.write(map)
-    }
-}
-
-fn asker(request: &Request<'_>) -> CatalogReader {
+/// What a request can read of the catalog.
+pub(super) fn reader(request: &Request<'_>) -> CatalogReader {
     CatalogReader {
         shared: Arc::clone(request.shared),
         requestor: request.requestor,
@@ -58,52 +51,48 @@ fn asker(request: &Request<'_>) -> CatalogReader {
 
 /// `prompts/list`: the same for everybody who gets the same versions, in the order of names.
 pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    let Page { entries, next_cursor } = asker(request).prompts(request.params)?;
+    let Page { entries, next_cursor } = reader(request).prompts(request.params)?;
     let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons: true }).collect();
-    let list = CacheableList { body: PageBody { name: "prompts", entries, next_cursor }, scope: scope(request) };
+    let list = Cacheable { body: PageBody { name: "prompts", entries, next_cursor }, scope: scope(request) };
     Ok(immediate(response(&request.id, &Complete::new(&request.shared.modern, list))))
 }
 
 /// `resources/templates/list`: likewise.
 pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    let Page { entries, next_cursor } = asker(request).templates(request.params)?;
+    let Page { entries, next_cursor } = reader(request).templates(request.params)?;
     let entries = entries.iter().map(|entry| TemplateView { template: &entry.template, icons: true }).collect();
-    let list =
-        CacheableList { body: PageBody { name: "resourceTemplates", entries, next_cursor }, scope: scope(request) };
+    let list = Cacheable { body: PageBody { name: "resourceTemplates", entries, next_cursor }, scope: scope(request) };
     Ok(immediate(response(&request.id, &Complete::new(&request.shared.modern, list))))
 }
 
 /// `resources/list`: a plugin may list other resources for other requestors.
 pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
     let paged: Paged = jsonrpc::params(request.params)?;
-    let (asker, id) = (asker(&request), request.id);
-    Ok(streaming(|_| async move {
-        let page = asker.resources(&paged).await;
-        let page = page.as_ref().map(|Page { entries, next_cursor }| {
-            let entries = entries.iter().map(|resource| ResourceView { resource, icons: true }).collect();
-            let body = PageBody { name: "resources", entries, next_cursor: next_cursor.clone() };
-            Complete::new(&asker.shared.modern, CacheableList { body, scope: "private" })
-        });
-        Some(match page {
-            Ok(result) => respond(&id, Ok(result)),
-            Err(error) => super::refused(&id, error),
-        })
+    Ok(quiet(request, move |reader, id| async move {
+        let Page { entries, next_cursor } = reader.resources(&paged).await?;
+        let entries = entries.iter().map(|resource| ResourceView { resource, icons: true }).collect();
+        let list = Cacheable { body: PageBody { name: "resources", entries, next_cursor }, scope: "private" };
+        Ok(response(&id, &Complete::new(&reader.shared.modern, list)))
     }))
 }
 
 /// `completion/complete`.
 pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
     let wanted = server_features::wanted(&request.catalog, request.params)?;
-    let (asker, id) = (asker(&request), request.id);
-    Ok(streaming(|_| async move {
-        Some(match asker.complete(wanted).await {
-            Ok(completion) => {
-                let entries = Suggestions(CompletionBody(&completion));
-                respond(&id, Ok(Complete::with_meta(&asker.shared.modern, entries, &completion.meta)))
-            }
-            Err(error) => super::refused(&id, &error),
-        })
+    Ok(quiet(request, move |reader, id| async move {
+        let completion = reader.complete(wanted).await?;
+        let state = &reader.shared.modern;
+        Ok(response(&id, &Complete::with_meta(state, CompletionBody(&completion), &completion.meta)))
     }))
+}
+
+/// A request that takes some waiting and says nothing on the way.
+fn quiet<W>(request: Request<'_>, work: impl FnOnce(CatalogReader, RequestId) -> W) -> Exchange
+where
+    W: Future<Output = Result<EncodedMessage, RpcError>> + Send + 'static,
+{
+    let (work, id) = (work(reader(&request), request.id.clone()), request.id);
+    deferred(async move { work.await.map_or_else(|error| refused(&id, &error), Frame::from) })
 }
 
 /// `resources/read`: asks who may have it, one after the other, until one does.
@@ -113,7 +102,7 @@ pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
     if readers.is_empty() {
         return Err(RpcError::modern_resource_not_found(&uri));
     }
-    let client = client(&request);
+    let client = request.client.to_context();
     let operation = Operation::ReadResource { uri: uri.clone() };
     let requests =
         readers.into_iter().map(|library| PluginRequest { library, operation: operation.clone(), client }).collect();
@@ -131,21 +120,14 @@ pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
     let (entry, arguments) = server_features::prompt(&request.catalog, request.params)?;
     let bound = json!(arguments).to_string();
     let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
-    let requests = vec![PluginRequest { library: Arc::clone(&entry.library), operation, client: client(&request) }];
+    let requests =
+        vec![PluginRequest { library: Arc::clone(&entry.library), operation, client: request.client.to_context() }];
     let visits = PluginRequests {
         label: format!("prompts/get {}", entry.prompt.described.name),
         arguments: Json::new(bound),
         requests,
     };
     converse(request, visits)
-}
-
-fn client(request: &Request<'_>) -> tasks::ClientContext {
-    tasks::ClientContext {
-        features: request.client.features,
-        log_level: request.client.log_level,
-        wants_progress: request.client.progress_token.is_some(),
-    }
 }
 
 fn converse(request: Request<'_>, visits: PluginRequests) -> Result<Exchange, RpcError> {

@@ -6,12 +6,12 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 
 use super::Request;
-use super::result::{Entries, Inlined, InputRequests};
+use super::result::{Inlined, InputRequests};
 use crate::error::RpcError;
-use crate::wire::{entry_if, paused};
+use crate::wire::{Body, active_name, entry_if, paused, ttl_ms};
 use crate::{ProtocolContext, sep1686};
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::task::{Active, Outcome, Phase, Retention, Task, TaskOutput};
+use bulkhead_domain::task::{Active, Outcome, Phase, Task, TaskOutput};
 use bulkhead_domain::timestamp::iso8601;
 use bulkhead_domain::tool::ToolOutput;
 use bulkhead_tasks as tasks;
@@ -46,27 +46,15 @@ impl Face {
     }
 }
 
-fn active_name(active: Active) -> &'static str {
-    match active {
-        Active::Queued | Active::Running => "working",
-        Active::InputRequired => "input_required",
-    }
-}
-
 /// `Task`: what every variant has.
 pub(super) fn write_task<M: SerializeMap>(map: &mut M, task: &Task, face: Face) -> Result<(), M::Error> {
     let (status, message) = face.status(task);
-    let ttl_ms = match task.retention {
-        Retention::FromCreation { ttl_ms } => Some(ttl_ms),
-        Retention::FromCompletion { .. } => task.expires_at().map(|at| at.saturating_sub(task.created_at)),
-        Retention::Unlimited => None,
-    };
     map.serialize_entry("taskId", &sep1686::wire_id(task))?;
     map.serialize_entry("status", status)?;
     entry_if(map, "statusMessage", message)?;
     map.serialize_entry("createdAt", &iso8601(task.created_at))?;
     map.serialize_entry("lastUpdatedAt", &iso8601(task.updated_at))?;
-    map.serialize_entry("ttlMs", &ttl_ms)?;
+    map.serialize_entry("ttlMs", &ttl_ms(task))?;
     map.serialize_entry("pollIntervalMs", &task.poll_interval_ms)
 }
 
@@ -102,7 +90,7 @@ impl Detailed {
     }
 }
 
-impl Entries for Detailed {
+impl Body for Detailed {
     fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         write_task(map, &self.task, self.face)?;
         match &self.task.phase {

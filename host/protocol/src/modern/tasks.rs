@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::result::Complete;
 use super::task::{Detailed, Face};
-use super::{Request, refused, respond};
+use super::{Request, respond};
 use crate::error::RpcError;
 use crate::exchange::deferred;
 use crate::input_requests::{read_answer, unusable_answer};
@@ -22,7 +22,7 @@ use bulkhead_tasks as tasks;
 
 /// The id on the wire.
 fn named(request: &Request<'_>) -> Result<String, RpcError> {
-    request.members.task_id().required("params.taskId")
+    request.members.task_id.required("params.taskId")
 }
 
 /// An exchange whose response is a task as it stands after `change`.
@@ -34,12 +34,8 @@ where
     let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
     let changed = change(Arc::clone(&shared), requestor);
     deferred(async move {
-        let detailed = match changed.await {
-            Ok(task) => Detailed::read(&shared, &requestor, task, face).await,
-            Err(error) => Err(error),
-        };
-        let detailed = detailed.map_err(|error| RpcError::from(&error));
-        respond(&id, detailed.map(|detailed| Complete::new(&shared.modern, detailed)))
+        let detailed = async { Detailed::read(&shared, &requestor, changed.await?, face).await };
+        respond(&id, detailed.await.map(|detailed| Complete::new(&shared.modern, detailed)).map_err(RpcError::from))
     })
 }
 
@@ -50,12 +46,15 @@ where
 {
     let (shared, id) = (Arc::clone(request.shared), request.id);
     let changed = change(Arc::clone(&shared), request.requestor);
-    deferred(async move {
-        match changed.await {
-            Ok(()) => respond(&id, Ok(Complete::new(&shared.modern, ()))),
-            Err(error) => refused(&id, &error),
-        }
-    })
+    deferred(async move { respond(&id, changed.await.map(|()| Complete::new(&shared.modern, ()))) })
+}
+
+/// What comes too late changes nothing, and is no mistake.
+fn unless_ended<T>(changed: Result<T, tasks::Error>) -> Result<(), RpcError> {
+    match changed {
+        Ok(_) | Err(tasks::Error::Ended) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// `tasks/get`.
@@ -64,9 +63,8 @@ pub(super) fn get(request: Request<'_>) -> Result<Exchange, RpcError> {
     let face = Face::of(&request);
     let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
     Ok(deferred(async move {
-        let found = find_with_output(&shared.tasks, &requestor, &task).await.map_err(|error| RpcError::from(&error));
-        let detailed = found.map(|(task, output)| Detailed::new(task, output, face));
-        respond(&id, detailed.map(|detailed| Complete::new(&shared.modern, detailed)))
+        let found = find_with_output(&shared.tasks, &requestor, &task).await.map_err(RpcError::from);
+        respond(&id, found.map(|(task, output)| Complete::new(&shared.modern, Detailed::new(task, output, face))))
     }))
 }
 
@@ -74,14 +72,8 @@ pub(super) fn get(request: Request<'_>) -> Result<Exchange, RpcError> {
 pub(super) fn cancel(request: Request<'_>) -> Result<Exchange, RpcError> {
     let task = named(&request)?;
     Ok(acknowledging(request, move |shared, requestor| async move {
-        let cancelled = match find(&shared.tasks, &requestor, &task).await {
-            Ok(task) => shared.tasks.cancel(&requestor, task.id).await,
-            Err(error) => Err(error),
-        };
-        match cancelled {
-            Ok(_) | Err(tasks::Error::Ended) => Ok(()),
-            Err(error) => Err(RpcError::from(&error)),
-        }
+        let task = find(&shared.tasks, &requestor, &task).await?;
+        unless_ended(shared.tasks.cancel(&requestor, task.id).await)
     }))
 }
 
@@ -97,15 +89,12 @@ pub(super) fn update(request: Request<'_>) -> Result<Exchange, RpcError> {
     let update: Update = jsonrpc::params(request.params)?;
     let sees_paused = request.client.interaction.pause;
     Ok(acknowledging(request, move |shared, requestor| async move {
-        let task = find(&shared.tasks, &requestor, &update.task_id).await.map_err(|error| RpcError::from(&error))?;
+        let task = find(&shared.tasks, &requestor, &update.task_id).await?;
         if sees_paused && matches!(task.phase, Phase::Paused { .. }) {
             return Err(RpcError::invalid_params("The task is paused; resume it before its questions are answered"));
         }
         for (key, answer) in answers(&task, &update.input_responses)? {
-            match shared.tasks.answer(&requestor, task.id, &key, answer).await {
-                Ok(_) | Err(tasks::Error::Ended) => {}
-                Err(error) => return Err(RpcError::from(&error)),
-            }
+            unless_ended(shared.tasks.answer(&requestor, task.id, &key, answer).await)?;
         }
         Ok(())
     }))
@@ -134,11 +123,9 @@ pub(super) fn steer(request: Request<'_>) -> Result<Exchange, RpcError> {
     }
     let steer: Steer = jsonrpc::params(request.params)?;
     Ok(acknowledging(request, move |shared, requestor| async move {
-        let steered = async {
-            let task = find(&shared.tasks, &requestor, &steer.task_id).await?;
-            shared.tasks.steer(&requestor, task.id, steer.message).await
-        };
-        steered.await.map(drop).map_err(|error| RpcError::from(&error))
+        let task = find(&shared.tasks, &requestor, &steer.task_id).await?;
+        shared.tasks.steer(&requestor, task.id, steer.message).await?;
+        Ok(())
     }))
 }
 

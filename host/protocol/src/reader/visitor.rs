@@ -48,6 +48,33 @@ impl<'de, V: Visitor<'de>> Expecting<'_, V> {
     }
 }
 
+macro_rules! visit_scalars {
+    ($($method:ident($type:ty) $wanted:ident => $found:literal;)*) => {$(
+        fn $method<E: de::Error>(self, value: $type) -> Result<V::Value, E> {
+            match self.wanted {
+                JsonType::Any | JsonType::$wanted => self.frame.into_inner(self.visitor.$method(value)),
+                _ => self.unfit($found),
+            }
+        }
+    )*};
+}
+
+macro_rules! visit_integers {
+    ($($method:ident($type:ty))*) => {$(
+        fn $method<E: de::Error>(self, value: $type) -> Result<V::Value, E> {
+            match self.wanted {
+                JsonType::Integer { smallest, largest } if !(smallest..=largest).contains(&value.into()) => {
+                    self.out_of_range(smallest, largest)
+                }
+                JsonType::Any | JsonType::Number | JsonType::Integer { .. } => {
+                    self.frame.into_inner(self.visitor.$method(value))
+                }
+                _ => self.unfit("a number"),
+            }
+        }
+    )*};
+}
+
 impl<'de, V: Visitor<'de>> Visitor<'de> for Expecting<'_, V> {
     type Value = V::Value;
 
@@ -63,36 +90,13 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Expecting<'_, V> {
         })
     }
 
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<V::Value, E> {
-        match self.wanted {
-            JsonType::Any | JsonType::Boolean => self.frame.into_inner(self.visitor.visit_bool(value)),
-            _ => self.unfit("a boolean"),
-        }
+    visit_scalars! {
+        visit_bool(bool) Boolean => "a boolean";
+        visit_str(&str) Text => "a string";
+        visit_borrowed_str(&'de str) Text => "a string";
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<V::Value, E> {
-        match self.wanted {
-            JsonType::Integer { smallest, largest } if !(smallest..=largest).contains(&value.into()) => {
-                self.out_of_range(smallest, largest)
-            }
-            JsonType::Any | JsonType::Number | JsonType::Integer { .. } => {
-                self.frame.into_inner(self.visitor.visit_i64(value))
-            }
-            _ => self.unfit("a number"),
-        }
-    }
-
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<V::Value, E> {
-        match self.wanted {
-            JsonType::Integer { smallest, largest } if !(smallest..=largest).contains(&value.into()) => {
-                self.out_of_range(smallest, largest)
-            }
-            JsonType::Any | JsonType::Number | JsonType::Integer { .. } => {
-                self.frame.into_inner(self.visitor.visit_u64(value))
-            }
-            _ => self.unfit("a number"),
-        }
-    }
+    visit_integers! { visit_i64(i64) visit_u64(u64) }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<V::Value, E> {
         let (smallest, largest) = match self.wanted {
@@ -105,20 +109,6 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Expecting<'_, V> {
             (Ok(number), _) => self.visit_i64(number),
             (_, Ok(number)) => self.visit_u64(number),
             _ => self.out_of_range(smallest, largest),
-        }
-    }
-
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<V::Value, E> {
-        match self.wanted {
-            JsonType::Any | JsonType::Text => self.frame.into_inner(self.visitor.visit_str(value)),
-            _ => self.unfit("a string"),
-        }
-    }
-
-    fn visit_borrowed_str<E: de::Error>(self, value: &'de str) -> Result<V::Value, E> {
-        match self.wanted {
-            JsonType::Any | JsonType::Text => self.frame.into_inner(self.visitor.visit_borrowed_str(value)),
-            _ => self.unfit("a string"),
         }
     }
 

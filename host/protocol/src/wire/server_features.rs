@@ -191,7 +191,7 @@ fn described<M: SerializeMap>(map: &mut M, described: &Described) -> Result<(), 
     entry_if(map, "description", described.description.as_ref())
 }
 
-fn icons<M: SerializeMap>(map: &mut M, icons: &[Icon], known: bool) -> Result<(), M::Error> {
+pub(super) fn icons<M: SerializeMap>(map: &mut M, icons: &[Icon], known: bool) -> Result<(), M::Error> {
     let shown = (known && !icons.is_empty()).then(|| icons.iter().map(IconView::from).collect::<Vec<_>>());
     entry_if(map, "icons", shown)
 }

@@ -3,33 +3,42 @@
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
+use super::server_features::icons;
 use super::{MetaView, Raw, entry_if};
 use bulkhead_domain::Json;
 use bulkhead_domain::tool::{Icon, TaskSupport, Tool, ToolAnnotations};
 
-/// A tool in a list. `modern_fields`: the session's revision knows icons and task support (2025-11-25). `tasks`: the reader may have
-/// tasks.
+/// What of a tool its reader knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ToolMembers {
+    /// 2025-06-18.
+    Basic,
+    /// 2025-11-25: icons and task support. `tasks`: the reader may have tasks.
+    WithTasks { tasks: bool },
+    /// 2026-07-28: icons, and output schemas of any type.
+    Modern,
+}
+
+/// A tool in a list.
 pub(crate) struct ToolView<'a> {
     pub(crate) tool: &'a Tool,
-    pub(crate) modern_fields: bool,
-    pub(crate) tasks: bool,
+    pub(crate) members: ToolMembers,
 }
 
 impl Serialize for ToolView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let tool = self.tool;
+        let Self { tool, members } = self;
+        let is_known = |schema: &&Json| *members == ToolMembers::Modern || of_objects(schema);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("name", &tool.name)?;
         entry_if(&mut map, "title", tool.title.as_ref())?;
         map.serialize_entry("description", &tool.description)?;
         map.serialize_entry("inputSchema", &Raw(&tool.input_schema))?;
-        entry_if(&mut map, "outputSchema", tool.output_schema.as_ref().filter(|schema| of_objects(schema)).map(Raw))?;
+        entry_if(&mut map, "outputSchema", tool.output_schema.as_ref().filter(is_known).map(Raw))?;
         entry_if(&mut map, "annotations", tool.annotations.as_ref().map(HintsView::from))?;
-        if self.modern_fields {
-            if !tool.icons.is_empty() {
-                map.serialize_entry("icons", &tool.icons.iter().map(IconView::from).collect::<Vec<_>>())?;
-            }
-            let support = if self.tasks { tool.task_support } else { TaskSupport::Forbidden };
+        icons(&mut map, &tool.icons, *members != ToolMembers::Basic)?;
+        if let ToolMembers::WithTasks { tasks } = *members {
+            let support = if tasks { tool.task_support } else { TaskSupport::Forbidden };
             map.serialize_entry("execution", &Execution { task_support: support_name(support) })?;
         }
         entry_if(&mut map, "_meta", MetaView::new(&tool.meta, None))?;
@@ -37,7 +46,7 @@ impl Serialize for ToolView<'_> {
     }
 }
 
-/// Whether a schema's root says `"type": "object"`: these revisions know no other output schemas.
+/// Whether a schema's root says `"type": "object"`: the legacy revisions know no other output schemas.
 fn of_objects(schema: &Json) -> bool {
     #[derive(Deserialize)]
     struct Root {
@@ -135,8 +144,8 @@ mod tests {
             }],
             meta: vec![("example.com/a".into(), Json::new("1"))],
         };
-        let seen =
-            |tool: &Tool, modern_fields| serde_json::to_value(ToolView { tool, modern_fields, tasks: true }).unwrap();
+        let with_tasks = ToolMembers::WithTasks { tasks: true };
+        let seen = |tool: &Tool, members| serde_json::to_value(ToolView { tool, members }).unwrap();
         let mut expected = json!({"name": "t", "title": "T", "description": "d",
             "inputSchema": {"type": "object", "unevaluatedProperties": false, "x-mcp-header": 1},
             "outputSchema": {"type": "object"},
@@ -144,15 +153,15 @@ mod tests {
                 "openWorldHint": false},
             "icons": [{"src": "data:,", "mimeType": "image/png", "sizes": ["any"], "theme": "dark"}],
             "execution": {"taskSupport": "optional"}, "_meta": {"example.com/a": 1}});
-        assert_eq!(seen(&tool, true), expected);
-        let without = serde_json::to_value(ToolView { tool: &tool, modern_fields: true, tasks: false }).unwrap();
+        assert_eq!(seen(&tool, with_tasks), expected);
+        let without = seen(&tool, ToolMembers::WithTasks { tasks: false });
         assert_eq!(without["execution"], json!({"taskSupport": "forbidden"}), "to whoever may have no tasks");
         for later in ["icons", "execution"] {
             expected.as_object_mut().unwrap().remove(later);
         }
-        assert_eq!(seen(&tool, false), expected);
+        assert_eq!(seen(&tool, ToolMembers::Basic), expected);
         // These revisions know outputs that are objects.
         tool.output_schema = Some(schema(r#"{"type":"array"}"#));
-        assert_eq!(seen(&tool, true)["outputSchema"], Value::Null);
+        assert_eq!(seen(&tool, with_tasks)["outputSchema"], Value::Null);
     }
 }

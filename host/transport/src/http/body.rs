@@ -123,8 +123,7 @@ impl Server {
     }
 
     async fn try_take_in(&self, requestor: &Requestor, large: &mut Large) -> Result<(Bytes, Permit), Refusal> {
-        self.quota.admit(requestor)?;
-        let place = self.quota.open(requestor).map_err(Refusal::quota)?;
+        let place = self.quota.admit_and_open(requestor)?;
         let bodies = &self.quota.bodies;
         let largest = bodies.largest(requestor, self.options.body_bytes_max);
         // Without a length it may become as large as any.

@@ -91,7 +91,7 @@ impl Server {
         if legacy {
             self.check_version(headers)?;
         }
-        let admitted = place.map_or_else(|| self.admit(&requestor), Ok);
+        let admitted = place.map_or_else(|| self.quota.admit_and_open(&requestor), Ok);
         let held = match admitted {
             Ok(place) => match &live {
                 Some(live) => RequestGuard::Session(live.begin_in(&self.now, place)),
@@ -141,12 +141,6 @@ impl Server {
             }
             Received::Rejected { rejection, body } => Ok(self.rejected(&requestor, rejection, body)),
         }
-    }
-
-    /// A place for a request within the rate.
-    fn admit(&self, requestor: &Requestor) -> Result<Permit, Refusal> {
-        self.quota.admit(requestor)?;
-        self.quota.open(requestor).map_err(Refusal::quota)
     }
 
     /// Does work on a large message in its tenant's turn.

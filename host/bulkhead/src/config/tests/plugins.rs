@@ -129,7 +129,7 @@ fn plugin_source_and_trust_patterns_are_read() {
     );
     let pinned = pinned.unwrap();
     assert_eq!(pinned.trust[0].changed_definitions, Some(Pinning::Show));
-    assert_eq!(pinned.changed_definitions, [("a".to_owned(), Pinning::Hold)].into());
+    assert_eq!(pinned.tenants["a"].changed_definitions, Some(Pinning::Hold));
     let wrong = "etc/bulkhead.toml:2: tenant.a.changed_definitions:";
     refused_once("[tenant.a]\nchanged_definitions = 'ask'", wrong, "hold, show, allow");
     assert_eq!((config.trust[1].pattern.to_string(), config.trust[1].keys.len()), ("\"etc/own/*\"".to_owned(), 0));

@@ -48,7 +48,7 @@ impl RetryParams {
 /// `tools/call`.
 pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     let members = &request.members;
-    let name = members.name().required("params.name")?;
+    let name = members.name.required("params.name")?;
     let arguments = members.arguments.raw("params.arguments")?.filter(|raw| raw.get() != "null");
     let RetryParams { fresh, state } = RetryParams::read(members)?;
     let asked = ToolCallRequest {
@@ -96,7 +96,7 @@ pub(super) async fn related(tasks: &Tasks, requestor: &Requestor, names: &[Strin
         match sep1686::find_call(tasks, requestor, name).await {
             Ok(task) => found.push(task.id),
             Err(tasks::Error::NotFound) => {}
-            Err(error) => return Err(RpcError::from(&error)),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(found)

@@ -10,9 +10,9 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::super::result::Ending;
-use super::{RoundTrip, at};
+use super::RoundTrip;
 use crate::error::RpcError;
-use crate::exchange::FrameSender;
+use crate::exchange::{FrameSender, at};
 use crate::input_requests::{read_answer, unusable_answer};
 use crate::{idempotency, notifications};
 use bulkhead_domain::call::CallError;
@@ -36,8 +36,7 @@ impl RoundTrip {
         if is_task_at_once {
             return Ok(Ending::Task(made));
         }
-        let watched = tasks.watch(&self.requestor, made.id).await;
-        let (mut task, mut news) = watched.map_err(|error| RpcError::from(&error))?;
+        let (mut task, mut news) = tasks.watch(&self.requestor, made.id).await?;
         loop {
             if let Some(ending) = self.ending(&mut task).await? {
                 return Ok(ending);
@@ -53,10 +52,9 @@ impl RoundTrip {
     /// What the call has come to, if it has, or what it needs.
     async fn ending(&mut self, task: &mut Arc<Task>) -> Result<Option<Ending>, RpcError> {
         match &task.phase {
-            Phase::Ended(Outcome::Output { .. }) => match self.shared.tasks.output(&self.requestor, task.id).await {
-                Ok(TaskOutput::Tool(output)) => Ok(Some(Ending::Output(Returned::Tool(output)))),
-                Ok(_) => Err(RpcError::host_failure(format_args!("task {} is no call of a tool", task.id))),
-                Err(error) => Err(RpcError::from(&error)),
+            Phase::Ended(Outcome::Output { .. }) => match self.shared.tasks.output(&self.requestor, task.id).await? {
+                TaskOutput::Tool(output) => Ok(Some(Ending::Output(Returned::Tool(output)))),
+                _ => Err(RpcError::host_failure(format_args!("task {} is no call of a tool", task.id))),
             },
             Phase::Ended(Outcome::Error(error)) => Err(RpcError::modern(error)),
             Phase::Ended(Outcome::Cancelled) => Err(idempotency::cancelled()),
@@ -81,13 +79,13 @@ impl RoundTrip {
             given.push((input.issued_key.clone(), answer));
         }
         for (key, answer) in given {
-            let answered = self.shared.tasks.answer(&self.requestor, task.id, &key, answer).await;
-            *task = answered.map_err(|error| RpcError::from(&error))?;
+            *task = self.shared.tasks.answer(&self.requestor, task.id, &key, answer).await?;
         }
         let left: Vec<_> = task.outstanding().map(|input| (input.issued_key.clone(), input.request.clone())).collect();
         // The question waits for a request that can be asked it.
-        self.unable(left.iter().map(|(_, request)| request))
-            .map_or(Ok(()), |feature| Err(RpcError::modern(&CallError::MissingCapability(feature))))?;
+        if let Some(feature) = self.unable(left.iter().map(|(_, request)| request)) {
+            return Err(RpcError::modern(&CallError::MissingCapability(feature)));
+        }
         Ok((!left.is_empty()).then_some(Ending::InputRequired { input_requests: left, state: None }))
     }
 
@@ -112,11 +110,8 @@ impl RoundTrip {
                         frames.send(notifications::log(level, logger.as_deref(), &data, None));
                     }
                 }
-                Ok(TaskNews::Gone(_)) | Err(RecvError::Closed) => return Err(RpcError::from(&tasks::Error::NotFound)),
-                Err(RecvError::Lagged(_)) => {
-                    let read = self.shared.tasks.get(&self.requestor, task.id).await;
-                    return read.map_err(|error| RpcError::from(&error));
-                }
+                Ok(TaskNews::Gone(_)) | Err(RecvError::Closed) => return Err(tasks::Error::NotFound.into()),
+                Err(RecvError::Lagged(_)) => return Ok(self.shared.tasks.get(&self.requestor, task.id).await?),
             }
         }
     }
