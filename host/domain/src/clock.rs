@@ -5,9 +5,10 @@
 //! of its machine.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::UnixMs;
+#[cfg(any(test, feature = "testing"))]
+pub use crate::testing::ManualClock;
 
 /// Where times come from.
 pub trait Clock: Send + Sync + 'static {
@@ -24,40 +25,3 @@ pub trait Clock: Send + Sync + 'static {
 
 /// A clock that the parts of the host share.
 pub type SharedClock = Arc<dyn Clock>;
-
-/// A clock that moves when told to, for tests and simulation.
-#[derive(Debug, Default)]
-pub struct ManualClock {
-    now: AtomicU64,
-}
-
-impl ManualClock {
-    /// Starts at `now`.
-    pub fn at(now: UnixMs) -> Self {
-        Self { now: AtomicU64::new(now) }
-    }
-
-    /// Moves on.
-    pub fn advance(&self, ms: u64) {
-        self.now.fetch_add(ms, Ordering::AcqRel);
-    }
-
-    /// Moves there.
-    pub fn set(&self, now: UnixMs) {
-        self.now.store(now, Ordering::Release);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> UnixMs {
-        self.now.load(Ordering::Acquire)
-    }
-
-    fn steady(&self) -> UnixMs {
-        self.now()
-    }
-
-    fn system(&self) -> UnixMs {
-        self.now()
-    }
-}

@@ -146,6 +146,43 @@ impl Tool {
     }
 }
 
+/// A clock that moves when told to.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    now: AtomicU64,
+}
+
+impl ManualClock {
+    /// Starts at `now`.
+    pub fn at(now: UnixMs) -> Self {
+        Self { now: AtomicU64::new(now) }
+    }
+
+    /// Moves on.
+    pub fn advance(&self, ms: u64) {
+        self.now.fetch_add(ms, Ordering::AcqRel);
+    }
+
+    /// Moves there.
+    pub fn set(&self, now: UnixMs) {
+        self.now.store(now, Ordering::Release);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> UnixMs {
+        self.now.load(Ordering::Acquire)
+    }
+
+    fn steady(&self) -> UnixMs {
+        self.now()
+    }
+
+    fn system(&self) -> UnixMs {
+        self.now()
+    }
+}
+
 /// A machine whose wall clock a test sets, while its steady clock goes on.
 #[derive(Debug)]
 pub struct SetClock {

@@ -2,67 +2,22 @@
 //!
 //! Invariant: two texts of the same JSON value give the same bytes; numbers are what an IEEE double makes of them.
 
-use std::fmt::Write as _;
-
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The canonical text of a value.
 pub(super) fn canonical(value: &Value) -> String {
-    let mut text = String::new();
-    write(&mut text, value);
-    text
-}
-
-fn write(out: &mut String, value: &Value) {
     match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
-        Value::Number(number) => out.push_str(&number_text(number.as_f64().unwrap_or_default())),
-        Value::String(text) => write_string(out, text),
-        Value::Array(items) => {
-            out.push('[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    out.push(',');
-                }
-                write(out, item);
-            }
-            out.push(']');
-        }
+        Value::Number(number) => number_text(number.as_f64().unwrap_or_default()),
+        Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
         Value::Object(members) => {
             let mut members: Vec<_> = members.iter().collect();
             members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
-            out.push('{');
-            for (at, (name, member)) in members.into_iter().enumerate() {
-                if at > 0 {
-                    out.push(',');
-                }
-                write_string(out, name);
-                out.push(':');
-                write(out, member);
-            }
-            out.push('}');
+            let member = |(name, value): (&String, _)| format!("{}:{}", json!(name), canonical(value));
+            format!("{{{}}}", members.into_iter().map(member).collect::<Vec<_>>().join(","))
         }
+        // Its escapes of strings are those of the RFC.
+        Value::Null | Value::Bool(_) | Value::String(_) => value.to_string(),
     }
-}
-
-fn write_string(out: &mut String, text: &str) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\t' => out.push_str("\\t"),
-            '\n' => out.push_str("\\n"),
-            '\u{c}' => out.push_str("\\f"),
-            '\r' => out.push_str("\\r"),
-            // Writing to a string cannot fail.
-            control if control < ' ' => drop(write!(out, "\\u{:04x}", u32::from(control))),
-            other => out.push(other),
-        }
-    }
-    out.push('"');
 }
 
 /// A double as ECMAScript writes it (Number::toString): the shortest digits that read back as the same number.

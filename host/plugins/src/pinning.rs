@@ -55,7 +55,13 @@ fn say(own: AcceptChanges, source: Option<Pinning>, tenants: &[Option<Pinning>])
 
 impl Policies {
     /// What holds for a version. `canary`: who gets it, if that is not everybody.
-    fn say(&self, name: &str, entry: Option<&Entry>, digest: &Digest, canary: Option<&CanaryRow>) -> PinningDecision {
+    pub(super) fn say(
+        &self,
+        name: &str,
+        entry: Option<&Entry>,
+        digest: &Digest,
+        canary: Option<&CanaryRow>,
+    ) -> PinningDecision {
         let source = entry.and_then(|entry| entry.versions.get(digest)?.pinning);
         let tenants: Vec<_> = match canary.filter(|canary| canary.share == 0) {
             Some(canary) => {
@@ -76,22 +82,6 @@ impl Policies {
 }
 
 impl Inner {
-    /// What holds at this moment, as [`Policies::say`].
-    pub(super) fn say(
-        &self,
-        name: &str,
-        entry: Option<&Entry>,
-        digest: &Digest,
-        canary: Option<&CanaryRow>,
-    ) -> PinningDecision {
-        self.policies.load().say(name, entry, digest, canary)
-    }
-
-    /// What holds at this moment, as [`Policies::pinning_decision`].
-    pub(super) fn pinning_decision(&self, name: &str, entry: Option<&Entry>, digest: &Digest) -> PinningDecision {
-        self.policies.load().pinning_decision(name, entry, digest)
-    }
-
     /// Records the changes that were accepted, for operators who list them.
     pub(super) fn show(&self, version: &PluginVersion, changes: &[String]) {
         if changes.is_empty() {

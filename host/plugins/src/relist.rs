@@ -75,7 +75,11 @@ impl Plugins {
         }
         let mut changes = Changes::between(place, &now);
         changes.tools_removed.clear();
-        let say = inner.pinning_decision(&version.name, state.book.get(&version.name), &Digest(version.digest));
+        let say = inner.policies.load().pinning_decision(
+            &version.name,
+            state.book.get(&version.name),
+            &Digest(version.digest),
+        );
         let mut problems = changes.held_back(say.passing);
         let shown = if say.shown { changes.held_back(AcceptChanges::Nothing) } else { Vec::new() };
         // Those that were listed a moment ago have just been compared.

@@ -111,6 +111,33 @@ impl<'a> Comparison<'a> {
         self.say(path, Direction::Widened, what);
     }
 
+    /// A rule that one of the two may not have: that it is added narrows, that it goes away widens. Gives it if both have it.
+    fn rule<T>(
+        &mut self,
+        path: &str,
+        (old, new): (Option<T>, Option<T>),
+        added: &str,
+        removed: &str,
+    ) -> Option<(T, T)> {
+        match (&old, &new) {
+            (None, Some(_)) => self.say(path, Direction::Narrowed, added),
+            (Some(_), None) => self.say(path, Direction::Widened, removed),
+            _ => {}
+        }
+        old.zip(new)
+    }
+
+    /// Values that only one of the two takes.
+    fn values<T: AsRef<str> + Ord>(&mut self, path: &str, old: &BTreeSet<T>, new: &BTreeSet<T>) {
+        let only = |of: &BTreeSet<T>, other| of.difference(other).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+        if !new.is_superset(old) {
+            self.say(path, Direction::Narrowed, format!("no longer takes: {}", only(old, new)));
+        }
+        if !old.is_superset(new) {
+            self.say(path, Direction::Widened, format!("also takes: {}", only(new, old)));
+        }
+    }
+
     fn schemas(&mut self, old: &'a Value, new: &'a Value, path: &str, depth: usize) {
         if depth > DEPTH_MAX {
             self.both(path, "nested too deeply to be compared");
@@ -175,34 +202,14 @@ impl<'a> Comparison<'a> {
     }
 
     fn types(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
-        let (old, new) = (types(old.get("type")), types(new.get("type")));
-        if !new.is_superset(&old) {
-            let lost: Vec<_> = old.difference(&new).copied().collect();
-            self.say(&format!("{path}/type"), Direction::Narrowed, format!("no longer takes: {}", lost.join(", ")));
-        }
-        if !old.is_superset(&new) {
-            let won: Vec<_> = new.difference(&old).copied().collect();
-            self.say(&format!("{path}/type"), Direction::Widened, format!("also takes: {}", won.join(", ")));
-        }
+        self.values(&format!("{path}/type"), &types(old.get("type")), &types(new.get("type")));
     }
 
     fn choices(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
-        let (old, new) = (choices(old), choices(new));
-        let place = format!("{path}/enum");
-        match (old, new) {
-            (None, None) => {}
-            (Some(_), None) => self.say(&place, Direction::Widened, "takes more than the listed values"),
-            (None, Some(_)) => self.say(&place, Direction::Narrowed, "takes only the listed values"),
-            (Some(old), Some(new)) => {
-                let lost: Vec<_> = old.difference(&new).map(String::as_str).collect();
-                let won: Vec<_> = new.difference(&old).map(String::as_str).collect();
-                if !lost.is_empty() {
-                    self.say(&place, Direction::Narrowed, format!("no longer takes: {}", lost.join(", ")));
-                }
-                if !won.is_empty() {
-                    self.say(&place, Direction::Widened, format!("also takes: {}", won.join(", ")));
-                }
-            }
+        let (place, values) = (format!("{path}/enum"), (choices(old), choices(new)));
+        let both = self.rule(&place, values, "takes only the listed values", "takes more than the listed values");
+        if let Some((old, new)) = both {
+            self.values(&place, &old, &new);
         }
     }
 
@@ -227,22 +234,18 @@ impl<'a> Comparison<'a> {
 
     fn multiple(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
         let place = format!("{path}/multipleOf");
-        match (old.get("multipleOf"), new.get("multipleOf")) {
-            (None, Some(_)) => self.say(&place, Direction::Narrowed, "takes only multiples"),
-            (Some(_), None) => self.say(&place, Direction::Widened, "takes more than multiples"),
-            (Some(old), Some(new)) if canonical(old) != canonical(new) => self.both(&place, "takes other multiples"),
-            _ => {}
+        let factors = (old.get("multipleOf"), new.get("multipleOf"));
+        let both = self.rule(&place, factors, "takes only multiples", "takes more than multiples");
+        if both.is_some_and(|(old, new)| canonical(old) != canonical(new)) {
+            self.both(&place, "takes other multiples");
         }
     }
 
     fn unique(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
-        let is = |schema: &Map<String, Value>| schema.get("uniqueItems") == Some(&Value::Bool(true));
+        let of =
+            |schema: &Map<String, Value>| schema.get("uniqueItems").filter(|is| **is == Value::Bool(true)).map(|_| ());
         let place = format!("{path}/uniqueItems");
-        match (is(old), is(new)) {
-            (false, true) => self.say(&place, Direction::Narrowed, "takes no repetitions any more"),
-            (true, false) => self.say(&place, Direction::Widened, "takes repetitions"),
-            _ => {}
-        }
+        self.rule(&place, (of(old), of(new)), "takes no repetitions any more", "takes repetitions");
     }
 
     fn required(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
@@ -256,7 +259,7 @@ impl<'a> Comparison<'a> {
     }
 
     fn properties(&mut self, old: &'a Map<String, Value>, new: &'a Map<String, Value>, path: &str, depth: usize) {
-        if canonical_of(old.get("patternProperties")) != canonical_of(new.get("patternProperties")) {
+        if old.get("patternProperties").map(canonical) != new.get("patternProperties").map(canonical) {
             // Which names a pattern covers is not worth finding out.
             self.both(&format!("{path}/patternProperties"), "names other properties");
         }
@@ -294,23 +297,19 @@ impl<'a> Comparison<'a> {
             Some(list.iter().map(canonical).collect::<BTreeSet<_>>())
         };
         let place = format!("{path}/anyOf");
-        match (branches(old), branches(new)) {
-            (None, None) => {}
-            (None, Some(_)) => self.say(&place, Direction::Narrowed, "has to be one of several forms"),
-            (Some(_), None) => self.say(&place, Direction::Widened, "takes more than the listed forms"),
-            // Branches with references mean what the definitions say: those are compared where they are used alone.
-            (Some(old), Some(new)) => {
-                if old.iter().chain(&new).any(|branch| self.means_something_else(branch)) {
-                    self.both(&place, "its forms refer to definitions that may have changed");
-                    return;
-                }
-                if !new.is_superset(&old) {
-                    self.say(&place, Direction::Narrowed, "a form is gone");
-                }
-                if !old.is_superset(&new) {
-                    self.say(&place, Direction::Widened, "takes another form");
-                }
-            }
+        let branches = (branches(old), branches(new));
+        let both = self.rule(&place, branches, "has to be one of several forms", "takes more than the listed forms");
+        let Some((old, new)) = both else { return };
+        // Branches with references mean what the definitions say: those are compared where they are used alone.
+        if old.iter().chain(&new).any(|branch| self.means_something_else(branch)) {
+            self.both(&place, "its forms refer to definitions that may have changed");
+            return;
+        }
+        if !new.is_superset(&old) {
+            self.say(&place, Direction::Narrowed, "a form is gone");
+        }
+        if !old.is_superset(&new) {
+            self.say(&place, Direction::Widened, "takes another form");
         }
     }
 
@@ -399,10 +398,6 @@ fn names(value: Option<&Value>) -> BTreeSet<&str> {
 
 fn members(value: Option<&Value>) -> BTreeMap<&str, &Value> {
     value.and_then(Value::as_object).into_iter().flatten().map(|(name, schema)| (name.as_str(), schema)).collect()
-}
-
-fn canonical_of(value: Option<&Value>) -> Option<String> {
-    value.map(canonical)
 }
 
 /// A name as a step of a JSON Pointer.

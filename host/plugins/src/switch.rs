@@ -252,10 +252,11 @@ impl Plugins {
         if entry.versions.get(&digest).is_some_and(|version| version.activated_at.is_some()) {
             return Vec::new();
         }
-        let say = self.inner.say(name, Some(entry), &digest, canary);
+        let policies = self.inner.policies.load();
+        let say = policies.say(name, Some(entry), &digest, canary);
         // So has a canary, as it was begun, unless those who get it now have another say than those who had it.
         if entry.is_canary(&digest)
-            && self.inner.pinning_decision(name, Some(entry), &digest).passing == say.passing
+            && policies.pinning_decision(name, Some(entry), &digest).passing == say.passing
             && hashes(to).all(|(tool, hash)| entry.accepted_for(&digest, &tool) == Some(&Digest(hash)))
         {
             return Vec::new();
@@ -268,7 +269,7 @@ impl Plugins {
     fn shown(&self, state: &State, one: &PluginChange) -> Vec<String> {
         let (Some(to), Some(entry)) = (one.to.loaded(), state.book.get(&one.name)) else { return Vec::new() };
         let digest = Digest(to.version.digest);
-        if !self.inner.say(&one.name, Some(entry), &digest, one.to.canary()).shown {
+        if !self.inner.policies.load().say(&one.name, Some(entry), &digest, one.to.canary()).shown {
             return Vec::new();
         }
         let active = state.table.iter().find(|plugin| plugin.version.name == one.name);

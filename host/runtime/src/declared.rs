@@ -183,11 +183,7 @@ fn schema(
 
 /// The operator may take away a choice that the plugin leaves, never add one.
 fn narrowed(declared: wit::TaskSupport, wanted: Option<TaskSupport>, wrong: &mut Vec<String>) -> TaskSupport {
-    let declared = match declared {
-        wit::TaskSupport::Forbidden => TaskSupport::Forbidden,
-        wit::TaskSupport::Optional => TaskSupport::Optional,
-        wit::TaskSupport::Required => TaskSupport::Required,
-    };
+    let declared = TaskSupport::from(declared);
     match wanted {
         None => declared,
         Some(wanted) if wanted == declared || declared == TaskSupport::Optional => wanted,

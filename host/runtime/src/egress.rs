@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::header::{HOST, HeaderValue};
 use http::uri::Scheme;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,6 +28,7 @@ use super::guest_services::GuestServices;
 use super::policy::HttpGrant;
 use super::secrets::{Refusal, Secret, Target, inject};
 use super::wasi_context::{beginning, escaped};
+use bulkhead_net::AbortOnDrop;
 use bulkhead_net::address::normal_host;
 use bulkhead_net::dial::{self, DialError};
 use request_quota::RequestPermit;
@@ -179,15 +180,14 @@ async fn send(
     let (mut request, injected) = filled.await.map_err(|_| Error::ConnectionWriteTimeout)??;
     *request.uri_mut() = origin_form(request.uri())?;
 
-    let request = request.map(|body| BoundedRequestBody { body, bytes_left: REQUEST_BYTES_MAX }.boxed_unsync());
+    let request = request.map(|body| limited(body, REQUEST_BYTES_MAX as usize));
 
     let connect = clamp(options.connect_timeout, CONNECT_MAX);
     let (mut sender, driver) = timeout(connect, connect_to(blocking, &matching, &host, port, tls))
         .await
         .map_err(|_| Error::ConnectionTimeout)??;
-    let driver = tokio::spawn(driver);
     // Dropped with the response or with this future: the connection ends with the call.
-    let driver = AbortOnDrop(driver);
+    let driver = AbortOnDrop::spawn(driver);
 
     let first_byte = clamp(options.first_byte_timeout, FIRST_BYTE_MAX);
     let response = timeout(first_byte, sender.send_request(request))
@@ -201,7 +201,17 @@ async fn send(
     let between = clamp(options.between_bytes_timeout, FIRST_BYTE_MAX);
     let response =
         injected.scrub(response.map(|body| BoundedResponseBody::new(body, until, between, slot).boxed_unsync()))?;
-    Ok((response, Box::new(driver.finished())))
+    Ok((response, Box::new(finished(driver))))
+}
+
+/// A request body that ends in size.
+fn limited(body: WasiBody, bytes_max: usize) -> WasiBody {
+    Limited::new(body, bytes_max).map_err(of_body).boxed_unsync()
+}
+
+/// What broke a request's body, other than that it has too many bytes.
+fn of_body(error: Box<dyn std::error::Error + Send + Sync>) -> Error {
+    error.downcast().map_or(Error::HttpRequestBodySize(Some(REQUEST_BYTES_MAX)), |error| *error)
 }
 
 /// The cause of a failed request. If its body was refused here, the guest is told so, and not that a connection broke.
@@ -274,53 +284,11 @@ fn in_wasi_words(error: DialError) -> Error {
     }
 }
 
-/// The task that moves bytes between a connection and its body.
-struct AbortOnDrop(tokio::task::JoinHandle<Result<(), hyper::Error>>);
-
-impl AbortOnDrop {
-    async fn finished(mut self) -> Result<(), Error> {
-        match (&mut self.0).await {
-            Ok(result) => result.map_err(Error::Hyper),
-            Err(_) => Err(Error::ConnectionTerminated),
-        }
-    }
-}
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// A request body that ends in size.
-struct BoundedRequestBody {
-    body: WasiBody,
-    bytes_left: u64,
-}
-
-impl Body for BoundedRequestBody {
-    type Data = Bytes;
-    type Error = Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let this = &mut *self;
-        let polled = Pin::new(&mut this.body).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &polled {
-            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-            let Some(left) = this.bytes_left.checked_sub(bytes) else {
-                return Poll::Ready(Some(Err(Error::HttpRequestBodySize(Some(REQUEST_BYTES_MAX)))));
-            };
-            this.bytes_left = left;
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+/// Waits for the task that moves bytes between a connection and its body.
+async fn finished(mut driver: AbortOnDrop<Result<(), hyper::Error>>) -> Result<(), Error> {
+    match (&mut driver.0).await {
+        Ok(result) => result.map_err(Error::Hyper),
+        Err(_) => Err(Error::ConnectionTerminated),
     }
 }
 
@@ -389,7 +357,7 @@ mod tests {
     async fn egress_request_body_is_limited() {
         let sent = |bytes_left| {
             let body = http_body_util::Full::new(Bytes::from_static(b"12345")).map_err(|never| match never {});
-            BoundedRequestBody { body: body.boxed_unsync(), bytes_left }.collect()
+            limited(body.boxed_unsync(), bytes_left).collect()
         };
         assert_eq!(sent(5).await.unwrap().to_bytes(), "12345");
         assert!(matches!(sent(4).await, Err(Error::HttpRequestBodySize(_))));
@@ -401,8 +369,7 @@ mod tests {
         let (mut sender, driver) = http1::handshake(TokioIo::new(near)).await.unwrap();
         let driver = AbortOnDrop(tokio::spawn(driver));
         let body = http_body_util::Full::new(Bytes::from_static(b"12345")).map_err(|never| match never {});
-        let request =
-            http::Request::new(BoundedRequestBody { body: body.boxed_unsync(), bytes_left: 4 }.boxed_unsync());
+        let request = http::Request::new(limited(body.boxed_unsync(), 4));
         let error = of_exchange(sender.send_request(request).await.unwrap_err());
         assert!(matches!(error, Error::HttpRequestBodySize(Some(REQUEST_BYTES_MAX))), "{error:?}");
         drop(driver);

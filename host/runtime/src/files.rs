@@ -21,6 +21,7 @@ use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 use super::blocking::Blocking;
 use super::fault::HostFailure;
 use super::policy::{DirGrant, TENANT_MARK};
+use bulkhead_domain::names::check_name;
 
 pub(super) use guarded::{DirectoryQuotas, guard};
 pub use overlap::{NamedDirectory, Overlap, exposing, overlaps};
@@ -111,8 +112,7 @@ fn own(path: &Path, tenant: &str) -> io::Result<PathBuf> {
 
 /// A tenant's name as a part of a path. Two names never become one: `%` is in none of them.
 fn plain(tenant: &str) -> io::Result<String> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    if !(1..=64).contains(&tenant.len()) || !tenant.bytes().all(is_plain) {
+    if check_name(tenant).is_err() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the tenant's name is no part of a path"));
     }
     Ok(match tenant.strip_prefix('.') {

@@ -14,9 +14,8 @@ use super::call::Call;
 use super::fault::HostFailure;
 use super::input_requests;
 use super::json::accept;
-use super::output::{client_feature, wit_feature};
 use super::wasi_context::{Stream, beginning, escaped, random, random_id};
-use super::{CallEvent, ClientView, ListKind};
+use super::{CallEvent, ClientView};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{InputRequestError, LogLevel};
 
@@ -68,7 +67,7 @@ impl wit::Host for Call {
 
     async fn log(&mut self, level: wit::LogLevel, logger: Option<String>, data: String) -> Result<()> {
         self.enter().await;
-        let level = log_level(level);
+        let level = LogLevel::from(level);
         if tracing::enabled!(tracing::Level::DEBUG) {
             let text = escaped(beginning(&data, LOGGED_BYTES_MAX));
             tracing::debug!(plugin = &**self.denials.plugin(), ?level, text, "guest log");
@@ -160,11 +159,7 @@ impl wit::Host for Call {
 
     async fn lists_changed(&mut self, kind: wit::ListKind) -> Result<()> {
         self.enter().await;
-        self.outbox.lists_changed(match kind {
-            wit::ListKind::Tools => ListKind::Tools,
-            wit::ListKind::Resources => ListKind::Resources,
-            wit::ListKind::Prompts => ListKind::Prompts,
-        });
+        self.outbox.lists_changed(kind.into());
         Ok(())
     }
 
@@ -201,12 +196,12 @@ impl wit::Host for Call {
 
     async fn client_supports(&mut self, feature: wit::ClientFeature) -> Result<bool> {
         self.enter().await;
-        Ok(self.audience().features.contains(client_feature(feature)))
+        Ok(self.audience().features.contains(feature.into()))
     }
 
     async fn wanted_log_level(&mut self) -> Result<Option<wit::LogLevel>> {
         self.enter().await;
-        Ok(self.audience().log_level.map(wit_log_level))
+        Ok(self.audience().log_level.map(Into::into))
     }
 
     async fn related_tasks(&mut self) -> Result<Vec<String>> {
@@ -232,35 +227,9 @@ impl config::Host for Call {
 
 fn ask_error(error: InputRequestError) -> wit::AskError {
     match error {
-        InputRequestError::Unsupported(feature) => wit::AskError::Unsupported(wit_feature(feature)),
+        InputRequestError::Unsupported(feature) => wit::AskError::Unsupported(feature.into()),
         InputRequestError::Invalid(wrong) => wit::AskError::Invalid(wrong),
         InputRequestError::Unreachable(why) => wit::AskError::Unreachable(why),
         InputRequestError::Cancelled => wit::AskError::Cancelled,
-    }
-}
-
-fn log_level(level: wit::LogLevel) -> LogLevel {
-    match level {
-        wit::LogLevel::Debug => LogLevel::Debug,
-        wit::LogLevel::Info => LogLevel::Info,
-        wit::LogLevel::Notice => LogLevel::Notice,
-        wit::LogLevel::Warning => LogLevel::Warning,
-        wit::LogLevel::Error => LogLevel::Error,
-        wit::LogLevel::Critical => LogLevel::Critical,
-        wit::LogLevel::Alert => LogLevel::Alert,
-        wit::LogLevel::Emergency => LogLevel::Emergency,
-    }
-}
-
-fn wit_log_level(level: LogLevel) -> wit::LogLevel {
-    match level {
-        LogLevel::Debug => wit::LogLevel::Debug,
-        LogLevel::Info => wit::LogLevel::Info,
-        LogLevel::Notice => wit::LogLevel::Notice,
-        LogLevel::Warning => wit::LogLevel::Warning,
-        LogLevel::Error => wit::LogLevel::Error,
-        LogLevel::Critical => wit::LogLevel::Critical,
-        LogLevel::Alert => wit::LogLevel::Alert,
-        LogLevel::Emergency => wit::LogLevel::Emergency,
     }
 }

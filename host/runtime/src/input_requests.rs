@@ -7,8 +7,9 @@ use super::json::{accept_meta, accept_object};
 use super::limits::{INPUT_REQUEST_BYTES_MAX, INPUT_REQUESTS_MAX};
 use super::sampling;
 use bulkhead_domain::call::{
-    ClientFeature, ClientFeatures, ElicitationAction, InputRequest, InputRequestError, InputRequestKind, InputResponse,
+    ClientFeature, ClientFeatures, InputRequest, InputRequestError, InputRequestKind, InputResponse,
 };
+use bulkhead_domain::names::check_name;
 
 /// Checks the questions of one `ask` against the interface and against what the client declared.
 ///
@@ -27,8 +28,7 @@ pub(super) fn check(
     let mut checked: Vec<InputRequest> = Vec::with_capacity(requests.len());
     for request in requests {
         let key = request.key;
-        let is_key = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        if !(1..=64).contains(&key.len()) || !key.bytes().all(is_key) {
+        if check_name(&key).is_err() {
             return Err(InputRequestError::Invalid(format!("key {key:?} is not 1 to 64 characters of [A-Za-z0-9_.-]")));
         }
         if checked.iter().any(|earlier| earlier.key == key) {
@@ -158,11 +158,7 @@ pub(super) fn responses(keys: Vec<String>, answers: Vec<InputResponse>) -> Vec<w
 fn wit_answer(answer: InputResponse) -> wit::Answer {
     match answer {
         InputResponse::Elicitation { action, content } => wit::Answer::Elicitation(wit::ElicitationAnswer {
-            action: match action {
-                ElicitationAction::Accept => wit::ElicitationAction::Accept,
-                ElicitationAction::Decline => wit::ElicitationAction::Decline,
-                ElicitationAction::Cancel => wit::ElicitationAction::Cancel,
-            },
+            action: action.into(),
             content: content.map(|content| content.as_str().to_owned()),
         }),
         InputResponse::Sampling(result) => wit::Answer::Sampling(result.as_str().to_owned()),

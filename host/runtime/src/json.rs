@@ -1,7 +1,5 @@
 //! JSON texts that come out of a guest: checked once, at the border.
 
-use std::borrow::Cow;
-
 use serde_json::value::RawValue;
 
 use super::limits::JSON_DEPTH_MAX;
@@ -20,10 +18,8 @@ pub(super) fn accept(text: &str) -> Result<Json, String> {
     if depth > JSON_DEPTH_MAX {
         return Err(format!("JSON nested {depth} deep; {JSON_DEPTH_MAX} is the most"));
     }
-    Ok(match without_line_breaks(text) {
-        Cow::Borrowed(text) => Json::new(text),
-        Cow::Owned(text) => Json::new(text),
-    })
+    // Line breaks are legal between values only, never inside strings.
+    Ok(if text.contains(['\n', '\r']) { Json::new(text.replace(['\n', '\r'], "")) } else { Json::new(text) })
 }
 
 /// Accepts a well-formed text that holds an object.
@@ -86,37 +82,21 @@ fn is_reserved(key: &str) -> bool {
 
 /// How deep arrays and objects nest. The text is well-formed.
 fn depth(text: &str) -> usize {
-    let mut depth = 0usize;
-    let mut deepest = 0;
-    outside_strings(text, |byte| match byte {
-        b'{' | b'[' => {
-            depth += 1;
-            deepest = deepest.max(depth);
-        }
-        b'}' | b']' => depth = depth.saturating_sub(1),
-        _ => {}
-    });
-    deepest
-}
-
-/// Line breaks are legal between values only, never inside strings.
-fn without_line_breaks(text: &str) -> Cow<'_, str> {
-    if text.contains(['\n', '\r']) { Cow::Owned(text.replace(['\n', '\r'], "")) } else { Cow::Borrowed(text) }
-}
-
-fn outside_strings(text: &str, mut visit: impl FnMut(u8)) {
-    let mut in_string = false;
+    let (mut depth, mut deepest, mut in_string) = (0_usize, 0, false);
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         match byte {
             b'"' => in_string = !in_string,
-            b'\\' if in_string => {
-                bytes.next();
+            b'\\' if in_string => _ = bytes.next(),
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
             }
-            _ if !in_string => visit(byte),
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
+    deepest
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ mod tests;
 mod threads;
 mod typed;
 mod wasi_context;
+mod wit_enums;
 
 use std::sync::Arc;
 

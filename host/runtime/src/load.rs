@@ -29,6 +29,7 @@ use super::{CallContext, CatalogPlugin, ToolEntry};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
+use bulkhead_domain::names::check_name;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::server_features::Resource;
 use bulkhead_domain::task::PluginVersion;
@@ -265,12 +266,9 @@ pub(super) fn name(source: &PluginSource, manifest: Option<&Manifest>) -> Result
         .or_else(|| manifest.and_then(|manifest| manifest.name.clone()))
         .or_else(from_file)
         .ok_or("it has no name: set one in the configuration")?;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    if (1..=64).contains(&name.len()) && name.bytes().all(is_plain) {
-        Ok(name)
-    } else {
-        Err(format!("its name {:?} is not 1 to 64 characters of [A-Za-z0-9_.-]", escaped(&name)))
-    }
+    check_name(&name)
+        .map_err(|_| format!("its name {:?} is not 1 to 64 characters of [A-Za-z0-9_.-]", escaped(&name)))?;
+    Ok(name)
 }
 
 /// Every import that a guest may have.

@@ -29,14 +29,7 @@ impl MessageWorkers {
         share: &Share,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
-        let (sender, receiver) = oneshot::channel();
-        self.0.spawn(share, async move {
-            // Who asked may have gone while the work stood in line.
-            if !sender.is_closed() {
-                let _ = sender.send(work());
-            }
-        });
-        receiver
+        self.0.run(share, async move { work() })
     }
 }
 

@@ -12,9 +12,9 @@ use super::limits::{Bytes, ICON_BYTES_MAX, ICONS_MAX, META_BYTES_MAX, META_MEMBE
 use super::operation::Returned;
 use super::schema::Validator;
 use super::server_features;
-use bulkhead_domain::call::{CallError, ClientFeature};
+use bulkhead_domain::call::CallError;
 use bulkhead_domain::tool::{
-    Annotations, Content, ContentKind, Icon, ResourceBody, ResourceContents, ResourceLink, Role, ToolOutput,
+    Annotations, Content, ContentKind, Icon, ResourceBody, ResourceContents, ResourceLink, ToolOutput,
 };
 
 /// What an operation gave back, if it may be passed on.
@@ -175,14 +175,7 @@ pub(super) fn uri(text: String) -> Result<String, String> {
 }
 
 pub(super) fn annotate(annotations: wit::Annotations) -> Annotations {
-    let audience = annotations
-        .audience
-        .into_iter()
-        .map(|role| match role {
-            wit::Role::User => Role::User,
-            wit::Role::Assistant => Role::Assistant,
-        })
-        .collect();
+    let audience = annotations.audience.into_iter().map(Into::into).collect();
     let priority = annotations.priority.filter(|priority| (0.0..=1.0).contains(priority));
     Annotations { audience, priority, last_modified: annotations.last_modified }
 }
@@ -213,7 +206,7 @@ pub(super) fn refusal(plugin: &str, bytes_max: u64, error: wit::CallError) -> Ca
     match error {
         wit::CallError::InvalidParams(text) => CallError::InvalidParams(fault::cut(text)),
         wit::CallError::NotFound(text) => CallError::NotFound(fault::cut(text)),
-        wit::CallError::MissingCapability(feature) => CallError::MissingCapability(client_feature(feature)),
+        wit::CallError::MissingCapability(feature) => CallError::MissingCapability(feature.into()),
         wit::CallError::Internal(text) => fault::reported(plugin, &text),
         wit::CallError::Custom(custom) => custom_error(plugin, bytes_max, custom),
     }
@@ -233,31 +226,6 @@ fn custom_error(plugin: &str, bytes_max: u64, custom: wit::CustomError) -> CallE
     match custom.data.map(|data| accept(&data)).transpose() {
         Ok(data) => CallError::Custom { code: custom.code, message: fault::cut(custom.message), data },
         Err(wrong) => invalid_output(format!("data of error {}: {wrong}", custom.code)),
-    }
-}
-
-pub(super) fn client_feature(feature: wit::ClientFeature) -> ClientFeature {
-    match feature {
-        wit::ClientFeature::ElicitationForm => ClientFeature::ElicitationForm,
-        wit::ClientFeature::ElicitationUrl => ClientFeature::ElicitationUrl,
-        wit::ClientFeature::Sampling => ClientFeature::Sampling,
-        wit::ClientFeature::SamplingTools => ClientFeature::SamplingTools,
-        wit::ClientFeature::SamplingContext => ClientFeature::SamplingContext,
-        wit::ClientFeature::Roots => ClientFeature::Roots,
-        wit::ClientFeature::Tasks => ClientFeature::Tasks,
-    }
-}
-
-/// The other direction.
-pub(super) fn wit_feature(feature: ClientFeature) -> wit::ClientFeature {
-    match feature {
-        ClientFeature::ElicitationForm => wit::ClientFeature::ElicitationForm,
-        ClientFeature::ElicitationUrl => wit::ClientFeature::ElicitationUrl,
-        ClientFeature::Sampling => wit::ClientFeature::Sampling,
-        ClientFeature::SamplingTools => wit::ClientFeature::SamplingTools,
-        ClientFeature::SamplingContext => wit::ClientFeature::SamplingContext,
-        ClientFeature::Roots => wit::ClientFeature::Roots,
-        ClientFeature::Tasks => wit::ClientFeature::Tasks,
     }
 }
 

@@ -12,6 +12,8 @@ mod tests;
 use std::fmt;
 use std::ops::Range;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 pub(super) use self::inject::{Refusal, inject};
 use super::policy::HttpGrant;
 
@@ -130,18 +132,12 @@ fn either<'a>(text: &'a [u8], plain: &[u8], encoded: &[u8]) -> Option<&'a [u8]> 
     (begins(plain) || begins(encoded)).then(|| text.get(length..)).flatten()
 }
 
+/// What is escaped in a value of a query or a form: all but the unreserved characters (RFC 3986, 2.3).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// As a value of a query or a form.
 fn percent_encoded(value: &str) -> String {
-    use fmt::Write as _;
-    value.bytes().fold(String::with_capacity(value.len()), |mut text, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-        text
-    })
+    utf8_percent_encode(value, ESCAPED).to_string()
 }
 
 /// As the inside of a JSON string.

@@ -23,7 +23,7 @@ use bulkhead_domain::server_features::{
     Completion, Described, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourcePage,
     ResourceTemplate,
 };
-use bulkhead_domain::tool::{ResourceContents, Role};
+use bulkhead_domain::tool::ResourceContents;
 use bulkhead_domain::uri_template::UriTemplate;
 
 use super::bindings::bulkhead::plugin::types as wit;
@@ -234,12 +234,8 @@ pub(super) fn prompt_output(returned: wit_prompts::PromptOutput, bytes_max: u64)
     let description = returned.description.as_ref().map_or(0, String::len);
     within(messages + description + meta_size(&returned.meta), bytes_max)?;
     let messages = returned.messages.into_iter().enumerate().map(|(at, message)| {
-        let role = match message.role {
-            wit::Role::User => Role::User,
-            wit::Role::Assistant => Role::Assistant,
-        };
         let content = content(message.content).map_err(|wrong| invalid_output(format!("message {at}: {wrong}")))?;
-        Ok(PromptMessage { role, content })
+        Ok(PromptMessage { role: message.role.into(), content })
     });
     let messages = messages.collect::<Result<_, CallError>>()?;
     let meta = accept_meta(returned.meta).map_err(invalid_output)?;

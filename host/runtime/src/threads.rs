@@ -119,22 +119,13 @@ impl Threads {
         turn: Duration,
         tick: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        Self::start_some(cores(), io, turn, tick)
+        Self::start_with("guest", cores(), io, FairQueue::new(micros(turn)), tick)
     }
 
     /// Starts threads for other work of the same shares: one per core, but two at least, so that one long turn does not delay
     /// all others. Nothing ends a turn there but the work itself.
     pub(super) fn start_message_workers(io: &tokio::runtime::Handle) -> io::Result<Self> {
         Self::start_with("message", cores().max(2), io, FairQueue::secondary(micros(MESSAGE_TURN)), || {})
-    }
-
-    fn start_some(
-        count: usize,
-        io: &tokio::runtime::Handle,
-        turn: Duration,
-        tick: impl Fn() + Send + Sync + 'static,
-    ) -> io::Result<Self> {
-        Self::start_with("guest", count, io, FairQueue::new(micros(turn)), tick)
     }
 
     fn start_with(
@@ -179,8 +170,10 @@ impl Threads {
     ) -> oneshot::Receiver<T> {
         let (sender, receiver) = oneshot::channel();
         self.spawn(share, async move {
-            // Who asked may have gone.
-            let _ = sender.send(work.await);
+            // Who asked may have gone, also while the work stood in line.
+            if !sender.is_closed() {
+                let _ = sender.send(work.await);
+            }
         });
         receiver
     }
@@ -203,14 +196,27 @@ impl Drop for Threads {
 impl Pool {
     /// Puts a guest in line that says that it is queued.
     fn push(&self, guest: Arc<Guest>) {
+        let share = guest.share.clone();
+        self.add(guest, |line, guest| line.fair.push(&share, guest));
+    }
+
+    /// Has a guest dropped that nobody polls.
+    fn push_stopped(&self, guest: Arc<Guest>) {
+        self.add(guest, |line, guest| {
+            line.stopped.push(guest);
+            false
+        });
+    }
+
+    /// Adds a guest to what the threads have to do, and wakes one of them for it; `add` says whether it should not have to wait for one.
+    fn add(&self, guest: Arc<Guest>, add: impl FnOnce(&mut RunQueue, Arc<Guest>) -> bool) {
         let mut line = self.line.lock();
         if line.closed {
             drop(line);
             guest.discard();
             return;
         }
-        let share = guest.share.clone();
-        let first = line.fair.push(&share, guest);
+        let first = add(&mut line, guest);
         let tell = line.tell_one();
         let hurry = first && !tell && line.may_hurry();
         drop(line);
@@ -219,22 +225,6 @@ impl Pool {
         }
         if hurry {
             (self.tick)();
-        }
-    }
-
-    /// Queues a stopped guest, which no thread polls, to be dropped.
-    fn push_stopped(&self, guest: Arc<Guest>) {
-        let mut line = self.line.lock();
-        if line.closed {
-            drop(line);
-            guest.discard();
-            return;
-        }
-        line.stopped.push(guest);
-        let tell = line.tell_one();
-        drop(line);
-        if tell {
-            self.came.notify_one();
         }
     }
 

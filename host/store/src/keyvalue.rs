@@ -11,6 +11,7 @@ mod tests;
 mod write_limiter;
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -23,6 +24,7 @@ use super::{Error, RowKind, RowState, Store};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::limits::KeyValueLimits;
 use bulkhead_domain::requestor::TenantId;
+use bulkhead_limits::scoped::Amount;
 
 /// Bytes of a kept value's key.
 pub const KEY_BYTES_MAX: usize = 256;
@@ -64,6 +66,12 @@ pub struct KeyValueUsage {
     pub keys: u64,
     /// Keys and values.
     pub bytes: u64,
+}
+
+impl Amount for KeyValueUsage {
+    fn zip(self, other: Self, with: fn(u64, u64) -> u64) -> Self {
+        Self { keys: with(self.keys, other.keys), bytes: with(self.bytes, other.bytes) }
+    }
 }
 
 /// Whose entries they are.
@@ -138,24 +146,15 @@ impl KeyValues {
             changes.push((at.clone(), Some(entry.encode())));
             changes.extend(pieces);
             changes.extend(expires_at.map(|due| (space.due(due, key), Some(Vec::new()))));
-            match self.change(&at, old, changes).await {
-                Ok(()) => {
-                    let mut kept = lock(count.get())?;
-                    kept.keys = kept.keys.saturating_sub(before.keys.saturating_sub(after.keys));
-                    kept.bytes = kept.bytes.saturating_sub(before.bytes.saturating_sub(after.bytes));
-                    return Ok(());
-                }
+            match self.change(space, &at, old, changes).await {
+                Ok(()) => return Ok(release(&count, after, before)?),
                 Err(Error::Conflict) => release(&count, before, after)?,
                 // Certainly not written.
                 Err(error @ Error::ReadOnly(_)) => {
                     release(&count, before, after)?;
                     return Err(error.into());
                 }
-                Err(error) => {
-                    // Nobody knows whether it was written: count again.
-                    self.counts.lock().remove(space);
-                    return Err(error.into());
-                }
+                Err(error) => return Err(error.into()),
             }
         }
         Err(Error::Conflict.into())
@@ -173,14 +172,10 @@ impl KeyValues {
         for _ in 0..CONFLICTS_MAX {
             let Some(old) = self.entry(&at).await? else { return Ok(()) };
             let (gone, changes) = (old.0.counted(key), [old.0.removal(space, key), vec![(at.clone(), None)]].concat());
-            match self.change(&at, Some(old), changes).await {
+            match self.change(space, &at, Some(old), changes).await {
                 Ok(()) => return release(&count, KeyValueUsage::default(), gone),
                 Err(Error::Conflict) => {}
-                Err(error @ Error::ReadOnly(_)) => return Err(error),
-                Err(error) => {
-                    self.counts.lock().remove(space);
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
         Err(Error::Conflict)
@@ -200,7 +195,7 @@ impl KeyValues {
     ) -> Result<KeyPage, Error> {
         let (first, mut page) = (space.entry(prefix), KeyPage::default());
         // The key that is the prefix itself is part of the answer.
-        let mut at = match after {
+        let at = match after {
             Some(after) => space.entry(after),
             None => match self.entry(&first).await? {
                 Some((entry, _)) if !prefix.is_empty() && !entry.is_expired(now) => {
@@ -210,27 +205,19 @@ impl KeyValues {
                 _ => first.clone(),
             },
         };
-        loop {
-            let rows = self.rows.rows(RowKind::KeyValue, Some(&at), PAGE_ROWS).await?;
-            let full = rows.len() == PAGE_ROWS;
-            for (row, value) in rows {
-                if !row.starts_with(&first) {
-                    return Ok(page);
-                }
-                if !Entry::decode(&value)?.is_expired(now) {
-                    if page.keys.len() == PAGE_KEYS_MAX {
-                        page.next = page.keys.last().cloned();
-                        return Ok(page);
-                    }
-                    page.keys.push(space.key_of(&row)?);
-                }
-                at = row;
+        let see = |row: &[u8], entry: Entry| {
+            if entry.is_expired(now) {
+                return Ok(ControlFlow::Continue(()));
             }
-            if !full {
-                return Ok(page);
+            if page.keys.len() == PAGE_KEYS_MAX {
+                page.next = page.keys.last().cloned();
+                return Ok(ControlFlow::Break(()));
             }
-            tokio::task::yield_now().await;
-        }
+            page.keys.push(space.key_of(row)?);
+            Ok(ControlFlow::Continue(()))
+        };
+        self.each_entry(&first, at, see).await?;
+        Ok(page)
     }
 
     /// What is kept.
@@ -296,9 +283,43 @@ impl KeyValues {
         gone.iter().try_for_each(|(count, gone)| release(count, KeyValueUsage::default(), *gone))
     }
 
-    async fn change(&self, at: &[u8], old: Option<(Entry, Vec<u8>)>, changes: Vec<RowState>) -> Result<(), Error> {
+    /// Makes changes if the entry is still the `old` one. Where nobody knows afterwards whether they were made, the space is counted again.
+    async fn change(
+        &self,
+        space: &KeyValueNamespace,
+        at: &[u8],
+        old: Option<(Entry, Vec<u8>)>,
+        changes: Vec<RowState>,
+    ) -> Result<(), Error> {
         let expected = vec![(at.to_vec(), old.map(|(_, bytes)| bytes))];
-        self.rows.change_rows(RowKind::KeyValue, expected, changes).await
+        let changed = self.rows.change_rows(RowKind::KeyValue, expected, changes).await;
+        if !matches!(changed, Ok(()) | Err(Error::Conflict | Error::ReadOnly(_))) {
+            self.counts.lock().remove(space);
+        }
+        changed
+    }
+
+    /// Shows the entries after `at` whose rows begin with `prefix`, in their order, for as long as `see` goes on.
+    async fn each_entry(
+        &self,
+        prefix: &[u8],
+        mut at: Vec<u8>,
+        mut see: impl FnMut(&[u8], Entry) -> Result<ControlFlow<()>, Error> + Send,
+    ) -> Result<(), Error> {
+        loop {
+            let rows = self.rows.rows(RowKind::KeyValue, Some(&at), PAGE_ROWS).await?;
+            let full = rows.len() == PAGE_ROWS;
+            for (row, value) in rows {
+                if !row.starts_with(prefix) || see(&row, Entry::decode(&value)?)?.is_break() {
+                    return Ok(());
+                }
+                at = row;
+            }
+            if !full {
+                return Ok(());
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     /// An entry, and its bytes.
@@ -333,24 +354,12 @@ impl KeyValues {
 
     async fn read_count(&self, space: &KeyValueNamespace) -> Result<Mutex<KeyValueUsage>, Error> {
         let (prefix, mut kept) = (space.entry(""), KeyValueUsage::default());
-        let mut at = prefix.clone();
-        loop {
-            let rows = self.rows.rows(RowKind::KeyValue, Some(&at), PAGE_ROWS).await?;
-            let full = rows.len() == PAGE_ROWS;
-            for (row, value) in rows {
-                if !row.starts_with(&prefix) {
-                    return Ok(Mutex::new(kept));
-                }
-                let more = Entry::decode(&value)?.counted(&space.key_of(&row)?);
-                kept.keys += more.keys;
-                kept.bytes += more.bytes;
-                at = row;
-            }
-            if !full {
-                return Ok(Mutex::new(kept));
-            }
-            tokio::task::yield_now().await;
-        }
+        let see = |row: &[u8], entry: Entry| {
+            kept = kept.zip(entry.counted(&space.key_of(row)?), u64::saturating_add);
+            Ok(ControlFlow::Continue(()))
+        };
+        self.each_entry(&prefix, prefix.clone(), see).await?;
+        Ok(Mutex::new(kept))
     }
 }
 
@@ -362,8 +371,7 @@ fn reserve(
     limits: &KeyValueLimits,
 ) -> Result<(), KeyValueError> {
     let mut kept = lock(count.get())?;
-    let more =
-        KeyValueUsage { keys: after.keys.saturating_sub(before.keys), bytes: after.bytes.saturating_sub(before.bytes) };
+    let more = after.zip(before, u64::saturating_sub);
     for (limit, kept, more, value) in [
         ("plugin.kv.keys_max", kept.keys, more.keys, u64::from(limits.keys_max)),
         ("plugin.kv.bytes_max", kept.bytes, more.bytes, limits.bytes_max),
@@ -372,16 +380,14 @@ fn reserve(
             return Err(KeyValueError::Quota { limit, value });
         }
     }
-    kept.keys += more.keys;
-    kept.bytes += more.bytes;
+    *kept = kept.zip(more, u64::saturating_add);
     Ok(())
 }
 
 /// Takes back what was counted from `before` to `after`.
 fn release(count: &Count, before: KeyValueUsage, after: KeyValueUsage) -> Result<(), Error> {
     let mut kept = lock(count.get())?;
-    kept.keys = kept.keys.saturating_sub(after.keys.saturating_sub(before.keys));
-    kept.bytes = kept.bytes.saturating_sub(after.bytes.saturating_sub(before.bytes));
+    *kept = kept.zip(after.zip(before, u64::saturating_sub), u64::saturating_sub);
     Ok(())
 }
 

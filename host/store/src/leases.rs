@@ -31,9 +31,4 @@ impl Leases {
     pub(super) fn alive(&self, lease: Option<Lease>, now: UnixMs) -> bool {
         lease.is_some_and(|lease| self.nodes.get(&lease.node).is_some_and(|reach| lease.until.max(*reach) > now))
     }
-
-    /// Forgets all leases, as a restart does.
-    pub(super) fn forget(&mut self) {
-        self.nodes.clear();
-    }
 }

@@ -15,8 +15,6 @@ pub mod vault;
 pub mod fuzz;
 pub mod keyvalue;
 mod leases;
-pub mod measure;
-pub mod memory;
 pub mod record;
 pub mod replay_guard;
 #[cfg(any(test, feature = "testing"))]
@@ -31,6 +29,8 @@ pub mod samples;
 pub mod sled;
 #[cfg(test)]
 mod suite;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 use std::sync::Arc;
 

@@ -132,7 +132,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use bulkhead_store::memory::MemoryStore;
+    use bulkhead_store::testing::MemoryStore;
 
     const MANY: u32 = 1_000;
 

@@ -73,16 +73,13 @@ enum Next {
     Nothing,
 }
 
-/// What became of a component.
-enum Taken {
-    /// It is active, or an operator has put it aside.
-    Settled { name: String },
-    /// It changed while it was read.
-    Restless,
-    /// It is not taken, or not switched to.
-    Refused { name: String, problems: Vec<String> },
-    /// It could not be taken this time.
-    Failed { name: String, problems: Vec<String> },
+/// What became of a component that did not change while it was read.
+struct Taken {
+    name: String,
+    /// Why it is not taken, or not switched to. Empty: it is active, or an operator has put it aside.
+    problems: Vec<String>,
+    /// They are not its own fault: it may be taken another time.
+    is_passing: bool,
 }
 
 /// What becomes of a version from a folder.
@@ -148,18 +145,14 @@ impl Watch {
                 continue;
             }
             match self.take(path, file, decided).await {
-                Taken::Restless => is_restless = true,
-                Taken::Settled { name } => {
-                    file.next = Next::Nothing;
-                    self.say(file, path, name, Vec::new()).await;
-                }
-                Taken::Refused { name, problems } => {
-                    file.next = Next::Nothing;
-                    self.say(file, path, name, problems).await;
-                }
-                Taken::Failed { name, mut problems } => {
-                    file.next = file.next.after_failure();
-                    problems.push("it is tried again by itself".to_owned());
+                None => is_restless = true,
+                Some(Taken { name, mut problems, is_passing }) => {
+                    if is_passing {
+                        file.next = file.next.after_failure();
+                        problems.push("it is tried again by itself".to_owned());
+                    } else {
+                        file.next = Next::Nothing;
+                    }
                     self.say(file, path, name, problems).await;
                 }
             }
@@ -192,41 +185,42 @@ impl Watch {
         file.said = Some(said);
     }
 
-    async fn take(&self, path: &Path, file: &Seen, decided: &mut BTreeMap<String, Digest>) -> Taken {
+    /// `None`: the file changed while it was read.
+    async fn take(&self, path: &Path, file: &Seen, decided: &mut BTreeMap<String, Digest>) -> Option<Taken> {
         let source = Source::File(path.to_owned());
-        let (name, pinned) = match self.intake.configured_from(&source) {
-            Some((name, pinned)) => (Some(name), pinned),
-            None => (None, None),
-        };
-        let taken = self.intake.take(&source, pinned).await;
+        let (name, pinned) = self.intake.configured_from(&source).unzip();
+        let taken = self.intake.take(&source, pinned.flatten()).await;
         let again = path.to_owned();
         if tokio::task::spawn_blocking(move || print_of(&again)).await.ok().as_ref() != Some(&file.print) {
-            return Taken::Restless;
+            return None;
         }
         let label = || name.clone().unwrap_or_else(|| path.display().to_string());
         let verified = match taken {
             Ok(verified) => verified,
-            Err(error) if error.is_passing() => {
-                return Taken::Failed { name: label(), problems: vec![error.to_string()] };
+            Err(error) => {
+                let problems = vec![error.to_string()];
+                return Some(Taken { name: label(), problems, is_passing: error.is_passing() });
             }
-            Err(error) => return Taken::Refused { name: label(), problems: vec![error.to_string()] },
         };
         let candidate = verified.automatic_candidate(name.clone());
         let version = match self.plugins.identify(&candidate).await {
             Ok(version) => version,
-            Err(error) => return Taken::Refused { name: label(), problems: error.problems() },
+            Err(error) => return Some(Taken { name: label(), problems: error.problems(), is_passing: false }),
         };
         let (name, digest) = (version.name, Digest(version.digest));
         let is_old = file.from_start || decided.get(&name) == Some(&digest);
-        match self.bring(&name, digest, &source, candidate, is_old).await {
-            Ok(Brought::Foreign(problem)) => Taken::Refused { name, problems: vec![problem] },
+        let (problems, is_passing) = match self.bring(&name, digest, &source, candidate, is_old).await {
+            Ok(Brought::Foreign(problem)) => (vec![problem], false),
             Ok(Brought::Decided(problems)) => {
                 decided.insert(name.clone(), digest);
-                if problems.is_empty() { Taken::Settled { name } } else { Taken::Refused { name, problems } }
+                (problems, false)
             }
-            Err(error) if error.is_passing() => Taken::Failed { name, problems: error.problems() },
-            Err(error) => Taken::Refused { name, problems: error.problems() },
-        }
+            Err(error) => {
+                let is_passing = error.is_passing();
+                (error.problems(), is_passing)
+            }
+        };
+        Some(Taken { name, problems, is_passing })
     }
 
     /// Makes it the active version, if it is the folder's business and needs nobody's word.

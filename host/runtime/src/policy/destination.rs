@@ -1,8 +1,11 @@
 //! Destinations of outgoing HTTP: which scheme, host and port, and of what is there which methods and paths.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+
+use percent_encoding::percent_decode_str;
 
 use bulkhead_net::address::{is_public, normal_host};
 
@@ -216,7 +219,7 @@ fn is_plain(path: &str) -> bool {
         if segments.iter().any(|segment| is_way_up(segment)) || inner.iter().any(|segment| segment.is_empty()) {
             return false;
         }
-        let Some(next) = percent_decoded(&decoded) else { return true };
+        let Cow::Owned(next) = Cow::from(percent_decode_str(&decoded)) else { return true };
         let Ok(next) = String::from_utf8(next) else { return false };
         left -= 1;
         if left == 0 {
@@ -232,26 +235,6 @@ fn is_way_up(segment: &str) -> bool {
     let is_passed_over = |c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
     let mut left = named.chars().filter(|c| !is_passed_over(*c)).peekable();
     left.peek().is_some() && left.all(|c| DOTS.contains(&c))
-}
-
-/// `None`: there is nothing to decode.
-fn percent_decoded(text: &str) -> Option<Vec<u8>> {
-    let (mut bytes, mut rest, mut found) = (Vec::with_capacity(text.len()), text.as_bytes(), false);
-    while let [first, after @ ..] = rest {
-        let digit = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-        match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                rest = after.get(2..).unwrap_or_default();
-                found = true;
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    found.then_some(bytes)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// What is counted.
@@ -103,7 +104,7 @@ impl<'a> Walk<'a> {
             places.push(self.root);
         } else if fragment.starts_with('/') {
             // What leads nowhere is for the compiler to refuse.
-            places.extend(self.root.pointer(&decoded(fragment)));
+            places.extend(self.root.pointer(&percent_decode_str(fragment).decode_utf8_lossy()));
         } else {
             places.extend(self.anchors.get(fragment).into_iter().flatten());
         }
@@ -113,24 +114,6 @@ impl<'a> Walk<'a> {
 
 fn sum(one: Expansion, other: Expansion) -> Expansion {
     Expansion { places: one.places.saturating_add(other.places), loops: one.loops.saturating_add(other.loops) }
-}
-
-/// A fragment without its percent signs.
-fn decoded(fragment: &str) -> String {
-    let mut bytes = Vec::with_capacity(fragment.len());
-    let mut rest = fragment.bytes();
-    while let Some(byte) = rest.next() {
-        let hex = |byte: u8| char::from(byte).to_digit(16);
-        let mut ahead = rest.clone();
-        match (byte, ahead.next().and_then(hex), ahead.next().and_then(hex)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push(u8::try_from(high * 16 + low).unwrap_or(b'%'));
-                rest = ahead;
-            }
-            _ => bytes.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

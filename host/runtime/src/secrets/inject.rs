@@ -92,7 +92,9 @@ pub(crate) async fn inject(
     let (mut head, mut body) = request.into_parts();
     let mut filling = Filling { bound: &bound, left: PLACEHOLDERS_MAX };
     for value in head.headers.values_mut() {
-        if let Some(filled) = filling.fill(value.as_bytes(), "header", |places| places.header, str::to_owned)? {
+        if let Some(filled) =
+            filling.fill(value.as_bytes(), "header", |_| true, |places| places.header, str::to_owned)?
+        {
             let mut filled = HeaderValue::from_bytes(&filled)
                 .map_err(|_| Error::HttpRequestHeaderSize { field_name: None, field_size: None })?;
             filled.set_sensitive(true);
@@ -119,36 +121,41 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// The text with values in it; `None` when there was no placeholder.
+    /// The text with values in it; `None` when there was no placeholder that is meant as one.
     fn fill(
         &mut self,
         text: &[u8],
         place: &str,
+        is_meant: impl Fn(&str) -> bool,
         fits: fn(InjectionPoints) -> bool,
         written: fn(&str) -> String,
     ) -> Result<Option<Vec<u8>>, Refusal> {
-        let (mut filled, mut at) = (Vec::new(), 0);
+        let (mut filled, mut at, mut copied) = (Vec::new(), 0, 0);
         while let Some((found, name)) = find(text, at) {
+            at = found.end;
+            if !is_meant(name) {
+                continue;
+            }
             let secret = self.bound.iter().find(|secret| secret.name == name && fits(secret.places));
             let secret = secret.ok_or_else(|| Refusal::Missing(format!("secret {name} in the {place}")))?;
             self.left = self.left.checked_sub(1).ok_or(Error::HttpRequestHeaderSectionSize(None))?;
-            filled.extend(text.get(at..found.start).unwrap_or_default());
+            filled.extend(text.get(copied..found.start).unwrap_or_default());
             filled.extend(written(&secret.value).into_bytes());
-            at = found.end;
+            copied = found.end;
         }
-        if at == 0 {
+        if copied == 0 {
             return Ok(None);
         }
-        filled.extend(text.get(at..).unwrap_or_default());
+        filled.extend(text.get(copied..).unwrap_or_default());
         Ok(Some(filled))
     }
 
     fn uri(&mut self, uri: &http::Uri) -> Result<http::Uri, Refusal> {
         let Some(whole) = uri.path_and_query() else { return Ok(uri.clone()) };
         // A path is written into the logs of every server on the way.
-        self.fill(whole.path().as_bytes(), "path", |_| false, str::to_owned)?;
-        let query = whole.query().unwrap_or_default();
-        let Some(query) = self.fill(query.as_bytes(), "query", |places| places.query, percent_encoded)? else {
+        self.fill(whole.path().as_bytes(), "path", |_| true, |_| false, str::to_owned)?;
+        let query = whole.query().unwrap_or_default().as_bytes();
+        let Some(query) = self.fill(query, "query", |_| true, |places| places.query, percent_encoded)? else {
             return Ok(uri.clone());
         };
         let query = String::from_utf8(query).map_err(|_| Error::HttpRequestUriInvalid)?;
@@ -193,7 +200,8 @@ impl Filling<'_> {
             other if other.ends_with("+json") => json_escaped,
             _ => str::to_owned,
         };
-        if let Some(filled) = self.fill_known(secrets, &text, written)? {
+        let is_known = |name: &str| secrets.iter().any(|secret| secret.name == name);
+        if let Some(filled) = self.fill(&text, "body", is_known, |places| places.body, written)? {
             text = filled;
             if length.is_some() {
                 headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
@@ -201,32 +209,6 @@ impl Filling<'_> {
         }
         let frames = [Frame::data(Bytes::from(text))].into_iter().chain(trailers).collect();
         Ok(Queued { frames, rest: None }.boxed_unsync())
-    }
-
-    /// As [`Filling::fill`], but only for names of the plugin's secrets.
-    fn fill_known(
-        &mut self,
-        secrets: &[Secret],
-        text: &[u8],
-        written: fn(&str) -> String,
-    ) -> Result<Option<Vec<u8>>, Refusal> {
-        let (mut filled, mut at, mut copied) = (Vec::new(), 0, 0);
-        while let Some((found, name)) = find(text, at) {
-            at = found.end;
-            if !secrets.iter().any(|secret| secret.name == name) {
-                continue;
-            }
-            let piece = text.get(found.clone()).unwrap_or_default();
-            let value = self.fill(piece, "body", |places| places.body, written)?;
-            filled.extend(text.get(copied..found.start).unwrap_or_default());
-            filled.extend(value.unwrap_or_default());
-            copied = found.end;
-        }
-        if copied == 0 {
-            return Ok(None);
-        }
-        filled.extend(text.get(copied..).unwrap_or_default());
-        Ok(Some(filled))
     }
 }
 

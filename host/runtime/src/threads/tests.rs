@@ -8,7 +8,8 @@ use super::*;
 const TURN: Duration = Duration::from_millis(10);
 
 fn threads(count: usize) -> Threads {
-    Threads::start_some(count, &tokio::runtime::Handle::current(), TURN, || {}).unwrap()
+    let queue = FairQueue::new(micros(TURN));
+    Threads::start_with("guest", count, &tokio::runtime::Handle::current(), queue, || {}).unwrap()
 }
 
 /// Says when it is dropped.

@@ -298,20 +298,8 @@ pub(super) fn write(shape: &Shape, value: &Val) -> Option<Value> {
         (Shape::Integer(Integer::U16), Val::U16(value)) => (*value).into(),
         (Shape::Integer(Integer::S32), Val::S32(value)) => (*value).into(),
         (Shape::Integer(Integer::U32), Val::U32(value)) => (*value).into(),
-        (Shape::Integer(Integer::S64), Val::S64(value)) => {
-            if value.unsigned_abs() <= SAFE_MAX.unsigned_abs() {
-                (*value).into()
-            } else {
-                value.to_string().into()
-            }
-        }
-        (Shape::Integer(Integer::U64), Val::U64(value)) => {
-            if *value <= SAFE_MAX.unsigned_abs() {
-                (*value).into()
-            } else {
-                value.to_string().into()
-            }
-        }
+        (Shape::Integer(Integer::S64), Val::S64(value)) => write_wide(*value),
+        (Shape::Integer(Integer::U64), Val::U64(value)) => write_wide(*value),
         (Shape::F64, Val::Float64(value)) => write_float(*value),
         (Shape::F32, Val::Float32(value)) => {
             // The shortest digits that mean this number, not those of its 64-bit neighbour.
@@ -350,6 +338,11 @@ pub(super) fn write(shape: &Shape, value: &Val) -> Option<Value> {
         }
         _ => return None,
     })
+}
+
+fn write_wide(value: impl Copy + Into<i128> + Into<Value> + ToString) -> Value {
+    let is_safe = Into::<i128>::into(value).unsigned_abs() <= SAFE_MAX.unsigned_abs().into();
+    if is_safe { value.into() } else { value.to_string().into() }
 }
 
 fn write_float(value: f64) -> Value {

@@ -21,7 +21,7 @@ pub struct Owner<'a> {
 }
 
 impl<'a> Owner<'a> {
-    fn of(task: &'a Task) -> Self {
+    pub fn of(task: &'a Task) -> Self {
         Self { requestor: &task.requestor, id: task.id }
     }
 

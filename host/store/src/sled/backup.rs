@@ -163,7 +163,7 @@ impl Copy {
     }
 
     fn copy_files(&mut self, head: &RecordHeader) -> Result<(), Error> {
-        for place in [Some(&head.record), Some(&head.arguments), head.output.as_ref()].into_iter().flatten() {
+        for (_, place) in head.payloads() {
             if let PayloadLocation::File { name, .. } = place
                 && self.copied.insert(*name)
                 && let Some(bytes) = self.from.read(name)?

@@ -108,12 +108,10 @@ fn examine_rows(view: &View, files: &Files, report: &mut Report) -> Result<(), E
         match examine_task(view, files, &key, value, &mut expected) {
             Ok(head) => {
                 report.tasks += 1;
-                report.bytes += head.record.bytes()
-                    + head.arguments.bytes()
-                    + head.output.as_ref().map_or(0, PayloadLocation::bytes);
-                let places = [Some(&head.arguments), head.output.as_ref()];
-                report.files +=
-                    places.iter().filter(|place| matches!(place, Some(PayloadLocation::File { .. }))).count() as u64;
+                for (_, place) in head.payloads() {
+                    report.bytes += place.bytes();
+                    report.files += u64::from(matches!(place, PayloadLocation::File { .. }));
+                }
             }
             Err(error) => report.problem(format!("task {}: {error}", key.id)),
         }
@@ -162,15 +160,8 @@ fn examine_task(
 ) -> Result<RecordHeader, Error> {
     let head = RecordHeader::decode(value)?;
     expected.index.extend(head.index_rows(key)?);
-    for (part, place) in [
-        (Part::Record, Some(&head.record)),
-        (Part::Arguments, Some(&head.arguments)),
-        (Part::Output, head.output.as_ref()),
-    ] {
-        if matches!(place, Some(PayloadLocation::Chunks { .. })) {
-            expected.chunks.insert((*key, part as u8));
-        }
-    }
+    let in_chunks = head.payloads().filter(|(_, place)| matches!(place, PayloadLocation::Chunks { .. }));
+    expected.chunks.extend(in_chunks.map(|(part, _)| (*key, part as u8)));
     let read = Payloads::read(view, files, key)?;
     let task = record::decode_task(&read.record)?;
     let same = (task.id, task.requestor, task.revision) == (key.id, key.requestor, head.revision);

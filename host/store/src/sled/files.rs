@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl Files {
     pub(super) fn put(&self, name: &FileName, bytes: &[u8]) -> Result<(), Error> {
         let path = self.path(name);
         let unfinished = path.with_extension(UNFINISHED_SUFFIX);
-        let written = || -> std::io::Result<()> {
+        let written = || -> io::Result<()> {
             let mut file = File::create(&unfinished)?;
             file.write_all(bytes)?;
             file.sync_all()?;
@@ -122,18 +122,12 @@ impl Files {
     /// The contents; `None` when the file is gone.
     pub(super) fn read(&self, name: &FileName) -> Result<Option<Vec<u8>>, Error> {
         let path = self.path(name);
-        match fs::read(&path) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io_error("read", &path, &error)),
-        }
+        if_there(fs::read(&path)).map_err(|error| io_error("read", &path, &error))
     }
 
     /// Removes a file. One that stays behind is removed at the next opening.
     pub(super) fn remove(&self, name: &FileName) {
-        if let Err(error) = fs::remove_file(self.path(name))
-            && error.kind() != ErrorKind::NotFound
-        {
+        if let Err(error) = if_there(fs::remove_file(self.path(name))) {
             tracing::warn!(%error, "a payload file could not be removed");
         }
     }
@@ -151,20 +145,25 @@ impl Files {
 /// The names in a folder of payload files that no record has.
 pub(super) fn orphans(folder: &Path, named: &HashSet<FileName>) -> Result<Vec<String>, Error> {
     let named: HashSet<String> = named.iter().map(in_digits).collect();
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(|error| io_error("list", folder, &error))?,
-    };
-    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let entries = if_there(fs::read_dir(folder)).map_err(|error| io_error("list", folder, &error))?;
+    let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     Ok(names.filter(|name| !named.contains(name)).collect())
 }
 
+/// What was found; `None` where there is no such file or folder.
+pub(super) fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 /// Makes new names in a folder durable.
-pub(super) fn sync_folder(folder: &Path) -> std::io::Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-pub(super) fn io_error(verb: &str, path: &Path, error: &std::io::Error) -> Error {
+pub(super) fn io_error(verb: &str, path: &Path, error: &io::Error) -> Error {
     Error::Engine(format!("cannot {verb} {}: {error}", path.display()))
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::record::{decode_checked, encode_checked};
 use super::super::{Error, Usage};
-use super::keys::{self, TaskKey};
+use super::keys::{self, Part, TaskKey};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::task::{Lease, NodeId, Task};
 
@@ -102,6 +102,12 @@ impl RecordHeader {
 
     pub(super) fn lease(&self) -> Option<Lease> {
         self.lease.map(|(node, until)| Lease { node: NodeId(node), until })
+    }
+
+    /// Where each payload that there is lies.
+    pub(super) fn payloads(&self) -> impl Iterator<Item = (Part, &PayloadLocation)> {
+        let always = [(Part::Record, &self.record), (Part::Arguments, &self.arguments)];
+        always.into_iter().chain(self.output.as_ref().map(|output| (Part::Output, output)))
     }
 
     /// What the task counts.

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::super::{Error, Ledger};
-use super::files::{io_error, sync_folder};
+use super::files::{if_there, io_error, sync_folder};
 use super::open::{self, Layout, SNAPSHOT_PREFIX};
 use super::state::{self, MarkDigest, State, StateFile};
 use super::store_counts::{self, StoreCounts};
@@ -64,10 +64,8 @@ pub(super) fn recall(layout: &Layout, state: &State) -> Option<StoreCounts> {
 pub(super) fn remove(layout: &Layout) -> Result<(), Error> {
     state::remove_mark(&layout.state)?;
     // Worth nothing any more, and it names requestors that may be erased.
-    match fs::remove_file(&layout.counts) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &layout.counts, &error)),
-        _ => Ok(()),
-    }
+    let removed = if_there(fs::remove_file(&layout.counts)).map(drop);
+    removed.map_err(|error| io_error("remove", &layout.counts, &error))
 }
 
 fn digest(layout: &Layout) -> io::Result<MarkDigest> {

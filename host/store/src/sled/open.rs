@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::Error;
 use super::super::record::{self, decode_checked, encode_checked};
-use super::files::{self, Files, io_error};
+use super::files::{self, Files, if_there, io_error};
 use super::group::Totals;
 use super::head::{PayloadLocation, RecordHeader};
 use super::keys::{self, kind};
@@ -207,11 +207,9 @@ fn no_room(path: &Path) -> Error {
 /// sled takes the snapshot that it was writing when it was killed, or when the disk was full, for the newest one, and itself for
 /// damaged. The one before it is still there: it goes after the new one has its name.
 fn remove_unfinished_snapshots(database: &Path) -> Result<(), Error> {
-    let entries = match fs::read_dir(database) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(|error| io_error("list", database, &error))?,
-    };
-    for entry in entries.flatten().filter(|entry| is_unfinished_snapshot(&entry.file_name().to_string_lossy())) {
+    let entries = if_there(fs::read_dir(database)).map_err(|error| io_error("list", database, &error))?;
+    let entries = entries.into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| is_unfinished_snapshot(&entry.file_name().to_string_lossy())) {
         fs::remove_file(entry.path()).map_err(|error| io_error("remove", &entry.path(), &error))?;
     }
     Ok(())

@@ -51,20 +51,40 @@ pub(super) struct Payloads {
     pub(super) sealed: bool,
 }
 
-/// A write. Everything that takes time (encoding, files) was done by the caller.
-pub(super) enum Operation {
+/// A write that is done or refused. Everything that takes time (encoding, files) was done by the caller.
+pub(super) enum Write {
     Create {
         key: TaskKey,
         head: Box<RecordHeader>,
         payloads: Payloads,
         caps: StoredCaps,
-        reply: Reply<()>,
     },
     Commit {
         key: TaskKey,
         /// Complete but for the arguments, and for the output where none is given; its revision is the new one.
         head: Box<RecordHeader>,
         payloads: Payloads,
+    },
+    Remove(TaskKey),
+    PutRow {
+        key: Vec<u8>,
+        value: Vec<u8>,
+        absent_only: bool,
+    },
+    ChangeRows {
+        /// With its checksum, like the changes.
+        expected: Vec<RowState>,
+        changes: Vec<RowState>,
+    },
+    RemoveRow(Vec<u8>),
+    /// Refuses what is new for a tenant from here on.
+    BlockTenant(TenantId),
+}
+
+/// What the committer is asked for.
+pub(super) enum Operation {
+    Write {
+        write: Write,
         reply: Reply<()>,
     },
     Claim {
@@ -72,31 +92,6 @@ pub(super) enum Operation {
         now: UnixMs,
         lease: Lease,
         reply: Reply<Vec<Task>>,
-    },
-    Remove {
-        key: TaskKey,
-        reply: Reply<()>,
-    },
-    PutRow {
-        key: Vec<u8>,
-        value: Vec<u8>,
-        absent_only: bool,
-        reply: Reply<()>,
-    },
-    ChangeRows {
-        /// With its checksum, like the changes.
-        expected: Vec<RowState>,
-        changes: Vec<RowState>,
-        reply: Reply<()>,
-    },
-    RemoveRow {
-        key: Vec<u8>,
-        reply: Reply<()>,
-    },
-    /// Refuses what is new for a tenant from here on.
-    BlockTenant {
-        tenant: TenantId,
-        reply: Reply<()>,
     },
     /// Answers when everything before it is durable, with what changed since a backup began.
     EndBackup {
@@ -122,20 +117,19 @@ fn answer<T: Send + 'static>(plan: &mut Plan, reply: Reply<T>, outcome: Result<T
 impl Operation {
     /// Whether it leaves more room on the disk than before.
     pub(super) fn gives_room(&self) -> bool {
-        matches!(self, Self::Remove { .. } | Self::RemoveRow { .. } | Self::BlockTenant { .. } | Self::EndBackup { .. })
+        match self {
+            Self::Write { write, .. } => {
+                matches!(write, Write::Remove(_) | Write::RemoveRow(_) | Write::BlockTenant(_))
+            }
+            Self::EndBackup { .. } => true,
+            Self::Claim { .. } | Self::Rebuild { .. } | Self::Close { .. } => false,
+        }
     }
 
     /// Answers without writing anything.
     pub(super) fn refuse(self, error: Error) {
         match self {
-            Self::Create { reply, .. }
-            | Self::Commit { reply, .. }
-            | Self::Remove { reply, .. }
-            | Self::PutRow { reply, .. }
-            | Self::ChangeRows { reply, .. }
-            | Self::RemoveRow { reply, .. }
-            | Self::BlockTenant { reply, .. }
-            | Self::Close { reply } => drop(reply.send(Err(error))),
+            Self::Write { reply, .. } | Self::Close { reply } => drop(reply.send(Err(error))),
             Self::Claim { reply, .. } => drop(reply.send(Err(error))),
             Self::EndBackup { reply } => drop(reply.send(Err(error))),
             Self::Rebuild { reply, .. } => drop(reply.send(Err(error))),
@@ -150,38 +144,13 @@ impl Operation {
     pub(super) fn plan(self, tree: &::sled::Tree, shared: &StoreInner, plan: &mut Plan) -> Result<(), Error> {
         let mut writer = Writer { tree, shared, plan };
         match self {
-            Self::Create { key, head, payloads, caps, reply } => {
-                let outcome = writer.create(&key, &head, payloads, &caps)?;
-                answer(plan, reply, outcome);
-            }
-            Self::Commit { key, head, payloads, reply } => {
-                let outcome = writer.commit(&key, *head, payloads)?;
+            Self::Write { write, reply } => {
+                let outcome = writer.write(write)?;
                 answer(plan, reply, outcome);
             }
             Self::Claim { candidates, now, lease, reply } => {
                 let tasks = writer.claim(&candidates, now, lease)?;
                 answer(plan, reply, Ok(tasks));
-            }
-            Self::Remove { key, reply } => {
-                let outcome = writer.remove(&key)?;
-                answer(plan, reply, outcome);
-            }
-            Self::PutRow { key, value, absent_only, reply } => {
-                let outcome = writer.put_row(key, value, absent_only)?;
-                answer(plan, reply, outcome);
-            }
-            Self::ChangeRows { expected, changes, reply } => {
-                let outcome = writer.change_rows(&expected, changes)?;
-                answer(plan, reply, outcome);
-            }
-            Self::RemoveRow { key, reply } => {
-                shared.sealing.forget(&key);
-                plan.group.set(tree, key, None)?;
-                answer(plan, reply, Ok(()));
-            }
-            Self::BlockTenant { tenant, reply } => {
-                shared.with_blocked_tenants(|blocked| blocked.insert(tenant));
-                answer(plan, reply, Ok(()));
             }
             Self::EndBackup { reply } => {
                 let (tap, view) = (Arc::clone(&shared.tap), Arc::clone(&shared.view));
@@ -204,6 +173,24 @@ struct Writer<'a> {
 type Outcome = Result<(), Error>;
 
 impl Writer<'_> {
+    fn write(&mut self, write: Write) -> Result<Outcome, Error> {
+        match write {
+            Write::Create { key, head, payloads, caps } => self.create(&key, &head, payloads, &caps),
+            Write::Commit { key, head, payloads } => self.commit(&key, *head, payloads),
+            Write::Remove(key) => self.remove(&key),
+            Write::PutRow { key, value, absent_only } => self.put_row(key, value, absent_only),
+            Write::ChangeRows { expected, changes } => self.change_rows(&expected, changes),
+            Write::RemoveRow(key) => {
+                self.shared.sealing.forget(&key);
+                self.set(key, None).map(Ok)
+            }
+            Write::BlockTenant(tenant) => {
+                self.shared.with_blocked_tenants(|blocked| blocked.insert(tenant));
+                Ok(Ok(()))
+            }
+        }
+    }
+
     fn head(&self, key: &TaskKey) -> Result<Option<RecordHeader>, Error> {
         self.plan.group.get(self.tree, &key.task())?.map(|value| RecordHeader::decode(&value)).transpose()
     }
@@ -409,9 +396,9 @@ impl Writer<'_> {
         for (row, _) in old.index_rows(key)? {
             self.set(row, None)?;
         }
-        self.drop_place(key, Part::Record, Some(&old.record))?;
-        self.drop_place(key, Part::Arguments, Some(&old.arguments))?;
-        self.drop_place(key, Part::Output, old.output.as_ref())?;
+        for (part, place) in old.payloads() {
+            self.drop_place(key, part, Some(place))?;
+        }
         self.set(key.task(), None)?;
         let less = old.usage();
         self.ledger(|ledger| ledger.release(&key.requestor, less));

@@ -11,7 +11,7 @@ use super::super::{
 };
 use super::head::{self, PayloadLocation, RecordHeader};
 use super::keys::{self, Part, TaskKey, kind};
-use super::operation::{Operation, Payloads};
+use super::operation::{Operation, Payloads, Write};
 use super::{SledStore, place_record};
 use crate::vault::SealingKey;
 use bulkhead_domain::requestor::{Requestor, TenantId};
@@ -23,40 +23,25 @@ impl TaskStore for SledStore {
     async fn create(&self, creation: Creation) -> Result<Task, Error> {
         let Creation { mut task, arguments, output, reserved_bytes, caps } = creation;
         task.revision = 1;
-        let key = TaskKey::new(&task.requestor, task.id);
         let sealing = self.key_for_sealing(task.requestor.tenant).await?;
-        let mut payloads = Payloads { sealed: sealing.is_some(), ..Payloads::default() };
-        let (record, chunked) = place_record(task_bytes(&task, sealing.as_ref())?);
-        payloads.chunks.extend(chunked);
-        let owner = Owner { requestor: &task.requestor, id: task.id };
+        let (mut head, mut payloads) = self.prepare(&task, reserved_bytes, output.as_deref(), sealing.as_ref()).await?;
         let arguments = match &sealing {
             None => arguments.as_str().into(),
-            Some(key) => record::seal_arguments(arguments.as_str(), owner, key)?,
+            Some(key) => record::seal_arguments(arguments.as_str(), Owner::of(&task), key)?,
         };
-        let arguments = self.place(Part::Arguments, arguments, &mut payloads).await?;
-        let mut head = Box::new(RecordHeader::new(&task, record, arguments, reserved_bytes));
-        if let Some(output) = output {
-            let bytes = output_bytes(&output, owner, sealing.as_ref())?;
-            head.output = Some(self.place(Part::Output, bytes, &mut payloads).await?);
-        }
-        self.ask(|reply| Operation::Create { key, head, payloads, caps, reply }).await?;
+        head.arguments = self.place(Part::Arguments, arguments, &mut payloads).await?;
+        let key = TaskKey::new(&task.requestor, task.id);
+        self.write(Write::Create { key, head, payloads, caps }).await?;
         Ok(task)
     }
 
     async fn commit(&self, change: Change) -> Result<Task, Error> {
         let Change { mut task, output } = change;
         task.revision = task.revision.saturating_add(1);
-        let key = TaskKey::new(&task.requestor, task.id);
         let sealing = self.key_for_sealing(task.requestor.tenant).await?;
-        let mut payloads = Payloads { sealed: sealing.is_some(), ..Payloads::default() };
-        let (record, chunked) = place_record(task_bytes(&task, sealing.as_ref())?);
-        payloads.chunks.extend(chunked);
-        let mut head = Box::new(RecordHeader::new(&task, record, PayloadLocation::Inline(Vec::new()), 0));
-        if let Some(output) = output {
-            let bytes = output_bytes(&output, Owner { requestor: &task.requestor, id: task.id }, sealing.as_ref())?;
-            head.output = Some(self.place(Part::Output, bytes, &mut payloads).await?);
-        }
-        self.ask(|reply| Operation::Commit { key, head, payloads, reply }).await?;
+        let (head, payloads) = self.prepare(&task, 0, output.as_deref(), sealing.as_ref()).await?;
+        let key = TaskKey::new(&task.requestor, task.id);
+        self.write(Write::Commit { key, head, payloads }).await?;
         Ok(task)
     }
 
@@ -157,12 +142,11 @@ impl TaskStore for SledStore {
     }
 
     async fn remove(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
-        let key = TaskKey::new(requestor, id);
-        self.ask(|reply| Operation::Remove { key, reply }).await
+        self.write(Write::Remove(TaskKey::new(requestor, id))).await
     }
 
     async fn block_tenant(&self, tenant: TenantId) -> Result<(), Error> {
-        self.ask(|reply| Operation::BlockTenant { tenant, reply }).await
+        self.write(Write::BlockTenant(tenant)).await
     }
 
     async fn tasks_of(&self, tenant: TenantId, count_max: usize) -> Result<Vec<(Requestor, TaskId)>, Error> {
@@ -198,12 +182,34 @@ impl TaskStore for SledStore {
     }
 }
 
-fn task_bytes(task: &Task, key: Option<&SealingKey>) -> Result<Vec<u8>, Error> {
-    key.map_or_else(|| record::encode_task(task), |key| record::seal_task(task, key))
-}
+impl SledStore {
+    async fn write(&self, write: Write) -> Result<(), Error> {
+        self.ask(|reply| Operation::Write { write, reply }).await
+    }
 
-fn output_bytes(output: &TaskOutput, owner: Owner<'_>, key: Option<&SealingKey>) -> Result<Vec<u8>, Error> {
-    key.map_or_else(|| record::encode_output(output), |key| record::seal_output(output, owner, key))
+    /// The head of a task without its arguments, and what of its record and its output does not lie in the head.
+    async fn prepare(
+        &self,
+        task: &Task,
+        reserved_bytes: u64,
+        output: Option<&TaskOutput>,
+        sealing: Option<&SealingKey>,
+    ) -> Result<(Box<RecordHeader>, Payloads), Error> {
+        let mut payloads = Payloads { sealed: sealing.is_some(), ..Payloads::default() };
+        let record = sealing.map_or_else(|| record::encode_task(task), |key| record::seal_task(task, key))?;
+        let (record, chunked) = place_record(record);
+        payloads.chunks.extend(chunked);
+        let no_arguments = PayloadLocation::Inline(Vec::new());
+        let mut head = Box::new(RecordHeader::new(task, record, no_arguments, reserved_bytes));
+        if let Some(output) = output {
+            let bytes = match sealing {
+                None => record::encode_output(output)?,
+                Some(key) => record::seal_output(output, Owner::of(task), key)?,
+            };
+            head.output = Some(self.place(Part::Output, bytes, &mut payloads).await?);
+        }
+        Ok((head, payloads))
+    }
 }
 
 /// Rows that a claim looks at in one step.
@@ -218,7 +224,7 @@ impl RowStore for SledStore {
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {
         check_row(key, &value)?;
         let (key, value) = (keys::row(kind, key), head::with_checksum(value));
-        self.ask(|reply| Operation::PutRow { key, value, absent_only, reply }).await
+        self.write(Write::PutRow { key, value, absent_only }).await
     }
 
     async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error> {
@@ -229,12 +235,11 @@ impl RowStore for SledStore {
             rows.into_iter().map(|(key, value)| (keys::row(kind, &key), value.map(head::with_checksum))).collect()
         };
         let (expected, changes) = (sealed(expected), sealed(changes));
-        self.ask(|reply| Operation::ChangeRows { expected, changes, reply }).await
+        self.write(Write::ChangeRows { expected, changes }).await
     }
 
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {
-        let key = keys::row(kind, key);
-        self.ask(|reply| Operation::RemoveRow { key, reply }).await
+        self.write(Write::RemoveRow(keys::row(kind, key))).await
     }
 
     fn generation(&self) -> Option<u64> {

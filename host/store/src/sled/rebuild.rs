@@ -17,7 +17,7 @@ use super::backup::{Guard, finalize_copy};
 use super::check::label;
 use super::committer::Committer;
 use super::export::{EXPORT_FORMAT, ExportLine, Moved, export_layout, export_tree};
-use super::files::{Files, NewFile, io_error, sync_folder};
+use super::files::{Files, NewFile, if_there, io_error, sync_folder};
 use super::group::Totals;
 use super::head::RecordHeader;
 use super::keys::{self, Part, TaskKey};
@@ -196,10 +196,7 @@ fn bytes_below(folder: &Path) -> Result<u64, Error> {
 }
 
 fn remove_folder(path: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error("remove", path, &error)),
-        _ => Ok(()),
-    }
+    if_there(fs::remove_dir_all(path)).map(drop).map_err(|error| io_error("remove", path, &error))
 }
 
 /// Gives the present folder a name that is not taken, and the new one the name of the present. Both or neither.

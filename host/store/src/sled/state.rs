@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::Error;
 use super::super::record::{decode_checked, encode_checked};
-use super::files::{io_error, sync_folder};
+use super::files::{if_there, io_error, sync_folder};
 
 /// Two slots, written in turns: a torn write leaves the other one. One slot is one sector.
 const SLOT_BYTES: usize = 512;
@@ -67,13 +67,13 @@ pub(super) struct StateFile {
 
 /// Reads the newest valid slot; `None` when there is no file.
 pub(super) fn read(path: &Path) -> Result<Option<State>, Error> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io_error("read", path, &error)),
-    };
+    let Some(bytes) = read_file(path)? else { return Ok(None) };
     let newest = bytes.chunks(SLOT_BYTES).take(SLOTS.len()).filter_map(read_slot).max_by_key(|state| state.turn);
     newest.map(Some).ok_or_else(|| Error::Corrupt(format!("{} holds no valid state", path.display())))
+}
+
+fn read_file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    if_there(std::fs::read(path)).map_err(|error| io_error("read", path, &error))
 }
 
 /// A slot begins with the length of its bytes, which end with a checksum.
@@ -105,12 +105,8 @@ pub(super) fn read_mark(path: &Path, state: &State) -> Option<MarkDigest> {
 
 /// Removes the mark, durably: to be called before the first write to the database.
 pub(super) fn remove_mark(path: &Path) -> Result<(), Error> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        // A damaged store, which is examined all the same.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(io_error("read", path, &error)),
-    };
+    // Without the file it is a damaged store, which is examined all the same.
+    let Some(bytes) = read_file(path)? else { return Ok(()) };
     if bytes.chunks(SLOT_BYTES).skip(SLOTS.len()).flatten().all(|byte| *byte == 0) {
         return Ok(());
     }

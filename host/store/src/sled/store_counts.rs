@@ -30,7 +30,7 @@ impl CountBuilder {
     pub(super) fn task(&mut self, key: &[u8], head: &RecordHeader) -> Result<(), Error> {
         let key = keys::parse_task(key).ok_or_else(|| refuse("a task has an unreadable key"))?;
         self.ledger.add(&key.requestor, head.usage());
-        for place in [Some(&head.arguments), Some(&head.record), head.output.as_ref()].into_iter().flatten() {
+        for (_, place) in head.payloads() {
             if let PayloadLocation::File { name, .. } = place {
                 self.named.insert(*name);
             }

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 
 use super::{Error, SealingKey, VaultKeys};
+use bulkhead_domain::unhex;
 
 /// A file of keys is short; a longer one is something else.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -78,20 +79,7 @@ impl VaultKeys {
 
 /// 32 bytes, but not all zero.
 fn secret(text: &str) -> Option<[u8; 32]> {
-    let bytes = if text.len() == 64 {
-        decode_hex(text)?
-    } else {
-        [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD].iter().find_map(|form| form.decode(text).ok())?
-    };
-    let secret = <[u8; 32]>::try_from(bytes).ok()?;
-    (secret != [0; 32]).then_some(secret)
-}
-
-fn decode_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(high)? << 4 | digit(low)?),
-        _ => None,
-    };
-    text.as_bytes().chunks(2).map(pair).collect()
+    let forms = [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD];
+    let in_base64 = || forms.iter().find_map(|form| form.decode(text).ok())?.try_into().ok();
+    unhex(text).or_else(in_base64).filter(|secret| *secret != [0; 32])
 }

@@ -46,7 +46,6 @@ use By::{Because, Const, Key};
 const OPERATORS: By = Because("operators make tokens, plugins and names, clients do not");
 /// Operators make tenants, and so do the tokens of issuers where they say so.
 const TENANTS: By = Key("limits.tenants_total");
-const TWIN: By = Because("the twin of the store, for tests and for what needs no disk");
 const CHECKS: By = Because("operators check, one store at a time; it is gone when the check is over");
 const UNITS: By = Because("each entry holds a unit, and the bounds that the units are taken within come with them");
 const SHARES: By =
@@ -86,14 +85,6 @@ const GROWS: &[(&str, &str, By)] = &[
     ("runtime/threads/queue/fair_order.rs", "order", Key("limits.calls_running_total")),
     ("store/keyvalue.rs", "counts", TENANTS),
     ("store/leases.rs", "nodes", Because("hosts on one store, which operators start")),
-    ("store/memory.rs", "aliases", TWIN),
-    ("store/memory.rs", "blocked_tenants", TWIN),
-    ("store/memory.rs", "expiry", TWIN),
-    ("store/memory.rs", "ledger", TWIN),
-    ("store/memory.rs", "list", TWIN),
-    ("store/memory.rs", "rows", TWIN),
-    ("store/memory.rs", "tasks", TWIN),
-    ("store/memory.rs", "unfinished", TWIN),
     ("store/sled.rs", "ledger", Key("limits.requestors_per_tenant")),
     ("store/sled.rs", "blocked_tenants", Because("tenants that operators erase")),
     ("store/sled/backup.rs", "copied", Because("operators make backups; the files of one store")),

@@ -1,4 +1,4 @@
-//! The store in memory, for tests and simulations: the same answers as on disk, and failures on demand.
+//! The store in memory, for the tests and simulations of every crate: the same answers as on disk, and failures on demand.
 //!
 //! Owns the whole state under one lock. Must not be used where anything has to survive. Invariant: the conformance suite cannot
 //! tell it from the store on disk.
@@ -112,7 +112,7 @@ impl MemoryStore {
     /// What a restart does: every lease given so far is dead, a closed store is open again.
     pub fn restart(&self) {
         let mut state = self.state.lock();
-        state.leases.forget();
+        state.leases = Leases::default();
         state.faults.closed = false;
     }
 
