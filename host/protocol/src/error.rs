@@ -226,7 +226,7 @@ impl From<tasks::Error> for RpcError {
             }
             Error::Rate { limit, value, retry_after_ms } => {
                 let retry_after_ms = Some(retry_after_ms);
-                let data = LimitData { limit, value: value.into(), retry_after_ms };
+                let data = LimitData { limit, value, retry_after_ms };
                 Self::new(RATE, format!("{limit} is at its limit of {value} per second"))
                     .rejected(Rejection::TooMany { retry_after_ms })
                     .with(&data)

@@ -178,7 +178,7 @@ impl RoundTrip {
         // Tasks of this era report nothing on any stream.
         call.client.wants_progress = false;
         let request = TaskRequest { job: Job::Call(call), origin: self.origin(), ttl: RequestedTtl::Default };
-        call_handle::create(&self.shared, self.requestor, request).await.map(|task| Ending::Task(task))
+        call_handle::create(&self.shared, self.requestor, request).await.map(Ending::Task)
     }
 
     async fn begin(&mut self, frames: &FrameSender) -> Result<Ending, RoundTripError> {
