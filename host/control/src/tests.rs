@@ -19,8 +19,8 @@ use bulkhead_domain::clock::ManualClock;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::*;
 use bulkhead_identity::principal::Principals;
+use bulkhead_store::memory::MemoryStore;
 use bulkhead_store::sled::{Moved, Rekeyed, Report};
-use bulkhead_store::testing::MemoryStore;
 use bulkhead_store::{self as store, Creation, Store, StoredCaps, TaskStore};
 
 /// The memory store has nothing to keep up: what a rebuild would have said, and what was asked for.

@@ -226,7 +226,7 @@ mod tests {
     use super::super::entry::{Stage, Version};
     use super::*;
     use bulkhead_domain::UnixMs;
-    use bulkhead_store::testing::MemoryStore;
+    use bulkhead_store::memory::MemoryStore;
 
     fn version(at: UnixMs) -> Version {
         Version { checked_at: Some(at), ..Version::staged(&Provenance::default(), 1, at) }

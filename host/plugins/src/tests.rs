@@ -14,7 +14,7 @@ use bulkhead_domain::clock::ManualClock;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_runtime::policy::DirGrant;
 use bulkhead_runtime::{Executor as _, ListKind, SandboxConfig, Source, Wit};
-use bulkhead_store::testing::MemoryStore;
+use bulkhead_store::memory::MemoryStore;
 
 /// Nobody calls; what is told is remembered.
 #[derive(Default)]

@@ -15,6 +15,7 @@ pub mod vault;
 pub mod fuzz;
 pub mod keyvalue;
 mod leases;
+pub mod memory;
 pub mod record;
 pub mod replay_guard;
 #[cfg(any(test, feature = "testing"))]
@@ -29,8 +30,6 @@ pub mod samples;
 pub mod sled;
 #[cfg(test)]
 mod suite;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
 
 use std::sync::Arc;
 

@@ -122,7 +122,7 @@ impl ReplayGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::MemoryStore;
+    use crate::memory::MemoryStore;
     use crate::{RowStore as _, TaskStore as _};
 
     fn token(tenant: u8, requestor: u8, id: u8, until: UnixMs) -> SingleUseToken {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::memory::MemoryStore;
 use super::samples::{WIDE, completion, creation, output, requestor, task, task_id};
 use super::sled::{ProbeMode, SledOptions, SledStore};
-use super::testing::MemoryStore;
 use super::{
     Change, Creation, Error, ListPosition, ROW_BYTES_MAX, ROW_KEY_BYTES_MAX, RowKind, Store, StoredCaps, Usage,
 };

@@ -15,7 +15,7 @@ use bulkhead_runtime::guest_services::{GuestServices, KeyPage, KeyValueError};
 use bulkhead_runtime::secrets::Secret;
 use bulkhead_store as store;
 use bulkhead_store::keyvalue::{self, KeyValueNamespace, KeyValues};
-use bulkhead_store::testing::MemoryStore;
+use bulkhead_store::memory::MemoryStore;
 
 /// What is kept for all tenants.
 pub(super) struct ServiceStores {

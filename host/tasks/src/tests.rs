@@ -26,7 +26,7 @@ use bulkhead_domain::tool::Tool;
 use bulkhead_runtime::{
     CallEvent, CallSpec, Catalog, Control, Executor, Operation, Returned, RunningCall, StartError, StopOnDrop,
 };
-use bulkhead_store::testing::MemoryStore;
+use bulkhead_store::memory::MemoryStore;
 
 type Events = mpsc::Sender<CallEvent>;
 

@@ -21,7 +21,7 @@ use bulkhead_identity::principal::Principals;
 use bulkhead_limits::LiveLimits;
 use bulkhead_limits::failures::Failures;
 use bulkhead_net::dial;
-use bulkhead_store::testing::MemoryStore;
+use bulkhead_store::memory::MemoryStore;
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities};
 use tests::issuer::{Issuer, Key};

@@ -17,7 +17,7 @@ use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Design, Era, Origin, Phase, Task, TaskId};
 use bulkhead_plugins::HealthMonitor;
-use bulkhead_store::testing::MemoryStore;
+use bulkhead_store::memory::MemoryStore;
 use bulkhead_tasks::{CallRequest, ClientContext, Error, Job, Options, RequestedTtl, TaskRequest, Tasks};
 use tests::place::rounds;
 

@@ -8,7 +8,7 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Active, Outcome, Phase, Task, TaskId, TaskOutput};
 use bulkhead_domain::tool::ContentKind;
 use bulkhead_store::TaskStore as _;
-use bulkhead_store::testing::MemoryStore;
+use bulkhead_store::memory::MemoryStore;
 use bulkhead_tasks::{Error, Tasks};
 use tokio::runtime::Runtime;
 

@@ -138,7 +138,7 @@ mod tests {
     use bulkhead_domain::requestor::{RequestorId, TenantId};
     use bulkhead_domain::testing::SetClock;
     use bulkhead_limits::failures::Failures;
-    use bulkhead_store::testing::MemoryStore;
+    use bulkhead_store::memory::MemoryStore;
 
     const ENDS_AT: UnixMs = 100_000;
 

@@ -132,7 +132,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use bulkhead_store::testing::MemoryStore;
+    use bulkhead_store::memory::MemoryStore;
 
     const MANY: u32 = 1_000;
 

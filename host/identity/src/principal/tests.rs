@@ -4,8 +4,8 @@ use crate::auth::{Scopes, Sender, Verified, Verifier as _};
 use bulkhead_domain::clock::ManualClock;
 use bulkhead_domain::limits::Limits;
 use bulkhead_limits::failures::Failures;
+use bulkhead_store::memory::MemoryStore;
 use bulkhead_store::sled::{ProbeMode, SledOptions, SledStore};
-use bulkhead_store::testing::MemoryStore;
 
 fn principals() -> Principals {
     Principals::new(Arc::new(MemoryStore::new()))

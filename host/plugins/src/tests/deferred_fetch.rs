@@ -3,7 +3,7 @@
 use tokio::sync::Semaphore;
 
 use super::*;
-use bulkhead_store::testing::MemoryStore;
+use bulkhead_store::memory::MemoryStore;
 
 /// A component that comes when it is let.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ use bulkhead_domain::clock::ManualClock;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{RequestorId, TenantId};
 use bulkhead_domain::task::PluginVersion;
-use bulkhead_store::testing::MemoryStore;
+use bulkhead_store::memory::MemoryStore;
 use bulkhead_tasks::{CallHealth, EndedCall};
 
 const ANNA: Requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
+use crate::memory::MemoryStore;
 use crate::samples::{completion, creation, output, requestor, task};
 use crate::sled::{ProbeMode, SledOptions, SledStore, rebuild};
-use crate::testing::MemoryStore;
 use crate::{RowStore, TaskStore as _};
 
 const LIMITS: KeyValueLimits = KeyValueLimits { keys_max: 4, bytes_max: 20_000, value_bytes_max: 15_000 };

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use super::*;
-use bulkhead_store::testing::MemoryStore;
+use bulkhead_store::memory::MemoryStore;
 use bulkhead_store::{RowStore as _, sled};
 
 const ONE: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";

@@ -45,6 +45,7 @@ use By::{Because, Const, Key};
 
 const OPERATORS: By = Because("operators make tokens, plugins and names, clients do not");
 /// Operators make tenants, and so do the tokens of issuers where they say so.
+const TWIN: By = Because("the twin of the store, for tests and for what needs no disk");
 const TENANTS: By = Key("limits.tenants_total");
 const CHECKS: By = Because("operators check, one store at a time; it is gone when the check is over");
 const UNITS: By = Because("each entry holds a unit, and the bounds that the units are taken within come with them");
@@ -86,6 +87,14 @@ const GROWS: &[(&str, &str, By)] = &[
     ("store/keyvalue.rs", "counts", TENANTS),
     ("store/leases.rs", "nodes", Because("hosts on one store, which operators start")),
     ("store/sled.rs", "ledger", Key("limits.requestors_per_tenant")),
+    ("store/memory.rs", "aliases", TWIN),
+    ("store/memory.rs", "blocked_tenants", TWIN),
+    ("store/memory.rs", "expiry", TWIN),
+    ("store/memory.rs", "ledger", TWIN),
+    ("store/memory.rs", "list", TWIN),
+    ("store/memory.rs", "rows", TWIN),
+    ("store/memory.rs", "tasks", TWIN),
+    ("store/memory.rs", "unfinished", TWIN),
     ("store/sled.rs", "blocked_tenants", Because("tenants that operators erase")),
     ("store/sled/backup.rs", "copied", Because("operators make backups; the files of one store")),
     ("store/sled/backup.rs", "touched", Because("operators make backups; keys that are written during one pass")),

@@ -29,6 +29,9 @@ const BANNED: [(&str, &[&str]); 2] = [
 const DIALER: &str = "net/dial.rs";
 const DIALING: [&str; 4] = ["TcpStream::connect", "lookup_host", "ToSocketAddrs", "TlsConnector::from"];
 
+/// Modules behind the feature `testing`, which a build of all crates together has on for every one of them.
+const TEST_MODULES: [&str; 2] = ["testing", "samples"];
+
 /// What would make the domain depend on when or where it runs.
 const IMPURE: [&str; 7] = ["std::time", "std::fs", "std::net", "std::thread", "std::env", "std::process", "std::io"];
 
@@ -79,6 +82,8 @@ fn wrong_code(source: &Source) -> Vec<Finding> {
             findings.extend(lines.iter().map(|line| format!("{name}:{line}: only {DIALER} may use {way}")));
         }
     }
+    let of_tests = imports.iter().filter(|path| path.split("::").any(|segment| TEST_MODULES.contains(&segment)));
+    findings.extend(of_tests.map(|path| format!("{name}: {path} is compiled for tests only, and the host is not")));
     if crate_name == "domain" {
         for module in IMPURE {
             let lines = code::lines_with(&tokens, module);
@@ -121,6 +126,8 @@ mod tests {
         assert_eq!(found(DIALER, "fn f() { tokio::net::TcpStream::connect(1); }"), 0);
         assert_eq!(found("domain/a.rs", "use std::{fmt, fs};"), 1);
         assert_eq!(found("domain/a.rs", "fn f() { std::time::Instant::now(); }"), 1);
+        assert_eq!(found("tasks/a.rs", "use bulkhead_store::{samples::task, testing::MemoryStore};"), 2);
+        assert_eq!(found("tasks/a.rs", "#[cfg(test)] mod tests { use bulkhead_store::samples::task; }"), 0);
         assert_eq!(found("store/a.rs", "fn f() { g(\"taskId\") }"), 1);
         assert_eq!(found("protocol/a.rs", "fn f() { g(\"taskId\") }"), 0);
         assert_eq!(found("store/a.rs", "#[serde(rename_all = \"camelCase\")] struct A;"), 1);

@@ -32,6 +32,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         let mut clippy = steps::cargo();
         clippy.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
         steps::run("clippy", &mut clippy)?;
+        // What all packages together compile has the features of their tests, and the host that is shipped has not.
+        steps::run("the host by itself", steps::cargo().args(["check", "--package", "bulkhead"]))?;
         let mut doc: Command = steps::cargo();
         doc.args(["doc", "--workspace", "--no-deps", "--document-private-items"]).env(
             // Module docs speak to the readers of the code, who see private items too.

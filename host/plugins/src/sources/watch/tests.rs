@@ -6,7 +6,7 @@ use super::*;
 use crate::sources::{FetchOptions, Progress, Trust, oci};
 use crate::tests::{SAME, start, text};
 use bulkhead_domain::clock::ManualClock;
-use bulkhead_store::testing::MemoryStore;
+use bulkhead_store::memory::MemoryStore;
 
 pub(crate) fn fetching() -> FetchOptions {
     FetchOptions {

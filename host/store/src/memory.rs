@@ -1,4 +1,4 @@
-//! The store in memory, for the tests and simulations of every crate: the same answers as on disk, and failures on demand.
+//! The store in memory, for tests, simulations and calls without a data directory: the same answers as on disk, and failures on demand.
 //!
 //! Owns the whole state under one lock. Must not be used where anything has to survive. Invariant: the conformance suite cannot
 //! tell it from the store on disk.
