@@ -1,5 +1,6 @@
 //! Rates and times of a whole host, seen from its clients.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -109,27 +110,34 @@ pub(crate) async fn calls_and_reads(plan: &Plan, report: &mut Report) -> anyhow:
     Ok(())
 }
 
-/// Where `cargo xtask bench` puts the host that `cargo xtask run` builds.
-const RELEASE_HOST: &str = "BENCH_RELEASE_HOST";
+/// Profiles that compile sooner than `dist`, and where `cargo xtask bench` says that it put their hosts.
+const SOONER_PROFILES: [(&str, &str); 2] =
+    [("release", "BENCH_RELEASE_HOST"), ("quick-start", "BENCH_QUICK_START_HOST")];
 
-/// What the quick build of `cargo xtask run` costs: echo calls on the host of the `release` profile, against the one of `dist`.
+/// What a quicker build costs: echo calls on its host, against the one of `dist`.
 pub(crate) async fn profiles(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    for (profile, variable) in SOONER_PROFILES {
+        match std::env::var_os(variable) {
+            Some(host) => compare_with_dist(plan, report, profile, host.into()).await?,
+            None => eprintln!("{profile} profile: not measured, since {variable} names no host"),
+        }
+    }
+    Ok(())
+}
+
+async fn compare_with_dist(plan: &Plan, report: &mut Report, profile: &str, host: PathBuf) -> anyhow::Result<()> {
     const ROUNDS: u32 = 6;
-    let Some(release) = std::env::var_os(RELEASE_HOST) else {
-        eprintln!("release profile: not measured, since {RELEASE_HOST} names no host");
-        return Ok(());
-    };
     let setup = || Setup::with(&["text"]).config(UNLIMITED);
-    let (dist, release) = (setup().start().await, setup().program(release).start().await);
+    let (dist, sooner) = (setup().start().await, setup().program(host).start().await);
     let each = plan.each / ROUNDS;
-    let (mut by_dist, mut by_release) = (Vec::new(), Vec::new());
+    let (mut by_dist, mut by_sooner) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         by_dist.push(load::drive(connections(&dist, CONNECTIONS).await?, each, echo).await?);
-        by_release.push(load::drive(connections(&release, CONNECTIONS).await?, each, echo).await?);
+        by_sooner.push(load::drive(connections(&sooner, CONNECTIONS).await?, each, echo).await?);
     }
-    let [dist, release] = [by_dist, by_release].map(|rounds| Measured::of_turns(rounds).per_second);
-    let made_of = format!("{release:.0}/s to {dist:.0}/s of the dist profile, in turns");
-    report.add("echo by the release profile", made_of, release / dist, "x", Budget::None);
+    let [dist, sooner] = [by_dist, by_sooner].map(|rounds| Measured::of_turns(rounds).per_second);
+    let made_of = format!("{sooner:.0}/s to {dist:.0}/s of the dist profile, in turns");
+    report.add(&format!("echo by the {profile} profile"), made_of, sooner / dist, "x", Budget::None);
     Ok(())
 }
 

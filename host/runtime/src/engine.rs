@@ -19,6 +19,10 @@ const STACK_BYTES: usize = 1 << 20;
 /// Stack of one call that is cleared by hand rather than returned to the kernel: what a small tool needs. More pushes other things
 /// out of the processor's cache.
 const STACK_KEEP_RESIDENT: usize = 8 << 10;
+/// Regions of ended calls that one processor collects before it returns them to the kernel with one system call. A call returns at least
+/// the rest of its stack, and each system call interrupts the other processors. What waits is never used before it is returned, and is
+/// bounded by this many calls for each processor.
+const REGIONS_RETURNED_AT_ONCE: usize = 4;
 /// Slots that stay warm for idle plugins.
 const UNUSED_WARM_SLOTS: u32 = 128;
 /// Core instances per component instance, on average over the pool (a Rust guest has 1 to 3, Python about 20).
@@ -59,7 +63,8 @@ fn config(instances_max: u32, reset_in_place: bool) -> Config {
         .max_tables_per_module(u32::try_from(TABLES_MAX).unwrap_or(u32::MAX))
         .table_elements(TABLE_SLOT_ELEMENTS)
         .max_unused_warm_slots(UNUSED_WARM_SLOTS)
-        .async_stack_keep_resident(STACK_KEEP_RESIDENT);
+        .async_stack_keep_resident(STACK_KEEP_RESIDENT)
+        .decommit_batch_size(REGIONS_RETURNED_AT_ONCE);
     if reset_in_place {
         pool.linear_memory_keep_resident(MEMORY_KEEP_RESIDENT)
             .table_keep_resident(TABLE_KEEP_RESIDENT)

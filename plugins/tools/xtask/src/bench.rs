@@ -2,10 +2,11 @@
 
 use std::process::Command;
 
+use crate::serve::QUICK_START;
 use crate::{guests, layout, steps};
 
-/// Builds the guests, and host and bench program as they are packaged, and runs the latter. It compares that host with the one that
-/// `cargo xtask run` builds.
+/// Builds the guests, and host and bench program as they are packaged, and runs the latter. It compares that host with those of the
+/// profiles that compile sooner.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     guests::build(&[])?;
     let build = |profile: &str| {
@@ -17,8 +18,12 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut dist = build("dist");
     dist.args(["--package", "tests", "--bins", "--features", "tests/bench"]);
     steps::run("build host and bench", &mut dist)?;
-    steps::run("build the host of `cargo xtask run`", &mut build("release"))?;
+    steps::run("build the host of the release profile", &mut build("release"))?;
+    steps::run("build the host of `cargo xtask run`", &mut build(QUICK_START))?;
     let mut bench = Command::new(layout::target().join("dist/bench"));
-    bench.args(arguments).env("BENCH_RELEASE_HOST", layout::target().join("release/bulkhead"));
+    bench.args(arguments);
+    for (profile, variable) in [("release", "BENCH_RELEASE_HOST"), (QUICK_START, "BENCH_QUICK_START_HOST")] {
+        bench.env(variable, layout::target().join(profile).join("bulkhead"));
+    }
     steps::run("bench", &mut bench)
 }

@@ -23,6 +23,9 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
+/// The profile of the host that a visitor waits for, and the folder that cargo puts it into.
+pub(crate) const QUICK_START: &str = "quick-start";
+
 /// The guests that a visitor wants to see, with what their tools are.
 const SAMPLES: [(&str, &str); 6] = [
     ("text", "echo, word_count, diff"),
@@ -39,15 +42,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     steps::part(1, 2, "the sample plugins", || guests::build(&samples))?;
     let mut cargo = steps::cargo();
     cargo.args(["build", "--package", "bulkhead", "--target-dir"]).arg(layout::target());
-    if !options.dev {
-        cargo.arg("--release");
-    }
+    cargo.args(["--profile", if options.dev { "dev" } else { QUICK_START }]);
     steps::part(2, 2, "the host", || steps::run("build the host", &mut cargo))?;
 
     let config = write_config()?;
     let data = layout::target().join("bulkhead-data");
     explain(&options.listen, &config, &data);
-    let host = layout::target().join(if options.dev { "debug" } else { "release" }).join("bulkhead");
+    let host = layout::target().join(if options.dev { "debug" } else { QUICK_START }).join("bulkhead");
     // The host takes this process's place, so that Ctrl-C and SIGTERM reach it and its exit code is ours.
     // Pinned, because what was just built is what a visitor wants to see, whatever the data directory remembers.
     let pinned =
