@@ -20,8 +20,8 @@ const STACK_BYTES: usize = 1 << 20;
 /// out of the processor's cache.
 const STACK_KEEP_RESIDENT: usize = 8 << 10;
 /// Regions of ended calls that one processor collects before it returns them to the kernel with one system call. A call returns at least
-/// the rest of its stack, and each system call interrupts the other processors. What waits is never used before it is returned, and is
-/// bounded by this many calls for each processor.
+/// the rest of its stack, and each system call interrupts the other processors. No slot is used again before its regions are
+/// returned, and fewer than this many wait for each processor.
 const REGIONS_RETURNED_AT_ONCE: usize = 4;
 /// Slots that stay warm for idle plugins.
 const UNUSED_WARM_SLOTS: u32 = 128;

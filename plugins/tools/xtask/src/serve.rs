@@ -15,7 +15,7 @@ pub(crate) struct Options {
     /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1:8808")]
     listen: String,
-    /// Build the host with the dev profile: ready sooner, and slower when it runs.
+    /// Build the host with the dev profile: with debug assertions, and slower when it runs.
     #[arg(long)]
     dev: bool,
     /// Passed on to `bulkhead serve`.
