@@ -75,6 +75,9 @@ async fn main() -> anyhow::Result<()> {
     if plan.wants("echo") || plan.wants("get") {
         throughput::calls_and_reads(&plan, &mut report).await?;
     }
+    if plan.wants("switches") {
+        throughput::switches(&plan, &mut report).await?;
+    }
     if plan.wants("profiles") {
         throughput::profiles(&plan, &mut report).await?;
     }

@@ -126,19 +126,40 @@ pub(crate) async fn profiles(plan: &Plan, report: &mut Report) -> anyhow::Result
 }
 
 async fn compare_with_dist(plan: &Plan, report: &mut Report, profile: &str, host: PathBuf) -> anyhow::Result<()> {
-    const ROUNDS: u32 = 6;
     let setup = || Setup::with(&["text"]).config(UNLIMITED);
-    let (dist, sooner) = (setup().start().await, setup().program(host).start().await);
-    let each = plan.each / ROUNDS;
-    let (mut by_dist, mut by_sooner) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        by_dist.push(load::drive(connections(&dist, CONNECTIONS).await?, each, echo).await?);
-        by_sooner.push(load::drive(connections(&sooner, CONNECTIONS).await?, each, echo).await?);
-    }
-    let [dist, sooner] = [by_dist, by_sooner].map(|rounds| Measured::of_turns(rounds).per_second);
+    let [dist, sooner] = echo_rates(plan, [setup().start().await, setup().program(host).start().await]).await?;
     let made_of = format!("{sooner:.0}/s to {dist:.0}/s of the dist profile, in turns");
     report.add(&format!("echo by the {profile} profile"), made_of, sooner / dist, "x", Budget::None);
     Ok(())
+}
+
+/// Optimisations that a reader has to understand, by the key that switches each off, and the least that it must bring.
+const SWITCHES: [&str; 2] = ["inline_calls", "connection_workers"];
+const SWITCH_GAIN_MIN: f64 = 1.05;
+
+/// What each optimisation brings: echo calls with it, against a host where it is switched off.
+pub(crate) async fn switches(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    for switch in SWITCHES {
+        let without = UNLIMITED.replace("[server]\n", &format!("[server]\n{switch} = false\n"));
+        let setup = |config: &str| Setup::with(&["text"]).config(config);
+        let [on, off] = echo_rates(plan, [setup(UNLIMITED).start().await, setup(&without).start().await]).await?;
+        let made_of = format!("{on:.0}/s to {off:.0}/s with server.{switch} = false, in turns");
+        let work = format!("echo with {switch}, against without");
+        report.add(&work, made_of, on / off, "x", Budget::AtLeast(SWITCH_GAIN_MIN));
+    }
+    Ok(())
+}
+
+/// Echo calls for each second, on two hosts in turns.
+async fn echo_rates(plan: &Plan, hosts: [Host; 2]) -> anyhow::Result<[f64; 2]> {
+    const ROUNDS: u32 = 6;
+    let mut measured = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for (host, measured) in hosts.iter().zip(&mut measured) {
+            measured.push(load::drive(connections(host, CONNECTIONS).await?, plan.each / ROUNDS, echo).await?);
+        }
+    }
+    Ok(measured.map(|rounds| Measured::of_turns(rounds).per_second))
 }
 
 /// A measurement with the host's processor time for each request, in microseconds.

@@ -57,6 +57,8 @@ pub struct SandboxConfig {
     pub compiler: CompilerMode,
     /// The length of a guest's time slice.
     pub epoch_tick_ms: u64,
+    /// Whether calls of quick tools begin on the thread that asks for them ([`inline_policy`](super::inline_policy)).
+    pub inline_calls: bool,
     /// Where timers, DNS and sockets live.
     pub io: tokio::runtime::Handle,
     /// Reads the host's environment, for grants of its keys.
@@ -111,6 +113,7 @@ pub struct Sandbox {
     /// Many calls may wait for one version: it is loaded once.
     loading: tokio::sync::Mutex<()>,
     guests: Threads,
+    inline_calls: bool,
     /// Of what the host itself asks plugins.
     own_share: Share,
 }
@@ -158,6 +161,7 @@ impl Sandbox {
             published: ArcSwap::default(),
             loading: tokio::sync::Mutex::default(),
             guests,
+            inline_calls: config.inline_calls,
             own_share: Share::default(),
         }))
     }
@@ -341,7 +345,7 @@ impl Executor for Sandbox {
         let occupied = InFlight::new(Arc::clone(plugin));
         // It is large: boxed once, it is not moved again.
         let guest = Box::pin(call::run(ground, occupied, spec, Arc::clone(&shared), outbox)).in_current_span();
-        let stop = match pace.filter(|pace| pace.is_quick() && share.may_begin_elsewhere()) {
+        let stop = match pace.filter(|pace| self.inline_calls && pace.is_quick() && share.may_begin_elsewhere()) {
             Some(pace) => self.begin_here(guest, pace, &share, &shared),
             None => Some(self.guests.spawn(&share, guest)),
         };

@@ -92,6 +92,7 @@ pub(crate) fn sandbox(
         compile: config.compile.clone(),
         compiler: CompilerMode::Child,
         epoch_tick_ms: config.call.epoch_tick_ms,
+        inline_calls: config.server.inline_calls,
         io: tokio::runtime::Handle::current(),
         environment: sources::variable,
         tenant_names,

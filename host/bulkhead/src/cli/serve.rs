@@ -64,8 +64,9 @@ async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     });
 
     let scheme = if certificate.is_some() { "https" } else { "http" };
-    let workers = Arc::new(ConnectionWorkers::start().context("threads cannot be started")?);
-    let server = http_server(config, &host, authenticator, (certificate, Arc::clone(&workers))).await?;
+    let workers = config.server.connection_workers.then(ConnectionWorkers::start).transpose();
+    let workers = workers.context("threads cannot be started")?.map(Arc::new);
+    let server = http_server(config, &host, authenticator, (certificate, workers.clone())).await?;
     print_line(format_args!("bulkhead: listening on {scheme}://{address}/mcp"));
     tracing::info!(%address, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
     if !host.tasks.offers_anything() {
@@ -96,7 +97,7 @@ async fn http_server(
     config: &Config,
     host: &Host,
     authenticator: Arc<Authenticator>,
-    (certificate, workers): (Option<Arc<Certificate>>, Arc<ConnectionWorkers>),
+    (certificate, workers): (Option<Arc<Certificate>>, Option<Arc<ConnectionWorkers>>),
 ) -> anyhow::Result<Arc<Server>> {
     let server = &config.server;
     let options =
@@ -143,7 +144,7 @@ async fn http_server(
             credential_failures_per_minute: server.credential_failures_per_minute,
         },
         certificate,
-        workers: Some(workers),
+        workers,
     }))
 }
 
