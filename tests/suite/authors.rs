@@ -308,18 +308,52 @@ async fn plugin_build_reports_mistake_with_its_place() {
     bulkhead.current_dir(&project).env("PATH", &path).env("RUST_BACKTRACE", "1").args(["plugin", "build"]);
     let built = Said::of(bulkhead.stdin(Stdio::null()).output().await.expect("the command starts"));
     assert_eq!(built.code, Some(1), "{}", built.out);
-    let last = built.err.lines().last().unwrap_or_default();
-    assert!(
-        last.starts_with("bulkhead: importing plugin.py failed: TypeError: tool mute: write a docstring"),
-        "{}",
-        built.err
-    );
-    assert_eq!(built.err.matches("write a docstring").count(), 1, "it is told once: {}", built.err);
-    assert!(built.err.contains("  File \"plugin.py\", line 3, in <module>\n    @tool\n"), "{}", built.err);
+    let place = "bulkhead: plugin.py:3: tool mute: write a docstring, it is what a model reads to decide whether to call the tool";
+    assert_eq!(built.err, format!("{place}\n 3 | @tool\n   |  ^^^^\n"), "one line, and the code it is about");
     for other in ["bulkhead_entry", "_tool.py", "/1/", "Stack backtrace"] {
         assert!(!built.err.contains(other), "{other} is no business of the author's: {}", built.err);
     }
+    std::fs::write(project.join("plugin.py"), "import bulkhead_plugin\n").expect("a plugin");
+    let empty = plugin(&project, &path, &["build"]).await;
+    let said = "bulkhead: plugin.py: the plugin has no tool: write `@tool` above a function of plugin.py, or of a module that it imports\n";
+    assert_eq!((empty.code, &*empty.err), (Some(1), said), "a plugin without anything is a mistake");
     assert!(!project.join("wrong.wasm").exists(), "no component of half a plugin");
+}
+
+#[tokio::test]
+async fn python_build_loads_late_imports_and_names_missing_ones() {
+    if place::left_out(&["python"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = path_with(&tools("python").join("bin"));
+    plugin(folder.path(), &path, &["new", "late", "--lang", "python"]).await;
+    let project = folder.path().join("late");
+    let write = |path: &str, text: &str| std::fs::write(project.join(path), text).expect("a file");
+    write(
+        "plugin.py",
+        "from bulkhead_plugin import tool\n\n@tool\ndef late(text: str) -> str:\n    \"\"\"Imports late.\"\"\"\n    \
+         from words import count\n    from importlib import metadata\n    return f'{count(text)} {metadata.__name__}'\n",
+    );
+    write(
+        "words.py",
+        "import importlib\n\ndef count(text):\n    from fractions import Fraction\n    try:\n        import ujson\n    except ImportError:\n        \
+         pass\n    return Fraction(len(text), 2) + importlib.import_module('statistics').mean([1, 1])\n\ndef read(name):\n    import no_such_module\n    \
+         return importlib.import_module(name)\n",
+    );
+    let built = plugin(&project, &path, &["build"]).await;
+    assert_eq!(built.code, Some(0), "{}", built.err);
+    let warnings: Vec<_> = built.err.lines().filter(|line| line.starts_with("warning: ")).collect();
+    assert_eq!(warnings.len(), 2, "what is optional is not missing: {}", built.err);
+    assert!(
+        warnings[0].starts_with("warning: words.py:12: no_such_module is imported when a call gets here")
+            && warnings[0].contains("No module named 'no_such_module'"),
+        "{}",
+        built.err
+    );
+    assert!(warnings[1].starts_with("warning: words.py:13: modules are imported here by names"), "{}", built.err);
+    let called = plugin(&project, &path, &["call", "late.wasm", "late", r#"{"text": "abc"}"#]).await;
+    assert_eq!((called.code, called.out.trim_end()), (Some(0), "5/2 importlib.metadata"), "{}", called.err);
 }
 
 #[tokio::test]

@@ -43,6 +43,9 @@ pub enum Error {
     Missing { what: String, remedy: String },
     #[error("{step} failed: {reason}")]
     Failed { step: &'static str, reason: String },
+    /// A mistake in a source, with its place.
+    #[error("{0}")]
+    Source(String),
     #[error("the manifest is wrong: {0}")]
     Manifest(String),
     #[error("{}: {source}", path.display())]

@@ -152,7 +152,7 @@ fn is_installed(folder: &Path, wanted: &str) -> bool {
 fn fingerprint(project: &Project) -> anyhow::Result<u64> {
     let mut hasher = DefaultHasher::new();
     let sdk = match project.language {
-        Language::Python => layout::sdk("python").join("bulkhead_plugin"),
+        Language::Python => layout::sdk("python"),
         _ => layout::sdk("javascript"),
     };
     (COMPONENTIZE_PY, JAVASCRIPT_PACKAGES).hash(&mut hasher);
