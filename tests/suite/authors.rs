@@ -290,6 +290,87 @@ async fn javascript_plugin_is_created_built_and_called() {
     whole_way(Shop::new("js", path_with(Path::new("/nowhere"))), packages).await;
 }
 
+/// Installs the packages of JavaScript, and the SDK, as npm does.
+fn install_packages(project: &Path) {
+    succeed(Command::new("cp").arg("-al").arg(tools("javascript").join("node_modules")).arg(project));
+    let sdk = project.join("node_modules/bulkhead-plugin");
+    std::os::unix::fs::symlink("../bulkhead/plugins/sdk/javascript", sdk).expect("a link");
+}
+
+#[tokio::test]
+async fn typescript_plugin_is_created_built_and_called() {
+    if place::left_out(&["javascript"]) {
+        return;
+    }
+    whole_way(Shop::new("ts", path_with(Path::new("/nowhere"))), install_packages).await;
+}
+
+#[tokio::test]
+async fn typescript_build_refuses_type_errors_with_place() {
+    if place::left_out(&["javascript"]) {
+        return;
+    }
+    let folder = tempfile::tempdir_in(place::root().join("target")).expect("a folder");
+    let path = path_with(Path::new("/nowhere"));
+    plugin(folder.path(), &path, &["new", "typed", "--lang", "typescript"]).await;
+    let project = folder.path().join("typed");
+    install_packages(&project);
+    let source = std::fs::read_to_string(project.join("plugin.ts")).expect("the source");
+    let wrong = source.replace("readOnly: true,\n      run: greet", "readOnly: 1,\n      run: greet");
+    let line = 1 + wrong.lines().position(|line| line.contains("readOnly: 1")).expect("the mistake");
+    std::fs::write(project.join("plugin.ts"), wrong).expect("a mistake");
+    let built = plugin(&project, &path, &["build"]).await;
+    let said = format!(
+        "bulkhead: plugin.ts:{line}:7: Type 'number' is not assignable to type 'boolean | undefined'. (TS2322)\n"
+    );
+    assert_eq!((built.code, built.err), (Some(1), said), "the types of the SDK are asked");
+    assert!(!project.join("typed.wasm").exists(), "no component of what does not fit");
+}
+
+#[tokio::test]
+async fn javascript_build_names_what_the_engine_lacks() {
+    if place::left_out(&["javascript"]) {
+        return;
+    }
+    let folder = tempfile::tempdir_in(place::root().join("target")).expect("a folder");
+    let path = path_with(Path::new("/nowhere"));
+    plugin(folder.path(), &path, &["new", "lacking", "--lang", "js"]).await;
+    let project = folder.path().join("lacking");
+    install_packages(&project);
+    let package = project.join("node_modules/words");
+    std::fs::create_dir(&package).expect("a folder");
+    std::fs::write(package.join("package.json"), r#"{"name": "words", "type": "module", "main": "index.js"}"#)
+        .expect("a package");
+    let source = std::fs::read_to_string(project.join("plugin.js")).expect("the source");
+    let using = format!("import {{ words }} from \"words\";\n{source}").replace("`Hello, ${name}!`", "words(name)");
+    std::fs::write(project.join("plugin.js"), using).expect("a plugin");
+    let build = async |words: &str| {
+        std::fs::write(package.join("index.js"), words).expect("a module");
+        plugin(&project, &path, &["build"]).await
+    };
+
+    let classes = build("// Counts.\n\nexport const words = (text) => text.match(/\\p{L}+/gu).length;\n").await;
+    assert_eq!(classes.code, Some(1), "{}", classes.err);
+    let said = "node_modules/words/index.js:3:43: `\\p{…}` in a regular expression is not there in a component. List";
+    assert!(classes.err.contains(said), "{}", classes.err);
+    assert!(!classes.err.contains("plugin.js:"), "no place of the bundle: {}", classes.err);
+
+    let node = build("import { Readable } from \"node:stream\";\nexport const words = Readable;\n").await;
+    assert_eq!(node.code, Some(1), "{}", node.err);
+    assert!(node.err.contains("`stream` is a module of Node.js, which a component does not have. Use"), "{}", node.err);
+    assert!(node.err.contains("node_modules/words/index.js:1:25"), "{}", node.err);
+
+    let late =
+        build("export const words = (text) => Intl.NumberFormat().format(text.length) + require(\"fs\");\n").await;
+    assert_eq!(late.code, Some(0), "what may never be reached is no mistake: {}", late.err);
+    assert!(late.err.contains("warning: node_modules/words/index.js:1:32: `Intl` is not there"), "{}", late.err);
+    assert!(late.err.contains("`fs` is a module of Node.js"), "{}", late.err);
+
+    std::fs::write(project.join("plugin.js"), "export const nothing = 1;\n").expect("a plugin");
+    let empty = plugin(&project, &path, &["build"]).await;
+    assert!(empty.code == Some(1) && empty.err.contains("plugin.js: the plugin exports no tools"), "{}", empty.err);
+}
+
 #[tokio::test]
 async fn plugin_build_reports_mistake_with_its_place() {
     if place::left_out(&["python"]) {

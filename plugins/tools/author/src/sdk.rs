@@ -109,7 +109,7 @@ pub(crate) fn unpack(language: Language, folder: &Path) -> Result<(), Error> {
     let files = match language {
         Language::Rust => RUST,
         Language::Python => PYTHON,
-        Language::Javascript => JAVASCRIPT,
+        Language::Javascript | Language::Typescript => JAVASCRIPT,
     };
     for (path, text) in WIT.iter().chain(files) {
         write(&folder.join(path), text)?;
