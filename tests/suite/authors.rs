@@ -150,6 +150,48 @@ async fn rust_plugin_is_created_built_and_called() {
 }
 
 #[tokio::test]
+async fn rust_build_names_missing_derives_and_results() {
+    let folder = tempfile::tempdir_in(place::root().join("target")).expect("a folder");
+    std::os::unix::fs::symlink(place::host_binary(), folder.path().join("bulkhead")).expect("a link");
+    let mut shop = rust();
+    shop.find_also(folder.path());
+    plugin(folder.path(), &shop.path, &["new", "derives", "--lang", "rust"]).await;
+    let project = folder.path().join("derives");
+    lock(&project);
+    std::fs::write(
+        project.join("src/lib.rs"),
+        "use bulkhead_plugin::{Json, tool};
+        #[derive(serde::Deserialize)]
+        struct Unsaid { name: String }
+        #[derive(serde::Serialize, schemars::JsonSchema)]
+        struct Bare { name: String }
+        struct Mute;
+        /// Takes what has no schema.
+        #[tool]
+        fn takes(what: Unsaid) -> String { what.name }
+        /// Returns an object as it is.
+        #[tool]
+        fn returns() -> Bare { Bare { name: String::new() } }
+        /// Returns what cannot be written.
+        #[tool]
+        fn writes() -> Json<Mute> { Json(Mute) }
+        bulkhead_plugin::export!([takes, returns, writes]);",
+    )
+    .expect("a plugin");
+    let built = shop.run(&project, "bulkhead plugin build").await;
+    assert_eq!(built.code, Some(1), "{}", built.err);
+    for said in [
+        "`Unsaid: JsonSchema` is not satisfied",
+        "`Bare` cannot be the result of a tool",
+        "an object is returned as `Json<Bare>`, where `Bare` has `#[derive(serde::Serialize, schemars::JsonSchema)]`",
+        "`Mute: Serialize` is not satisfied",
+        "`Mute: JsonSchema` is not satisfied",
+    ] {
+        assert!(built.err.contains(said), "{said}:\n{}", built.err);
+    }
+}
+
+#[tokio::test]
 async fn component_of_own_wit_interface_carries_its_docs() {
     let folder = tempfile::tempdir().expect("a folder");
     let project = folder.path().join("lengths");
@@ -290,6 +332,87 @@ async fn javascript_plugin_is_created_built_and_called() {
     whole_way(Shop::new("js", path_with(Path::new("/nowhere"))), packages).await;
 }
 
+/// Installs the packages of JavaScript, and the SDK, as npm does.
+fn install_packages(project: &Path) {
+    succeed(Command::new("cp").arg("-al").arg(tools("javascript").join("node_modules")).arg(project));
+    let sdk = project.join("node_modules/bulkhead-plugin");
+    std::os::unix::fs::symlink("../bulkhead/plugins/sdk/javascript", sdk).expect("a link");
+}
+
+#[tokio::test]
+async fn typescript_plugin_is_created_built_and_called() {
+    if place::left_out(&["javascript"]) {
+        return;
+    }
+    whole_way(Shop::new("ts", path_with(Path::new("/nowhere"))), install_packages).await;
+}
+
+#[tokio::test]
+async fn typescript_build_refuses_type_errors_with_place() {
+    if place::left_out(&["javascript"]) {
+        return;
+    }
+    let folder = tempfile::tempdir_in(place::root().join("target")).expect("a folder");
+    let path = path_with(Path::new("/nowhere"));
+    plugin(folder.path(), &path, &["new", "typed", "--lang", "typescript"]).await;
+    let project = folder.path().join("typed");
+    install_packages(&project);
+    let source = std::fs::read_to_string(project.join("plugin.ts")).expect("the source");
+    let wrong = source.replace("readOnly: true,\n      run: greet", "readOnly: 1,\n      run: greet");
+    let line = 1 + wrong.lines().position(|line| line.contains("readOnly: 1")).expect("the mistake");
+    std::fs::write(project.join("plugin.ts"), wrong).expect("a mistake");
+    let built = plugin(&project, &path, &["build"]).await;
+    let said = format!(
+        "bulkhead: plugin.ts:{line}:7: Type 'number' is not assignable to type 'boolean | undefined'. (TS2322)\n"
+    );
+    assert_eq!((built.code, built.err), (Some(1), said), "the types of the SDK are asked");
+    assert!(!project.join("typed.wasm").exists(), "no component of what does not fit");
+}
+
+#[tokio::test]
+async fn javascript_build_names_what_the_engine_lacks() {
+    if place::left_out(&["javascript"]) {
+        return;
+    }
+    let folder = tempfile::tempdir_in(place::root().join("target")).expect("a folder");
+    let path = path_with(Path::new("/nowhere"));
+    plugin(folder.path(), &path, &["new", "lacking", "--lang", "js"]).await;
+    let project = folder.path().join("lacking");
+    install_packages(&project);
+    let package = project.join("node_modules/words");
+    std::fs::create_dir(&package).expect("a folder");
+    std::fs::write(package.join("package.json"), r#"{"name": "words", "type": "module", "main": "index.js"}"#)
+        .expect("a package");
+    let source = std::fs::read_to_string(project.join("plugin.js")).expect("the source");
+    let using = format!("import {{ words }} from \"words\";\n{source}").replace("`Hello, ${name}!`", "words(name)");
+    std::fs::write(project.join("plugin.js"), using).expect("a plugin");
+    let build = async |words: &str| {
+        std::fs::write(package.join("index.js"), words).expect("a module");
+        plugin(&project, &path, &["build"]).await
+    };
+
+    let classes = build("// Counts.\n\nexport const words = (text) => text.match(/\\p{L}+/gu).length;\n").await;
+    assert_eq!(classes.code, Some(1), "{}", classes.err);
+    let said = "node_modules/words/index.js:3:43: `\\p{…}` in a regular expression is not there in a component. List";
+    assert!(classes.err.contains(said), "{}", classes.err);
+    assert!(!classes.err.contains("plugin.js:"), "no place of the bundle: {}", classes.err);
+
+    let node = build("import { Readable } from \"node:stream\";\nexport const words = Readable;\n").await;
+    assert_eq!(node.code, Some(1), "{}", node.err);
+    assert!(node.err.contains("`stream` is a module of Node.js, which a component does not have. Use"), "{}", node.err);
+    assert!(node.err.contains("node_modules/words/index.js:1:25"), "{}", node.err);
+
+    let late =
+        build("export const words = (text) => Intl.NumberFormat().format(text.length) + require(\"fs\");\n").await;
+    assert_eq!(late.code, Some(0), "what may never be reached is no mistake: {}", late.err);
+    assert!(late.err.contains("warning: node_modules/words/index.js:1:32: `Intl` is not there"), "{}", late.err);
+    assert!(late.err.contains("`fs` is a module of Node.js"), "{}", late.err);
+
+    std::fs::write(project.join("plugin.js"), "export const nothing = 1;\n").expect("a plugin");
+    let empty = plugin(&project, &path, &["build"]).await;
+    assert!(empty.code == Some(1) && empty.err.contains("plugin.js: the plugin exports no tools"), "{}", empty.err);
+}
+
 #[tokio::test]
 async fn plugin_build_reports_mistake_with_its_place() {
     if place::left_out(&["python"]) {
@@ -308,18 +431,52 @@ async fn plugin_build_reports_mistake_with_its_place() {
     bulkhead.current_dir(&project).env("PATH", &path).env("RUST_BACKTRACE", "1").args(["plugin", "build"]);
     let built = Said::of(bulkhead.stdin(Stdio::null()).output().await.expect("the command starts"));
     assert_eq!(built.code, Some(1), "{}", built.out);
-    let last = built.err.lines().last().unwrap_or_default();
-    assert!(
-        last.starts_with("bulkhead: importing plugin.py failed: TypeError: tool mute: write a docstring"),
-        "{}",
-        built.err
-    );
-    assert_eq!(built.err.matches("write a docstring").count(), 1, "it is told once: {}", built.err);
-    assert!(built.err.contains("  File \"plugin.py\", line 3, in <module>\n    @tool\n"), "{}", built.err);
+    let place = "bulkhead: plugin.py:3: tool mute: write a docstring, it is what a model reads to decide whether to call the tool";
+    assert_eq!(built.err, format!("{place}\n 3 | @tool\n   |  ^^^^\n"), "one line, and the code it is about");
     for other in ["bulkhead_entry", "_tool.py", "/1/", "Stack backtrace"] {
         assert!(!built.err.contains(other), "{other} is no business of the author's: {}", built.err);
     }
+    std::fs::write(project.join("plugin.py"), "import bulkhead_plugin\n").expect("a plugin");
+    let empty = plugin(&project, &path, &["build"]).await;
+    let said = "bulkhead: plugin.py: the plugin has no tool: write `@tool` above a function of plugin.py, or of a module that it imports\n";
+    assert_eq!((empty.code, &*empty.err), (Some(1), said), "a plugin without anything is a mistake");
     assert!(!project.join("wrong.wasm").exists(), "no component of half a plugin");
+}
+
+#[tokio::test]
+async fn python_build_loads_late_imports_and_names_missing_ones() {
+    if place::left_out(&["python"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = path_with(&tools("python").join("bin"));
+    plugin(folder.path(), &path, &["new", "late", "--lang", "python"]).await;
+    let project = folder.path().join("late");
+    let write = |path: &str, text: &str| std::fs::write(project.join(path), text).expect("a file");
+    write(
+        "plugin.py",
+        "from bulkhead_plugin import tool\n\n@tool\ndef late(text: str) -> str:\n    \"\"\"Imports late.\"\"\"\n    \
+         from words import count\n    from importlib import metadata\n    return f'{count(text)} {metadata.__name__}'\n",
+    );
+    write(
+        "words.py",
+        "import importlib\n\ndef count(text):\n    from fractions import Fraction\n    try:\n        import ujson\n    except ImportError:\n        \
+         pass\n    return Fraction(len(text), 2) + importlib.import_module('statistics').mean([1, 1])\n\ndef read(name):\n    import no_such_module\n    \
+         return importlib.import_module(name)\n",
+    );
+    let built = plugin(&project, &path, &["build"]).await;
+    assert_eq!(built.code, Some(0), "{}", built.err);
+    let warnings: Vec<_> = built.err.lines().filter(|line| line.starts_with("warning: ")).collect();
+    assert_eq!(warnings.len(), 2, "what is optional is not missing: {}", built.err);
+    assert!(
+        warnings[0].starts_with("warning: words.py:12: no_such_module is imported when a call gets here")
+            && warnings[0].contains("No module named 'no_such_module'"),
+        "{}",
+        built.err
+    );
+    assert!(warnings[1].starts_with("warning: words.py:13: modules are imported here by names"), "{}", built.err);
+    let called = plugin(&project, &path, &["call", "late.wasm", "late", r#"{"text": "abc"}"#]).await;
+    assert_eq!((called.code, called.out.trim_end()), (Some(0), "5/2 importlib.metadata"), "{}", called.err);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Plugins in Python and JavaScript: what the Rust samples show, and that their runtimes are held by the same limits.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities, text};
@@ -9,6 +9,8 @@ use tests::stream::Incoming;
 use tests::wait::soon;
 use tests::{Host, Setup, place};
 use tokio::sync::OnceCell;
+
+use crate::egress::Web;
 
 /// What compiling everything here may take on a machine that does other things as well.
 const COMPILING: Duration = Duration::from_secs(900);
@@ -335,4 +337,78 @@ async fn script_plugin_time_and_random_are_per_call() {
     let (first, second) = (draw("js_later").await, draw("js_later").await);
     assert_ne!(first["number"], second["number"], "{first} {second}");
     assert!(first["waited_ms"].as_u64() >= Some(30), "a timer waits: {first}");
+}
+
+/// A host where the probe reaches these origins.
+async fn with_egress(origins: &[&str]) -> (Host, Client) {
+    let host = setup(&[]).await.plugin("probe-python", &format!("[plugin.grants]\nhttp = {origins:?}\n")).start().await;
+    let client = Client::connect(&host).await;
+    (host, client)
+}
+
+#[tokio::test]
+async fn python_http_reaches_granted_service() {
+    if left_out() {
+        return;
+    }
+    let web = Web::answering(|request| {
+        let answer = match request.split(' ').nth(1).unwrap_or_default() {
+            "/moved" => "302 Found\r\nlocation: /there\r\ncontent-length: 0\r\n\r\n",
+            "/broken" => "200 OK\r\ncontent-length: 100\r\n\r\ntoo little",
+            _ => "200 OK\r\ncontent-type: text/plain\r\ncontent-length: 5\r\n\r\nhello",
+        };
+        format!("HTTP/1.1 {answer}").into_bytes()
+    })
+    .await;
+    let (_host, client) = with_egress(&[&web.origin]).await;
+    let url = |path: &str| format!("{}{path}", web.origin);
+
+    let got = client.tool("py_fetch", json!({"url": url("/a b?c=ü#d")})).await.expect("a result");
+    assert_eq!(got["structuredContent"], json!({"status": 200, "type": "text/plain", "text": "hello"}), "{got}");
+    let asked = web.asked();
+    assert!(asked[0].starts_with("GET /a%20b?c=%C3%BC HTTP/1.1\r\n"), "{asked:?}");
+
+    let posted =
+        client.tool("py_fetch", json!({"url": url("/"), "body": "ä".repeat(100_000)})).await.expect("a result");
+    assert_eq!(posted["structuredContent"]["status"], 200, "{posted}");
+    let asked = web.asked();
+    let head = asked[1].to_ascii_lowercase();
+    assert!(head.starts_with("post / http/1.1\r\n") && head.contains("x-probe: yes\r\n"), "{}", &head[..200]);
+    assert!(head.contains("content-type: application/json\r\n"), "{}", &head[..200]);
+    assert!(asked[1].ends_with(&format!("{{\"said\": \"{}\"}}", "ä".repeat(100_000))), "the whole body arrives");
+
+    let opened = client.tool("py_urlopen", json!({"url": url("/moved")})).await.expect("a result");
+    assert_eq!(text(&opened), format!("200 {} hello", url("/there")), "urllib follows redirects");
+    let broken = client.tool("py_fetch", json!({"url": url("/broken")})).await.expect("a result");
+    assert_eq!(broken["structuredContent"]["reason"], "failed", "{broken}");
+}
+
+#[tokio::test]
+async fn python_http_refusal_names_missing_grant() {
+    if left_out() {
+        return;
+    }
+    let (web, other) = (Web::start().await, Web::start().await);
+    let (_host, client) = with_egress(&[&other.origin]).await;
+    let refused = client.tool("py_fetch", json!({"url": format!("{}/path", web.origin)})).await.expect("a result");
+    assert_eq!(refused["structuredContent"], json!({"reason": "denied", "grant": web.origin}), "{refused}");
+    let refused = client.tool("py_urlopen", json!({"url": web.origin})).await.expect("a result");
+    let said = text(&refused);
+    assert!(refused["isError"] == true && said.contains(&format!("http = [\"{}\"]", web.origin)), "{refused}");
+    let wrong = client.tool("py_fetch", json!({"url": "file:///etc/passwd"})).await.expect("a result");
+    assert_eq!(wrong["structuredContent"]["reason"], "invalid", "{wrong}");
+    assert_eq!((web.asked().len(), other.asked().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn python_coroutine_waits_on_the_host_and_returns() {
+    if left_out() {
+        return;
+    }
+    let host = host(&["probe-python"]).await;
+    let client = Client::connect(&host).await;
+    let begin = Instant::now();
+    let gathered = client.tool("py_gather", json!({"count": 6})).await.expect("a result");
+    assert_eq!(text(&gathered), "[6, 5, 4, 3, 2, 1]", "{gathered}");
+    assert!(begin.elapsed() >= Duration::from_millis(300), "it waits for the longest: {:?}", begin.elapsed());
 }

@@ -33,7 +33,11 @@ export function definePlugin({ tools = [], resources = [], prompts = [], ...othe
   if (prompts.length > 0) plugin.prompts = promptsOf(prompts);
   if ([...resources, ...prompts].some(({ complete }) => complete)) plugin.completions = completionsOf(prompts, resources);
   // `bulkhead plugin build` says here what the module exports; in tests nobody does.
-  const exported = typeof BULKHEAD_EXPORTS === "undefined" ? Object.keys(plugin) : BULKHEAD_EXPORTS;
+  const isBuilt = typeof BULKHEAD_EXPORTS !== "undefined";
+  if (isBuilt && tools.length + resources.length + prompts.length === 0) {
+    throw new TypeError("the plugin has no tool: put one into `tools` of definePlugin");
+  }
+  const exported = isBuilt ? BULKHEAD_EXPORTS : Object.keys(plugin);
   const lost = Object.keys(plugin).filter((name) => !exported.includes(name));
   if (lost.length > 0) {
     const all = Object.keys(plugin).join(", ");

@@ -36,7 +36,10 @@ pub(crate) enum AuthorCommand {
 pub(crate) enum Lang {
     Rust,
     Python,
+    #[value(alias = "javascript")]
     Js,
+    #[value(alias = "typescript")]
+    Ts,
 }
 
 /// Start a plugin: a small project with two tools, a test and a README.
@@ -57,7 +60,7 @@ pub(crate) struct NewArguments {
 }
 
 /// Make a component of a project: with Cargo where there is a Cargo.toml, with componentize-py where there is a plugin.py, with
-/// componentize-js where there is a plugin.js.
+/// componentize-js where there is a plugin.js or a plugin.ts.
 ///
 /// Nothing is installed: what is missing is named, with the command that installs it. The manifest is manifest.toml.
 #[derive(Args, Debug)]
@@ -140,6 +143,7 @@ fn new(arguments: &NewArguments) -> ExitCode {
         Lang::Rust => Language::Rust,
         Lang::Python => Language::Python,
         Lang::Js => Language::Javascript,
+        Lang::Ts => Language::Typescript,
     };
     match bulkhead_author::create(&folder, &arguments.name, language) {
         Ok(()) => {

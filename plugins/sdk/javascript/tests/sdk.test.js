@@ -168,3 +168,15 @@ test("what is kept is found", async () => {
   });
   assert.deepEqual([...host.kept.keys()], ["a/2", "b"]);
 });
+
+test("a plugin is built with something to offer, all of which is exported", () => {
+  assert.deepEqual(Object.keys(definePlugin({})), ["tools"], "in tests nobody says what is exported");
+  globalThis.BULKHEAD_EXPORTS = ["tools"];
+  try {
+    assert.throws(() => definePlugin({ tools: [] }), /the plugin has no tool: put one into `tools`/);
+    const prompts = [{ name: "p", description: "Asks.", run: () => "x" }];
+    assert.throws(() => definePlugin({ prompts }), /does not export its prompts/);
+  } finally {
+    delete globalThis.BULKHEAD_EXPORTS;
+  }
+});

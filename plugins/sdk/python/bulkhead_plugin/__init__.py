@@ -22,11 +22,11 @@ A function with `@resource` is data that clients read by its URI, one with `@pro
 users, and one with `@complete` suggests values for their arguments.
 
 `task` reports progress, waits and looks whether to stop; `ask` puts questions to the user or the client's model; `call`
-tells what is known about the call; `config` reads the operator's settings; `kv` keeps bytes from one call to the next. `testing.host()` stands in for the host in
-unit tests.
+tells what is known about the call; `config` reads the operator's settings; `kv` keeps bytes from one call to the next; `http` asks
+web services. `testing.host()` stands in for the host in unit tests.
 """
 
-from . import ask, call, config, kv, task, testing
+from . import ask, call, config, http, kv, task, testing
 from ._offers import Message, complete, prompt, resource
 from ._output import Annotations, Output
 from ._schema import Field
@@ -50,6 +50,7 @@ __all__ = [
     "call",
     "complete",
     "config",
+    "http",
     "kv",
     "prompt",
     "resource",

@@ -26,6 +26,26 @@ class Reply:
     value: Any
 
 
+@dataclass(frozen=True)
+class HttpRequest:
+    """A request to a service. The URL is absolute; the timeout is in seconds."""
+
+    method: str
+    url: str
+    headers: list[tuple[str, str]]
+    body: bytes | None
+    timeout: float | None
+
+
+@dataclass(frozen=True)
+class HttpResponse:
+    """What the service answered."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
 class Host(Protocol):
     """What a running tool may do. JSON crosses as text."""
 
@@ -53,6 +73,7 @@ class Host(Protocol):
     def kv_set(self, key: str, value: bytes, ttl_ms: int | None) -> None: ...
     def kv_delete(self, key: str) -> None: ...
     def kv_keys(self, prefix: str, cursor: str | None) -> tuple[list[str], str | None]: ...
+    def http(self, request: HttpRequest) -> HttpResponse: ...
 
 
 _current: Host | None = None

@@ -6,15 +6,16 @@ import re
 import sys
 import traceback
 from dataclasses import dataclass
-from typing import Any, Callable, Literal, ParamSpec, TypeVar, get_type_hints, overload
+from typing import Any, Awaitable, Callable, Literal, ParamSpec, TypeVar, get_type_hints, overload
 from urllib.parse import unquote
 
-from . import _output, _schema
+from . import _output, _schema, _tool
 from ._tool import Icon
 from .errors import CallError, InternalError, InvalidParams, NotFound, described
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., list[str] | Awaitable[list[str]]])
 
 #: Resources on one page of the list.
 PAGE = 100
@@ -72,7 +73,7 @@ class Message:
 RESOURCES: dict[str, Resource] = {}
 PROMPTS: dict[str, Prompt] = {}
 #: Who suggests values, by kind ("prompt" or "resource"), name or template, and argument.
-COMPLETERS: dict[tuple[str, str, str], Callable[..., list[str]]] = {}
+COMPLETERS: dict[tuple[str, str, str], Callable[..., list[str] | Awaitable[list[str]]]] = {}
 
 
 def clear() -> None:
@@ -108,7 +109,7 @@ def resource(
     def register(function: Callable[P, R]) -> Callable[P, R]:
         if uri in RESOURCES:
             raise TypeError(f"resource {uri}: there is one of this URI already")
-        _schema.check_is_sync(f"resource {uri}", function)
+        _schema.check_returns_once(f"resource {uri}", function)
         pattern, variables = _pattern(uri)
         parameters = tuple(inspect.signature(function).parameters)
         if set(parameters) != set(variables):
@@ -169,7 +170,7 @@ def _register_prompt(function: Callable[..., Any], **options: Any) -> Callable[.
         raise TypeError(f"prompt {name}: write a docstring, it is what users read to choose it")
     if name in PROMPTS:
         raise TypeError(f"prompt {name}: there is a prompt of this name already")
-    _schema.check_is_sync(f"prompt {name}", function)
+    _schema.check_returns_once(f"prompt {name}", function)
     hints = get_type_hints(function, include_extras=True)
     arguments = []
     for parameter in inspect.signature(function).parameters.values():
@@ -194,9 +195,7 @@ def _register_prompt(function: Callable[..., Any], **options: Any) -> Callable[.
     return function
 
 
-def complete(
-    offer: Callable[..., Any] | str, argument: str
-) -> Callable[[Callable[P, list[str]]], Callable[P, list[str]]]:
+def complete(offer: Callable[..., Any] | str, argument: str) -> Callable[[F], F]:
     """Makes a function suggest values for an argument of a prompt, or for a variable of a family of resources.
 
     `offer` is the function with `@prompt` or `@resource`, or the prompt's name or the URI template. The function gets what was
@@ -213,8 +212,8 @@ def complete(
                 if argument not in names:
                     raise TypeError(f"{kind} {key}: there is no argument {argument} to complete")
 
-                def register(function: Callable[P, list[str]]) -> Callable[P, list[str]]:
-                    _schema.check_is_sync(f"complete {key}", function)
+                def register(function: F) -> F:
+                    _schema.check_returns_once(f"complete {key}", function)
                     COMPLETERS[kind, key, argument] = function
                     return function
 
@@ -291,7 +290,9 @@ def suggest(kind: str, key: str, argument: str, typed: str, decided: dict[str, s
 
 
 def check(exported: set[str]) -> None:
-    """What is defined and not exported would be lost without a word."""
+    """What is defined and not exported would be lost without a word, and a plugin without anything is a mistake."""
+    if not (_tool.TOOLS or RESOURCES or PROMPTS):
+        raise TypeError("the plugin has no tool: write `@tool` above a function of plugin.py, or of a module that it imports")
     for kind, known, name in (
         ("resources", RESOURCES, "resource"),
         ("prompts", PROMPTS, "prompt"),
@@ -304,10 +305,10 @@ def check(exported: set[str]) -> None:
             )
 
 
-def _run(function: Callable[[], R]) -> R:
+def _run(function: Callable[[], Any]) -> Any:
     """These requests have no failed results: whatever is no `CallError` is for the operator's log."""
     try:
-        return function()
+        return _schema.finished(function())
     except (CallError, MemoryError):
         raise
     except Exception as error:

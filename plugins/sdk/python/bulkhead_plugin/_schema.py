@@ -229,10 +229,24 @@ def _wrong(path: str, wanted: str) -> ValueError:
     return ValueError(f"{path or '/'}: is not {wanted}")
 
 
-def check_is_sync(what: str, function: Callable[..., Any]) -> None:
-    """`TypeError` for a function that has to be awaited."""
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"{what}: write `def` in place of `async def`; the host waits until the function returns, and nothing runs beside it")
+def check_returns_once(what: str, function: Callable[..., Any]) -> None:
+    """`TypeError` for a function with more than one result. What a coroutine needs is loaded, since nothing can be in a call."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{what}: write `return` in place of `yield`; a call has one result")
+    if inspect.iscoroutinefunction(function):
+        from . import _async as _  # It brings asyncio along, which most plugins do without.
+
+
+def finished(value: Any) -> Any:
+    """What a function returned, or what its coroutine does."""
+    if not inspect.iscoroutine(value):
+        return value
+    try:
+        from . import _async
+    except ImportError:
+        value.close()
+        raise TypeError("a coroutine came from a function that is no `async def`: write `import asyncio` at the top of plugin.py") from None
+    return _async.run(value)
 
 
 def is_plausible(hint: Any, value: Any) -> bool:

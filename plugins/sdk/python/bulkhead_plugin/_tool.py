@@ -88,9 +88,7 @@ def _register(function: Callable[..., Any], **options: Any) -> Callable[..., Any
         raise TypeError(f"tool {name}: write a docstring, it is what a model reads to decide whether to call the tool")
     if name in TOOLS:
         raise TypeError(f"tool {name}: there is a tool of this name already")
-    _schema.check_is_sync(f"tool {name}", function)
-    if inspect.isgeneratorfunction(function):
-        raise TypeError(f"tool {name}: write `return` in place of `yield`; a call has one result")
+    _schema.check_returns_once(f"tool {name}", function)
     hints = get_type_hints(function, include_extras=True)
     try:
         fields = _fields(function, hints)
@@ -147,7 +145,7 @@ def run(name: str, arguments: str) -> _output.Output:
         # The host has checked the schema, so this is what a schema cannot say; the model can still correct it.
         return _output.Output().text(f"these arguments do not fit: {problem}").failed()
     try:
-        value = tool.function(**given)
+        value = _schema.finished(tool.function(**given))
         if not _schema.is_plausible(tool.returns, value):
             raise TypeError(f"tool {name} returned a value of type {type(value).__name__}, but says that it returns {_schema.shown(tool.returns)}")
         return _output.of(value)

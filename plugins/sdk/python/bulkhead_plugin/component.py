@@ -6,14 +6,19 @@ that the component is made of imports the plugin's own module, which registers i
 """
 
 import json
+import sys
 from typing import Any, Sequence
 
 from componentize_py_types import Err
 from wit_world.exports import Tools as Exported
 from wit_world.exports import tools as exported
-from wit_world.imports import config, keyvalue, task, types
+from wit_world.imports import config, keyvalue, task
 
-from . import _host, _output, _tool, ask, errors, kv
+from . import _host, _output, _tool, _urllib, ask, errors, http, kv
+from .component_types import HAS_HTTP, types
+
+if HAS_HTTP:
+    from . import component_http
 
 
 def _word(name: str) -> str:
@@ -99,6 +104,11 @@ class _Component:
         except Err as error:
             raise _kv_error(error.value) from None
         return page.keys, page.next
+
+    def http(self, request: _host.HttpRequest) -> _host.HttpResponse:
+        if not HAS_HTTP:
+            raise http.NotGranted(request.method, request.url)
+        return component_http.send(request)
 
 
 def _question(request: _host.Request) -> task.Question:
@@ -230,6 +240,15 @@ def content(block: _output.Block) -> types.Content:
 
 def meta(entries: dict[str, Any]) -> list[tuple[str, str]]:
     return [(key, json.dumps(value, ensure_ascii=False)) for key, value in entries.items()]
+
+
+def settle() -> None:
+    """What is done once everything is loaded that calls are going to use."""
+    _urllib.install()
+    if "asyncio" in sys.modules:
+        from . import _async
+
+        _async.install()
 
 
 _host.become(_Component())

@@ -3,10 +3,10 @@
 from componentize_py_types import Err
 from wit_world.exports import Prompts as Exported
 from wit_world.exports import prompts as exported
-from wit_world.imports import types
 
 from . import _offers, _output, errors
 from .component import call_error, content, icons, meta
+from .component_types import types
 
 
 class Prompts(Exported):

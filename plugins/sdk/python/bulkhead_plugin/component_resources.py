@@ -3,10 +3,10 @@
 from componentize_py_types import Err
 from wit_world.exports import Resources as Exported
 from wit_world.exports import resources as exported
-from wit_world.imports import types
 
 from . import _offers, errors
 from .component import annotations, call_error, icons, meta
+from .component_types import types
 
 
 class Resources(Exported):

@@ -12,11 +12,11 @@ import json
 from contextlib import contextmanager
 from typing import Any, Iterator, Mapping, Sequence
 
-from . import _host, ask, kv
+from . import _host, _urllib, ask, http, kv
 
 
 class TestHost:
-    """What the tool said (`progress`, `statuses`, `logs`, `asked`), and what it is going to hear."""
+    """What the tool said (`progress`, `statuses`, `logs`, `asked`, `requests`), and what it is going to hear."""
 
     __test__ = False
 
@@ -27,12 +27,15 @@ class TestHost:
         steering: Sequence[str] = (),
         features: Sequence[str] | None = None,
         kept: Mapping[str, bytes] | None = None,
+        services: Mapping[str, Any] | None = None,
     ) -> None:
         self.answers = {key: list(value) if isinstance(value, list) else [value] for key, value in (answers or {}).items()}
         self.config = dict(config or {})
         self.messages = list(steering)
         self.features = features
         self.kept: dict[str, bytes] = dict(kept or {})
+        self.services = dict(services or {})
+        self.requests: list[_host.HttpRequest] = []
         self.cancelled = False
         self.detached = False
         self.slept_ms = 0
@@ -116,6 +119,31 @@ class TestHost:
     def kv_keys(self, prefix: str, cursor: str | None) -> tuple[list[str], str | None]:
         return sorted((key for key in self.kept if key.startswith(prefix)), key=str.encode), None
 
+    def http(self, request: _host.HttpRequest) -> _host.HttpResponse:
+        self.requests.append(request)
+        for key in (f"{request.method} {request.url}", request.url, http.origin(request.url)):
+            if key in self.services:
+                return _response(self.services[key], request)
+        raise http.NotGranted(request.method, request.url)
+
+
+def _response(answer: Any, request: _host.HttpRequest) -> _host.HttpResponse:
+    """What a script of answers means."""
+    if callable(answer):
+        answer = answer(request)
+    match answer:
+        case Exception():
+            raise answer
+        case http.Response():
+            return _host.HttpResponse(answer.status, answer.headers.pairs, answer.body)
+        case int():
+            return _host.HttpResponse(answer, [], b"")
+        case bytes() | str():
+            body = answer if isinstance(answer, bytes) else answer.encode()
+            return _host.HttpResponse(200, [("content-type", "text/plain; charset=utf-8")], body)
+        case _:
+            return _host.HttpResponse(200, [("content-type", "application/json")], json.dumps(answer).encode())
+
 
 @contextmanager
 def host(
@@ -125,6 +153,7 @@ def host(
     steering: Sequence[str] = (),
     features: Sequence[str] | None = None,
     kept: Mapping[str, bytes] | None = None,
+    services: Mapping[str, Any] | None = None,
 ) -> Iterator[TestHost]:
     """A host for the duration of a `with`.
 
@@ -132,10 +161,15 @@ def host(
     model says, an exception is raised; a list holds the answers of a key that is asked more than once (roots: a list with
     one list of URIs). `features` are those that the client supports; all of them unless said. `kept`
     is what `kv` finds; nothing expires.
+
+    `services` is what `http` and `urllib.request` reach, by `"METHOD URL"`, URL or origin: a text, bytes, a status, an
+    `http.Response`, an exception that is raised, a function of the request, or anything else as JSON. What is not there is not
+    granted. `requests` of the host has what was sent.
     """
-    standing_in = TestHost(answers, config, steering, features, kept)
+    standing_in = TestHost(answers, config, steering, features, kept, services)
     before = _host.become(standing_in)
     try:
-        yield standing_in
+        with _urllib.led():
+            yield standing_in
     finally:
         _host.become(before)

@@ -1,15 +1,19 @@
 """What the SDK makes of type hints, results and exceptions."""
 
+import asyncio
 import dataclasses
 import enum
+import tempfile
 import unittest
 import unittest.mock
+import urllib.error
+import urllib.request
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Literal, Optional
 
-from bulkhead_plugin import Field, InvalidParams, Message, NotFound, Output, ToolError, ask, config, kv, task, testing, tool
-from bulkhead_plugin import _offers, _schema, _tool, complete, prompt, resource
+from bulkhead_plugin import Field, InvalidParams, Message, NotFound, Output, ToolError, ask, config, http, kv, task, testing, tool
+from bulkhead_plugin import _late, _offers, _schema, _tool, _urllib, complete, prompt, resource
 from bulkhead_plugin.errors import InternalError
 
 
@@ -158,20 +162,20 @@ class Tools(unittest.TestCase):
         def rest(*x: int) -> None:
             """Takes any number."""
 
-        async def later() -> str:
-            """Waits."""
-            return ""
-
         def several() -> Any:
             """Has several results."""
+            yield 1
+
+        async def many() -> Any:
+            """Has several results, too."""
             yield 1
 
         for function, word in [
             (bare, "docstring"),
             (untyped, "type hint"),
             (rest, "by name"),
-            (later, "tool later: write `def` in place of `async def`"),
             (several, "tool several: write `return` in place of `yield`"),
+            (many, "tool many: write `return` in place of `yield`"),
         ]:
             with self.assertRaisesRegex(TypeError, word):
                 tool(function)
@@ -356,6 +360,177 @@ class Questions(unittest.TestCase):
                 task.checkpoint()
         with self.assertRaisesRegex(RuntimeError, "testing.host"):
             task.steering()
+
+
+class Coroutines(unittest.TestCase):
+    def setUp(self) -> None:
+        _tool.TOOLS.clear()
+        _offers.clear()
+
+    def test_a_coroutine_runs_to_its_end_on_the_clock_of_the_host(self) -> None:
+        @tool
+        async def gather() -> list[int]:
+            """Waits for three at once, and not for a fourth."""
+
+            async def one(number: int) -> int:
+                await asyncio.sleep(100 * number)
+                return number
+
+            began = asyncio.create_task(one(1000))
+            try:
+                async with asyncio.timeout(1):
+                    await asyncio.sleep(5)
+            except TimeoutError:
+                found = list(await asyncio.gather(one(3), one(1), one(2)))
+            await asyncio.to_thread(found.append, 4)
+            self.assertFalse(began.done())
+            return found
+
+        with testing.host() as host:
+            self.assertEqual(_tool.run("gather", "{}").blocks[0].fields["text"], "[3, 1, 2, 4]")
+        self.assertAlmostEqual(host.slept_ms, 301_000, delta=100)
+
+    def test_a_coroutine_that_waits_for_nothing_fails(self) -> None:
+        @tool
+        async def stuck() -> str:
+            """Waits for nobody."""
+            await asyncio.Event().wait()
+            return ""
+
+        @tool
+        async def wrong() -> str:
+            """Returns something else."""
+            return 3  # type: ignore[return-value]
+
+        with testing.host(), unittest.mock.patch("sys.stderr"):
+            said = _tool.run("stuck", "{}")
+            self.assertTrue(said.is_error)
+            self.assertIn("nothing is left to bring about", said.blocks[0].fields["text"])
+            self.assertIn("returned a value of type int", _tool.run("wrong", "{}").blocks[0].fields["text"])
+
+    def test_prompts_and_resources_may_be_coroutines(self) -> None:
+        @resource("note://{id}")
+        async def note(id: str) -> str:
+            await asyncio.sleep(1)
+            return id
+
+        @prompt
+        async def ask_it(what: str) -> str:
+            """Asks."""
+            return what
+
+        @complete(ask_it, "what")
+        async def whats(typed: str) -> list[str]:
+            return [typed]
+
+        with testing.host():
+            self.assertEqual(_offers.read("note://7"), (None, "7"))
+            self.assertEqual(_offers.fill_in("ask_it", {"what": "x"})[1][0].content, "x")
+            self.assertEqual(_offers.suggest("prompt", "ask_it", "what", "t", {}), (["t"], 1))
+
+
+class LateImports(unittest.TestCase):
+    def test_imports_of_functions_are_found_in_their_code(self) -> None:
+        source = """def reads():
+            import csv
+            from . import near
+            from email import message as _
+            def inner(name):
+                importlib.import_module("a.constant")
+                importlib.import_module(name)
+                __import__("b.constant")
+        """
+        code = compile(source, "reads.py", "exec")
+        found = [late for part in _late._nested(code) for late in _late._imports(part, "mine.own")]
+        self.assertEqual(
+            [(late.module, late.names, late.line) for late in found],
+            [
+                ("csv", (), 2),
+                ("mine.own", ("near",), 3),
+                ("email", ("message",), 4),
+                ("a.constant", (), 6),
+                (None, (), 7),
+                ("b.constant", (), 8),
+            ],
+        )
+
+    def test_an_import_with_another_way_out_is_optional(self) -> None:
+        source = "def f():\n    try:\n        import a\n    except (ImportError, KeyError):\n        import b\n    try:\n        import c\n    finally:\n        pass\n"
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+            file.write(source)
+            file.flush()
+            optional = [_late._is_optional(_late.Late("m", (), file.name, line)) for line in (3, 5, 7)]
+        self.assertEqual(optional, [True, False, False])
+
+    def test_a_plugin_that_offers_nothing_is_refused(self) -> None:
+        _tool.TOOLS.clear()
+        _offers.clear()
+        with self.assertRaisesRegex(TypeError, "the plugin has no tool: write `@tool`"):
+            _offers.check(set())
+
+
+class Services(unittest.TestCase):
+    def test_a_service_answers_from_the_script(self) -> None:
+        services = {
+            "https://api.example.com/rates": {"rate": 1.5},
+            "POST https://api.example.com/orders": lambda request: http.Response(201, http.Headers([]), request.body),
+            "https://down.example.com": 503,
+        }
+        with testing.host(services=services) as host:
+            response = http.get("https://api.example.com/rates#now")
+            self.assertEqual((response.status, response.ok, response.json()), (200, True, {"rate": 1.5}))
+            self.assertEqual(response.headers["Content-Type"], "application/json")
+            created = http.post("https://api.example.com/orders", json={"of": "tea"}, headers={"X-Key": "k"})
+            self.assertEqual((created.status, created.json()), (201, {"of": "tea"}))
+            with self.assertRaisesRegex(ToolError, "answered with 503 Service Unavailable"):
+                http.get("https://down.example.com/any").raise_for_status()
+        sent = host.requests[1]
+        self.assertEqual((sent.method, sent.body), ("POST", b'{"of": "tea"}'))
+        self.assertEqual(dict(sent.headers)["X-Key"], "k")
+        self.assertEqual(dict(sent.headers)["content-type"], "application/json")
+
+    def test_what_the_script_does_not_have_is_not_granted(self) -> None:
+        with testing.host(services={"https://slow.example.com": http.HttpError("timeout", "too slow")}):
+            with self.assertRaises(http.NotGranted) as refused:
+                http.get("https://other.example.com:8443/path")
+            self.assertEqual(refused.exception.grant, "https://other.example.com:8443")
+            with self.assertRaises(http.HttpError) as late:
+                http.get("https://slow.example.com/")
+            self.assertEqual(late.exception.reason, "timeout")
+
+    def test_a_url_is_absolute_and_without_a_password(self) -> None:
+        for wrong in ("ftp://example.com", "example.com", "https://", "https://me:secret@example.com/", "https://[x"):
+            with self.assertRaises(http.HttpError) as refused:
+                http.checked(wrong)
+            self.assertEqual(refused.exception.reason, "invalid", wrong)
+            self.assertNotIn("secret", str(refused.exception))
+        self.assertEqual(http.checked("https://süd.example/ä b?q=%20"), "https://xn--sd-xka.example/%C3%A4%20b?q=%20")
+        with testing.host(), self.assertRaises(TypeError):
+            http.post("https://example.com", body="a", json=1)
+
+    def test_urllib_goes_the_same_way(self) -> None:
+        moved = http.Response(302, http.Headers([("Location", "/there")]), b"")
+        services = {"https://example.com/moved": moved, "https://example.com/there": "hello", "https://example.com/no": 404}
+        with testing.host(services=services) as host:
+            with urllib.request.urlopen("https://example.com/moved", data=b"a=b", timeout=3) as response:
+                self.assertEqual((response.status, response.url, response.read()), (200, "https://example.com/there", b"hello"))
+            self.assertEqual([request.method for request in host.requests], ["POST", "GET"])
+            self.assertEqual((host.requests[0].body, host.requests[0].timeout), (b"a=b", 3))
+            with self.assertRaises(urllib.error.HTTPError) as failed:
+                urllib.request.urlopen("https://example.com/no")
+            self.assertEqual((failed.exception.code, failed.exception.reason), (404, "Not Found"))
+            with self.assertRaises(urllib.error.URLError) as refused:
+                urllib.request.build_opener().open("http://other.example.com")
+            self.assertIsInstance(refused.exception.reason, http.NotGranted)
+        self.assertIsNot(urllib.request.HTTPHandler.http_open, _urllib._open, "it is as before")
+
+    def test_text_is_in_the_encoding_of_the_response(self) -> None:
+        def text(kind: str, body: bytes) -> str:
+            return http.Response(200, http.Headers([("content-type", kind)]), body).text()
+
+        self.assertEqual(text("text/plain; charset=latin-1", b"\xe4"), "ä")
+        self.assertEqual(text('text/plain; charset="no-such"', "ä".encode()), "ä")
+        self.assertEqual(http.Response(200, http.Headers([]), b"\xff").text(), "\ufffd")
 
 
 if __name__ == "__main__":

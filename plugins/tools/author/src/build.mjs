@@ -1,8 +1,9 @@
 // Makes a component of a plugin: one bundle of everything that it imports, then componentize-js with no more of the outside
-// world than the bundle names.
+// world than the bundle names. What cannot work is said with its place in the author's own file or package.
 
 import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { builtinModules } from "node:module";
+import { join, relative, resolve } from "node:path";
 
 import { componentize } from "@bytecodealliance/componentize-js";
 import { build } from "esbuild";
@@ -16,12 +17,87 @@ const FEATURES = {
   http: /\bfetch\b/,
 };
 
-const { entry, sdk, wit, scratch, output } = JSON.parse(process.argv[2]);
+// What the engine lacks, as it says so itself, and what the bundle looks like that is going to hear it in a call.
+const LACKING = [
+  {
+    heard: /invalid (class )?property name in regular expression/,
+    seen: /\bnew RegExp\((["'`])(?:(?!\1).)*\\[pP]\{/g,
+    what: "`\\p{…}` in a regular expression",
+    instead: "List the ranges of characters, such as [A-Za-z\\u00C0-\\u024F].",
+  },
+  {
+    heard: /Intl is not defined/,
+    seen: /\bIntl\.\w/g,
+    what: "`Intl`",
+    instead: "Format by hand, or with a package that brings its own tables.",
+  },
+  {
+    heard: /\.normalize is not a function/,
+    seen: /\.normalize\((["'`])NFK?[CD]\1\)/g,
+    what: "`String.prototype.normalize`",
+    instead: "Use a package such as `unorm`.",
+  },
+];
+
+// What stands in for a module of Node.js.
+const INSTEAD = {
+  buffer: "Use `Uint8Array`, or `npm install buffer`.",
+  child_process: "There are no other processes.",
+  crypto: "Use the global `crypto`.",
+  events: "Use `EventTarget`, or `npm install events`.",
+  fs: "Plugins in JavaScript reach no files; `kv` of the SDK keeps data.",
+  http: "Use `fetch`.",
+  https: "Use `fetch`.",
+  net: "Use `fetch`; there are no sockets.",
+  perf_hooks: "Use the global `performance`.",
+  stream: "Use `ReadableStream` and its like, or a package made for browsers.",
+  timers: "Use the global `setTimeout`.",
+  url: "Use the global `URL`.",
+  util: "Use `TextEncoder` and its like, or `npm install util`.",
+  worker_threads: "There are no threads.",
+};
+
+const { entry, project, sdk, wit, scratch, output } = JSON.parse(process.argv[2]);
 
 const OFFERS = ["tools", "resources", "prompts", "completions"];
 
-function bundle(define) {
+/** Ends the build; what is on stdout is for its last line. */
+function fail(text) {
+  console.log(text);
+  process.exit(1);
+}
+
+function shown(file) {
+  const own = relative(project, file);
+  return own.startsWith("..") ? file : own;
+}
+
+/** Modules of Node.js: an `import` of one is an error, a `require` may never be reached, and throws when it is. */
+const node = {
+  name: "node",
+  setup(building) {
+    const builtin = new RegExp(`^(node:.+|${builtinModules.filter((name) => !name.startsWith("_")).join("|")})$`);
+    building.onResolve({ filter: builtin }, async ({ path, kind, importer, resolveDir, pluginData }) => {
+      if (pluginData?.isAgain) return undefined;
+      if (!path.startsWith("node:")) {
+        const found = await building.resolve(path, { kind, importer, resolveDir, pluginData: { isAgain: true } });
+        if (found.errors.length === 0) return found;
+      }
+      const name = path.replace("node:", "");
+      const instead = INSTEAD[name.split("/")[0]] ?? "Look for a package that does not need it.";
+      const text = `\`${name}\` is a module of Node.js, which a component does not have. ${instead}`;
+      if (kind === "import-statement") return { errors: [{ text }] };
+      return { path: name, namespace: "missing", pluginData: text, warnings: [{ text: `${text} What needs it fails.` }] };
+    });
+    building.onLoad({ filter: /.*/, namespace: "missing" }, ({ pluginData }) => ({
+      contents: `throw new Error(${JSON.stringify(pluginData)});`,
+    }));
+  },
+};
+
+function bundle(define, logLevel) {
   const options = {
+    absWorkingDir: project,
     entryPoints: [entry],
     bundle: true,
     format: "esm",
@@ -31,23 +107,103 @@ function bundle(define) {
     conditions: ["bulkhead"],
     external: ["bulkhead:*", "wasi:*"],
     alias: { "bulkhead-plugin": sdk },
+    plugins: [node],
     outfile: join(scratch, "plugin.js"),
+    sourcemap: "external",
     write: false,
     metafile: true,
-    logLevel: "warning",
+    logLevel,
     define,
   };
-  return build(options).catch(() => process.exit(1)); // esbuild has said why.
+  // esbuild has said why.
+  return build(options).catch(() => fail(`${shown(entry)}: it cannot be bundled, for what stands above`));
+}
+
+const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/** The lines of a source map: for each of the bundle, its segments as [column, source, line, column there], all from 0. */
+function decode(mappings) {
+  const at = [0, 0, 0, 0];
+  return mappings.split(";").map((line) => {
+    at[0] = 0;
+    const segments = line.split(",").filter((text) => text !== "");
+    return segments.flatMap((text) => {
+      let [value, shift, field] = [0, 0, 0];
+      for (const digit of text) {
+        const bits = DIGITS.indexOf(digit);
+        value += (bits & 31) << shift;
+        shift += 5;
+        if (bits & 32) continue;
+        if (field < at.length) at[field] += value & 1 ? -(value >> 1) : value >> 1;
+        [value, shift, field] = [0, 0, field + 1];
+      }
+      return field < at.length ? [] : [[...at]];
+    });
+  });
+}
+
+/** Says where something of the bundle comes from; its line is from 1 and its column from 0. */
+function places({ sources, sourcesContent, mappings }) {
+  const lines = decode(mappings);
+  return (line, column) => {
+    const segment = (lines[line - 1] ?? []).findLast(([begin]) => begin <= column) ?? lines[line - 1]?.[0];
+    if (segment === undefined) return undefined;
+    const [, source, sourceLine, sourceColumn] = segment;
+    const path = resolve(scratch, sources[source]);
+    const code = (sourcesContent[source] ?? "").split("\n")[sourceLine] ?? "";
+    return { path, file: shown(path), line: sourceLine + 1, column: sourceColumn + 1, code };
+  };
+}
+
+function frame({ line, column, code }) {
+  // A file that was made small has everything in one line.
+  if (code.length > 200) return "";
+  const gutter = " ".repeat(String(line).length);
+  return `\n ${line} | ${code}\n ${gutter} | ${" ".repeat(column - 1)}^`;
+}
+
+/** What the engine said of the bundle, as one line with the innermost place outside of the SDK, and what to do about it. */
+function mistake(said, placeOf) {
+  const text = /plugin\.js:\d+:\d+ (.*)/.exec(said)?.[1];
+  const found = [...said.matchAll(/plugin\.js:(\d+):(\d+)/g)].map(([, line, column]) => placeOf(Number(line), Number(column) - 1));
+  const isOwn = (place) => place && relative(sdk, place.path).startsWith("..");
+  const place = found.find(isOwn);
+  if (text === undefined || !place) return said;
+  const lacking = LACKING.find(({ heard }) => heard.test(text));
+  // The SDK says what is wrong with the plugin; that it throws a type's error is no help.
+  const plain = isOwn(found[0]) ? text : text.replace("TypeError: ", "");
+  const about = lacking ? `${lacking.what} is not there in a component. ${lacking.instead}` : plain;
+  return `${place.file}:${place.line}:${place.column}: ${about}${frame(place)}`;
+}
+
+/** Names of the bundle that only fail in a call. */
+function warn(source, placeOf) {
+  const told = new Set();
+  for (const { seen, what, instead } of LACKING) {
+    for (const { index } of source.matchAll(seen)) {
+      const before = source.slice(0, index).split("\n");
+      const place = placeOf(before.length, before.at(-1).length);
+      if (!place || told.has(place.file + what)) continue;
+      told.add(place.file + what);
+      const text = `${what} is not there in a component: a call that gets here fails. ${instead}`;
+      console.error(`warning: ${place.file}:${place.line}:${place.column}: ${text}`);
+    }
+  }
 }
 
 // Twice: what the module exports is known when it is bundled, and the SDK compares that with what the plugin has.
-const [{ exports }] = Object.values((await bundle({})).metafile.outputs);
+const [{ exports }] = Object.values((await bundle({}, "error")).metafile.outputs).filter(({ entryPoint }) => entryPoint);
 const offered = OFFERS.filter((name) => exports.includes(name));
-const bundled = await bundle({ BULKHEAD_EXPORTS: JSON.stringify(offered) });
+if (!offered.includes("tools")) {
+  fail(`${shown(entry)}: the plugin exports no tools: write \`export const { tools } = definePlugin({ tools: [...] })\``);
+}
+const bundled = await bundle({ BULKHEAD_EXPORTS: JSON.stringify(offered) }, "warning");
 
-const source = bundled.outputFiles[0].text;
+const text = (end) => bundled.outputFiles.find(({ path }) => path.endsWith(end)).text;
+const source = text(".js");
 const sourcePath = join(scratch, "plugin.js");
 await writeFile(sourcePath, source);
+const placeOf = places(JSON.parse(text(".map")));
 
 const unused = Object.keys(FEATURES).filter((feature) => !FEATURES[feature].test(source));
 try {
@@ -59,6 +215,6 @@ try {
   });
   await writeFile(output, component);
 } catch (error) {
-  console.error(error.message);
-  process.exit(1);
+  fail(mistake(error.message, placeOf));
 }
+warn(source, placeOf);

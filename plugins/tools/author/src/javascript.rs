@@ -1,11 +1,11 @@
-//! Components from JavaScript, by esbuild and componentize-js.
+//! Components from JavaScript and TypeScript, by esbuild and componentize-js.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
 
-use crate::{Error, Options, Project, programs, world};
+use crate::{Error, Language, Options, Project, programs, typescript, world};
 
 /// The packages that a build needs, in the versions that the SDK is tested with, as npm wants them.
 ///
@@ -39,11 +39,16 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
             ));
         }
     }
+    let entry = project.folder.join(if project.language == Language::Typescript { "plugin.ts" } else { "plugin.js" });
+    if project.language == Language::Typescript {
+        typescript::check(&project.folder, &node)?;
+    }
     let scratch = programs::scratch()?;
     let component = scratch.path().join("component.wasm");
     let script = Script::place(&packages)?;
     let task = json!({
-        "entry": project.folder.join("plugin.js"),
+        "entry": entry,
+        "project": project.folder,
         "sdk": crate::sdk::folder(&sdk, "javascript"),
         "wit": world::place(&sdk, scratch.path())?,
         "scratch": scratch.path(),
@@ -51,7 +56,7 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
     });
     let mut command = Command::new(node);
     command.arg(&script.0).arg(task.to_string()).current_dir(scratch.path());
-    programs::run("componentize-js", &mut command)?;
+    programs::run_script("componentize-js", &mut command)?;
     programs::read(&component)
 }
 

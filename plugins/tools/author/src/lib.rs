@@ -18,6 +18,7 @@ mod sdk;
 mod section;
 mod template;
 mod traceback;
+mod typescript;
 mod world;
 
 use std::io;
@@ -31,7 +32,7 @@ pub use template::create;
 /// Why there is no project or no component. The texts are for the author.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{}: there is no plugin here: no Cargo.toml, plugin.py or plugin.js. `bulkhead plugin new` makes one", .0.display())]
+    #[error("{}: there is no plugin here: no Cargo.toml, plugin.py, plugin.js or plugin.ts. `bulkhead plugin new` makes one", .0.display())]
     NoProject(PathBuf),
     #[error(
         "{0:?} is no name for a plugin: use 1 to 64 lower-case letters, digits and dashes, beginning with a letter"
@@ -43,6 +44,9 @@ pub enum Error {
     Missing { what: String, remedy: String },
     #[error("{step} failed: {reason}")]
     Failed { step: &'static str, reason: String },
+    /// A mistake in a source, with its place.
+    #[error("{0}")]
+    Source(String),
     #[error("the manifest is wrong: {0}")]
     Manifest(String),
     #[error("{}: {source}", path.display())]
@@ -81,7 +85,7 @@ pub fn build(folder: &Path, options: &Options) -> Result<PathBuf, Error> {
     let component = match project.language {
         Language::Rust => rust::build(&project, options)?,
         Language::Python => python::build(&project, options)?,
-        Language::Javascript => javascript::build(&project, options)?,
+        Language::Javascript | Language::Typescript => javascript::build(&project, options)?,
     };
     let component = docs::with_docs(component, &project.folder.join("wit"))?;
     let component = manifest::with_manifest(component, project.manifest.as_deref())?;

@@ -15,6 +15,13 @@ pub(crate) fn name(text: &str) -> Result<Option<String>, Error> {
     }
 }
 
+/// Whether the plugin asks for web services. One that does not gets none, whatever an operator says.
+pub(crate) fn asks_for_http(text: &str) -> bool {
+    let table = text.parse::<toml::Table>().unwrap_or_default();
+    let http = table.get("grants").and_then(|grants| grants.get("http"));
+    http.and_then(toml::Value::as_array).is_some_and(|destinations| !destinations.is_empty())
+}
+
 /// The component with this manifest, unless it has one already (the Rust SDK writes it while it compiles).
 pub(crate) fn with_manifest(mut component: Vec<u8>, text: Option<&str>) -> Result<Vec<u8>, Error> {
     if let Some(text) = text
@@ -36,6 +43,14 @@ mod tests {
         assert_eq!(sections(&component, SECTION), [b"name = \"x\""]);
         assert_eq!(with_manifest(component.clone(), Some("name = \"other\"")).unwrap(), component);
         assert_eq!(with_manifest(EMPTY.to_vec(), None).unwrap(), EMPTY);
+    }
+
+    #[test]
+    fn web_services_are_asked_for_by_destination() {
+        assert!(asks_for_http("[grants]\nhttp = [\"https://api.example.com\"]"));
+        for text in ["", "[grants]\nhttp = []", "http = [\"x\"]", "[grants]\nkv = true", "not TOML ="] {
+            assert!(!asks_for_http(text), "{text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Other programs: where they are, and what they say.
 
-use std::io;
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -21,19 +19,19 @@ fn without_traces(command: &mut Command) -> &mut Command {
     TRACES.iter().fold(command, |command, variable| command.env_remove(variable))
 }
 
-/// Runs to the end. What it prints goes to stderr, where the author reads it.
-pub(crate) fn run(step: &'static str, command: &mut Command) -> Result<(), Error> {
+/// Runs a script of ours to the end. Its stderr goes to the author; what it printed on stdout before it failed is the mistake.
+pub(crate) fn run_script(step: &'static str, command: &mut Command) -> Result<(), Error> {
     let failed = |reason: String| Error::Failed { step, reason };
-    let stderr = io::stderr().as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))?;
-    let status = without_traces(command)
+    let output = without_traces(command)
         .stdin(Stdio::null())
-        .stdout(stderr)
-        .status()
+        .stderr(Stdio::inherit())
+        .output()
         .map_err(|error| failed(format!("{}: {error}", command.get_program().display())))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(failed(format!("{} ended with {status}", command.get_program().display())))
+    let mistake = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+    match (output.status.success(), mistake.is_empty()) {
+        (true, _) => Ok(()),
+        (false, true) => Err(failed(format!("{} ended with {}", command.get_program().display(), output.status))),
+        (false, false) => Err(Error::Source(mistake)),
     }
 }
 
@@ -73,6 +71,17 @@ mod tests {
         };
         let mut print = shell("echo \"${RUST_BACKTRACE-unset} ${RUST_LIB_BACKTRACE-unset}\"");
         assert_eq!(output("print", &mut print).unwrap(), "unset unset\n");
-        run("compare", &mut shell("test -z \"${RUST_BACKTRACE+set}\"")).unwrap();
+        run_script("compare", &mut shell("test -z \"${RUST_BACKTRACE+set}\"")).unwrap();
+    }
+
+    #[test]
+    fn mistake_of_a_script_is_what_it_printed() {
+        let run = |script: &str| {
+            let ended = run_script("bundling", Command::new("sh").args(["-c", script]));
+            ended.map_err(|error| error.to_string())
+        };
+        assert_eq!(run("echo unheard"), Ok(()));
+        assert_eq!(run("echo 'plugin.js:1: why'; exit 1"), Err("plugin.js:1: why".to_owned()));
+        assert_eq!(run("exit 3"), Err("bundling failed: sh ended with exit status: 3".to_owned()));
     }
 }

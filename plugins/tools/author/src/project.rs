@@ -10,6 +10,8 @@ pub enum Language {
     Rust,
     Python,
     Javascript,
+    /// Built by the tools of JavaScript, from a `plugin.ts`.
+    Typescript,
 }
 
 /// A folder with a plugin's sources.
@@ -37,6 +39,8 @@ impl Project {
             Language::Python
         } else if has("plugin.js") {
             Language::Javascript
+        } else if has("plugin.ts") {
+            Language::Typescript
         } else if has("Cargo.toml") {
             Language::Rust
         } else {

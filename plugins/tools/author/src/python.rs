@@ -6,13 +6,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::world::{self, Offer};
-use crate::{Error, Options, Project, programs, traceback};
+use crate::{Error, Options, Project, manifest, programs, traceback};
 
 /// The version that the SDK is tested with, as pip wants it.
 pub const COMPONENTIZE_PY: &str = "componentize-py==0.25.1";
 
+/// What the SDK writes beside the entry.
+const LATE_REPORT: &str = "late.json";
+
 /// Folders of a project that hold no modules of the plugin. Names that begin with a dot are passed over as well.
 const NO_MODULES: [&str; 5] = ["bulkhead", "target", "node_modules", "__pycache__", "tests"];
+
+/// How a plugin reaches web services, where its manifest asks for any.
+const HTTP: &str = "wasi:http/outgoing-handler@0.2.0";
 
 pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Error> {
     let sdk = project.sdk(options)?;
@@ -28,16 +34,21 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
     let scratch = programs::scratch()?;
     let entry = scratch.path().join("bulkhead_entry.py");
     let offers = offers(&project.folder)?;
-    std::fs::write(&entry, module(&offers)).map_err(Error::io(&entry))?;
     let wit = world::place(&sdk, scratch.path())?;
+    let python_sdk = crate::sdk::folder(&sdk, "python");
+    let follows_late = python_sdk.join("bulkhead_plugin/_late.py").is_file();
+    std::fs::write(&entry, module(&offers, follows_late)).map_err(Error::io(&entry))?;
+    let has_http = project.manifest.as_deref().is_some_and(manifest::asks_for_http);
+    let world =
+        if has_http { world::extend(&wit, &python_sdk.join("wit"), HTTP, &offers)? } else { world::name(&offers) };
     let component = scratch.path().join("component.wasm");
 
     let mut command = Command::new(program);
     command.current_dir(scratch.path());
     command.arg("--quiet").arg("-d").arg(wit);
-    command.args(["-w", &world::name(&offers), "componentize", "bulkhead_entry"]);
+    command.args(["-w", &world, "componentize", "bulkhead_entry"]);
     // In the order that `traceback` knows.
-    for path in [scratch.path(), &project.folder, &crate::sdk::folder(&sdk, "python")] {
+    for path in [scratch.path(), &project.folder, &python_sdk] {
         command.arg("-p").arg(path);
     }
     command.arg("-o").arg(&component);
@@ -46,7 +57,39 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
         command.env("VIRTUAL_ENV", &environment);
     }
     componentize(&mut command)?;
+    let report = scratch.path().join(LATE_REPORT);
+    if follows_late {
+        let warnings = late_imports(&programs::read(&report)?)?;
+        let _ = std::io::stderr().write_all(warnings.as_bytes());
+    }
     programs::read(&component)
+}
+
+/// An import that will fail in a call, as the SDK reports it. Without a module it is one whose name only a call knows.
+#[derive(serde::Deserialize)]
+struct LateImport {
+    module: Option<String>,
+    file: String,
+    line: u32,
+    problem: String,
+}
+
+/// A line for the author of everything that is imported in calls and is not there.
+fn late_imports(report: &[u8]) -> Result<String, Error> {
+    let failed =
+        |error: serde_json::Error| Error::Failed { step: "reading what is imported late", reason: error.to_string() };
+    let imports: Vec<LateImport> = serde_json::from_slice(report).map_err(failed)?;
+    let lines = imports.iter().map(|LateImport { module, file, line, problem }| match module {
+        Some(module) => format!(
+            "warning: {file}:{line}: {module} is imported when a call gets here, and the component does not have it ({problem}). \
+             Install it before the build, or do without\n"
+        ),
+        None => format!(
+            "warning: {file}:{line}: modules are imported here by names that only a call knows. Import those that you need at the top \
+             of plugin.py\n"
+        ),
+    });
+    Ok(lines.collect())
 }
 
 /// Runs componentize-py. What the plugin's module printed goes to stderr; the exception that ended it, if one did, is the error.
@@ -62,14 +105,14 @@ fn componentize(command: &mut Command) -> Result<(), Error> {
     // A closed stderr is no reason to fail: there is nobody who would read it.
     let _ = stderr.write_all(uncaught.as_ref().map_or(&*said, |uncaught| uncaught.before.as_str()).as_bytes());
     match uncaught {
-        Some(uncaught) => Err(Error::Failed { step: "importing plugin.py", reason: uncaught.exception }),
+        Some(uncaught) => Err(Error::Source(uncaught.mistake)),
         None if output.status.success() => Ok(()),
         None => Err(failed(format!("{} ended with {}", command.get_program().display(), output.status))),
     }
 }
 
 /// The module that the component is made of: the author's, then what the host calls.
-fn module(offers: &[Offer]) -> String {
+fn module(offers: &[Offer], follows_late: bool) -> String {
     let mut text =
         "import plugin\nfrom bulkhead_plugin import _offers\nfrom bulkhead_plugin.component import Tools\n".to_owned();
     for offer in offers {
@@ -77,7 +120,13 @@ fn module(offers: &[Offer]) -> String {
         text += &format!("from bulkhead_plugin.component_{interface} import {}\n", offer.class());
     }
     let exported = offers.iter().map(|offer| format!("{:?}, ", offer.interface())).collect::<String>();
-    text + &format!("_offers.check(set([{exported}]))\n")
+    text += &format!("_offers.check(set([{exported}]))\n");
+    if follows_late {
+        let report = format!("/0/{LATE_REPORT}");
+        text +=
+            &format!("from bulkhead_plugin import _late, component\n_late.include({report:?})\ncomponent.settle()\n");
+    }
+    text
 }
 
 /// What the plugin offers beside tools, by what its modules import of the SDK. The SDK says so if anything was not seen.
@@ -158,7 +207,25 @@ mod tests {
         assert_eq!(offers(folder.path()).unwrap(), []);
         write("package/more.py");
         assert_eq!(offers(folder.path()).unwrap(), [Offer::Resources, Offer::Completions]);
-        assert!(module(&[Offer::Prompts]).contains("from bulkhead_plugin.component_prompts import Prompts\n"));
-        assert!(module(&[Offer::Prompts]).ends_with("_offers.check(set([\"prompts\", ]))\n"));
+        let entry = module(&[Offer::Prompts], false);
+        assert!(entry.contains("from bulkhead_plugin.component_prompts import Prompts\n"));
+        assert!(entry.ends_with("_offers.check(set([\"prompts\", ]))\n"), "an older SDK does not follow late imports");
+        assert!(module(&[], true).ends_with("_late.include(\"/0/late.json\")\ncomponent.settle()\n"));
+    }
+
+    #[test]
+    fn late_imports_are_told_with_their_place() {
+        let report = br#"[{"module": "ujson", "file": "words/read.py", "line": 3, "problem": "ModuleNotFoundError: No module named 'ujson'"},
+            {"module": null, "file": "markdown/core.py", "line": 9, "problem": ""}]"#;
+        let warnings = late_imports(report).unwrap();
+        let lines: Vec<_> = warnings.lines().collect();
+        assert!(
+            lines[0].starts_with("warning: words/read.py:3: ujson is imported when a call gets here"),
+            "{warnings}"
+        );
+        assert!(lines[0].contains("(ModuleNotFoundError: No module named 'ujson')"), "{warnings}");
+        assert!(lines[1].starts_with("warning: markdown/core.py:9: modules are imported here by names"), "{warnings}");
+        assert_eq!((lines.len(), late_imports(b"[]").unwrap().as_str()), (2, ""));
+        assert!(late_imports(b"no JSON").is_err());
     }
 }

@@ -48,29 +48,39 @@ const RUST: &[File] = files![
     "plugins/sdk/rust-macros/src/lib.rs",
     "plugins/sdk/rust-macros/src/options.rs",
     "plugins/sdk/rust-macros/src/parameter.rs",
+    "plugins/sdk/rust-macros/src/result.rs",
     "plugins/sdk/rust-macros/src/words.rs",
 ];
 
 const PYTHON: &[File] = files![
     "plugins/sdk/python/pyproject.toml",
     "plugins/sdk/python/bulkhead_plugin/__init__.py",
+    "plugins/sdk/python/bulkhead_plugin/_async.py",
     "plugins/sdk/python/bulkhead_plugin/_host.py",
+    "plugins/sdk/python/bulkhead_plugin/_late.py",
     "plugins/sdk/python/bulkhead_plugin/_offers.py",
     "plugins/sdk/python/bulkhead_plugin/_output.py",
     "plugins/sdk/python/bulkhead_plugin/_schema.py",
     "plugins/sdk/python/bulkhead_plugin/_tool.py",
+    "plugins/sdk/python/bulkhead_plugin/_urllib.py",
     "plugins/sdk/python/bulkhead_plugin/ask.py",
     "plugins/sdk/python/bulkhead_plugin/call.py",
     "plugins/sdk/python/bulkhead_plugin/component.py",
     "plugins/sdk/python/bulkhead_plugin/component_completions.py",
+    "plugins/sdk/python/bulkhead_plugin/component_http.py",
     "plugins/sdk/python/bulkhead_plugin/component_prompts.py",
     "plugins/sdk/python/bulkhead_plugin/component_resources.py",
+    "plugins/sdk/python/bulkhead_plugin/component_types.py",
     "plugins/sdk/python/bulkhead_plugin/config.py",
     "plugins/sdk/python/bulkhead_plugin/errors.py",
+    "plugins/sdk/python/bulkhead_plugin/http.py",
     "plugins/sdk/python/bulkhead_plugin/kv.py",
     "plugins/sdk/python/bulkhead_plugin/py.typed",
     "plugins/sdk/python/bulkhead_plugin/task.py",
     "plugins/sdk/python/bulkhead_plugin/testing.py",
+    "plugins/sdk/python/wit/clocks.wit",
+    "plugins/sdk/python/wit/http.wit",
+    "plugins/sdk/python/wit/io.wit",
 ];
 
 const JAVASCRIPT: &[File] = files![
@@ -100,7 +110,7 @@ pub(crate) fn unpack(language: Language, folder: &Path) -> Result<(), Error> {
     let files = match language {
         Language::Rust => RUST,
         Language::Python => PYTHON,
-        Language::Javascript => JAVASCRIPT,
+        Language::Javascript | Language::Typescript => JAVASCRIPT,
     };
     for (path, text) in WIT.iter().chain(files) {
         write(&folder.join(path), text)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Error, Language, javascript, python, sdk};
+use crate::{Error, Language, javascript, python, sdk, typescript};
 
 type File = (&'static str, &'static str);
 
@@ -40,6 +40,16 @@ const JAVASCRIPT: &[File] = files!["javascript":
     ".gitignore" = "gitignore.txt",
 ];
 
+const TYPESCRIPT: &[File] = files!["typescript":
+    "plugin.ts" = "plugin.ts",
+    "manifest.toml" = "../javascript/manifest.toml",
+    "plugin.test.ts" = "plugin.test.ts.txt",
+    "package.json" = "package.json.txt",
+    "tsconfig.json" = "tsconfig.json.txt",
+    "README.md" = "README.md",
+    ".gitignore" = "gitignore.txt",
+];
+
 /// Makes a project in a folder that is empty or not there yet.
 ///
 /// # Errors
@@ -60,6 +70,7 @@ pub fn create(folder: &Path, name: &str, language: Language) -> Result<(), Error
         Language::Rust => RUST,
         Language::Python => PYTHON,
         Language::Javascript => JAVASCRIPT,
+        Language::Typescript => TYPESCRIPT,
     };
     for (path, text) in files {
         sdk::write(&folder.join(path), &filled_in(text, name))?;
@@ -79,6 +90,7 @@ fn filled_in(text: &str, name: &str) -> String {
     text.replace("{{name}}", name)
         .replace("{{componentize-py}}", python::COMPONENTIZE_PY)
         .replace("{{packages}}", &packages.join(",\n"))
+        .replace("{{typescript}}", typescript::VERSION)
 }
 
 #[cfg(test)]
@@ -88,7 +100,7 @@ mod tests {
 
     #[test]
     fn new_project_is_complete_without_placeholders() {
-        for language in [Language::Rust, Language::Python, Language::Javascript] {
+        for language in [Language::Rust, Language::Python, Language::Javascript, Language::Typescript] {
             let folder = tempfile::tempdir().unwrap();
             create(folder.path(), "trip-planner", language).unwrap();
             let project = Project::find(folder.path()).unwrap();
@@ -116,8 +128,12 @@ mod tests {
 
     #[test]
     fn the_packages_of_a_javascript_project_are_pinned() {
-        let filled = filled_in(include_str!("../templates/javascript/package.json.txt"), "x");
-        let package: serde_json::Value = serde_json::from_str(&filled).unwrap();
-        assert_eq!(package["devDependencies"].as_object().unwrap().len(), javascript::PACKAGES.len());
+        let packages = |template: &str| {
+            let package: serde_json::Value = serde_json::from_str(&filled_in(template, "x")).unwrap();
+            package["devDependencies"].as_object().unwrap().len()
+        };
+        let javascript = packages(include_str!("../templates/javascript/package.json.txt"));
+        let typescript = packages(include_str!("../templates/typescript/package.json.txt"));
+        assert_eq!((javascript, typescript), (javascript::PACKAGES.len(), javascript::PACKAGES.len() + 1));
     }
 }

@@ -76,6 +76,23 @@ pub(crate) fn place(sdk: &Path, scratch: &Path) -> Result<PathBuf, Error> {
     Ok(to)
 }
 
+/// Adds what the SDK's own folder describes, and a world that has the import of one interface of it beside the offers; gives back the
+/// name of that world. An SDK that describes nothing gets the world of the offers alone.
+pub(crate) fn extend(wit: &Path, described: &Path, import: &str, offers: &[Offer]) -> Result<String, Error> {
+    let base = name(offers);
+    if !described.is_dir() {
+        return Ok(base);
+    }
+    for entry in std::fs::read_dir(described).map_err(Error::io(described))?.flatten() {
+        let text = std::fs::read_to_string(entry.path()).map_err(Error::io(&entry.path()))?;
+        sdk::write(&wit.join("deps").join(entry.file_name()), &text)?;
+    }
+    let extended = format!("{base}-extended");
+    let world = format!("world {extended} {{\n  include {base};\n  import {import};\n}}\n");
+    sdk::write(&wit.join("extended.wit"), &world)?;
+    Ok(extended)
+}
+
 /// Every choice of them, each in the order of [`Offer::ALL`].
 fn subsets() -> impl Iterator<Item = Vec<Offer>> {
     (0..1 << Offer::ALL.len()).map(|chosen: usize| {
@@ -101,5 +118,21 @@ mod tests {
             assert_eq!(resolve.worlds[world].exports.len(), 1 + offers.len(), "{offers:?}");
         }
         assert_eq!(name(&[Offer::Resources, Offer::Completions]), "with-tools-resources-completions");
+    }
+
+    #[test]
+    fn python_world_imports_outgoing_http_beside_offers() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+        let wit = place(&root, scratch.path()).unwrap();
+        let import = "wasi:http/outgoing-handler@0.2.0";
+        assert_eq!(extend(&wit, Path::new("/nowhere"), import, &[]).unwrap(), "with-tools", "of an older SDK");
+        let name = extend(&wit, &root.join("plugins/sdk/python/wit"), import, &[Offer::Prompts]).unwrap();
+        let mut resolve = Resolve::default();
+        let (package, _) = resolve.push_dir(&wit).unwrap();
+        let world = &resolve.worlds[resolve.select_world(&[package], Some(&name)).unwrap()];
+        let imports: Vec<_> = world.imports.keys().map(|key| resolve.name_world_key(key)).collect();
+        assert!(imports.iter().any(|name| name == import), "{imports:?}");
+        assert_eq!(world.exports.len(), 2);
     }
 }

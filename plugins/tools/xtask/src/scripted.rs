@@ -1,5 +1,5 @@
-//! The guests in Python and JavaScript: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin.py` or
-//! `plugin.js`.
+//! The guests in Python, JavaScript and TypeScript: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin.py`,
+//! `plugin.js` or `plugin.ts`.
 //!
 //! Their tools are installed once, in exactly the versions that the author's crate names, and a component is built again only
 //! when something that it is made of has changed: that takes ten seconds each, and gives other bytes each time.
@@ -21,7 +21,8 @@ const PYTHON_TESTING: [&str; 2] = ["mypy==2.4.1", "setuptools==84.2.1"];
 
 /// The guests' names, in order.
 pub(crate) fn folders() -> anyhow::Result<Vec<String>> {
-    let is_script = |folder: &Path| ["plugin.py", "plugin.js"].iter().any(|file| folder.join(file).is_file());
+    let is_script =
+        |folder: &Path| ["plugin.py", "plugin.js", "plugin.ts"].iter().any(|file| folder.join(file).is_file());
     Ok(layout::guests()?.into_iter().filter(|(_, folder)| is_script(folder)).map(|(name, _)| name).collect())
 }
 
@@ -101,7 +102,7 @@ pub(crate) fn test() -> anyhow::Result<()> {
 fn tools(language: Language) -> anyhow::Result<PathBuf> {
     match language {
         Language::Python => python(),
-        Language::Javascript => javascript(),
+        Language::Javascript | Language::Typescript => javascript(),
         Language::Rust => bail!("Rust guests are built by Cargo"),
     }
 }
@@ -152,7 +153,7 @@ fn is_installed(folder: &Path, wanted: &str) -> bool {
 fn fingerprint(project: &Project) -> anyhow::Result<u64> {
     let mut hasher = DefaultHasher::new();
     let sdk = match project.language {
-        Language::Python => layout::sdk("python").join("bulkhead_plugin"),
+        Language::Python => layout::sdk("python"),
         _ => layout::sdk("javascript"),
     };
     (COMPONENTIZE_PY, JAVASCRIPT_PACKAGES).hash(&mut hasher);
