@@ -307,6 +307,10 @@ section!(SERVER, blank_server, struct ServerConfig, "server", {
         "Sessions of one requestor at a time";
     credential_failures_per_minute: u32 = count(60, 1, 1_000_000), Host,
         "Credentials from one address (of IPv6: one /64) that may be invalid, before the answer is 429; valid ones are not counted";
+    tools_per_page: u32 = count(50, 1, 1_000), Host,
+        "Tools on one page of tools/list";
+    tool_search: bool = Kind::Switch { default: false }, Host,
+        "Whether clients are listed search_tools and call_tool in the place of all tools; a toolset may say otherwise";
 });
 
 section!(LIMITS, blank_limits, Limits, "limits", {
