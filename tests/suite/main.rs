@@ -47,6 +47,7 @@ mod stdio;
 mod streams;
 mod swap;
 mod tasks;
+mod tool_lists;
 mod trace;
 mod typed;
 mod verdicts;

@@ -26,6 +26,7 @@ pub mod task;
 pub mod testing;
 pub mod timestamp;
 pub mod tool;
+pub mod toolset;
 pub mod uri_template;
 
 use std::fmt;

@@ -12,6 +12,18 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Characters of a tool's name, prefix included, as the protocol says.
+pub const TOOL_NAME_CHARS_MAX: usize = 128;
+
+/// Checks what clients are to call a tool.
+pub fn check_tool_name(name: &str) -> Result<(), String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    if name.is_empty() || name.len() > TOOL_NAME_CHARS_MAX || !name.bytes().all(allowed) {
+        return Err(format!("the name of a tool has 1 to {TOOL_NAME_CHARS_MAX} characters of A-Z a-z 0-9 _ - ."));
+    }
+    Ok(())
+}
+
 /// Checks the name of an OAuth scope, and returns it: what fits between the quotes and spaces of a challenge (RFC 6749, 3.3).
 pub fn check_scope(text: &str) -> Result<String, String> {
     let token = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';

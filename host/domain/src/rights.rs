@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::requestor::{LOCAL_REQUESTOR, LOCAL_TENANT};
+
 /// What one scope is good for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeRule {
@@ -84,7 +86,8 @@ impl ScopeBook {
             .partition::<Vec<_>, _>(|(_, held)| *held);
         let places = |found: Vec<(usize, bool)>| found.into_iter().map(|(at, _)| at).collect();
         let lacking = if more { places(lacking) } else { Vec::new() };
-        Rights { limited: Some(Limited { rules: Arc::clone(&self.rules), held: places(held), lacking }) }
+        let limited = Some(Limited { rules: Arc::clone(&self.rules), held: places(held), lacking });
+        Rights { limited, names: None }
     }
 
     /// Scopes contain others, and those others again.
@@ -101,10 +104,12 @@ impl ScopeBook {
     }
 }
 
-/// What one requestor may do with one credential; cheap to clone. By default, everything.
+/// What one requestor may do with one credential; cheap to clone. By default, everything that the local requestor may.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
     limited: Option<Limited>,
+    /// What operators call the requestor's tenant and the requestor; `None`: the local one.
+    names: Option<Arc<(String, String)>>,
 }
 
 #[derive(Clone, Debug)]
@@ -136,6 +141,17 @@ impl Limited {
 }
 
 impl Rights {
+    /// Says whose they are, for rules that name requestors.
+    #[must_use]
+    pub fn named(self, tenant: String, requestor: String) -> Self {
+        Self { names: Some(Arc::new((tenant, requestor))), ..self }
+    }
+
+    /// What operators call the requestor's tenant and the requestor.
+    pub fn names(&self) -> (&str, &str) {
+        self.names.as_deref().map_or((LOCAL_TENANT, LOCAL_REQUESTOR), |(tenant, requestor)| (tenant, requestor))
+    }
+
     /// Whether there is anything that this requestor may not do.
     pub fn are_limited(&self) -> bool {
         self.limited.is_some()
@@ -160,7 +176,7 @@ impl Rights {
 }
 
 /// Whether a name fits a pattern in which `*` stands for any text.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let Some((begin, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(begin) else { return false };
     let mut rest = rest;

@@ -3,7 +3,7 @@
 use super::Json;
 
 /// Whether a call may become a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TaskSupport {
     /// Always answered plainly.
     Forbidden,
@@ -14,7 +14,7 @@ pub enum TaskSupport {
 }
 
 /// Hints for clients. `idempotent` is also the condition for running a call again after a restart.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ToolAnnotations {
     pub title: Option<String>,
     pub read_only: Option<bool>,
@@ -24,7 +24,7 @@ pub struct ToolAnnotations {
 }
 
 /// An image for a client to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Icon {
     pub src: String,
     pub mime_type: Option<String>,
@@ -36,7 +36,7 @@ pub struct Icon {
 pub type Meta = Vec<(String, Json)>;
 
 /// One tool as a plugin declared it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tool {
     /// With the plugin's configured prefix already in front.
     pub name: String,

@@ -215,6 +215,7 @@ impl Rules {
             Scopes::Granted(scopes) => self.scopes.rights(&scopes, &tenant, &name, true),
             Scopes::Fixed(scopes) => self.scopes.rights(&scopes, &tenant, &name, false),
         };
+        let rights = rights.named(tenant, name);
         Ok(Caller { requestor, rights, header: header.cloned(), look_at: Some(look_at), ends_at })
     }
 

@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 
 use super::auth::Denied;
 use bulkhead_domain::UnixMs;
-use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
+use bulkhead_domain::requestor::{LOCAL_REQUESTOR, LOCAL_TENANT, Requestor, RequestorId, TenantId};
 use bulkhead_limits::LiveLimits;
 use bulkhead_store::{self as store, RowKind, Store};
 
@@ -33,7 +33,7 @@ use provisioning::Provisioning;
 use verifier::unavailable;
 
 /// The tenant of requestors that were not given another.
-pub const TENANT_DEFAULT: &str = "default";
+pub const TENANT_DEFAULT: &str = LOCAL_TENANT;
 
 /// In front of every token, so that scanners for leaked secrets can know one.
 pub const TOKEN_PREFIX: &str = "bh_";
@@ -217,7 +217,7 @@ impl Principals {
 
     /// The requestor of all requests while no token is configured.
     pub async fn local_requestor(&self) -> Result<Requestor, Error> {
-        let identity = Identity { verifier: "local", issuer: ISSUER_LOCAL, subject: "local", client: "" };
+        let identity = Identity { verifier: "local", issuer: ISSUER_LOCAL, subject: LOCAL_REQUESTOR, client: "" };
         self.requestor(identity, TENANT_DEFAULT).await
     }
 

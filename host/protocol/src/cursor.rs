@@ -12,7 +12,7 @@ use sha2::Sha256;
 use super::error::RpcError;
 use bulkhead_domain::requestor::Requestor;
 
-/// Entries of a page of any list.
+/// Entries of a page of any list but that of tools.
 pub(crate) const PAGE: usize = 50;
 
 const TAG_BYTES: usize = 16;

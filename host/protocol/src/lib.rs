@@ -32,6 +32,8 @@ mod tests;
 #[cfg(all(fuzzing, not(test)))]
 #[expect(dead_code, unused_imports, reason = "the tests are not there")]
 mod tests;
+mod tool_lists;
+mod tool_search;
 mod trace;
 mod unknown;
 mod wire;
@@ -50,6 +52,7 @@ use bulkhead_domain::task::Era;
 use bulkhead_limits::Full;
 use bulkhead_tasks::Tasks;
 use jsonrpc::Message;
+use tool_lists::{Offered, ToolLists};
 
 pub use arguments::INLINE_BYTES_MAX;
 pub use encoded_message::{EncodedMessage, Pieces, SMALL_BYTES};
@@ -60,6 +63,7 @@ pub use modern::Connection;
 pub use session::Session;
 #[cfg(any(test, fuzzing))]
 pub use tests::fuzz;
+pub use tool_lists::{TOOLS_PER_PAGE, ToolListing};
 
 /// One JSON-RPC message for the client.
 #[derive(Clone, Debug)]
@@ -199,13 +203,29 @@ struct ProtocolContext {
     options: ProtocolOptions,
     stream_router: Arc<legacy::StreamRouter>,
     modern: modern::State,
+    tool_lists: ToolLists,
+}
+
+impl ProtocolContext {
+    /// What is offered to a requestor at this moment. A request takes it once, as it does the catalog.
+    fn offered(&self, requestor: &Requestor, rights: &Rights) -> Offered {
+        let Offered { catalog, search, page } = self.tool_lists.narrowed(rights, self.tasks.catalog(requestor));
+        Offered { catalog: rights::visible(rights, catalog), search, page }
+    }
 }
 
 impl Protocol {
     /// The protocol in front of a task engine.
     pub fn new(tasks: Tasks, options: ProtocolOptions) -> Self {
         let modern = modern::State::new(&options);
-        Self { shared: Arc::new(ProtocolContext { tasks, options, stream_router: Arc::default(), modern }) }
+        let (stream_router, tool_lists) = (Arc::default(), ToolLists::default());
+        Self { shared: Arc::new(ProtocolContext { tasks, options, stream_router, modern, tool_lists }) }
+    }
+
+    /// Lists tools in this way from now on, and tells everybody whose lists are others by that.
+    pub fn set_tool_listing(&self, listing: ToolListing) {
+        self.shared.tool_lists.set(listing);
+        self.shared.tasks.lists_changed();
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::cursor::{self, PAGE, Paged, bad_cursor};
 use super::error::RpcError;
 use super::{ProtocolContext, ProtocolOptions};
-use super::{jsonrpc, reader, unknown};
+use super::{jsonrpc, reader, tool_search, unknown};
 use bulkhead_domain::call::{CallError, ClientFeatures};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::server_features::{Completion, PartialArgument, Reference, Resource, ResourcePage};
@@ -23,6 +23,8 @@ use bulkhead_tasks::{CallNews, ClientContext, Fallback, PlainCall, PluginRequest
 
 /// Pages of plugins that one page of the list is looked for on; empty ones end it sooner or later.
 const LOOKED_AT_MAX: usize = 16;
+/// What cursors of lists of tools are bound to.
+const TOOLS_LIST: &str = "tools/list";
 
 /// What a prompt is filled in with, by name.
 pub(crate) type Arguments = Vec<(String, String)>;
@@ -42,25 +44,34 @@ pub(crate) struct CatalogReader {
 }
 
 impl CatalogReader {
-    /// `tools/list`, of the tools that `may` be called.
+    /// `tools/list`, of the tools that `may` be called, so many on a page.
     pub(crate) fn tools(
         &self,
         params: Option<&str>,
+        length: usize,
         may: impl Fn(&Tool) -> bool,
     ) -> Result<Page<Arc<ToolEntry>>, RpcError> {
         let tools = self.catalog.tools().iter().filter(|entry| may(&entry.tool));
-        self.page("tools/list", params, tools, |entry| &entry.tool.name)
+        self.page(TOOLS_LIST, params, length, tools, |entry| &entry.tool.name)
+    }
+
+    /// `tools/list` of the host's own tools, where the requestor searches for the others. They are on one page, and a cursor of a longer
+    /// list means the same place in this one.
+    pub(crate) fn host_tools(&self, params: Option<&str>) -> Result<Vec<&'static Tool>, RpcError> {
+        let after = self.position(TOOLS_LIST, &jsonrpc::params::<Paged>(params)?)?;
+        let is_left = |tool: &&Tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice());
+        Ok(tool_search::tools().iter().filter(is_left).collect())
     }
 
     /// `prompts/list`.
     pub(crate) fn prompts(&self, params: Option<&str>) -> Result<Page<Arc<PromptEntry>>, RpcError> {
-        self.page("prompts/list", params, self.catalog.prompts().iter(), |entry| &entry.prompt.described.name)
+        self.page("prompts/list", params, PAGE, self.catalog.prompts().iter(), |entry| &entry.prompt.described.name)
     }
 
     /// `resources/templates/list`.
     pub(crate) fn templates(&self, params: Option<&str>) -> Result<Page<Arc<TemplateEntry>>, RpcError> {
         let templates = self.catalog.templates().iter();
-        self.page("resources/templates/list", params, templates, |entry| &entry.template.uri_template)
+        self.page("resources/templates/list", params, PAGE, templates, |entry| &entry.template.uri_template)
     }
 
     /// A page of a list that is known already and sorted by name.
@@ -68,13 +79,14 @@ impl CatalogReader {
         &self,
         method: &str,
         params: Option<&str>,
+        length: usize,
         all: impl Iterator<Item = &'a Arc<T>>,
         name: impl Fn(&T) -> &String,
     ) -> Result<Page<Arc<T>>, RpcError> {
         let after = self.position(method, &jsonrpc::params::<Paged>(params)?)?;
         let is_left = |entry: &&Arc<T>| after.as_ref().is_none_or(|after| name(entry).as_bytes() > after.as_slice());
         let mut left = all.filter(is_left).cloned();
-        let entries: Vec<_> = left.by_ref().take(PAGE).collect();
+        let entries: Vec<_> = left.by_ref().take(length).collect();
         let next_cursor = match (left.next(), entries.last()) {
             (Some(_), Some(last)) => self.sign(method, name(last).as_bytes()),
             _ => None,

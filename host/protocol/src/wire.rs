@@ -31,7 +31,7 @@ pub(crate) use server_features::{
     Bare, Body, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView, WithMeta,
 };
 use tool::IconView;
-pub(crate) use tool::{ToolMembers, ToolView};
+pub(crate) use tool::{FoundTool, ToolMembers, ToolView};
 
 /// `_meta` of everything that belongs to a task of the core.
 pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";

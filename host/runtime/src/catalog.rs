@@ -2,6 +2,7 @@
 //! the requestors there are several, and each requestor has one of them.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use super::ListKind;
@@ -15,8 +16,13 @@ use bulkhead_domain::uri_template::UriTemplate;
 /// One tool with everything that a call of it needs.
 #[derive(Debug)]
 pub struct ToolEntry {
-    /// As clients see it: prefix in front of the name, task support after the operator's narrowing.
+    /// As clients see it: under the operator's name, or with the prefix in front of its own, in the operator's words where there are any,
+    /// task support after the operator's narrowing.
     pub tool: Tool,
+    /// As the plugin declares it, where the operator says something else.
+    pub declared: Option<Box<Tool>>,
+    /// Whether no client may see or call it.
+    pub hidden: bool,
     pub plugin: PluginVersion,
     /// The name inside the plugin.
     pub plugin_tool: String,
@@ -25,6 +31,13 @@ pub struct ToolEntry {
     pub rerun_on_restart: bool,
     pub input: Validator,
     pub output: Option<Validator>,
+}
+
+impl ToolEntry {
+    /// The tool as its plugin declares it, whatever the operator says in its place.
+    pub fn declared(&self) -> &Tool {
+        self.declared.as_deref().unwrap_or(&self.tool)
+    }
 }
 
 /// A plugin, for everything that is no call of a tool.
@@ -162,6 +175,45 @@ impl Catalog {
                 .map(|(uri, owner)| (uri.clone(), Arc::clone(owner)))
                 .collect(),
         }
+    }
+
+    /// The same without the tools that are not `shown`, and without what plugins offer beside tools that have none left; `plugin_shown` says
+    /// so of those that never had any. A list that is left whole keeps its number; another one has a number of what is on it, so that
+    /// nobody hears of changes of what is not shown. `searched`: its tools are not listed but searched for.
+    #[must_use]
+    pub fn narrowed(
+        &self,
+        shown: impl Fn(&ToolEntry) -> bool,
+        plugin_shown: impl Fn(&CatalogPlugin) -> bool,
+        searched: bool,
+    ) -> Self {
+        let tools: Vec<_> = self.tools.iter().filter(|entry| shown(entry)).cloned().collect();
+        let has_tool =
+            |tools: &[Arc<ToolEntry>], plugin: &PluginVersion| tools.iter().any(|entry| entry.plugin == *plugin);
+        let is_hidden = |library: &&Arc<CatalogPlugin>| match has_tool(&self.tools, &library.plugin) {
+            true => !has_tool(&tools, &library.plugin),
+            false => !plugin_shown(library),
+        };
+        let hidden: Vec<_> = self.libraries.iter().filter(is_hidden).map(|library| &library.plugin).collect();
+        let is_whole = tools.len() == self.tools.len() && !searched;
+        let mut lists = self.lists;
+        if !is_whole {
+            let mut hasher = DefaultHasher::new();
+            searched.hash(&mut hasher);
+            tools.iter().for_each(|entry| entry.tool.hash(&mut hasher));
+            lists.set(ListKind::Tools, hasher.finish());
+        }
+        if !hidden.is_empty() {
+            for kind in [ListKind::Resources, ListKind::Prompts] {
+                let mut hasher = DefaultHasher::new();
+                (self.lists.of(kind), hidden.len()).hash(&mut hasher);
+                hidden.iter().for_each(|plugin| plugin.name.hash(&mut hasher));
+                lists.set(kind, hasher.finish());
+            }
+        }
+        let narrowed = Self { lists, ..self.without_offers(&hidden) };
+        let by_name = tools.iter().enumerate().map(|(at, entry)| (entry.tool.name.clone(), at)).collect();
+        Self { tools, by_name, ..narrowed }
     }
 
     /// Whether all requestors have this catalog.

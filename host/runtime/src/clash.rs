@@ -11,7 +11,7 @@ pub(super) const CANARIES_MAX: usize = 4;
 /// Takes plugins in order, and leaves out each that offers what an earlier one offers. A name that both say is an error that names
 /// both, never a silent choice.
 pub(super) fn accept(plugins: Vec<LoadedPlugin>) -> (Vec<LoadedPlugin>, Vec<LoadError>) {
-    let mut owners: HashMap<(&'static str, String), String> = HashMap::new();
+    let mut owners: HashMap<(&'static str, String), Claimant> = HashMap::new();
     let (mut accepted, mut refused) = (Vec::<LoadedPlugin>::new(), Vec::new());
     for plugin in plugins {
         let name = plugin.version.name.clone();
@@ -20,19 +20,14 @@ pub(super) fn accept(plugins: Vec<LoadedPlugin>) -> (Vec<LoadedPlugin>, Vec<Load
             problems.push("there is another plugin of this name: set `name` in the configuration".to_owned());
         }
         let claims = claims(&plugin);
-        for claim in &claims {
+        for (claim, renamed) in &claims {
             if let Some(owner) = owners.get(claim) {
-                let (what, said) = claim;
-                problems.push(match *what {
-                    "tool" | "prompt" => format!(
-                        "its {what} {said:?} has the same name as a {what} of plugin {owner}: set a `prefix` for one of them"
-                    ),
-                    _ => format!("its {what} {said:?} is offered by plugin {owner} already"),
-                });
+                problems.push(owner.clash(claim, renamed.as_deref()));
             }
         }
         if problems.is_empty() {
-            owners.extend(claims.into_iter().map(|claim| (claim, name.clone())));
+            let claimed = |(claim, renamed)| (claim, Claimant { plugin: name.clone(), renamed });
+            owners.extend(claims.into_iter().map(claimed));
             accepted.push(plugin);
         } else {
             refused.push(LoadError::refused(name, problems));
@@ -74,11 +69,48 @@ pub(super) fn accept_canaries(plugins: &[LoadedPlugin], canaries: Vec<Canary>) -
     (accepted, refused)
 }
 
-fn claims(plugin: &LoadedPlugin) -> Vec<(&'static str, String)> {
+/// Who has a name.
+struct Claimant {
+    plugin: String,
+    /// The tool's own name, where the operator gave it this one.
+    renamed: Option<String>,
+}
+
+impl Claimant {
+    /// What is wrong with another claim of the same.
+    fn clash(&self, (what, said): &(&'static str, String), renamed: Option<&str>) -> String {
+        let owner = &self.plugin;
+        match (*what, renamed, &self.renamed) {
+            ("tool", Some(own), Some(other)) => format!(
+                "its tool {own:?} and the tool {other:?} of plugin {owner} are both called {said:?} by the configuration: choose \
+                 another `name` for one of them"
+            ),
+            ("tool", Some(own), None) => format!(
+                "its tool {own:?} is called {said:?} by the configuration, which is a tool of plugin {owner}: choose another `name`"
+            ),
+            ("tool", None, Some(other)) => format!(
+                "its tool {said:?} has the name that the configuration gives to the tool {other:?} of plugin {owner}: choose \
+                 another `name` for that one"
+            ),
+            ("tool" | "prompt", ..) => format!(
+                "its {what} {said:?} has the same name as a {what} of plugin {owner}: set a `prefix` for one of them"
+            ),
+            _ => format!("its {what} {said:?} is offered by plugin {owner} already"),
+        }
+    }
+}
+
+/// What a plugin claims: kind and name, and the own name of a tool that the operator gave another one. What no client sees claims nothing.
+type Claim = ((&'static str, String), Option<String>);
+
+fn claims(plugin: &LoadedPlugin) -> Vec<Claim> {
     let offers = &plugin.offers;
-    let tools = plugin.tools.iter().map(|entry| ("tool", entry.tool.name.clone()));
+    let tools = plugin.shown_tools().map(|entry| {
+        let renamed = plugin.is_renamed(entry).then(|| entry.plugin_tool.clone());
+        (("tool", entry.tool.name.clone()), renamed)
+    });
     let prompts = offers.prompts.iter().map(|entry| ("prompt", entry.prompt.described.name.clone()));
     let templates = offers.templates.iter().map(|entry| ("resource template", entry.template.uri_template.clone()));
     let uris = offers.resources.iter().map(|resource| ("resource", resource.uri.clone()));
-    tools.chain(prompts).chain(templates).chain(uris).collect()
+    tools.chain(prompts.chain(templates).chain(uris).map(|claim| (claim, None))).collect()
 }

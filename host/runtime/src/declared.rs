@@ -1,6 +1,6 @@
 //! The tools that a plugin declares, checked as a whole: everything wrong is found at once.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::ToolEntry;
@@ -13,13 +13,12 @@ use super::schema::Validator;
 use super::wasi_context::{escaped, is_control};
 use bulkhead_domain::Json;
 use bulkhead_domain::limits::CallLimits;
+use bulkhead_domain::names::TOOL_NAME_CHARS_MAX;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::{TaskSupport, Tool, ToolAnnotations};
 
 /// Tools of one plugin. Stops a plugin that fills every client's context.
 const TOOLS_MAX: usize = 512;
-/// Characters of a tool's name, prefix included, as the protocol says.
-const NAME_MAX: usize = 128;
 /// Regular expressions in the schemas of one plugin. Stops hundreds of tools with the largest ones each.
 const PATTERNS_MAX: usize = 512;
 /// Bytes of a title.
@@ -68,11 +67,26 @@ pub(super) fn entries(
     if patterns > PATTERNS_MAX {
         problems.push(format!("its schemas have {patterns} patterns; {PATTERNS_MAX} is the most"));
     }
+    problems.extend(same_names(&entries));
     let strict = terms.unknown_tools == UnknownTools::Refuse;
     for name in terms.tools.keys().filter(|name| strict && !seen.contains(*name)) {
         problems.push(format!("the configuration names a tool {name:?} that the plugin does not offer"));
     }
     if problems.is_empty() { Ok(entries) } else { Err(problems) }
+}
+
+/// Tools that the operator calls like another one of the same plugin. What no client sees may be called anything.
+fn same_names(entries: &[Arc<ToolEntry>]) -> Vec<String> {
+    let mut owners = HashMap::new();
+    let shown = entries.iter().filter(|entry| !entry.hidden);
+    let clash = |entry: &Arc<ToolEntry>| {
+        let (name, own) = (entry.tool.name.clone(), entry.plugin_tool.clone());
+        let other = owners.insert(name.clone(), own.clone()).filter(|other| *other != own)?;
+        Some(format!(
+            "its tools {other:?} and {own:?} would both be called {name:?}: choose another `name` for one of them"
+        ))
+    };
+    shown.filter_map(clash).collect()
 }
 
 fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Vec<String>> {
@@ -110,18 +124,23 @@ fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Ve
     }
     let idempotent = annotations.as_ref().is_some_and(|hints| hints.idempotent == Some(true));
     let (output_schema, output) = output.map_or((None, None), |(text, validator)| (Some(text), Some(validator)));
+    let own = Tool {
+        name,
+        title: tool.title,
+        description: tool.description,
+        input_schema,
+        output_schema,
+        annotations,
+        task_support,
+        icons: icons(tool.icons),
+        meta,
+    };
+    let shown = overridden(&own, policy)?;
+    let declared = (shown != own).then(|| Box::new(own));
     Ok(ToolEntry {
-        tool: Tool {
-            name,
-            title: tool.title,
-            description: tool.description,
-            input_schema,
-            output_schema,
-            annotations,
-            task_support,
-            icons: icons(tool.icons),
-            meta,
-        },
+        tool: shown,
+        declared,
+        hidden: policy.is_some_and(|policy| policy.hidden),
         plugin: terms.version.clone(),
         plugin_tool: tool.name,
         limits: policy.map_or(terms.limits, |policy| &policy.limits).clone(),
@@ -131,6 +150,27 @@ fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Ve
     })
 }
 
+/// The tool in the operator's words, where there are any.
+fn overridden(own: &Tool, policy: Option<&ToolPolicy>) -> Result<Tool, Vec<String>> {
+    let mut shown = own.clone();
+    let Some(ToolPolicy { name, presentation, .. }) = policy else { return Ok(shown) };
+    let mut wrong = Vec::new();
+    if let Some(name) = name {
+        check_name(name, name, &mut wrong);
+        shown.name.clone_from(name);
+    }
+    if let Some(title) = &presentation.title {
+        check_line("title", title, TITLE_BYTES_MAX, &mut wrong);
+        shown.title = Some(title.clone());
+    }
+    if let Some(description) = &presentation.description {
+        check_description(description, &mut wrong);
+        shown.description.clone_from(description);
+    }
+    let said = |problem| format!("as the configuration presents it, {problem}");
+    if wrong.is_empty() { Ok(shown) } else { Err(wrong.into_iter().map(said).collect()) }
+}
+
 pub(super) fn check_name(own: &str, full: &str, wrong: &mut Vec<String>) {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     if own.is_empty() {
@@ -138,8 +178,8 @@ pub(super) fn check_name(own: &str, full: &str, wrong: &mut Vec<String>) {
     } else if !own.bytes().all(is_plain) {
         wrong.push("its name holds other characters than [A-Za-z0-9_.-]".to_owned());
     }
-    if full.len() > NAME_MAX {
-        wrong.push(format!("its name with prefix has {} characters; {NAME_MAX} is the most", full.len()));
+    if full.len() > TOOL_NAME_CHARS_MAX {
+        wrong.push(format!("its name with prefix has {} characters; {TOOL_NAME_CHARS_MAX} is the most", full.len()));
     }
 }
 

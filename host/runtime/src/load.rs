@@ -91,12 +91,17 @@ impl PluginSource {
 pub struct ToolPolicy {
     /// May narrow what the plugin says.
     pub task_support: Option<TaskSupport>,
+    /// Whether no client may see or call it.
+    pub hidden: bool,
+    /// What clients call it, in the place of the plugin's prefix and the tool's own name.
+    pub name: Option<String>,
     pub presentation: Presentation,
     /// The plugin's limits with the tool's own values already in place.
     pub limits: CallLimits,
 }
 
-/// What the operator says about a function of a component that says nothing itself. Plugins of our world speak for themselves.
+/// What the operator says about a tool. Hints are for functions of a component that says nothing itself: plugins of our world speak for
+/// themselves there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Presentation {
     pub title: Option<String>,
@@ -161,9 +166,20 @@ pub struct LoadedPlugin {
 }
 
 impl LoadedPlugin {
-    /// Its tools, each with its name inside the plugin: without the operator's prefix.
+    /// Its tools as it declares them, hidden ones too, each with its name inside the plugin. What the operator says of a tool in its place
+    /// is no part of its definition.
     pub fn own_tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
-        self.tools.iter().map(|entry| (entry.plugin_tool.as_str(), &entry.tool))
+        self.tools.iter().map(|entry| (entry.plugin_tool.as_str(), entry.declared()))
+    }
+
+    /// The tools that clients may see.
+    pub fn shown_tools(&self) -> impl Iterator<Item = &Arc<ToolEntry>> {
+        self.tools.iter().filter(|entry| !entry.hidden)
+    }
+
+    /// Whether the operator says what a tool is called.
+    pub(super) fn is_renamed(&self, entry: &ToolEntry) -> bool {
+        self.source.tools.get(&entry.plugin_tool).is_some_and(|policy| policy.name.is_some())
     }
 
     /// Whether it runs on these terms already, whatever its component and its name are.
@@ -419,7 +435,7 @@ pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<
     if exports.is_typed() {
         typed::present(&mut listed.tools, &source.tools);
     } else {
-        refuse_presentations(&source.tools)?;
+        refuse_annotations(&source.tools)?;
     }
     let tools = declared::entries(std::mem::take(&mut listed.tools), &terms);
     let offers = server_features::declared(listed, &source.prefix, &library);
@@ -443,14 +459,14 @@ pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<
     Ok(LoadedPlugin { version, tools, offers, plugin: Arc::new(plugin), source })
 }
 
-/// The operator's words would stand beside those of the plugin, and clients could not tell whose they are.
-fn refuse_presentations(tools: &BTreeMap<String, ToolPolicy>) -> Result<(), Vec<String>> {
-    let presented = tools.iter().filter(|(_, policy)| policy.presentation != Presentation::default());
-    let problems: Vec<_> = presented
+/// Hints are promises about what a plugin does, and it makes them itself.
+fn refuse_annotations(tools: &BTreeMap<String, ToolPolicy>) -> Result<(), Vec<String>> {
+    let hinted = tools.iter().filter(|(_, policy)| policy.presentation.annotations.is_some());
+    let problems: Vec<_> = hinted
         .map(|(name, _)| {
             format!(
-                "tool {name:?}: the plugin itself says title, description and annotations; the configuration says them \
-                 only for components whose functions are the tools"
+                "tool {name:?}: the plugin itself says its annotations; the configuration says them only for components \
+                 whose functions are the tools"
             )
         })
         .collect();

@@ -160,7 +160,7 @@ pub(super) fn chosen(plugins: &[LoadedPlugin], canaries: &[Canary], choice: usiz
 }
 
 fn catalog(plugins: &[LoadedPlugin], canaries: usize) -> Catalog {
-    let tools = plugins.iter().flat_map(|plugin| plugin.tools.iter().cloned()).collect();
+    let tools = plugins.iter().flat_map(|plugin| plugin.shown_tools().cloned()).collect();
     let offers = plugins.iter().map(|plugin| PluginFeatures::clone(&plugin.offers));
     let catalog = Catalog::new(tools).with(offers);
     if canaries == 0 { catalog } else { catalog.for_some() }

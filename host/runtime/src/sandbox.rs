@@ -316,7 +316,10 @@ impl Executor for Sandbox {
     fn tool<'a>(&'a self, version: &'a PluginVersion, name: &'a str) -> BoxFuture<'a, Option<Arc<ToolEntry>>> {
         Box::pin(async move {
             let loaded = self.ready(version).await?;
-            loaded.tools.iter().find(|entry| entry.tool.name == name).cloned()
+            let called = |entry: &&Arc<ToolEntry>| entry.tool.name == name;
+            // Tasks keep the name that their tool had; the operator may have said another one since.
+            let own = |entry: &&Arc<ToolEntry>| name.strip_prefix(&loaded.source.prefix) == Some(&entry.plugin_tool);
+            loaded.tools.iter().find(called).or_else(|| loaded.tools.iter().find(own)).cloned()
         })
     }
 

@@ -31,7 +31,8 @@ impl ToolEntry {
         let input = Validator::compile_any(tool.input_schema.as_str()).expect("a schema");
         let plugin = PluginVersion { name: plugin.to_owned(), digest: [1; 32] };
         let (plugin_tool, rerun_on_restart) = (tool.name.clone(), false);
-        Self { tool, plugin, plugin_tool, limits, rerun_on_restart, input, output: None }
+        let (declared, hidden) = (None, false);
+        Self { tool, declared, hidden, plugin, plugin_tool, limits, rerun_on_restart, input, output: None }
     }
 }
 

@@ -185,6 +185,7 @@ impl Host {
             async move { tokio::join!(tasks.run_maintenance(), plugins.run_maintenance(), plugins.fetch_awaited(refuse)) }
         });
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
+        protocol.set_tool_listing(sources::tool_listing(config));
         let now: SharedClock = Arc::clone(&clock);
         let line_bytes_max = usize::try_from(config.server.body_bytes_max).unwrap_or(usize::MAX);
         Ok(Self {
@@ -211,6 +212,7 @@ impl Host {
     pub(crate) fn followers(&self, authenticator: Arc<Authenticator>, level: Level) -> reload::ReloadTargets {
         reload::ReloadTargets {
             tasks: self.tasks.clone(),
+            protocol: Arc::clone(&self.protocol),
             quota: Arc::clone(&self.quota),
             limits: self.limits.clone(),
             principals: self.principals.clone(),

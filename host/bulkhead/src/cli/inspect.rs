@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use crate::config::{ConfigLocation, PluginConfig};
 use bulkhead_domain::server_features::{Described, Prompt, PromptArgument};
 use bulkhead_protocol::{prompt_json, resource_json, template_json, tool_json};
-use bulkhead_runtime::LoadError;
 use bulkhead_runtime::inspect::Inspection;
+use bulkhead_runtime::{LoadError, Presentation, ToolPolicy};
 use serde_json::{Value, json};
 
 use super::args::{InspectArguments, SourceArguments};
@@ -40,6 +40,10 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
             let mut value = describe(&inspection)?;
             if let Some(told) = value.as_object_mut() {
                 told.insert("grants".to_owned(), table.as_json());
+                let tools = told.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten();
+                for (tool, shown) in inspection.tools.iter().zip(tools) {
+                    present(shown, overrides(entry, &tool.name));
+                }
             }
             if arguments.json {
                 print_line(serde_json::to_string_pretty(&value)?)
@@ -50,6 +54,23 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
         }
         Err(error) => Ok(refuse(&error)),
     }
+}
+
+/// What the configuration says of a tool, if it says how clients see it.
+fn overrides<'a>(entry: Option<&'a PluginConfig>, tool: &str) -> Option<&'a ToolPolicy> {
+    let policy = entry?.policy.source.tools.get(tool)?;
+    let Presentation { title, description, .. } = &policy.presentation;
+    (policy.hidden || policy.name.is_some() || title.is_some() || description.is_some()).then_some(policy)
+}
+
+/// Adds it to the tool as the component declares it.
+fn present(shown: &mut Value, policy: Option<&ToolPolicy>) {
+    let (Some(shown), Some(policy)) = (shown.as_object_mut(), policy) else { return };
+    let Presentation { title, description, .. } = &policy.presentation;
+    let texts = [("name", &policy.name), ("title", title), ("description", description)];
+    let said = texts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text.as_ref()?))));
+    let hidden = policy.hidden.then(|| ("hidden".to_owned(), json!(true)));
+    shown.insert("configured".to_owned(), Value::Object(said.chain(hidden).collect()));
 }
 
 /// Says everything that is wrong with a component.
@@ -106,6 +127,8 @@ fn text(inspection: &Inspection, value: &Value, table: &Table) -> String {
     lines.push(if inspection.typed { "\ntools (its functions)" } else { "\ntools" }.to_owned());
     for (tool, shown) in inspection.tools.iter().zip(value["tools"].as_array().into_iter().flatten()) {
         lines.push(format!("  {}  (tasks: {})", tool.name, format!("{:?}", tool.task_support).to_lowercase()));
+        let configured = shown.get("configured").and_then(Value::as_object).into_iter().flatten();
+        lines.extend(configured.map(|(key, said)| format!("      configured: {key} = {said}")));
         lines.extend(plain_lines(&tool.description).into_iter().map(|line| format!("      {line}")));
         lines.push(format!("      input   {}", shown["inputSchema"]));
         if let Some(output) = shown.get("outputSchema") {

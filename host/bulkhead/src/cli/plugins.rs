@@ -172,7 +172,10 @@ pub(super) fn list(view: &PluginListView, now: u64) -> String {
             cell(&*plugin.name),
             word(&plugin.state),
             digest(plugin.active),
-            plugin.tools.to_string(),
+            match plugin.tools_hidden {
+                0 => plugin.tools.to_string(),
+                hidden => format!("{} ({hidden} hidden)", plugin.tools),
+            },
             plugin.versions.to_string(),
             plugin.calls.to_string(),
             plugin.tasks.to_string(),

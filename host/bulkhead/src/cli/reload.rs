@@ -19,6 +19,7 @@ use bulkhead_identity::principal::Principals;
 use bulkhead_limits::LiveLimits;
 use bulkhead_plugins::Plugins;
 use bulkhead_plugins::sources::ComponentFetcher;
+use bulkhead_protocol::Protocol;
 use bulkhead_runtime::policy::DirGrant;
 use bulkhead_tasks::Tasks;
 use bulkhead_transport::quota::EdgeQuota;
@@ -76,6 +77,7 @@ impl HostStartup {
 /// What of a host follows its configuration.
 pub(crate) struct ReloadTargets {
     pub(crate) tasks: Tasks,
+    pub(crate) protocol: Arc<Protocol>,
     pub(crate) limits: LiveLimits,
     pub(crate) quota: Arc<EdgeQuota>,
     pub(crate) principals: Principals,
@@ -197,6 +199,7 @@ impl ConfigReloader {
         parts.tasks.set_cpu_weights(tenants.cpu_weights);
         parts.quota.limits_changed();
         terms.take_over();
+        parts.protocol.set_tool_listing(sources::tool_listing(&config));
         (parts.level)(&config.log.level);
         parts.audit.note(|| {
             let entry = Entry::new("configuration.changed").operator(who).named(&changed.join(", "));

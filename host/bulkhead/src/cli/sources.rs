@@ -9,18 +9,26 @@ use crate::config::{Config, File, Flags, Insecure, PluginConfig, Problem, Proble
 use anyhow::Context as _;
 use bulkhead_audit::Audit;
 use bulkhead_domain::limits::CallLimits;
+use bulkhead_domain::toolset::Toolsets;
 use bulkhead_net::address::normal_host;
 use bulkhead_plugins::sources::oci::Logins;
 use bulkhead_plugins::sources::{
     self, ComponentFetcher, Configured, FetchOptions, Progress, PublicKey, Rule, Trust, Watch,
 };
 use bulkhead_plugins::{ConfiguredPlugin, NamedPolicy, Plugins, Policy};
+use bulkhead_protocol::{TOOLS_PER_PAGE, ToolListing};
 use bulkhead_runtime::policy::{DirGrant, TenantBounds};
 use bulkhead_runtime::{NamedDirectory, Overlap, PluginSource, exposing, overlaps};
 use bulkhead_store::vault::VaultKeys;
 use sha2::{Digest as _, Sha256};
 
 use super::args::SourceArguments;
+
+/// How tools are listed.
+pub(crate) fn tool_listing(config: &Config) -> ToolListing {
+    let toolsets = Toolsets { sets: config.toolsets.clone(), tool_search: config.server.tool_search };
+    ToolListing { toolsets, per_page: usize::try_from(config.server.tools_per_page).unwrap_or(TOOLS_PER_PAGE) }
+}
 
 /// Reads everything that says how the host should be.
 pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::Result<Config> {

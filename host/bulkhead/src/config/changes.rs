@@ -43,6 +43,7 @@ impl Config {
             let rules = config.trust.iter().map(|rule| TrustConfig { place: ConfigLocation::Default, ..rule.clone() });
             rules.collect::<Vec<_>>()
         };
+        differ("toolset", self.toolsets != other.toolsets, true);
         differ("trust", rules(self) != rules(other), true);
         let names = self.tenants.keys().chain(other.tenants.keys().filter(|name| !self.tenants.contains_key(*name)));
         for name in names {
@@ -76,7 +77,8 @@ impl Config {
 fn is_live(name: &str) -> bool {
     let at_start = ["limits.calls_running_total", "limits.calls_resting_total", "call.epoch_tick_ms"];
     let live = ["limits.", "call.", "sources."];
-    name == "log.level" || (live.iter().any(|section| name.starts_with(section)) && !at_start.contains(&name))
+    let single = ["log.level", "server.tools_per_page", "server.tool_search"];
+    single.contains(&name) || (live.iter().any(|section| name.starts_with(section)) && !at_start.contains(&name))
 }
 
 fn section<S: Clone>(bounds: &[Bound<S>], ours: &S, theirs: &S, names: &mut Vec<String>) {
@@ -131,6 +133,8 @@ mod tests {
         assert_eq!(differences("", tenant), live(&names));
         assert_eq!(differences(tenant, ""), live(&names), "also when the tenant is gone from the file");
         assert_eq!(differences("", "[tenant.acme]\ncpu_weight = 1\n[tenant.acme.grants]"), live(&[]));
+        let listing = "[server]\ntools_per_page = 7\ntool_search = true\n[[toolset]]\nname = 'a'";
+        assert_eq!(differences("", listing), live(&["server.tools_per_page", "server.tool_search", "toolset"]));
         let at_start = |one: &str, other: &str| differences(one, other).1;
         assert_eq!(at_start("", "[server]\nlisten = '127.0.0.1:1'\ndrain_ms = 1").len(), 2);
         assert_eq!(at_start("", "[limits]\ncalls_running_total = 100"), ["limits.calls_running_total"]);

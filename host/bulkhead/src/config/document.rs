@@ -10,6 +10,7 @@ use super::keys::{self, Value};
 use super::layer::{Layer, Values};
 use super::plugin::{self, PluginEntry};
 use super::reader::{Item, Reader};
+use super::toolset::{self, ToolsetEntry};
 use super::trust::{self, TrustConfig};
 use super::{File, Report, SecretsConfig};
 use bulkhead_domain::limits::CPU_WEIGHT_MAX;
@@ -22,6 +23,7 @@ use bulkhead_runtime::policy::Bound;
 pub(super) struct Parsed {
     pub(super) tenants: Vec<TenantEntry>,
     pub(super) plugins: Vec<PluginEntry>,
+    pub(super) toolsets: Vec<ToolsetEntry>,
     pub(super) auth: AuthConfig,
     pub(super) tls: Option<TlsConfig>,
     pub(super) admin: Option<AdminConfig>,
@@ -69,13 +71,14 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
             "secrets" => {
                 parsed.secrets.key_file = item.section(&["key_file"]).and_then(|section| section.file("key_file"));
             }
+            "toolset" => parsed.toolsets = toolset::read(&item),
             "trust" => parsed.trust = trust::read(&item),
             "tenant" => parsed.tenants = read_tenants(&item),
             "token" => item
                 .refuse("tokens are not kept in the configuration; `bulkhead token create --requestor NAME` makes one"),
             other => {
-                let known = "[server], [admin], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [[trust]], [[plugin]] \
-                     and [tenant.NAME]";
+                let known = "[server], [admin], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [[trust]], [[plugin]], \
+                     [[toolset]] and [tenant.NAME]";
                 reader.refuse(name, format!("{other}: no such section; there are {known}"));
             }
         }

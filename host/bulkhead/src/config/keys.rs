@@ -311,6 +311,10 @@ section!(SERVER, blank_server, struct ServerConfig, "server", {
         "Whether calls of tools that have been quick begin on the thread of their connection; false begins every call among the guests";
     connection_workers: bool = Kind::Switch { default: true }, Host,
         "Whether a connection stays on one thread and leaves it for large bodies; false lets all threads serve all connections";
+    tools_per_page: u32 = count(50, 1, 1_000), Host,
+        "Tools on one page of tools/list";
+    tool_search: bool = Kind::Switch { default: false }, Host,
+        "Whether clients are listed search_tools and call_tool in the place of all tools; a toolset may say otherwise";
 });
 
 section!(LIMITS, blank_limits, Limits, "limits", {

@@ -17,6 +17,7 @@ mod reader;
 mod reference;
 #[cfg(test)]
 mod tests;
+mod toolset;
 mod trust;
 
 use std::cell::RefCell;
@@ -25,6 +26,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use bulkhead_domain::limits::{CallLimits, CompileLimits, Limits};
+use bulkhead_domain::toolset::Toolset;
 use bulkhead_plugins::Pinning;
 use bulkhead_runtime::policy::Bound;
 
@@ -54,6 +56,8 @@ pub(crate) struct Config {
     pub trust: Vec<TrustConfig>,
     /// In the order of the file, then those of the flags.
     pub plugins: Vec<PluginConfig>,
+    /// In the order of the file.
+    pub toolsets: Vec<Toolset>,
     /// Folders whose `*.wasm` files are plugins too.
     pub plugin_dirs: Vec<PathBuf>,
     /// Whether anybody said where the data is, or it is only the default.
@@ -227,6 +231,8 @@ impl Config {
         plugin::add_pinned(&mut plugins, &flags.plugins, &call);
         plugin::refuse_same_names(&plugins, &report);
 
+        let toolsets = toolset::distinct(parsed.toolsets, &report);
+
         auth::check(&parsed.auth, &report);
 
         let mut problems = report.0.into_inner();
@@ -247,6 +253,7 @@ impl Config {
                 secrets: parsed.secrets,
                 trust: parsed.trust,
                 plugins,
+                toolsets,
                 plugin_dirs: flags.plugin_dirs.clone(),
                 data_named,
                 listen_place,

@@ -12,8 +12,9 @@ use super::reader::{Item, Name};
 use super::{ConfigLocation, Report, keys};
 use bulkhead_domain::Json;
 use bulkhead_domain::limits::CallLimits;
-use bulkhead_domain::names::check_name;
+use bulkhead_domain::names::{check_name, check_tool_name};
 use bulkhead_domain::tool::{TaskSupport, ToolAnnotations};
+use bulkhead_domain::toolset::HOST_TOOLS;
 use bulkhead_plugins::sources::{Digest, Source};
 use bulkhead_plugins::{AcceptChanges, CanaryThresholds, DrainThen, FAULTS_IN_A_ROW, Policy};
 use bulkhead_runtime::{self as runtime, PluginSource, Presentation, ToolPolicy};
@@ -49,6 +50,8 @@ pub(super) struct PluginEntry {
 #[derive(Debug, Default)]
 struct ToolEntry {
     task_support: Option<TaskSupport>,
+    hidden: bool,
+    name: Option<String>,
     presentation: Presentation,
     call: Values,
 }
@@ -92,10 +95,10 @@ impl PluginEntry {
         let source = &mut plugin.policy.source;
         let layer = base.overlaid(prefix.clone(), values, report);
         source.limits = layer.fill(keys::CALL, call.clone(), report);
-        for (name, ToolEntry { task_support, presentation, call: values }) in tools {
-            let layer = layer.overlaid(format!("{prefix}tool.{name}."), values, report);
+        for (own, ToolEntry { task_support, hidden, name, presentation, call: values }) in tools {
+            let layer = layer.overlaid(format!("{prefix}tool.{own}."), values, report);
             let limits = layer.fill(keys::CALL, source.limits.clone(), report);
-            source.tools.insert(name, ToolPolicy { task_support, presentation, limits });
+            source.tools.insert(own, ToolPolicy { task_support, hidden, name, presentation, limits });
         }
         plugin
     }
@@ -313,6 +316,8 @@ fn read_tool(item: &Item<'_>) -> ToolEntry {
                 ];
                 entry.task_support = item.choice(&choices);
             }
+            "hidden" => entry.hidden = item.switch().unwrap_or_default(),
+            "name" => entry.name = item.parsed(tool_name),
             "title" => entry.presentation.title = item.text().map(str::to_owned),
             "description" => entry.presentation.description = item.text().map(str::to_owned),
             "annotations" => entry.presentation.annotations = read_annotations(item),
@@ -320,6 +325,17 @@ fn read_tool(item: &Item<'_>) -> ToolEntry {
         }
     }
     entry
+}
+
+/// What clients may call a tool.
+fn tool_name(text: &str) -> Result<String, String> {
+    check_tool_name(text)?;
+    if HOST_TOOLS.contains(&text) {
+        return Err(format!(
+            "{text:?} is a tool of the host itself where clients search for tools: choose another name"
+        ));
+    }
+    Ok(text.to_owned())
 }
 
 fn read_annotations(item: Item<'_>) -> Option<ToolAnnotations> {

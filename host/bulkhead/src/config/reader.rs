@@ -84,6 +84,10 @@ impl<'a> Item<'a> {
         self.typed(self.node.get_ref().as_str(), "a string")
     }
 
+    pub(super) fn switch(&self) -> Option<bool> {
+        self.typed(self.node.get_ref().as_bool(), "true or false")
+    }
+
     /// What a text means.
     pub(super) fn parsed<T, E: Display>(&self, parse: impl Fn(&str) -> Result<T, E>) -> Option<T> {
         parse(self.text()?).map_err(|wrong| self.refuse(wrong)).ok()
@@ -263,8 +267,7 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn switch(&self, key: &str) -> Option<bool> {
-        let item = self.get(key)?;
-        item.typed(item.node.get_ref().as_bool(), "true or false")
+        self.get(key)?.switch()
     }
 
     /// A number within bounds.

@@ -184,6 +184,28 @@ pub(super) const TABLES: &[Table] = &[
         ],
     },
     Table {
+        header: "[[toolset]]",
+        purpose: "Which tools some requestors are shown, of those that they may call. Of several for one requestor, a tool is shown if one \
+                  includes it and none excludes it; without any, everything is.",
+        keys: &[
+            ("name", "", "Its name"),
+            ("tenants", "all", "Tenants for whose requestors it is"),
+            ("requestors", "all", "Requestors for whom it is; with tenants, those of these tenants"),
+            (
+                "include",
+                "every tool",
+                "Table with plugins, tools (`*` stands for any text) and annotations (read_only, destructive, idempotent, open_world); a \
+                 tool that fits any of them is included",
+            ),
+            ("exclude", "no tool", "The same for tools that are not shown"),
+            (
+                "tool_search",
+                "server.tool_search",
+                "Whether its requestors search for tools; of several toolsets the first that says so decides",
+            ),
+        ],
+    },
+    Table {
         header: "[plugin.grants]",
         purpose: "What the plugin may reach, as far as its manifest asks for it. By default nothing.",
         keys: &[
@@ -213,16 +235,22 @@ pub(super) const TABLES: &[Table] = &[
     },
     Table {
         header: "[plugin.tool.NAME]",
-        purpose: "One tool; takes the keys of [call] as well. The last three are for functions of typed components.",
+        purpose: "One tool, by its own name without prefix; takes the keys of [call] as well.",
         keys: &[
+            ("hidden", "false", "Whether no client sees it and none can call it"),
+            ("name", "the prefix and its own name", "What clients call it; the prefix is not put in front"),
             (
                 "task_support",
                 "as the tool says",
                 "`forbidden`, `optional` or `required`; only narrower than the tool says",
             ),
-            ("title", "", "Its title"),
-            ("description", "", "Its description"),
-            ("annotations", "", "Table with read_only, destructive, idempotent and open_world"),
+            ("title", "as the tool says", "Its title for clients"),
+            ("description", "as the tool says", "Its description for clients"),
+            (
+                "annotations",
+                "",
+                "Table with read_only, destructive, idempotent and open_world; for functions of typed components only",
+            ),
         ],
     },
 ];

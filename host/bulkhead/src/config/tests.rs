@@ -2,6 +2,7 @@
 
 mod access;
 mod plugins;
+mod toolsets;
 
 use std::path::Path;
 
@@ -51,6 +52,8 @@ sse_keepalive_ms = 15000
 session_idle_ms_max = 3600000
 sessions_per_requestor = 1000
 credential_failures_per_minute = 60
+tools_per_page = 50
+tool_search = false
 
 [limits]
 calls_running_per_requestor = 16

@@ -14,7 +14,7 @@ use crate::exchange::{FrameSender, at, streaming};
 use crate::notifications::{self, ProgressReports};
 use crate::session::{Listener, Session};
 use crate::wire::{RelatedTask, TaskView};
-use crate::{Exchange, ProtocolContext, rights};
+use crate::{Exchange, ProtocolContext};
 use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::{Design, Task, TaskId};
 use bulkhead_runtime::ListKind;
@@ -114,7 +114,7 @@ impl GetStream {
         if !self.listener.speaks() {
             return;
         }
-        let lists = self.shared.tasks.catalog(self.session.requestor()).lists();
+        let lists = self.shared.offered(self.session.requestor(), &self.rights).catalog.lists();
         for kind in ListKind::ALL {
             if self.session.is_offered(kind) && self.session.saw(kind, lists) {
                 self.frames.send(notifications::list_changed(kind));
@@ -131,10 +131,7 @@ impl GetStream {
 
     /// Whether the reader may see a plugin's resources: the subscription may have been made with other rights.
     fn sees(&self, plugin: &str) -> bool {
-        if !self.rights.are_limited() {
-            return true;
-        }
-        let catalog = rights::visible(&self.rights, self.shared.tasks.catalog(self.session.requestor()));
+        let catalog = self.shared.offered(self.session.requestor(), &self.rights).catalog;
         catalog.libraries().iter().any(|library| library.plugin.name == plugin)
     }
 

@@ -9,7 +9,6 @@ use super::Empty;
 use crate::capabilities::{Capabilities, client_tasks, features, interaction};
 use crate::error::RpcError;
 use crate::jsonrpc::{self, RequestId};
-use crate::rights;
 use crate::server_features::{FeatureCapabilities, ServerInfo};
 use crate::session::{self, Negotiated, Session, Version};
 use crate::{Peer, ProtocolContext, Received};
@@ -52,7 +51,7 @@ pub(super) fn initialize(
     }
     let params: Params = jsonrpc::params(params)?;
     let version = Version::named(&params.protocol_version).unwrap_or(Version::V2025_11_25);
-    let catalog = rights::visible(&peer.rights, shared.tasks.catalog(&peer.requestor));
+    let catalog = shared.offered(&peer.requestor, &peer.rights).catalog;
     let settled = Negotiated {
         requestor: peer.requestor,
         version,

@@ -27,6 +27,8 @@ use super::methods::{Method, Subject, methods};
 use super::sep1686::TaskMetadata;
 use super::server_features::Empty;
 use super::session::{Negotiated, PendingRequest, Reply, Session, TaskInputRequest};
+use super::tool_lists::Offered;
+use super::tool_search::ToolIndex;
 use super::wire::level;
 use super::{Exchange, Frame, Peer, ProtocolContext, Received, Rejection, input_requests, rights};
 use bulkhead_domain::rights::{Need, Rights};
@@ -59,6 +61,9 @@ struct Request<'a> {
     session: &'a Arc<Session>,
     /// What is offered to the requestor, for the whole of the request.
     catalog: Arc<Catalog>,
+    /// Where the requestor finds tools, if it searches for them.
+    search: Option<Arc<ToolIndex>>,
+    tools_page: usize,
     id: RequestId,
     params: Option<&'a str>,
     rights: Rights,
@@ -89,7 +94,7 @@ pub(super) fn request(
         };
     };
     let unknown = || RpcError::method_not_found(format!("Method not found: {}", readable(name)));
-    let catalog = rights::visible(&peer.rights, shared.tasks.catalog(session.requestor()));
+    let Offered { catalog, search, page: tools_page } = shared.offered(session.requestor(), &peer.rights);
     let method =
         method.filter(|method| exists_for(*method, &session.settled)).filter(|method| method.is_offered(&catalog));
     let Some(method) = method else {
@@ -102,7 +107,8 @@ pub(super) fn request(
         return answer(id, &RpcError::full(full));
     }
     let (rights, reads_events) = (peer.rights.clone(), peer.reads_events);
-    let request = Request { shared, session, catalog, id: id.clone(), params, rights, reads_events };
+    let id_of = id.clone();
+    let request = Request { shared, session, catalog, search, tools_page, id: id_of, params, rights, reads_events };
     // The design wants its metadata ignored where no task comes of it, and so it is for whoever may have none.
     let may_be_a_task = is_augmentable(method) && method != Method::ToolsCall && request.rights.has(Need::Tasks);
     let wish = if may_be_a_task { TaskMetadata::of(params) } else { Ok(None) };

@@ -16,11 +16,11 @@ use crate::exchange::streaming;
 use crate::jsonrpc::{self, error_response};
 use crate::methods::Method;
 use crate::sep1686::{TaskMetadata, id_in_use};
+use crate::tool_lists::Offered;
 use crate::{EncodedMessage, Exchange, idempotency};
 use bulkhead_domain::Json;
 use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::Task;
-use bulkhead_runtime::Catalog;
 use bulkhead_tasks::Job;
 
 /// Starts the exchange.
@@ -33,10 +33,10 @@ pub(super) fn answer(
     let asked = asked(name, request.params)?;
     let (params, rights) = (request.params.map(Box::<str>::from), request.rights.clone());
     let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
-    let catalog = request.catalog;
+    let offered = Offered { catalog: request.catalog, search: request.search, page: request.tools_page };
     Ok(streaming(|frames| async move {
         let augmented = TaskAugmentedRequest { shared, session, frames, id, wish };
-        match augmented.answer(method, asked, catalog, params, rights).await {
+        match augmented.answer(method, asked, offered, params, rights).await {
             Ok(response) => response,
             Err(error) => Some(error_response(Some(&augmented.id), &error).into()),
         }
@@ -66,7 +66,7 @@ impl TaskAugmentedRequest {
         &self,
         method: Method,
         asked: Json,
-        catalog: Arc<Catalog>,
+        offered: Offered,
         params: Option<Box<str>>,
         rights: Rights,
     ) -> Result<Option<EncodedMessage>, RpcError> {
@@ -74,7 +74,7 @@ impl TaskAugmentedRequest {
         if let Some(task) = found.filter(|_| !acts_on_its_session(method)) {
             return Ok(Some(self.announced(&task).response(&self.id, &task).await));
         }
-        let Some(response) = self.dispatched(method, catalog, rights, params.as_deref()).await? else {
+        let Some(response) = self.dispatched(method, offered, rights, params.as_deref()).await? else {
             return Ok(None);
         };
         #[derive(Deserialize)]
@@ -106,14 +106,16 @@ impl TaskAugmentedRequest {
     async fn dispatched(
         &self,
         method: Method,
-        catalog: Arc<Catalog>,
+        offered: Offered,
         rights: Rights,
         params: Option<&str>,
     ) -> Result<Option<EncodedMessage>, RpcError> {
         let (shared, session) = (&self.shared, &self.session);
         let id = self.id.clone();
         // None of these asks the client anything.
-        let request = Request { shared, session, catalog, id, params, rights, reads_events: true };
+        let Offered { catalog, search, page: tools_page } = offered;
+        let reads_events = true;
+        let request = Request { shared, session, catalog, search, tools_page, id, params, rights, reads_events };
         let mut exchange = dispatch(method, request)?;
         while let Some(frame) = exchange.next().await {
             if frame.last {

@@ -9,37 +9,83 @@ use super::server_features::reader;
 use super::{Request, call, idempotent_call, sep1686_request, server_requests, tasks};
 use crate::arguments::{self, ArgumentError, INLINE_BYTES_MAX};
 use crate::error::RpcError;
-use crate::exchange::immediate;
+use crate::exchange::{immediate, streaming};
 use crate::jsonrpc::{self, ProgressToken};
 use crate::sep1686::{self, TaskMetadata};
-use crate::server_features::Page;
 use crate::session::Session;
-use crate::wire::{Bare, PageBody, ToolMembers, ToolView};
+use crate::tool_search::{self, Query, ToolIndex, ToolRequest};
+use crate::wire::{Bare, OutputView, PageBody, ToolMembers, ToolView};
 use crate::{Exchange, idempotency, rights, unknown};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::ClientFeature;
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::{Design, Era, Origin};
 use bulkhead_domain::tool::{TaskSupport, Tool};
-use bulkhead_runtime::ListKind;
+use bulkhead_domain::toolset::SEARCH_TOOLS;
+use bulkhead_runtime::{ListKind, ToolEntry};
 use bulkhead_tasks::{CallRequest, ClientContext, RequestedTtl, Tasks};
 
 /// `tools/list`.
 pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    let Page { entries, next_cursor } = reader(request).tools(request.params, |tool| is_listed(request, tool))?;
-    request.session.saw(ListKind::Tools, request.catalog.lists());
-    let members = match request.session.settled.version.has_tasks() {
-        true => ToolMembers::WithTasks { tasks: request.rights.has(Need::Tasks) },
-        false => ToolMembers::Basic,
-    };
-    let entries = entries.iter().map(|entry| ToolView { tool: &entry.tool, members }).collect();
-    Ok(immediate(jsonrpc::response(&request.id, &Bare(PageBody { name: "tools", entries, next_cursor }))))
+    let (reader, members) = (reader(request), members(request));
+    let view = |tool| ToolView { tool, members };
+    if request.search.is_some() {
+        let entries = reader.host_tools(request.params)?.into_iter().map(view).collect();
+        return Ok(listed(request, entries, None));
+    }
+    let may = Listed::of(request);
+    let page = reader.tools(request.params, request.tools_page, |tool| may.shows(tool))?;
+    Ok(listed(request, page.entries.iter().map(|entry| view(&entry.tool)).collect(), page.next_cursor))
 }
 
-/// Whether the requestor may call a tool. One that runs only as a task cannot be called where there are no tasks.
-fn is_listed(request: &Request<'_>, tool: &Tool) -> bool {
-    let has_tasks = || request.session.settled.version.has_tasks() && request.rights.has(Need::Tasks);
-    request.rights.has(Need::Tool(&tool.name)) && (tool.task_support != TaskSupport::Required || has_tasks())
+fn listed(request: &Request<'_>, entries: Vec<ToolView<'_>>, next_cursor: Option<String>) -> Exchange {
+    request.session.saw(ListKind::Tools, request.catalog.lists());
+    immediate(jsonrpc::response(&request.id, &Bare(PageBody { name: "tools", entries, next_cursor })))
+}
+
+fn members(request: &Request<'_>) -> ToolMembers {
+    match request.session.settled.version.has_tasks() {
+        true => ToolMembers::WithTasks { tasks: request.rights.has(Need::Tasks) },
+        false => ToolMembers::Basic,
+    }
+}
+
+/// The tools that the requestor may call. One that runs only as a task cannot be called where there are no tasks.
+struct Listed {
+    rights: Rights,
+    has_tasks: bool,
+}
+
+impl Listed {
+    fn of(request: &Request<'_>) -> Self {
+        let has_tasks = request.session.settled.version.has_tasks() && request.rights.has(Need::Tasks);
+        Self { rights: request.rights.clone(), has_tasks }
+    }
+
+    fn shows(&self, tool: &Tool) -> bool {
+        self.rights.has(Need::Tool(&tool.name)) && (tool.task_support != TaskSupport::Required || self.has_tasks)
+    }
+}
+
+/// `tools/call` of `search_tools`.
+fn search(request: &Request<'_>, index: &Arc<ToolIndex>, query: Query) -> Result<Exchange, RpcError> {
+    let in_flight = call::in_flight(request)?;
+    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id.clone());
+    let (index, catalog, listed, members) =
+        (Arc::clone(index), Arc::clone(&request.catalog), Listed::of(request), members(request));
+    let may = move |entry: &ToolEntry| catalog.get(&entry.tool.name).is_some() && listed.shows(&entry.tool);
+    Ok(streaming(|_| async move {
+        let answer = query.answer(&shared.tasks, session.requestor(), index, members, may);
+        let answer = tokio::select! {
+            biased;
+            () = in_flight.cancelled() => return None,
+            answer = answer => answer,
+        };
+        Some(match answer {
+            Ok(output) => jsonrpc::response(&id, &OutputView { output: &output, related: None }),
+            Err(error) => jsonrpc::error_response(Some(&id), &error).into(),
+        })
+    }))
 }
 
 #[derive(Deserialize)]
@@ -175,13 +221,34 @@ impl CallMode {
 
 /// `tools/call`.
 pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let params: CallParams<'_> = jsonrpc::params(request.params)?;
+    let mut params: CallParams<'_> = jsonrpc::params(request.params)?;
     let session = request.session;
+    let (name, arguments) = (std::mem::take(&mut params.name), params.arguments.map(RawValue::get));
+    let asked = match tool_search::resolve(request.search.is_some(), name, arguments) {
+        Ok(asked) => asked,
+        // Who asked for a task does not expect a result.
+        Err(text) if params.task.is_some() => return Err(RpcError::invalid_params(text)),
+        Err(text) => return Ok(immediate(call::failure(&request.id, text))),
+    };
+    let arguments = match (asked, &request.search) {
+        (ToolRequest::Search(query), Some(index)) => {
+            if params.task.is_some() && session.settled.version.has_tasks() {
+                return Err(RpcError::method_not_found(format!("{SEARCH_TOOLS} cannot be called as a task")));
+            }
+            return search(&request, index, query);
+        }
+        (ToolRequest::Search(_), None) => return Err(unknown::refusal("tool", SEARCH_TOOLS, std::iter::empty())),
+        (ToolRequest::Call { name, arguments, .. }, _) => {
+            params.name = name;
+            arguments
+        }
+    };
     let unknown = || {
         request.shared.tasks.note_unknown_tool(session.requestor(), &params.name);
-        let tools = request.catalog.tools().iter().map(|entry| &entry.tool);
-        let listed = tools.filter(|tool| is_listed(&request, tool)).map(|tool| tool.name.as_str());
-        unknown::refusal("tool", &params.name, listed)
+        let may = Listed::of(&request);
+        let own = tool_search::suggestions(request.search.is_some(), &params.name);
+        let tools = request.catalog.tools().iter().map(|entry| &entry.tool).filter(|tool| may.shows(tool));
+        unknown::refusal("tool", &params.name, own.chain(tools.map(|tool| tool.name.as_str())))
     };
     let (call, both) = ([Need::Tool(&params.name)], [Need::Tool(&params.name), Need::Tasks]);
     let wants_task = params.task.is_some();
@@ -199,7 +266,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         })?;
     }
     let idempotency_key = manner.checked_key(params.meta.idempotency_key)?;
-    let arguments = arguments::object(tool, params.arguments.map(RawValue::get))?;
+    let arguments = arguments::object(tool, arguments)?;
     let unchecked = arguments.len() > INLINE_BYTES_MAX;
     let argument_error = match unchecked {
         true => None,

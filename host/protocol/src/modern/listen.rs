@@ -23,10 +23,10 @@ use crate::notifications::{LIST_CHANGED_AFTER, list_changed_method};
 use crate::server_features::CatalogReader;
 use crate::{Exchange, Frame, ProtocolContext, rights, sep1686};
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::rights::Need;
+use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::{Task, TaskId};
 use bulkhead_runtime::{Catalog, ListGenerations, ListKind};
-use bulkhead_tasks::{self as tasks, ResourceUpdate, TaskNews, Tasks};
+use bulkhead_tasks::{self as tasks, ResourceUpdate, TaskNews};
 
 /// Resources that one stream may follow; more are left out of the acknowledgement.
 const RESOURCES_MAX: usize = 256;
@@ -101,7 +101,7 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     let face = Face::of(&request);
     let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
     // From here on nothing is missed, whenever the stream is read.
-    let lists = Lists::new(&shared, requestor, &request.catalog, &filter);
+    let lists = Lists::new(&shared, (requestor, request.rights.clone()), &request.catalog, &filter);
     let news = filter.task_ids.as_ref().map(|_| shared.tasks.feed(&requestor));
     let offers_resources = request.catalog.has_resources();
     let subscriptions = filter.resource_subscriptions.filter(|_| offers_resources);
@@ -168,8 +168,9 @@ struct LastNotification {
 
 /// The lists that the stream is about.
 struct Lists {
-    tasks: Tasks,
+    shared: Arc<ProtocolContext>,
     requestor: Requestor,
+    rights: Rights,
     changes: watch::Receiver<u64>,
     known: ListGenerations,
     kinds: Vec<ListKind>,
@@ -179,7 +180,12 @@ struct Lists {
 
 impl Lists {
     /// `None` when no plugin offers a wanted list.
-    fn new(shared: &ProtocolContext, requestor: Requestor, catalog: &Catalog, filter: &Filter) -> Option<Self> {
+    fn new(
+        shared: &Arc<ProtocolContext>,
+        (requestor, rights): (Requestor, Rights),
+        catalog: &Catalog,
+        filter: &Filter,
+    ) -> Option<Self> {
         let kinds: Vec<_> = [
             (ListKind::Tools, filter.tools_list_changed.unwrap_or_default()),
             (ListKind::Prompts, filter.prompts_list_changed.unwrap_or_default() && catalog.has_prompts()),
@@ -188,10 +194,11 @@ impl Lists {
         .into_iter()
         .filter_map(|(kind, wanted)| wanted.then_some(kind))
         .collect();
-        let (tasks, mut changes) = (shared.tasks.clone(), shared.tasks.catalog_changes());
+        let (shared, mut changes) = (Arc::clone(shared), shared.tasks.catalog_changes());
         // The catalog is older than this.
         changes.mark_changed();
-        (!kinds.is_empty()).then_some(Self { tasks, requestor, changes, known: catalog.lists(), kinds, due: None })
+        let known = catalog.lists();
+        (!kinds.is_empty()).then_some(Self { shared, requestor, rights, changes, known, kinds, due: None })
     }
 
     fn has(&self, kind: ListKind) -> Option<bool> {
@@ -210,7 +217,7 @@ impl Lists {
         tokio::time::sleep_until(due).await;
         self.due = None;
         self.changes.mark_unchanged();
-        let now = self.tasks.catalog(&self.requestor).lists();
+        let now = self.shared.offered(&self.requestor, &self.rights).catalog.lists();
         let before = std::mem::replace(&mut self.known, now);
         Some(self.kinds.iter().copied().filter(|kind| now.of(*kind) != before.of(*kind)).collect())
     }

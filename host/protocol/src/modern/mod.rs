@@ -36,6 +36,8 @@ use super::error::RpcError;
 use super::exchange::immediate;
 use super::jsonrpc::{Message, RequestId, error_response, response};
 use super::methods::{Method, Subject};
+use super::tool_lists::Offered;
+use super::tool_search::ToolIndex;
 use super::{Declared, Exchange, Frame, Peer, ProtocolContext, ProtocolOptions, Received, Rejection, VERSIONS};
 use crate::rights;
 use crate::server_features::ServerInfo;
@@ -97,6 +99,9 @@ struct Request<'a> {
     rights: Rights,
     /// What is offered to the requestor, for the whole of the request.
     catalog: Arc<Catalog>,
+    /// Where the requestor finds tools, if it searches for them.
+    search: Option<Arc<ToolIndex>>,
+    tools_page: usize,
     id: RequestId,
     client: RequestClient,
     declared: Option<&'a Declared<'a>>,
@@ -139,7 +144,7 @@ fn request(
     if meta.version != VERSION {
         return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
     }
-    let catalog = rights::visible(&peer.rights, shared.tasks.catalog(&peer.requestor));
+    let Offered { catalog, search, page: tools_page } = shared.offered(&peer.requestor, &peer.rights);
     let method = method.filter(|method| method.is_offered(&catalog));
     let method = method.ok_or_else(|| RpcError::unknown_method(name))?;
     let client = meta.client()?;
@@ -154,8 +159,21 @@ fn request(
         return Err(RpcError::full(full));
     }
     let (requestor, rights, members) = (peer.requestor, peer.rights.clone(), meta.members);
-    let request =
-        Request { shared, requestor, rights, catalog, id, client, declared, connection, ends, params, members };
+    let request = Request {
+        shared,
+        requestor,
+        rights,
+        catalog,
+        search,
+        tools_page,
+        id,
+        client,
+        declared,
+        connection,
+        ends,
+        params,
+        members,
+    };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),

@@ -1,16 +1,19 @@
 //! `tools/list`: what the requestor may call of the versions that it gets, in the order of names.
 
-use super::Request;
-use super::result::Complete;
+use std::sync::Arc;
+
+use super::result::{Complete, Ending, EndingView};
 use super::server_features::{Cacheable, reader};
-use crate::Exchange;
+use super::{Request, refused, respond};
 use crate::error::RpcError;
-use crate::exchange::immediate;
-use crate::jsonrpc::response;
-use crate::server_features::Page;
+use crate::exchange::{deferred, immediate};
+use crate::jsonrpc::{RequestId, response};
+use crate::tool_search::{Query, ToolIndex};
 use crate::wire::{PageBody, ToolMembers, ToolView};
-use bulkhead_domain::rights::Need;
-use bulkhead_domain::tool::{TaskSupport, Tool};
+use crate::{Exchange, Frame, ProtocolContext};
+use bulkhead_domain::rights::{Need, Rights};
+use bulkhead_domain::tool::{TaskSupport, Tool, ToolOutput};
+use bulkhead_runtime::{Returned, ToolEntry};
 
 /// The `cacheScope` of a list: public, unless another requestor may have another list.
 pub(super) fn scope(request: &Request<'_>) -> &'static str {
@@ -18,13 +21,53 @@ pub(super) fn scope(request: &Request<'_>) -> &'static str {
 }
 
 pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    // Who may have no tasks cannot call what runs only as one.
-    let tasks = request.rights.has(Need::Tasks);
-    let may = |tool: &Tool| {
-        request.rights.has(Need::Tool(&tool.name)) && (tasks || tool.task_support != TaskSupport::Required)
-    };
-    let Page { entries, next_cursor } = reader(request).tools(request.params, may)?;
-    let entries = entries.iter().map(|entry| ToolView { tool: &entry.tool, members: ToolMembers::Modern }).collect();
+    let reader = reader(request);
+    let view = |tool| ToolView { tool, members: ToolMembers::Modern };
+    if request.search.is_some() {
+        let entries = reader.host_tools(request.params)?.into_iter().map(view).collect();
+        return Ok(listed(request, entries, None));
+    }
+    let may = Listed::of(request);
+    let page = reader.tools(request.params, request.tools_page, |tool| may.shows(tool))?;
+    Ok(listed(request, page.entries.iter().map(|entry| view(&entry.tool)).collect(), page.next_cursor))
+}
+
+fn listed(request: &Request<'_>, entries: Vec<ToolView<'_>>, next_cursor: Option<String>) -> Exchange {
     let list = Cacheable { body: PageBody { name: "tools", entries, next_cursor }, scope: scope(request) };
-    Ok(immediate(response(&request.id, &Complete::new(&request.shared.modern, list))))
+    immediate(response(&request.id, &Complete::new(&request.shared.modern, list)))
+}
+
+/// The tools that the requestor may call. Who may have no tasks cannot call what runs only as one.
+struct Listed {
+    rights: Rights,
+    has_tasks: bool,
+}
+
+impl Listed {
+    fn of(request: &Request<'_>) -> Self {
+        Self { rights: request.rights.clone(), has_tasks: request.rights.has(Need::Tasks) }
+    }
+
+    fn shows(&self, tool: &Tool) -> bool {
+        self.rights.has(Need::Tool(&tool.name)) && (self.has_tasks || tool.task_support != TaskSupport::Required)
+    }
+}
+
+/// `tools/call` of `search_tools`.
+pub(super) fn search(request: &Request<'_>, index: &Arc<ToolIndex>, query: Query) -> Exchange {
+    let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id.clone());
+    let (index, catalog, listed) = (Arc::clone(index), Arc::clone(&request.catalog), Listed::of(request));
+    let may = move |entry: &ToolEntry| catalog.get(&entry.tool.name).is_some() && listed.shows(&entry.tool);
+    deferred(async move {
+        match query.answer(&shared.tasks, &requestor, index, ToolMembers::Modern, may).await {
+            Ok(output) => answered(&shared, &id, output),
+            Err(error) => refused(&id, &error),
+        }
+    })
+}
+
+/// The answer of a tool of the host.
+pub(super) fn answered(shared: &ProtocolContext, id: &RequestId, output: ToolOutput) -> Frame {
+    let ending = Ending::Output(Returned::Tool(output));
+    respond(id, Ok(EndingView { state: &shared.modern, ending: &ending }))
 }

@@ -87,6 +87,19 @@ impl Scripted {
         Self { catalog: Arc::new(Catalog::new(tools)), guests }
     }
 
+    /// The same without this tool.
+    pub(super) fn lacking(guests: Arc<Guests>, name: &str) -> Self {
+        let all = Self::new(guests.clone()).catalog;
+        let others = all.tools().iter().filter(|entry| entry.tool.name != name).cloned().collect();
+        Self { catalog: Arc::new(Catalog::new(others)), guests }
+    }
+
+    /// These tools alone, as they are.
+    pub(super) fn listing(guests: Arc<Guests>, tools: Vec<Tool>) -> Self {
+        let entry = |tool| Arc::new(ToolEntry::sample("listed", tool, limits("")));
+        Self { catalog: Arc::new(Catalog::new(tools.into_iter().map(entry).collect())), guests }
+    }
+
     /// Everything that there is, of as many plugins as may not break.
     pub(super) fn complete(guests: Arc<Guests>) -> Self {
         // Made once: a fuzzer wants thousands of them in a second.

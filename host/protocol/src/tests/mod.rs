@@ -15,6 +15,8 @@ mod plain;
 mod sep1686;
 mod sessions;
 mod tasks;
+mod tool_lists;
+mod tool_search;
 mod unknown;
 
 use std::sync::Arc;

@@ -30,20 +30,43 @@ impl Serialize for ToolView<'_> {
         let Self { tool, members } = self;
         let is_known = |schema: &&Json| *members == ToolMembers::Modern || of_objects(schema);
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("name", &tool.name)?;
-        entry_if(&mut map, "title", tool.title.as_ref())?;
-        map.serialize_entry("description", &tool.description)?;
-        map.serialize_entry("inputSchema", &Raw(&tool.input_schema))?;
+        write_for_caller(&mut map, tool)?;
         entry_if(&mut map, "outputSchema", tool.output_schema.as_ref().filter(is_known).map(Raw))?;
         entry_if(&mut map, "annotations", tool.annotations.as_ref().map(HintsView::from))?;
         icons(&mut map, &tool.icons, *members != ToolMembers::Basic)?;
-        if let ToolMembers::WithTasks { tasks } = *members {
-            let support = if tasks { tool.task_support } else { TaskSupport::Forbidden };
-            map.serialize_entry("execution", &Execution { task_support: support_name(support) })?;
-        }
+        write_execution(&mut map, tool, *members)?;
         entry_if(&mut map, "_meta", MetaView::new(&tool.meta, None))?;
         map.end()
     }
+}
+
+/// A tool that was searched for: what a model needs to choose and to call it.
+pub(crate) struct FoundTool<'a> {
+    pub(crate) tool: &'a Tool,
+    pub(crate) members: ToolMembers,
+}
+
+impl Serialize for FoundTool<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        write_for_caller(&mut map, self.tool)?;
+        entry_if(&mut map, "annotations", self.tool.annotations.as_ref().map(HintsView::from))?;
+        write_execution(&mut map, self.tool, self.members)?;
+        map.end()
+    }
+}
+
+fn write_for_caller<M: SerializeMap>(map: &mut M, tool: &Tool) -> Result<(), M::Error> {
+    map.serialize_entry("name", &tool.name)?;
+    entry_if(map, "title", tool.title.as_ref())?;
+    map.serialize_entry("description", &tool.description)?;
+    map.serialize_entry("inputSchema", &Raw(&tool.input_schema))
+}
+
+fn write_execution<M: SerializeMap>(map: &mut M, tool: &Tool, members: ToolMembers) -> Result<(), M::Error> {
+    let ToolMembers::WithTasks { tasks } = members else { return Ok(()) };
+    let support = if tasks { tool.task_support } else { TaskSupport::Forbidden };
+    map.serialize_entry("execution", &Execution { task_support: support_name(support) })
 }
 
 /// Whether a schema's root says `"type": "object"`: the legacy revisions know no other output schemas.

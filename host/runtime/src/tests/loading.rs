@@ -11,7 +11,7 @@ fn bytes(wasm: impl Into<Vec<u8>>) -> PluginSource {
 }
 
 fn policy(limits: CallLimits) -> ToolPolicy {
-    ToolPolicy { task_support: None, presentation: Presentation::default(), limits }
+    ToolPolicy { task_support: None, hidden: false, name: None, presentation: Presentation::default(), limits }
 }
 
 async fn problems(house: &House, source: PluginSource) -> String {
@@ -86,6 +86,77 @@ async fn tool_policy_narrows_and_never_widens() {
         ToolPolicy { task_support: Some(TaskSupport::Optional), ..policy(limits()) },
     )]);
     assert!(problems(&house, text_plugin).await.contains("task support"));
+}
+
+fn called(name: &str) -> ToolPolicy {
+    ToolPolicy { name: Some(name.to_owned()), ..policy(limits()) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hidden_and_renamed_tools_keep_their_own_definition() {
+    let Some(mut plugin) = sample("text") else { return };
+    plugin.prefix = "t.".to_owned();
+    let described = Presentation {
+        title: Some("Again".to_owned()),
+        description: Some("Says it again.".to_owned()),
+        annotations: None,
+    };
+    let hidden = ToolPolicy { hidden: true, ..policy(limits()) };
+    let said = ToolPolicy { presentation: described, ..called("say") };
+    plugin.tools = BTreeMap::from([("echo".to_owned(), said), ("diff".to_owned(), hidden)]);
+    let house = House::new();
+    let loaded = house.publish(plugin.clone()).await;
+    let catalog = house.sandbox.catalog();
+    let names: Vec<_> = catalog.tools().iter().map(|entry| entry.tool.name.as_str()).collect();
+    assert_eq!(names, ["say", "t.word_count"]);
+    let shown = &catalog.get("say").unwrap().tool;
+    assert_eq!((shown.title.as_deref(), shown.description.as_str()), (Some("Again"), "Says it again."));
+    assert_eq!(text(&house.call("say", r#"{"text":"a"}"#).await.unwrap()), "a");
+    // What operators accept is what the plugin declares.
+    let plain = house.sandbox.load(PluginSource { tools: BTreeMap::new(), ..plugin }).await.unwrap();
+    let own = |loaded: &LoadedPlugin| {
+        let tools = loaded.own_tools().map(|(name, tool)| (name.to_owned(), tool.clone()));
+        tools.collect::<Vec<_>>()
+    };
+    assert_eq!(own(&loaded), own(&plain));
+    // Tasks know their tool by the name that it had.
+    for name in ["say", "t.echo"] {
+        assert_eq!(house.sandbox.tool(&loaded.version, name).await.unwrap().plugin_tool, "echo", "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clash_of_a_renamed_tool_names_both_tools() {
+    let (Some(mut text), Some(mut primes)) = (sample("text"), sample("primes")) else { return };
+    let house = House::new();
+    text.tools = BTreeMap::from([("echo".to_owned(), called("diff"))]);
+    let error = problems(&house, text.clone()).await;
+    assert!(error.contains("\"echo\"") && error.contains("would both be called \"diff\""), "{error}");
+    let diff = ToolPolicy { hidden: true, ..policy(limits()) };
+    text.tools.insert("diff".to_owned(), diff);
+    assert!(house.sandbox.load(text.clone()).await.is_ok(), "what nobody sees has no name");
+    let clash = async |text: &PluginSource, primes: &PluginSource| {
+        let mut loaded = Vec::new();
+        for plugin in [text, primes] {
+            loaded.push(house.sandbox.load(plugin.clone()).await.unwrap());
+        }
+        let clashes = house.sandbox.clashes(&loaded, &[]);
+        clashes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(clash(&text, &primes).await, "");
+    primes.tools = BTreeMap::from([("count_primes".to_owned(), called("diff"))]);
+    let both = "plugin primes: its tool \"count_primes\" and the tool \"echo\" of plugin text are both called \"diff\"";
+    assert!(clash(&text, &primes).await.starts_with(both));
+    text.tools = BTreeMap::from([("echo".to_owned(), called("count_primes"))]);
+    primes.tools.clear();
+    let other = "plugin primes: its tool \"count_primes\" has the name that the configuration gives to the tool \"echo\"";
+    assert!(clash(&text, &primes).await.starts_with(other));
+    text.tools.clear();
+    primes.tools = BTreeMap::from([("count_primes".to_owned(), called("diff"))]);
+    let taken = "plugin primes: its tool \"count_primes\" is called \"diff\" by the configuration, which is a tool of plugin text";
+    assert!(clash(&text, &primes).await.starts_with(taken));
+    primes.tools = BTreeMap::from([("count_primes".to_owned(), called("two words"))]);
+    assert!(problems(&house, primes).await.contains("other characters than"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -170,7 +170,13 @@ async fn operator_presentation_completes_typed_tools() {
         description: Some("Does nothing.".to_owned()),
         annotations: Some(annotations.clone()),
     };
-    let policy = ToolPolicy { task_support: Some(TaskSupport::Required), presentation, limits: limits() };
+    let policy = ToolPolicy {
+        task_support: Some(TaskSupport::Required),
+        hidden: false,
+        name: None,
+        presentation,
+        limits: limits(),
+    };
     let tools = BTreeMap::from([("nothing".to_owned(), policy.clone())]);
     let loaded = house.publish(PluginSource { tools: tools.clone(), rerun: true, ..component(&wat) }).await;
     let entry = &loaded.tools[0];

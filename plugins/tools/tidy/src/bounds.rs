@@ -76,6 +76,13 @@ const GROWS: &[(&str, &str, By)] = &[
     ("protocol/session.rs", "expected", Const("EXPECTED_MAX")),
     ("protocol/session.rs", "in_flight", Key("limits.requests_open_per_requestor")),
     ("protocol/session.rs", "subscriptions", Const("SUBSCRIPTIONS_MAX")),
+    (
+        "protocol/tool_lists.rs",
+        "indexes",
+        Because("one for each catalog that is offered, which plugins and canaries make"),
+    ),
+    ("protocol/tool_lists.rs", "views", Const("VIEWS_MAX")),
+    ("protocol/tool_search/index.rs", "places", Const("TOOL_WORDS_MAX")),
     ("runtime/files/guarded.rs", "open", Const("HOST_RESOURCES_MAX")),
     ("runtime/files/quota.rs", "under_way", Because("of each call, no more than it may have streams at a time")),
     ("runtime/files/walk.rs", "seen", Because("files with several names in one directory; gone when it is measured")),

@@ -6,23 +6,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::super::meta::RequestClient;
 use super::super::params_index::Members;
 use super::super::state::{Answers, Binding};
-use super::super::{Request, declared, refused};
+use super::super::{Request, declared, refused, tools};
 use super::{PluginCall, RoundTrip};
 use crate::digest::digest;
 use crate::error::RpcError;
-use crate::exchange::streaming;
+use crate::exchange::{immediate, streaming};
+use crate::tool_search::{self, ToolRequest};
 use crate::{Declared, Exchange, ProtocolContext, arguments, jsonrpc, rights, sep1686, unknown};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::ClientFeature;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::TaskId;
-use bulkhead_domain::tool::TaskSupport;
+use bulkhead_domain::tool::{TaskSupport, ToolOutput};
+use bulkhead_domain::toolset::SEARCH_TOOLS;
 use bulkhead_runtime::{Catalog, ToolEntry};
 use bulkhead_tasks::{self as tasks, CallRequest, Tasks};
 
@@ -51,24 +54,38 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
     let name = members.name.required("params.name")?;
     let arguments = members.arguments.raw("params.arguments")?.filter(|raw| raw.get() != "null");
     let RetryParams { fresh, state } = RetryParams::read(members)?;
+    let asked = match tool_search::resolve(request.search.is_some(), name, arguments.map(RawValue::get)) {
+        Ok(asked) => asked,
+        Err(text) => {
+            return Ok(immediate(tools::answered(request.shared, &request.id, ToolOutput::failure(text))));
+        }
+    };
+    let (name, arguments, through) = match (asked, &request.search) {
+        (ToolRequest::Call { name, arguments, through }, _) => (name, arguments, through),
+        (ToolRequest::Search(query), Some(index)) => return Ok(tools::search(&request, index, query)),
+        (ToolRequest::Search(_), None) => return Err(unknown::refusal("tool", SEARCH_TOOLS, std::iter::empty())),
+    };
+    // What was declared is about the tool of the host, whose schema wants nothing repeated.
+    let declared = request.declared.filter(|_| !through);
     let asked = ToolCallRequest {
         rights: request.rights,
         shared: Arc::clone(request.shared),
         requestor: request.requestor,
         catalog: request.catalog,
+        searches: request.search.is_some(),
         client: request.client,
         name,
-        arguments: arguments.map(|raw| Json::new(raw.get())),
+        arguments: arguments.map(Json::new),
         fresh,
     };
     asked.check_tool()?;
     let id = request.id;
     let Some(state) = state else {
         let tool = asked.offered()?;
-        let conversation = asked.conversation(&tool, request.declared)?;
+        let conversation = asked.conversation(&tool, declared)?;
         return Ok(streaming(|frames| async move { Some(conversation.answer(&id, None, &frames).await) }));
     };
-    let declared = request.declared.map(Declared::to_owned);
+    let declared = declared.map(Declared::to_owned);
     Ok(streaming(|frames| async move {
         let conversation = match asked.begun_with(&state).await {
             Ok(tool) => asked.conversation(&tool, declared.as_ref()),
@@ -108,6 +125,8 @@ struct ToolCallRequest {
     shared: Arc<ProtocolContext>,
     requestor: Requestor,
     catalog: Arc<Catalog>,
+    /// Whether it searches for tools.
+    searches: bool,
     client: RequestClient,
     name: String,
     arguments: Option<Json>,
@@ -130,7 +149,8 @@ impl ToolCallRequest {
     fn unknown(&self) -> RpcError {
         self.shared.tasks.note_unknown_tool(&self.requestor, &self.name);
         let tools = self.catalog.tools().iter().map(|entry| entry.tool.name.as_str());
-        unknown::refusal("tool", &self.name, tools.filter(|name| self.rights.has(Need::Tool(name))))
+        let own = tool_search::suggestions(self.searches, &self.name);
+        unknown::refusal("tool", &self.name, own.chain(tools.filter(|name| self.rights.has(Need::Tool(name)))))
     }
 
     /// The tool as it is offered now.
@@ -148,22 +168,24 @@ impl ToolCallRequest {
             let binding = Binding { requestor: &self.requestor, tool: &self.name, arguments: digest(&arguments) };
             self.shared.modern.rounds.sealer.open(&binding, state)?.version()
         });
-        let offered = self.offered();
-        match (version, offered) {
-            (Some(version), offered) if !offered.as_ref().is_ok_and(|tool| tool.plugin == version) => {
+        match (version, self.catalog.get(&self.name)) {
+            (Some(version), offered) if offered.is_none_or(|tool| tool.plugin != version) => {
                 let tool = self.shared.tasks.tool(&version, &self.name).await;
-                tool.ok_or_else(|| {
+                let tool = tool.ok_or_else(|| {
                     RpcError::invalid_params(
                         "the version of the plugin that this call began with is gone; call the tool again without requestState",
                     )
-                })
+                })?;
+                // What was taken out of its sight meanwhile is not there, whenever the call began.
+                let is_shown = tool.tool.name == self.name && self.shared.tool_lists.shows(&self.rights, &tool);
+                if is_shown { Ok(tool) } else { Err(self.unknown()) }
             }
-            (_, offered) => offered,
+            _ => self.offered(),
         }
     }
 
     fn conversation(self, tool: &Arc<ToolEntry>, declared: Option<&Declared<'_>>) -> Result<RoundTrip, RpcError> {
-        let Self { rights, shared, requestor, mut client, name, arguments, fresh, catalog: _ } = self;
+        let Self { rights, shared, requestor, mut client, name, arguments, fresh, catalog: _, searches: _ } = self;
         if tool.tool.task_support == TaskSupport::Required {
             client.check_tasks()?;
             let needs = [Need::Tool(&name), Need::Tasks];

@@ -1,0 +1,118 @@
+//! `[[toolset]]`: which tools some requestors are shown, of those that they may call.
+
+use super::reader::{Item, Section};
+use super::{ConfigLocation, Report};
+use bulkhead_domain::names::check_name;
+use bulkhead_domain::toolset::{Hint, ToolFilter, Toolset};
+
+/// Toolsets of a host: each request of a requestor asks all of them.
+const TOOLSETS_MAX: usize = 256;
+/// Names and patterns in one list of a toolset: each tool asks all of them.
+const PATTERNS_MAX: usize = 1024;
+/// Bytes of a name or a pattern.
+const PATTERN_BYTES_MAX: usize = 512;
+
+/// One toolset, and where it was written.
+#[derive(Debug)]
+pub(super) struct ToolsetEntry {
+    set: Toolset,
+    place: ConfigLocation,
+}
+
+/// Reads every `[[toolset]]`.
+pub(super) fn read(item: &Item<'_>) -> Vec<ToolsetEntry> {
+    let tables = item.tables("toolset");
+    if tables.len() > TOOLSETS_MAX {
+        item.refuse(format_args!("there are {} toolsets; {TOOLSETS_MAX} is the most", tables.len()));
+    }
+    tables.into_iter().filter_map(read_one).collect()
+}
+
+fn read_one(mut item: Item<'_>) -> Option<ToolsetEntry> {
+    let table = item.node.get_ref().as_table();
+    let name = table.and_then(|table| table.get("name")?.get_ref().as_str()).unwrap_or("?");
+    if table.is_some() {
+        item.path = format!("toolset.{name}");
+    }
+    let place = item.place();
+    let section = item.section(&["name", "tenants", "requestors", "include", "exclude", "tool_search"])?;
+    if !section.has("name") {
+        section.refuse("name", "missing; messages and you know the toolset by it");
+    }
+    let checked = |text: &str| check_name(text).map(|()| text.to_owned());
+    let set = Toolset {
+        name: section.parsed("name", checked).unwrap_or_default(),
+        tenants: who(&section, "tenants", checked),
+        requestors: who(&section, "requestors", pattern),
+        include: section.get("include").and_then(read_filter),
+        exclude: section.get("exclude").and_then(read_filter).unwrap_or_default(),
+        tool_search: section.switch("tool_search"),
+    };
+    Some(ToolsetEntry { set, place })
+}
+
+/// For whom a toolset is. A list that is empty is refused: it would be for all, and reads like for none.
+fn who<E: std::fmt::Display>(
+    section: &Section<'_>,
+    key: &str,
+    parse: impl Fn(&str) -> Result<String, E>,
+) -> Vec<String> {
+    if section.get(key).is_some_and(|item| item.node.get_ref().as_array().is_some_and(|list| list.iter().next().is_none())) {
+        section.refuse(key, "is empty; leave it out for all");
+    }
+    patterns(section, key, parse)
+}
+
+fn read_filter(item: Item<'_>) -> Option<ToolFilter> {
+    let section = item.section(&["plugins", "tools", "annotations"])?;
+    let hints = section.get("annotations").map(read_hints).unwrap_or_default();
+    let filter = ToolFilter {
+        plugins: patterns(&section, "plugins", pattern),
+        tools: patterns(&section, "tools", pattern),
+        hints,
+    };
+    if filter.is_empty() && section.is_sound() {
+        section.item.refuse("names nothing: name plugins, tools or annotations, or leave it out");
+    }
+    Some(filter)
+}
+
+fn read_hints(item: Item<'_>) -> Vec<(Hint, bool)> {
+    let names = ["read_only", "destructive", "idempotent", "open_world"];
+    let hints = [Hint::ReadOnly, Hint::Destructive, Hint::Idempotent, Hint::OpenWorld];
+    let Some(section) = item.section_of("annotation", &["read_only", "destructive", "idempotent", "open_world"]) else {
+        return Vec::new();
+    };
+    names.into_iter().zip(hints).filter_map(|(name, hint)| Some((hint, section.switch(name)?))).collect()
+}
+
+fn patterns<E: std::fmt::Display>(
+    section: &Section<'_>,
+    key: &str,
+    parse: impl Fn(&str) -> Result<String, E>,
+) -> Vec<String> {
+    let texts = section.texts(key, parse);
+    if texts.len() > PATTERNS_MAX {
+        section.refuse(key, format_args!("has {} entries; {PATTERNS_MAX} is the most", texts.len()));
+    }
+    texts
+}
+
+fn pattern(text: &str) -> Result<String, String> {
+    match text.len() {
+        0 => Err("must not be empty".to_owned()),
+        length if length > PATTERN_BYTES_MAX => Err(format!("has {length} bytes; {PATTERN_BYTES_MAX} is the most")),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// A name stands for one toolset.
+pub(super) fn distinct(entries: Vec<ToolsetEntry>, report: &Report) -> Vec<Toolset> {
+    for (at, entry) in entries.iter().enumerate() {
+        let name = &entry.set.name;
+        if let Some(first) = entries.iter().take(at).find(|earlier| earlier.set.name == *name && !name.is_empty()) {
+            report.add(&entry.place, format!("toolset.name: {name:?} is already the toolset at {}", first.place));
+        }
+    }
+    entries.into_iter().map(|entry| entry.set).collect()
+}
