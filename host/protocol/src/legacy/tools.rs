@@ -28,9 +28,11 @@ use bulkhead_tasks::{CallRequest, ClientContext, RequestedTtl, Tasks};
 pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let Page { entries, next_cursor } = reader(request).tools(request.params, |tool| is_listed(request, tool))?;
     request.session.saw(ListKind::Tools, request.catalog.lists());
-    let members = match request.session.settled.version.has_tasks() {
+    let version = request.session.settled.version;
+    let members = match version.has_tasks() {
         true => ToolMembers::WithTasks { tasks: request.rights.has(Need::Tasks) },
-        false => ToolMembers::Basic,
+        false if version.has_structured_output() => ToolMembers::Basic,
+        false => ToolMembers::First,
     };
     let entries = entries.iter().map(|entry| ToolView { tool: &entry.tool, members }).collect();
     Ok(immediate(jsonrpc::response(&request.id, &Bare(PageBody { name: "tools", entries, next_cursor }))))
