@@ -7,6 +7,7 @@ use jsonschema::Validator;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+const FIRST: &str = include_str!("../fixtures/schema/2025-03-26.json");
 const OLDER: &str = include_str!("../fixtures/schema/2025-06-18.json");
 const LEGACY: &str = include_str!("../fixtures/schema/2025-11-25.json");
 const MODERN: &str = include_str!("../fixtures/schema/2026-07-28.json");
@@ -27,7 +28,11 @@ pub type Check = fn(&Value, Option<&Expected>);
 
 /// The check of a legacy session of this revision.
 pub fn check_of(version: &str) -> Check {
-    if version == "2025-06-18" { check_older } else { check }
+    match version {
+        "2025-03-26" => check_first,
+        "2025-06-18" => check_older,
+        _ => check,
+    }
 }
 
 /// Panics unless `message` is one that a server may send, and the response to `expected` if it is a response at all.
@@ -78,15 +83,24 @@ fn check_empty(method: &str, result: &Value) {
 
 /// The same as [`check`] for revision 2025-06-18. It has no tasks: those of SEP-1686 look as that design has them.
 pub fn check_older(message: &Value, expected: Option<&Expected>) {
+    check_without_tasks(OLDER, message, expected);
+}
+
+/// Likewise for revision 2025-03-26, one message of a batch at a time.
+pub fn check_first(message: &Value, expected: Option<&Expected>) {
+    check_without_tasks(FIRST, message, expected);
+}
+
+fn check_without_tasks(schema: &'static str, message: &Value, expected: Option<&Expected>) {
     let (method, id) = (message.get("method").and_then(Value::as_str), message.get("id"));
     match (method, id) {
         (Some("notifications/tasks/created"), None) => return check_created(message),
-        (Some(_), Some(_)) => return conform_to(OLDER, message, "ServerRequest"),
-        (Some(_), None) => return conform_to(OLDER, message, "ServerNotification"),
+        (Some(_), Some(_)) => return conform_to(schema, message, "ServerRequest"),
+        (Some(_), None) => return conform_to(schema, message, "ServerNotification"),
         // That an id may be unknown was written down later.
         (None, None) => conform(message, "JSONRPCErrorResponse"),
-        (None, Some(_)) if message.get("error").is_some() => conform_to(OLDER, message, "JSONRPCError"),
-        (None, Some(_)) => conform_to(OLDER, message, "JSONRPCResponse"),
+        (None, Some(_)) if message.get("error").is_some() => conform_to(schema, message, "JSONRPCError"),
+        (None, Some(_)) => conform_to(schema, message, "JSONRPCResponse"),
     }
     let Some(expected) = expected else { return };
     check_id(message, expected);
@@ -94,10 +108,10 @@ pub fn check_older(message: &Value, expected: Option<&Expected>) {
     match expected.method.as_str() {
         "tasks/get" => check_sep1686(result),
         "tasks/list" => {
-            conform_to(OLDER, result, "PaginatedResult");
+            conform_to(schema, result, "PaginatedResult");
             result["tasks"].as_array().expect("a list").iter().for_each(check_sep1686);
         }
-        method => conform_to(OLDER, result, result_of(method, result)),
+        method => conform_to(schema, result, result_of(method, result)),
     }
     check_empty(&expected.method, result);
 }

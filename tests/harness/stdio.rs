@@ -76,11 +76,15 @@ impl Pipe {
         id
     }
 
+    /// The next line, as it is; `None` at the end.
+    pub async fn read_line(&mut self) -> Option<Value> {
+        let line = soon("a line", self.lines.next_line()).await.expect("stdout is UTF-8")?;
+        Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("not MCP on stdout ({error}): {line}")))
+    }
+
     /// The next message, checked; `None` at the end.
     pub async fn read(&mut self) -> Option<Value> {
-        let line = soon("a line", self.lines.next_line()).await.expect("stdout is UTF-8")?;
-        let message: Value =
-            serde_json::from_str(&line).unwrap_or_else(|error| panic!("not MCP on stdout ({error}): {line}"));
+        let message = self.read_line().await?;
         let response_to = message.get("id").filter(|_| message.get("method").is_none());
         let asked = response_to.and_then(|id| Some((id.clone(), self.open.remove(&id.to_string())?)));
         // One pipe carries both eras: an answer is of its request's, and what belongs to a newer subscription says so.

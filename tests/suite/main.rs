@@ -8,6 +8,7 @@ mod attacks;
 mod audit;
 mod authors;
 mod bad_input;
+mod batches;
 mod canary;
 mod commands;
 mod compatibility;

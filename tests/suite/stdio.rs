@@ -1,12 +1,17 @@
 //! MCP on stdin and stdout.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::Setup;
 use tests::client::{Client, all_capabilities};
-use tests::place::rounds;
 use tests::stdio::Pipe;
+use tests::wait::soon;
+use tests::{Setup, command, place};
+use tokio::io::AsyncWriteExt as _;
 
 fn setup() -> Setup {
     Setup::with(&["text", "primes", "desk"])
@@ -97,7 +102,7 @@ async fn the_end_of_input_ends_what_still_runs() {
     let (status, rest) = pipe.close_hearing().await;
     let took = begin.elapsed();
     assert!(status.success(), "{status}");
-    if rounds(0, 1) == 1 {
+    if place::rounds(0, 1) == 1 {
         assert!(took < Duration::from_secs(1), "it ended after {took:?}");
     }
     let answered = |id: &Value| rest.iter().any(|message| message["id"] == *id);
@@ -126,4 +131,65 @@ async fn stdio_pipe_to_running_host_shares_its_tasks() {
     assert_eq!(listed, [json!(id)]);
     assert!(pipe.close().await.success());
     assert!(client.call("ping", json!({})).await.is_ok(), "the host goes on");
+}
+
+/// Lets `bulkhead stdio` without a data directory answer one request; how many components it compiled, and its log.
+async fn start_without_data(caches: Option<&Path>) -> (usize, String) {
+    let mut command = command::bulkhead();
+    command.arg("stdio").arg("--plugin").arg(place::component("text")).env("BULKHEAD_LOG_LEVEL", "debug");
+    command.env_remove("HOME").env_remove("XDG_CACHE_HOME");
+    if let Some(caches) = caches {
+        command.env("XDG_CACHE_HOME", caches);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the host starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").await.expect("the host reads");
+    drop(stdin);
+    let output = soon("the host to be gone", child.wait_with_output()).await.expect("the host can be waited for");
+    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr).into_owned());
+    assert!(output.status.success() && said.contains("\"id\":1"), "{said}\n{log}");
+    (log.matches("a component was compiled").count(), log)
+}
+
+/// The one file of compiled code.
+fn compiled_code(caches: &Path) -> PathBuf {
+    let files = fs::read_dir(caches.join("bulkhead/cache")).expect("the cache is there");
+    let mut files: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    files.remove(0)
+}
+
+#[tokio::test]
+async fn stdio_without_data_compiles_only_what_is_not_cached() {
+    let caches = tempfile::tempdir().expect("a folder");
+    let caches = caches.path();
+    assert_eq!(start_without_data(Some(caches)).await.0, 1);
+    assert_eq!(start_without_data(Some(caches)).await.0, 0, "the second start finds it");
+    let (file, mut code) = (compiled_code(caches), fs::read(compiled_code(caches)).expect("it can be read"));
+    *code.last_mut().expect("a byte") ^= 1;
+    fs::write(&file, code).expect("it can be written");
+    let (compiled, log) = start_without_data(Some(caches)).await;
+    assert!(compiled == 1 && log.contains("was not written by this host or has been changed"), "{log}");
+    assert_eq!(start_without_data(Some(caches)).await.0, 0, "what was changed is written anew");
+}
+
+#[tokio::test]
+async fn stdio_without_data_uses_no_unsafe_cache() {
+    let caches = tempfile::tempdir().expect("a folder");
+    let (open, real) = (caches.path().join("open"), caches.path().join("real"));
+    for folder in [open.join("bulkhead"), real] {
+        fs::create_dir_all(folder).expect("a folder");
+    }
+    fs::set_permissions(open.join("bulkhead"), Permissions::from_mode(0o755)).expect("its owner may");
+    let linked = caches.path().join("linked");
+    fs::create_dir(&linked).expect("a folder");
+    std::os::unix::fs::symlink("../real", linked.join("bulkhead")).expect("a link");
+    for (caches, why) in [(Some(&*open), "chmod 700"), (Some(&*linked), "a link"), (None, "no home directory")] {
+        let (compiled, log) = start_without_data(caches).await;
+        let said = log.lines().filter(|line| line.contains("compiled code is not kept")).collect::<Vec<_>>();
+        assert!(compiled == 1 && said.len() == 1 && log.contains(why), "{why}: {log}");
+    }
+    assert_eq!(fs::read_dir(open.join("bulkhead")).expect("it is there").count(), 0);
+    assert_eq!(fs::read_dir(linked.join("bulkhead")).expect("it is there").count(), 0);
 }

@@ -21,6 +21,9 @@ use rustc_hash::FxHashMap;
 use bulkhead_domain::limits::{Limits, LimitsTable};
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 
+/// Milliseconds in which an empty bucket fills: it holds two seconds' worth.
+const BUCKET_FILLS_MS: u64 = 2_000;
+
 /// A rate was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded {
@@ -125,10 +128,20 @@ impl<K: Hash + Eq + Copy> Buckets<K> {
     /// # Errors
     /// The bucket is empty.
     pub fn check(&self, key: &K) -> Result<(), Exceeded> {
-        self.limiter.check_key(key).map_err(|until| {
+        self.check_many(key, NonZeroU32::MIN)
+    }
+
+    /// Takes so many tokens or none.
+    ///
+    /// # Errors
+    /// There are not as many, or the bucket never holds as many.
+    fn check_many(&self, key: &K, count: NonZeroU32) -> Result<(), Exceeded> {
+        let exceeded = |retry_after_ms| Exceeded { limit: self.limit, value: self.per_second, retry_after_ms };
+        // What is more than a full bucket has no time at which it would pass.
+        let checked = self.limiter.check_key_n(key, count).map_err(|_| exceeded(BUCKET_FILLS_MS))?;
+        checked.map_err(|until| {
             let wait_ms = u64::try_from(until.wait_time_from(DefaultClock::default().now()).as_millis());
-            let retry_after_ms = wait_ms.unwrap_or(u64::MAX).saturating_add(1);
-            Exceeded { limit: self.limit, value: self.per_second, retry_after_ms }
+            exceeded(wait_ms.unwrap_or(u64::MAX).saturating_add(1))
         })
     }
 
@@ -143,11 +156,11 @@ impl Pair {
         Self { tenants, requestors, taking: Mutex::default() }
     }
 
-    fn take(&self, requestor: &Requestor) -> Result<(), Exceeded> {
+    fn take(&self, requestor: &Requestor, count: NonZeroU32) -> Result<(), Exceeded> {
         let _taking = &self.taking.lock();
         let before = self.tenants.levels.0.lock().get(&requestor.tenant).copied();
-        self.tenants.check(&requestor.tenant)?;
-        let checked = self.requestors.check(&requestor.id);
+        self.tenants.check_many(&requestor.tenant, count)?;
+        let checked = self.requestors.check_many(&requestor.id, count);
         checked.inspect_err(|_| self.tenants.levels.put_back(requestor.tenant, before))
     }
 
@@ -199,7 +212,15 @@ impl Rates {
     /// # Errors
     /// One of the two buckets is empty.
     pub fn check(&self, requestor: &Requestor) -> Result<(), Exceeded> {
-        self.tenants.get(&requestor.tenant).unwrap_or(&self.base).take(requestor)
+        self.check_many(requestor, NonZeroU32::MIN)
+    }
+
+    /// The same with so many tokens, all of them or none.
+    ///
+    /// # Errors
+    /// One of the two buckets has fewer.
+    pub fn check_many(&self, requestor: &Requestor, count: NonZeroU32) -> Result<(), Exceeded> {
+        self.tenants.get(&requestor.tenant).unwrap_or(&self.base).take(requestor, count)
     }
 
     /// Forgets whose buckets are full again.
@@ -241,6 +262,17 @@ mod tests {
         assert!(rates.check(&requestor(3, 3)).is_ok());
         let through = passed(&rates, std::iter::repeat_n(requestor(2, 2), 50));
         assert!((2..=3).contains(&through), "a tenant with limits of its own: {through}");
+    }
+
+    #[test]
+    fn several_tokens_are_taken_together_or_not_at_all() {
+        let rates = rates();
+        let take = |count| rates.check_many(&requestor(1, 1), NonZeroU32::new(count).unwrap());
+        let never = Exceeded { limit: "requests_per_second", value: 5, retry_after_ms: 2_000 };
+        assert_eq!(take(11).unwrap_err(), never, "a burst is ten");
+        assert!(take(8).is_ok());
+        assert_eq!(take(7).unwrap_err().limit, "requests_per_second");
+        assert!(take(2).is_ok(), "what was refused is charged to no one");
     }
 
     #[test]

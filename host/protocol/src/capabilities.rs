@@ -89,7 +89,7 @@ struct ElicitationTasks {
 /// What the client can be asked for.
 pub(crate) fn features(version: Version, declared: &Capabilities) -> ClientFeatures {
     let newest = version.has_tasks();
-    let elicitation = declared.elicitation.as_ref();
+    let elicitation = declared.elicitation.as_ref().filter(|_| version.has_structured_output());
     // An empty object means forms: that is how it began.
     let form = elicitation.is_some_and(|modes| !newest || modes.form.is_some() || modes.url.is_none());
     let url = newest && elicitation.is_some_and(|modes| modes.url.is_some());
@@ -150,7 +150,8 @@ mod tests {
         assert_eq!(has(newest, json!({})), []);
         let older = json!({"elicitation": {"url": {}}, "sampling": {"tools": {}}});
         let expected = [ClientFeature::ElicitationForm, ClientFeature::Sampling, ClientFeature::SamplingContext];
-        assert_eq!(has(Version::V2025_06_18, older), expected);
+        assert_eq!(has(Version::V2025_06_18, older.clone()), expected);
+        assert_eq!(has(Version::V2025_03_26, older), [ClientFeature::Sampling, ClientFeature::SamplingContext]);
     }
 
     #[test]

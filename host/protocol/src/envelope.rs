@@ -27,7 +27,7 @@ pub struct Envelope {
 }
 
 /// Where a part stands in the bytes.
-type Span = Range<usize>;
+pub(crate) type Span = Range<usize>;
 
 enum Kind {
     Request { id: RequestId, method: Method, params: Option<Span> },
@@ -118,7 +118,8 @@ fn read(bytes: &[u8]) -> (Result<Kind, Malformed>, Option<Span>) {
         return (nameless(RpcError::parse("the message is not UTF-8")), None);
     };
     if text.trim_start().starts_with('[') {
-        let refusal = RpcError::invalid_request("batches are not supported: send one message at a time");
+        let refusal =
+            RpcError::invalid_request("batches are not supported in this revision: send one message at a time");
         return (nameless(refusal), None);
     }
     let members: Members<'_> = match serde_json::from_str(text) {
@@ -195,7 +196,7 @@ impl Method {
 }
 
 /// Where a part of a text stands in it.
-fn span_of(text: &str, part: &str) -> Span {
+pub(crate) fn span_of(text: &str, part: &str) -> Span {
     let begin = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
     begin..begin + part.len()
 }

@@ -7,6 +7,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
 mod arguments;
+mod batch;
 mod capabilities;
 mod cursor;
 mod digest;
@@ -55,6 +56,7 @@ use jsonrpc::Message;
 use tool_lists::{Offered, ToolLists};
 
 pub use arguments::INLINE_BYTES_MAX;
+pub use batch::{BATCH_MESSAGES_MAX, Batch, BatchReceived};
 pub use encoded_message::{EncodedMessage, Pieces, SMALL_BYTES};
 pub use envelope::Envelope;
 pub use inspect_json::{output_json, prompt_json, resource_json, template_json, tool_json};
@@ -153,7 +155,7 @@ pub enum Received {
 /// Why a message was refused as a whole; the transport makes a status of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// Not JSON, not JSON-RPC, a batch, a bad id, a revision that is not spoken.
+    /// Not JSON, not JSON-RPC, a batch where there are none, a bad id, a revision that is not spoken.
     Malformed,
     /// A modern request that cannot be served as it is: its `_meta`, what was declared beside it, its revision, or a capability
     /// that its client lacks.
@@ -169,8 +171,11 @@ pub enum Rejection {
 }
 
 /// The revisions that are spoken, newest first.
-pub const VERSIONS: [&str; 3] =
-    [modern::VERSION, session::Version::V2025_11_25.name(), session::Version::V2025_06_18.name()];
+pub const VERSIONS: [&str; 4] =
+    [modern::VERSION, session::Version::V2025_11_25.name(), session::Version::V2025_06_18.name(), BATCH_VERSION];
+
+/// The one revision that has batches.
+pub const BATCH_VERSION: &str = session::Version::V2025_03_26.name();
 
 /// Whether a name of a revision is that of one without sessions.
 pub fn is_modern_version(name: &str) -> bool {

@@ -37,15 +37,17 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
 /// A negotiated revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
+    V2025_03_26,
     V2025_06_18,
     V2025_11_25,
 }
 
 impl Version {
-    const ALL: [Self; 2] = [Self::V2025_11_25, Self::V2025_06_18];
+    const ALL: [Self; 3] = [Self::V2025_11_25, Self::V2025_06_18, Self::V2025_03_26];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
+            Self::V2025_03_26 => "2025-03-26",
             Self::V2025_06_18 => "2025-06-18",
             Self::V2025_11_25 => "2025-11-25",
         }
@@ -58,6 +60,16 @@ impl Version {
     /// Tasks, icons and URL elicitation came with 2025-11-25.
     pub(crate) fn has_tasks(self) -> bool {
         self >= Self::V2025_11_25
+    }
+
+    /// Elicitation, structured output, links to resources and titles came with 2025-06-18.
+    pub(crate) fn has_structured_output(self) -> bool {
+        self >= Self::V2025_06_18
+    }
+
+    /// Batches came with 2025-03-26, and went with the next revision.
+    pub(crate) fn has_batches(self) -> bool {
+        self == Self::V2025_03_26
     }
 }
 
@@ -252,6 +264,11 @@ impl Session {
     /// The negotiated revision, such as `2025-11-25`.
     pub fn protocol_version(&self) -> &'static str {
         self.settled.version.name()
+    }
+
+    /// Whether several messages may come in one array.
+    pub fn takes_batches(&self) -> bool {
+        self.settled.version.has_batches()
     }
 
     /// Name and version that the client gave for itself, cut to a readable length; not to be trusted.

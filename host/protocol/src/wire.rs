@@ -4,6 +4,7 @@
 //! line break in it: a message is one line.
 
 mod face;
+mod older;
 mod output;
 mod result;
 mod server_features;
@@ -25,6 +26,7 @@ use bulkhead_domain::task::{Active, Design, Outcome, Phase, Retention, Task};
 use bulkhead_domain::timestamp::iso8601;
 
 pub(crate) use face::{OnlyRelated, TaskFace, TaskResult};
+pub(crate) use older::{prompt_output, task_output, tool_output};
 pub(crate) use output::{Blocks, OutputView};
 pub(crate) use result::TaskOutputView;
 pub(crate) use server_features::{

@@ -31,28 +31,47 @@ const UNUSED_AGE_MAX: Duration = Duration::from_hours(30 * 24);
 /// How old the time of the last use may be: reading code should not cost a write each time.
 const USE_NOTED_EVERY: Duration = Duration::from_hours(24);
 
-/// `DATA/cache` with its key.
+/// Where compiled code is kept, and how much of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeCacheConfig {
+    /// The code is in its folder `cache`, and the key beside that.
+    pub folder: PathBuf,
+    /// Without bounds, the code of every version of a plugin stays, and what belongs to none goes after a month.
+    pub bounds: Option<CodeCacheBounds>,
+}
+
+/// What is kept at most; what was used longest ago goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeCacheBounds {
+    pub entries_max: usize,
+    pub bytes_max: u64,
+}
+
+/// A folder of compiled code with its key.
 #[derive(Debug)]
 pub(super) struct Cache {
     folder: PathBuf,
     key: [u8; KEY_BYTES],
+    bounds: Option<CodeCacheBounds>,
 }
 
 impl Cache {
-    /// Opens the cache of a data directory; makes folder and key where they are missing, and removes what nobody uses any more.
+    /// Opens the cache in a folder; makes folder and key where they are missing, and removes what nobody uses any more.
     ///
     /// # Errors
     ///
-    /// Where the data directory cannot be written.
-    pub(super) fn open(data: &Path, engine_hash: u64) -> io::Result<Self> {
-        let folder = data.join("cache");
+    /// Where the folder cannot be written.
+    pub(super) fn open(config: &CodeCacheConfig, engine_hash: u64) -> io::Result<Self> {
+        let folder = config.folder.join("cache");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         remove_old_drafts(&folder)?;
         let own = ending(engine_hash);
         remove_older(&folder, UNUSED_AGE_MAX, |name| name.ends_with(".cwasm") && !name.ends_with(&own))?;
         // Beside the folder, not inside: who can only write cache files cannot sign them.
-        let key = key(&data.join("cache.key"), rustix::process::geteuid().as_raw())?;
-        Ok(Self { folder, key })
+        let key = key(&config.folder.join("cache.key"), rustix::process::geteuid().as_raw())?;
+        let cache = Self { folder, key, bounds: config.bounds };
+        cache.trim()?;
+        Ok(cache)
     }
 
     /// The compiled component, if it is there and untouched.
@@ -132,7 +151,33 @@ impl Cache {
 
     fn write(&self, name: &str, code: &[u8]) -> io::Result<()> {
         let tag = self.mac(name, code).ok_or_else(|| io::Error::other("no key"))?.finalize().into_bytes();
-        write_new(&self.folder, name, &[&tag, code])
+        write_new(&self.folder, name, &[&tag, code])?;
+        self.trim()
+    }
+
+    /// Removes what is beyond the bounds. Another host that wants it compiles it again.
+    fn trim(&self) -> io::Result<()> {
+        let Some(CodeCacheBounds { entries_max, bytes_max }) = self.bounds else { return Ok(()) };
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            // What begins with a dot is being written.
+            if entry.file_name().to_string_lossy().starts_with('.') {
+                continue;
+            }
+            // Somebody else may have been quicker.
+            let Ok(facts) = entry.metadata() else { continue };
+            files.push((facts.modified()?, facts.len(), entry.path()));
+        }
+        files.sort();
+        let mut bytes = 0_u64;
+        for (at, (_, length, path)) in files.into_iter().rev().enumerate() {
+            bytes = bytes.saturating_add(length);
+            if at >= entries_max || bytes > bytes_max {
+                let _ = fs::remove_file(path);
+            }
+        }
+        Ok(())
     }
 
     /// Over the name too: a file must not stand in for another.
@@ -254,6 +299,10 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
+    fn unbounded(data: &tempfile::TempDir) -> CodeCacheConfig {
+        CodeCacheConfig { folder: data.path().to_owned(), bounds: None }
+    }
+
     fn compiled() -> (Engine, Vec<u8>) {
         let engine = Engine::default();
         let component = wat::parse_str("(component (core module (func (export \"f\"))))").unwrap();
@@ -265,7 +314,7 @@ mod tests {
     fn code_cache_loads_stored_and_rejects_changed_code() {
         let data = tempfile::tempdir().unwrap();
         let (engine, code) = compiled();
-        let cache = Cache::open(data.path(), 7).unwrap();
+        let cache = Cache::open(&unbounded(&data), 7).unwrap();
         let digest = [1; 32];
         assert!(cache.load(&engine, &digest, 7).is_none());
         cache.accept(&engine, &code, &digest, 7).unwrap();
@@ -289,9 +338,36 @@ mod tests {
     }
 
     #[test]
+    fn bounded_code_cache_drops_what_was_used_longest_ago() {
+        let data = tempfile::tempdir().unwrap();
+        let (engine, code) = compiled();
+        let file_bytes = (TAG_BYTES + code.len()) as u64;
+        let kept_under = |entries_max, bytes_max| {
+            let bounds = Some(CodeCacheBounds { entries_max, bytes_max });
+            let config = CodeCacheConfig { bounds, ..unbounded(&data) };
+            let cache = Cache::open(&config, 7).unwrap();
+            for digest in 1..=5 {
+                cache.accept(&engine, &code, &[digest; 32], 7).unwrap();
+                let path = data.path().join("cache").join(name(&[digest; 32], 7));
+                if let Ok(file) = File::open(path) {
+                    file.set_modified(SystemTime::now() - Duration::from_secs(u64::from(100 - digest))).unwrap();
+                }
+                let files = fs::read_dir(data.path().join("cache")).unwrap();
+                let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+                assert!(bytes <= bytes_max, "{bytes} bytes after {digest}");
+            }
+            (1..=5_u8).filter(|digest| cache.load(&engine, &[*digest; 32], 7).is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!(kept_under(3, u64::MAX), [3, 4, 5]);
+        assert_eq!(kept_under(9, 2 * file_bytes), [4, 5]);
+        assert_eq!(kept_under(9, file_bytes - 1), [0_u8; 0], "what is too large alone is not kept");
+        assert!(fs::read_dir(data.path().join("cache")).unwrap().next().is_none());
+    }
+
+    #[test]
     fn code_cache_removes_old_drafts() {
         let data = tempfile::tempdir().unwrap();
-        Cache::open(data.path(), 7).unwrap();
+        Cache::open(&unbounded(&data), 7).unwrap();
         let folder = data.path().join("cache");
         let names = || {
             let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -302,7 +378,7 @@ mod tests {
             let file = File::create(folder.join(name)).unwrap();
             file.set_modified(std::time::SystemTime::now() - age).unwrap();
         }
-        Cache::open(data.path(), 7).unwrap();
+        Cache::open(&unbounded(&data), 7).unwrap();
         assert_eq!(names(), [".young", "whole"]);
     }
 
@@ -310,7 +386,7 @@ mod tests {
     fn code_cache_removes_unused_code_of_other_engines() {
         let data = tempfile::tempdir().unwrap();
         let (engine, code) = compiled();
-        let cache = Cache::open(data.path(), 8).unwrap();
+        let cache = Cache::open(&unbounded(&data), 8).unwrap();
         let path = |digest: u8, hash| data.path().join("cache").join(name(&[digest; 32], hash));
         let old = SystemTime::now() - UNUSED_AGE_MAX - Duration::from_secs(60);
         for (digest, hash) in [(1, 7), (1, 8), (2, 8), (3, 8)] {
@@ -321,7 +397,7 @@ mod tests {
         }
         // Whoever still uses it keeps it.
         assert!(cache.load(&engine, &[2; 32], 8).is_some());
-        Cache::open(data.path(), 7).unwrap();
+        Cache::open(&unbounded(&data), 7).unwrap();
         let left = [(1, 7), (1, 8), (2, 8), (3, 8)].map(|(digest, hash)| path(digest, hash).exists());
         assert_eq!(left, [true, false, true, true]);
     }
@@ -329,7 +405,7 @@ mod tests {
     #[test]
     fn code_cache_rejects_invalid_code() {
         let data = tempfile::tempdir().unwrap();
-        let cache = Cache::open(data.path(), 7).unwrap();
+        let cache = Cache::open(&unbounded(&data), 7).unwrap();
         assert!(cache.accept(&Engine::default(), b"no code", &[1; 32], 7).is_err());
         assert_eq!(fs::read_dir(data.path().join("cache")).unwrap().count(), 0);
     }
@@ -337,13 +413,13 @@ mod tests {
     #[test]
     fn code_cache_is_private_and_replaces_exposed_key() {
         let data = tempfile::tempdir().unwrap();
-        let first = Cache::open(data.path(), 7).unwrap().key;
+        let first = Cache::open(&unbounded(&data), 7).unwrap().key;
         let path = data.path().join("cache.key");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(data.path().join("cache")).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(Cache::open(data.path(), 7).unwrap().key, first);
+        assert_eq!(Cache::open(&unbounded(&data), 7).unwrap().key, first);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert_ne!(Cache::open(data.path(), 7).unwrap().key, first);
+        assert_ne!(Cache::open(&unbounded(&data), 7).unwrap().key, first);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     }
 

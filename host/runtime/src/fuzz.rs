@@ -52,6 +52,7 @@ fn yard() -> Option<&'static FuzzSandbox> {
         let data = tempfile::tempdir().ok()?;
         let config = SandboxConfig {
             data: data.path().to_owned(),
+            code: None,
             calls_running_total: 2,
             calls_resting_total: 2,
             compile: CompileLimits { memory_bytes: 1 << 30, cpu_ms: 10_000, functions_max: 10_000 },

@@ -70,6 +70,7 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::{CallId, PluginVersion};
 
+pub use cache::{CodeCacheBounds, CodeCacheConfig};
 pub use call_state::{CallState, ClientView};
 pub use catalog::{Catalog, CatalogPlugin, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tracing::Instrument as _;
 use wasmtime::component::Linker;
 
-use super::cache::Cache;
+use super::cache::{Cache, CodeCacheConfig};
 use super::call::{self, Call, HostContext, InFlight};
 use super::clash;
 use super::compile::{Compiler, CompilerMode};
@@ -46,8 +46,10 @@ use bulkhead_domain::task::PluginVersion;
 /// What a sandbox is made of.
 #[derive(Clone, Debug)]
 pub struct SandboxConfig {
-    /// Compiled code and accepted components are kept here.
+    /// Accepted components are kept here.
     pub data: PathBuf,
+    /// Compiled code; in `data` if nothing is said.
+    pub code: Option<CodeCacheConfig>,
     /// Calls that run at the same time, for the size of the instance pool.
     pub calls_running_total: u32,
     /// Calls that keep an instance while they wait for answers, sleep or are paused.
@@ -131,7 +133,18 @@ impl Sandbox {
         let linker = load::linker(&engine).map_err(of_engine)?;
         let kept = ComponentStore::open(&config.data).map_err(SandboxError::Data)?;
         let engine_hash = engine::compatibility_hash(&engine);
-        let cache = Cache::open(&config.data, engine_hash).map_err(SandboxError::Data)?;
+        let own_cache = || {
+            let code = CodeCacheConfig { folder: config.data.clone(), bounds: None };
+            Cache::open(&code, engine_hash).map_err(SandboxError::Data)
+        };
+        let cache = match &config.code {
+            None => own_cache()?,
+            // Compiling again is no reason not to start.
+            Some(code) => Cache::open(code, engine_hash).or_else(|error| {
+                tracing::warn!(folder = %code.folder.display(), %error, "the cache of compiled code cannot be used");
+                own_cache()
+            })?,
+        };
         let compiler = Compiler::new(config.compiler, config.compile, config.io.clone());
         let tick = Duration::from_millis(config.epoch_tick_ms.max(1));
         let guests = {

@@ -45,6 +45,7 @@ impl SandboxConfig {
     pub fn sample(data: &Path) -> Self {
         Self {
             data: data.to_owned(),
+            code: None,
             calls_running_total: 8,
             calls_resting_total: 768,
             compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },

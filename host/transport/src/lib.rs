@@ -7,6 +7,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
 mod answer;
+mod batch;
 mod bodies;
 pub mod http;
 pub mod quota;

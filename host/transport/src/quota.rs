@@ -5,6 +5,7 @@
 //! with requestors, sessions, connections and tokens, what is counted for it stays within its limit; nothing is remembered of those
 //! who have nothing.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -122,6 +123,16 @@ impl EdgeQuota {
     pub(super) fn admit_and_open(&self, requestor: &Requestor) -> Result<Permit, Refusal> {
         self.admit(requestor)?;
         self.open(requestor).map_err(Refusal::quota)
+    }
+
+    /// Places for the messages of a batch, all of them or none. So many of them were admitted before.
+    pub(super) fn admit_batch(&self, requestor: &Requestor, count: usize, admitted: u32) -> Result<Permit, Refusal> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        if let Some(further) = NonZeroU32::new(count.saturating_sub(admitted)) {
+            let checked = self.rates.load().check_many(requestor, further);
+            checked.map_err(|exceeded| Refusal::rate(&exceeded))?;
+        }
+        self.open.acquire(requestor, count.into()).map_err(Refusal::quota)
     }
 
     /// Room for the bytes of an answer, until they are written.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use bulkhead_identity::auth::{Limited, Unauthorized};
 use bulkhead_limits::Full;
 use bulkhead_limits::rate::Exceeded;
-use bulkhead_protocol::Envelope;
+use bulkhead_protocol::{Batch, Envelope};
 
 /// The message is not a valid request for this endpoint.
 const INVALID_REQUEST: i32 = -32600;
@@ -25,7 +25,7 @@ const QUOTA: i32 = 1010;
 const RATE: i32 = 1011;
 
 /// An id that is longer is not echoed: it would grow headers and event ids.
-const ID_BYTES_MAX: usize = 256;
+pub(super) const ID_BYTES_MAX: usize = 256;
 
 /// When to come back where nobody can know: places come back all the time.
 const PLACE_RETRY_MS: u64 = 1_000;
@@ -41,7 +41,7 @@ pub(super) struct Refusal {
     /// JSON.
     data: Option<String>,
     id: Option<String>,
-    retry_after_ms: Option<u64>,
+    pub(super) retry_after_ms: Option<u64>,
 }
 
 impl Refusal {
@@ -127,6 +127,18 @@ impl Refusal {
     /// Answers the request with this id.
     pub(super) fn to(self, id: Option<String>) -> Self {
         Self { id, ..self }
+    }
+
+    /// Answers every request of a batch; `None` when it has none.
+    pub(super) fn batch_body(&mut self, batch: &Batch) -> Option<String> {
+        let ids = batch.ids().map(|id| Some(id.to_owned()).filter(|id| id.len() <= ID_BYTES_MAX));
+        let bodies: Vec<_> = ids
+            .map(|id| {
+                self.id = id;
+                self.body()
+            })
+            .collect();
+        (!bodies.is_empty()).then(|| format!("[{}]", bodies.join(",")))
     }
 
     /// Over HTTP.

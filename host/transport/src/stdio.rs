@@ -19,10 +19,11 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 use bulkhead_limits::Permit;
 use bulkhead_protocol::{
-    self as protocol, EncodedMessage as Message, Envelope, Exchange, Mcp, Peer, Received, Session,
+    self as protocol, Batch, BatchReceived, EncodedMessage as Message, Envelope, Exchange, Mcp, Peer, Received, Session,
 };
 
 use super::answer::{Chunks, Recipient};
+use super::batch::joined;
 use super::quota::EdgeQuota;
 use super::refusal::{Refusal, request_id};
 
@@ -126,6 +127,9 @@ impl Connection {
     }
 
     async fn receive(&mut self, message: Bytes) {
+        if Batch::begins(&message) && self.session.as_ref().is_some_and(|session| session.takes_batches()) {
+            return self.receive_batch(&message).await;
+        }
         let envelope = Envelope::parse(message);
         let place = match self.options.quota.admit_and_open(&self.requestor) {
             Ok(place) => place,
@@ -138,17 +142,7 @@ impl Connection {
             }
         };
         let recipient = self.recipient(request_id(&envelope));
-        let peer = Peer {
-            full: self.options.quota.full_of_answers(&self.requestor),
-            requestor: self.requestor,
-            rights: Rights::default(),
-            session: self.session.clone(),
-            declared: None,
-            connection: Some(self.in_flight.clone()),
-            reads_events: true,
-            ends: None,
-        };
-        match self.mcp.receive(peer, &envelope) {
+        match self.mcp.receive(self.peer(), &envelope) {
             Received::Exchange(exchange) => {
                 let forwarded = forward(exchange, recipient, self.out.clone());
                 self.requests.spawn(async move {
@@ -169,6 +163,48 @@ impl Connection {
             Received::Accepted => {}
             Received::Settling(work) => work.await,
             Received::Rejected { body, .. } => self.say(body).await,
+        }
+    }
+
+    /// Several messages on one line: charged together, then taken one after the other, and answered on one line.
+    async fn receive_batch(&mut self, message: &Bytes) {
+        let parsed = Batch::parse(message);
+        let count = parsed.as_ref().map_or(1, Batch::count);
+        let charged = self.options.quota.admit_batch(&self.requestor, count, 0);
+        let (batch, place) = match (parsed, charged) {
+            (Ok(batch), Ok(place)) => (batch, place),
+            (Err(body), Ok(_)) => return self.say(body).await,
+            (Err(_), Err(refusal)) => return self.say(refusal.body()).await,
+            (Ok(batch), Err(mut refusal)) => {
+                // What is no request gets no answer.
+                if let Some(body) = refusal.batch_body(&batch) {
+                    self.say(body).await;
+                }
+                return;
+            }
+        };
+        let BatchReceived { exchanges, responses, settling } = batch.receive(&*self.mcp, &self.peer());
+        for work in settling {
+            work.await;
+        }
+        let exchange = joined(exchanges, responses, self.recipient(None));
+        let forwarded = forward(exchange, self.recipient(None), self.out.clone());
+        self.requests.spawn(async move {
+            forwarded.await;
+            drop(place);
+        });
+    }
+
+    fn peer(&self) -> Peer<'static> {
+        Peer {
+            full: self.options.quota.full_of_answers(&self.requestor),
+            requestor: self.requestor,
+            rights: Rights::default(),
+            session: self.session.clone(),
+            declared: None,
+            connection: Some(self.in_flight.clone()),
+            reads_events: true,
+            ends: None,
         }
     }
 

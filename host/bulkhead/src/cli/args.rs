@@ -69,6 +69,11 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: AuditCommand,
     },
+    /// Tell MCP clients of this program or of a host
+    Client {
+        #[command(subcommand)]
+        command: super::client::ClientCommand,
+    },
     /// Print a page of the documentation that the program writes
     #[command(hide = true)]
     Reference {

@@ -22,10 +22,9 @@ use bulkhead_runtime::{
 };
 
 use super::args::{CallArguments, SourceArguments};
-use super::compile_cache::CompileCache;
 use super::input_answers::{Answers, Unanswered, plain};
 use super::inspect::refuse;
-use super::{EXIT_FAILED, EXIT_USAGE, host, logging, print_error, print_line, sources};
+use super::{EXIT_FAILED, EXIT_USAGE, compile_cache, host, logging, print_error, print_line, sources};
 
 const EXIT_CALL: u8 = 3;
 const EXIT_UNANSWERED: u8 = 5;
@@ -58,8 +57,8 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
         Ok(plugin) => plugin,
         Err(error) => return Ok(usage(&error)),
     };
-    let compile_cache = CompileCache::open().context("there is no room for a temporary folder")?;
-    let sandbox = host::sandbox(&config, compile_cache.path(), Some(Arc::new(Alone)))?;
+    let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
+    let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), Some(Arc::new(Alone)))?;
     let loaded = match sandbox.load(sources::plugin_source(plugin, &Arc::default())).await {
         Ok(loaded) => loaded,
         Err(error) => return Ok(refuse(&error)),

@@ -11,9 +11,8 @@ use serde_json::{Value, json};
 
 use super::args::SourceArguments;
 use super::author::CheckArguments;
-use super::compile_cache::CompileCache;
 use super::inspect::EXIT_REFUSED;
-use super::{EXIT_FAILED, host, logging, print_line, sources};
+use super::{EXIT_FAILED, compile_cache, host, logging, print_line, sources};
 
 /// Characters of a tool's name that every client understands.
 const NAME_EVERYWHERE: usize = 64;
@@ -73,8 +72,8 @@ pub(super) async fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
 
 async fn look(file: &Path) -> anyhow::Result<Report> {
     let config = sources::load(&SourceArguments::default(), None)?;
-    let compile_cache = CompileCache::open()?;
-    let sandbox = host::sandbox(&config, compile_cache.path(), None)?;
+    let scratch = tempfile::tempdir()?;
+    let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), None)?;
     let source = || sources::bare_source(file, config.call.clone());
     let begin = Instant::now();
     let inspection = match sandbox.inspect(source()).await {

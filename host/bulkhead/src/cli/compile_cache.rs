@@ -1,56 +1,54 @@
-//! Where the commands that look at one component (`check`, `call`, `inspect`) keep what they compile, so that the second command
-//! does not take the ten seconds again that a component with a language's runtime inside takes.
+//! Where code is kept that belongs to no data directory: what the commands that look at one component (`check`, `call`, `inspect`)
+//! compile, and `bulkhead stdio` without `--data`. The second start does not take the seconds again that compiling takes.
+//!
+//! Owns which folder of the user's is good for that. Must not read what is in it: the runtime verifies each file before it runs.
+//! Invariant: machine code comes from a folder that nobody but this user can change, or it is compiled.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+
+use bulkhead_runtime::{CodeCacheBounds, CodeCacheConfig};
 
 use super::sources;
 
-/// Components that are kept, and as much compiled code: an author builds all day.
-const KEPT_MAX: usize = 6;
+/// A language's runtime takes some 50 MiB of code; an author builds all day.
+const BOUNDS: CodeCacheBounds = CodeCacheBounds { entries_max: 64, bytes_max: 1 << 30 };
 
-/// A folder that a sandbox can use as its data directory.
-pub(super) enum CompileCache {
-    /// Under the user's own cache folder.
-    Persistent(PathBuf),
-    /// Where there is none that is the user's own: gone with the command.
-    Scratch(tempfile::TempDir),
-}
-
-impl CompileCache {
-    /// Opens it, and clears out what is old.
-    ///
-    /// # Errors
-    ///
-    /// When there is no room even for a temporary folder.
-    pub(super) fn open() -> std::io::Result<Self> {
-        if let Some(folder) = cache_folder()
-            && fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).is_ok()
-            && is_own(&folder, rustix::process::geteuid().as_raw())
-            && tempfile::tempfile_in(&folder).is_ok()
-        {
-            for kind in ["cache", "components"] {
-                keep_newest(&folder.join(kind), KEPT_MAX);
-            }
-            return Ok(Self::Persistent(folder));
-        }
-        tempfile::tempdir().map(Self::Scratch)
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        match self {
-            Self::Persistent(folder) => folder,
-            Self::Scratch(folder) => folder.path(),
+/// The user's cache of compiled code; `None`, and a line in the log, where there is no folder that is safe.
+pub(super) fn of_user() -> Option<CodeCacheConfig> {
+    let folder = cache_folder().ok_or_else(|| "there is no home directory".to_owned());
+    match folder.and_then(|folder| checked(folder, rustix::process::geteuid().as_raw())) {
+        Ok(folder) => Some(CodeCacheConfig { folder, bounds: Some(BOUNDS) }),
+        Err(why) => {
+            tracing::warn!("compiled code is not kept, so the next start compiles again: {why}");
+            None
         }
     }
 }
 
-/// Whether nobody but this user decides what is in a folder. Machine code comes from it: root who works with another user's `HOME`
-/// must not run what that user put there.
-fn is_own(folder: &Path, user: u32) -> bool {
-    fs::metadata(folder).is_ok_and(|facts| facts.is_dir() && facts.uid() == user && facts.mode() & 0o022 == 0)
+/// The folder, made if it is missing, if nobody but this user decides what is in it: root who works with another user's `HOME` must
+/// not run what that user put there.
+fn checked(folder: PathBuf, user: u32) -> Result<PathBuf, String> {
+    let name = folder.display().to_string();
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    // What the name itself is, not what it may point to.
+    let facts = made.and_then(|()| fs::symlink_metadata(&folder)).map_err(|error| format!("{name}: {error}"))?;
+    if !facts.is_dir() {
+        return Err(format!("{name} is no folder of its own but a link"));
+    }
+    if facts.uid() != user {
+        return Err(format!("{name} belongs to another user"));
+    }
+    if facts.mode() & 0o077 != 0 {
+        return Err(format!("others may use {name}: run `chmod 700 {name}`"));
+    }
+    writable(&folder).map_err(|error| format!("{name}: {error}"))?;
+    Ok(folder)
+}
+
+fn writable(folder: &Path) -> std::io::Result<()> {
+    tempfile::tempfile_in(folder).map(drop)
 }
 
 /// As the XDG base directory specification says.
@@ -60,55 +58,39 @@ fn cache_folder() -> Option<PathBuf> {
     Some(caches.join("bulkhead"))
 }
 
-/// Removes all but the newest files. Another command that wants one of them makes it again.
-fn keep_newest(folder: &Path, kept_max: usize) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    let mut files: Vec<(SystemTime, PathBuf)> = entries
-        .flatten()
-        // What begins with a dot is being written.
-        .filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-        .collect();
-    files.sort();
-    let old = files.len().saturating_sub(kept_max);
-    for (_, path) in files.into_iter().take(old) {
-        // What stays costs only room.
-        let _ = fs::remove_file(path);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
-    use std::time::Duration;
 
     use super::*;
 
     #[test]
-    fn compile_cache_rejects_foreign_or_open_folder() {
-        let folder = tempfile::tempdir().unwrap();
+    fn compile_cache_folder_is_made_for_its_user_alone() {
+        let home = tempfile::tempdir().unwrap();
         let me = rustix::process::geteuid().as_raw();
-        assert!(is_own(folder.path(), me));
-        assert!(!is_own(folder.path(), me + 1));
-        for mode in [0o777, 0o770, 0o722] {
-            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
-            assert!(!is_own(folder.path(), me), "{mode:o}");
-        }
-        assert!(!is_own(&folder.path().join("nothing"), me));
+        let folder = home.path().join("deep/bulkhead");
+        assert_eq!(checked(folder.clone(), me), Ok(folder.clone()));
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(checked(folder.clone(), me), Ok(folder), "and taken again");
     }
 
     #[test]
-    fn compile_cache_keeps_newest_files_and_drafts() {
-        let folder = tempfile::tempdir().unwrap();
-        let begin = SystemTime::UNIX_EPOCH;
-        for (age, name) in [(1, "oldest"), (2, "older"), (3, "new"), (0, ".draft")] {
-            let file = fs::File::create(folder.path().join(name)).unwrap();
-            file.set_modified(begin + Duration::from_secs(age)).unwrap();
+    fn compile_cache_rejects_foreign_open_or_linked_folder() {
+        let home = tempfile::tempdir().unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        let folder = home.path().join("bulkhead");
+        fs::create_dir(&folder).unwrap();
+        let why = |path: &Path, user| checked(path.to_owned(), user).unwrap_err();
+        for mode in [0o777, 0o770, 0o722, 0o755] {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(why(&folder, me).contains("chmod 700"), "{mode:o}");
         }
-        keep_newest(folder.path(), 2);
-        let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, [".draft", "new", "older"]);
-        keep_newest(&folder.path().join("nothing"), 2);
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(why(&folder, me + 1).contains("another user"));
+        let link = home.path().join("link");
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        assert!(why(&link, me).contains("link"));
+        fs::write(home.path().join("file"), "").unwrap();
+        assert!(!why(&home.path().join("file"), me).is_empty());
     }
 }

@@ -24,7 +24,7 @@ use bulkhead_identity::principal::Principals;
 use bulkhead_limits::LiveLimits;
 use bulkhead_plugins::{self as plugins, HealthMonitor, Plugins};
 use bulkhead_protocol::{Protocol, ProtocolOptions};
-use bulkhead_runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames};
+use bulkhead_runtime::{CodeCacheConfig, CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames};
 use bulkhead_store::sled::{SledOptions, SledStore};
 use bulkhead_store::{self as store, RowKind, RowStore as _};
 use bulkhead_tasks::secrets::Secrets;
@@ -78,15 +78,17 @@ fn private_folder(data: &Path) -> anyhow::Result<()> {
     made.with_context(|| format!("the data directory {} cannot be made", data.display()))
 }
 
-/// A sandbox that keeps its compiled code below `data`.
+/// A sandbox that keeps its components below `data`, and compiled code in a place of its own or there, too.
 pub(crate) fn sandbox(
     config: &Config,
     data: &Path,
+    code: Option<CodeCacheConfig>,
     tenant_names: Option<Arc<dyn TenantNames>>,
 ) -> anyhow::Result<Arc<Sandbox>> {
     private_folder(data)?;
     Ok(Sandbox::new(SandboxConfig {
         data: data.to_owned(),
+        code,
         calls_running_total: config.limits.calls_running_total,
         calls_resting_total: config.limits.calls_resting_total,
         compile: config.compile.clone(),
@@ -118,8 +120,14 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
 }
 
 impl Host {
-    /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
-    pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
+    /// Loads the plugins and takes over what an earlier host left in the store of the data directory. `code` is where compiled code is
+    /// kept, if not there.
+    pub(crate) async fn start(
+        config: &Config,
+        data: &Path,
+        code: Option<CodeCacheConfig>,
+        store: Arc<SledStore>,
+    ) -> anyhow::Result<Self> {
         sources::refuse_exposing(&config.plugins, data)?;
         for tenant in super::store_maintenance::erasing(data)? {
             tracing::warn!(%tenant, "a tenant is not erased completely: repeat `bulkhead tenant purge`");
@@ -128,7 +136,7 @@ impl Host {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
         let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
-        let sandbox = sandbox(config, data, Some(Arc::new(names)))?;
+        let sandbox = sandbox(config, data, code, Some(Arc::new(names)))?;
         let Tenants { ruled, limits, cpu_weights, bounds, pinning } = Tenants::of(config, &principals).await?;
         principals.adopt(&ruled).await?;
         let limits = LiveLimits::from(limits);

@@ -10,9 +10,8 @@ use bulkhead_runtime::{LoadError, Presentation, ToolPolicy};
 use serde_json::{Value, json};
 
 use super::args::{InspectArguments, SourceArguments};
-use super::compile_cache::CompileCache;
 use super::grants::Table;
-use super::{host, logging, print_error, print_line, sources};
+use super::{compile_cache, host, logging, print_error, print_line, sources};
 
 /// A host would not load the component.
 pub(super) const EXIT_REFUSED: u8 = 4;
@@ -25,8 +24,8 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
         ..SourceArguments::default()
     };
     let config = sources::load(&sources, None)?;
-    let compile_cache = CompileCache::open()?;
-    let sandbox = host::sandbox(&config, compile_cache.path(), None)?;
+    let scratch = tempfile::tempdir()?;
+    let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), None)?;
     let inspected = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone())).await;
     match inspected {
         Ok(inspection) => {

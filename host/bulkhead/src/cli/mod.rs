@@ -13,6 +13,7 @@ mod audit;
 mod author;
 mod call;
 mod check;
+mod client;
 mod compile_cache;
 mod dev;
 mod grants;
@@ -82,6 +83,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Tenant { command } => operate::tenant(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
         Subcommand::Audit { command } => audit::run(command).await,
+        Subcommand::Client { command } => client::run(command),
         Subcommand::Reference { page } => {
             reference::print(page);
             Ok(ExitCode::SUCCESS)

@@ -147,7 +147,7 @@ pub(super) async fn admin(
     principals.adopt(&tenants.ruled).await?;
     let options = Options {
         store: store.clone(),
-        sandbox: host::sandbox(config, &config.server.data, None)?,
+        sandbox: host::sandbox(config, &config.server.data, None, None)?,
         clock: Arc::clone(&calls.clock),
         calls,
         health: Arc::default(),

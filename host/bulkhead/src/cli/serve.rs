@@ -51,7 +51,7 @@ async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let listener = bind(config.server.listen, open)?;
     let address = listener.local_addr()?;
     let desk = config.admin.as_ref().map(desk).transpose()?;
-    let mut host = Host::start(config, &data, store).await?;
+    let mut host = Host::start(config, &data, None, store).await?;
     let (authenticator, reloading) = beginning.follow(&host, issuers)?;
     let operator = host.operator(&data, reloading.clone());
     host.listen_to_operators(&data, operator.clone())?;
@@ -190,7 +190,7 @@ pub(super) fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
 async fn check(config: &Config) -> anyhow::Result<ExitCode> {
     // The cache of a running host is left alone.
     let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
-    let sandbox = host::sandbox(config, scratch.path(), None)?;
+    let sandbox = host::sandbox(config, scratch.path(), None, None)?;
     sources::refuse_exposing(&config.plugins, &config.server.data)?;
     let refused = host::load_plugins(&sandbox, config).await?;
     for error in &refused {

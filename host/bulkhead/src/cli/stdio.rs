@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::config::Insecure;
 use anyhow::Context as _;
 use bulkhead_control::client::ControlClient;
+use bulkhead_runtime::CodeCacheConfig;
 use bulkhead_transport::stdio;
 use tokio::io::{AsyncWriteExt as _, copy};
 
@@ -14,7 +15,7 @@ use super::args::SourceArguments;
 use super::host::{Host, open_store};
 use super::reload::{HostStartup, Origin};
 use super::serve::stop_signal;
-use super::{logging, print_error};
+use super::{compile_cache, logging, print_error};
 
 /// What running tasks get after the client has closed the input: it waits for the end of the process, and kills it soon. Tasks that
 /// wait for their turn are there for the next client; one that runs has to be finished by then, or is interrupted as in any stop.
@@ -41,10 +42,12 @@ pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> 
     }
     if config.data_named {
         let grace = Duration::from_millis(config.server.drain_ms);
-        return own(HostStartup { origin, config, digest, level }, data, grace).await;
+        return own(HostStartup { origin, config, digest, level }, data, None, grace).await;
     }
     let private = tempfile::tempdir().context("there is no room for a temporary data directory")?;
-    own(HostStartup { origin, config, digest, level }, private.path(), Duration::ZERO).await
+    // The data goes with this host; the next one need not compile the same plugins again.
+    let code = compile_cache::of_user();
+    own(HostStartup { origin, config, digest, level }, private.path(), code, Duration::ZERO).await
 }
 
 /// Passes bytes between the client and a running host until either is done.
@@ -73,9 +76,15 @@ async fn forward(client: ControlClient) -> anyhow::Result<ExitCode> {
 
 /// Runs a host for this one client. Others with the same data directory come in through its control socket. `grace` is what running
 /// calls get after a signal.
-async fn own(beginning: HostStartup, data: &Path, grace: Duration) -> anyhow::Result<ExitCode> {
+async fn own(
+    beginning: HostStartup,
+    data: &Path,
+    code: Option<CodeCacheConfig>,
+    grace: Duration,
+) -> anyhow::Result<ExitCode> {
     let stop = stop_signal()?;
-    let mut host = Host::start(&beginning.config, data, open_store(&beginning.config, data).await?).await?;
+    let store = open_store(&beginning.config, data).await?;
+    let mut host = Host::start(&beginning.config, data, code, store).await?;
     // Whoever can use this host's pipe or socket is let in without a token.
     let (_, reloading) = beginning.follow(&host, Vec::new())?;
     let operator = host.operator(data, reloading);

@@ -13,8 +13,8 @@ use crate::error::RpcError;
 use crate::exchange::{FrameSender, streaming};
 use crate::jsonrpc::{RequestId, error_response, response};
 use crate::notifications::{self, ProgressReports};
-use crate::session::{InFlight, Session};
-use crate::wire::OutputView;
+use crate::session::{InFlight, Session, Version};
+use crate::wire::{OutputView, tool_output};
 use crate::{EncodedMessage, Exchange, ProtocolContext};
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputResponse};
 use bulkhead_domain::tool::ToolOutput;
@@ -88,7 +88,7 @@ impl StreamedRequest {
             Ok(running) => {
                 // The guest is dropped after its result is rendered. Its permit is free as soon as it has finished (`PlainCall`).
                 let (result, _call) = self.converse(running, &mut progress, in_flight).await?;
-                Some(finished(id, &result))
+                Some(finished(id, &result, self.session.settled.version))
             }
             Err(response) => Some(response),
         }
@@ -159,9 +159,9 @@ async fn answers(asking: &mut Option<PendingAnswers>) -> Result<Vec<InputRespons
     }
 }
 
-fn finished(id: &RequestId, result: &Result<ToolOutput, CallError>) -> EncodedMessage {
+fn finished(id: &RequestId, result: &Result<ToolOutput, CallError>, version: Version) -> EncodedMessage {
     match result {
-        Ok(output) => response(id, &OutputView { output, related: None }),
+        Ok(output) => response(id, &OutputView { output: &tool_output(output, version), related: None }),
         Err(error) => error_response(Some(id), &RpcError::from(error)).into(),
     }
 }

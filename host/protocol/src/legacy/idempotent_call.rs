@@ -18,7 +18,7 @@ use crate::exchange::streaming;
 use crate::jsonrpc::{RequestId, error_response, response};
 use crate::notifications::{self, ProgressReports};
 use crate::session::InFlight;
-use crate::wire::OutputView;
+use crate::wire::{OutputView, tool_output};
 use crate::{EncodedMessage, Exchange, idempotency};
 use bulkhead_domain::call::{CallError, InputRequestError, InputResponse};
 use bulkhead_domain::task::{Active, Design, Origin, Outcome, Phase, Task, TaskOutput};
@@ -122,6 +122,7 @@ impl StreamedRequest {
         let error = match task.outcome()? {
             Outcome::Output { .. } => match self.shared.tasks.output(self.session.requestor(), task.id).await {
                 Ok(TaskOutput::Tool(output)) => {
+                    let output = tool_output(&output, self.session.settled.version);
                     return Some(response(id, &OutputView { output: &output, related: None }));
                 }
                 Ok(_) => RpcError::host_failure(format_args!("task {} is no call of a tool", task.id)),

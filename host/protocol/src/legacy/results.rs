@@ -16,7 +16,7 @@ use crate::exchange::{FrameSender, streaming};
 use crate::jsonrpc::{RequestId, error_response, response};
 use crate::notifications::{self, ProgressReports};
 use crate::session::{InFlight, Session};
-use crate::wire::{RelatedTask, TaskFace, TaskOutputView};
+use crate::wire::{RelatedTask, TaskFace, TaskOutputView, task_output};
 use crate::{EncodedMessage, Exchange, ProtocolContext};
 use bulkhead_domain::Json;
 use bulkhead_domain::task::{Design, Outcome, Task, TaskId};
@@ -182,7 +182,9 @@ impl ResultWaiter {
         let error = match task.outcome() {
             Some(Outcome::Output { .. }) => match self.shared.tasks.output(self.session.requestor(), self.id).await {
                 Ok(output) => {
-                    let related = self.related.clone().of_result(self.session.settled.version);
+                    let version = self.session.settled.version;
+                    let related = self.related.clone().of_result(version);
+                    let output = task_output(&output, version);
                     return response(id, &TaskOutputView { output: &output, related: &related });
                 }
                 Err(error) => error.into(),

@@ -15,6 +15,7 @@ use crate::notifications::ProgressReports;
 use crate::server_features::{self, CatalogReader, Page};
 use crate::wire::{
     Bare, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView, WithMeta,
+    prompt_output,
 };
 use crate::{EncodedMessage, Exchange};
 use bulkhead_domain::Json;
@@ -180,8 +181,10 @@ pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
     let (entry, arguments) = server_features::prompt(&request.catalog, request.params)?;
     let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
     let visits = vec![(Arc::clone(&entry.library), operation)];
-    visit(request, visits, |id, result: Option<Result<PromptOutput, CallError>>| match result {
+    let version = request.session.settled.version;
+    visit(request, visits, move |id, result: Option<Result<PromptOutput, CallError>>| match result {
         Some(Ok(output)) => {
+            let output = prompt_output(&output, version);
             response(id, &Bare(WithMeta { body: PromptBody(&output), meta: &output.meta, related: None }))
         }
         Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)).into(),

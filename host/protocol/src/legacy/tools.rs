@@ -44,9 +44,11 @@ fn listed(request: &Request<'_>, entries: Vec<ToolView<'_>>, next_cursor: Option
 }
 
 fn members(request: &Request<'_>) -> ToolMembers {
-    match request.session.settled.version.has_tasks() {
+    let version = request.session.settled.version;
+    match version.has_tasks() {
         true => ToolMembers::WithTasks { tasks: request.rights.has(Need::Tasks) },
-        false => ToolMembers::Basic,
+        false if version.has_structured_output() => ToolMembers::Basic,
+        false => ToolMembers::First,
     }
 }
 

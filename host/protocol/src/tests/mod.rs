@@ -3,6 +3,7 @@
 
 mod asking;
 mod augmented;
+mod batches;
 pub mod fuzz;
 mod guest;
 mod keyed;

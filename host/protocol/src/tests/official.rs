@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 type Compiled = Mutex<HashMap<(&'static str, &'static str), jsonschema::Validator>>;
 static COMPILED: LazyLock<Compiled> = LazyLock::new(Mutex::default);
 
+const FIRST: &str = "2025-03-26";
 const OLDER: &str = "2025-06-18";
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
@@ -144,7 +145,7 @@ pub(super) fn check(version: &str, method: &str, message: &Value) {
     fits("JSONRPCResultResponse", message);
     let result = &message["result"];
     let listed = || result["tasks"].as_array().into_iter().flatten();
-    if version == OLDER {
+    if version != LEGACY {
         match method {
             "tasks/get" => return fits_sep1686(result, true),
             "tasks/list" => return listed().for_each(|task| fits_sep1686(task, false)),
@@ -178,5 +179,6 @@ pub(super) fn check(version: &str, method: &str, message: &Value) {
         | "resources/unsubscribe" => "EmptyResult",
         _ => panic!("no definition for the result of {method}"),
     };
-    fits_in(if version == OLDER { OLDER } else { LEGACY }, definition, result);
+    let schema = [FIRST, OLDER].into_iter().find(|older| *older == version).unwrap_or(LEGACY);
+    fits_in(schema, definition, result);
 }

@@ -6,7 +6,8 @@ async fn initialize_negotiates_the_protocol_version() {
     for (asked, given) in [
         ("2025-11-25", "2025-11-25"),
         ("2025-06-18", "2025-06-18"),
-        ("2025-03-26", "2025-11-25"),
+        ("2025-03-26", "2025-03-26"),
+        ("2024-11-05", "2025-11-25"),
         ("2026-07-28", "2025-11-25"),
     ] {
         let hello = json!({"jsonrpc": "2.0", "id": "h", "method": "initialize", "params": {"protocolVersion": asked,

@@ -11,7 +11,9 @@ use bulkhead_domain::tool::{Icon, TaskSupport, Tool, ToolAnnotations};
 /// What of a tool its reader knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToolMembers {
-    /// 2025-06-18.
+    /// 2025-03-26: what a tool is called, takes and is like.
+    First,
+    /// 2025-06-18: titles, output schemas and metadata.
     Basic,
     /// 2025-11-25: icons and task support. `tasks`: the reader may have tasks.
     WithTasks { tasks: bool },
@@ -29,10 +31,15 @@ impl Serialize for ToolView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { tool, members } = self;
         let is_known = |schema: &&Json| *members == ToolMembers::Modern || of_objects(schema);
+        let is_first = *members == ToolMembers::First;
         let mut map = serializer.serialize_map(None)?;
-        write_for_caller(&mut map, tool)?;
-        entry_if(&mut map, "outputSchema", tool.output_schema.as_ref().filter(is_known).map(Raw))?;
+        write_for_caller(&mut map, tool, *members)?;
+        let output_schema = tool.output_schema.as_ref().filter(|_| !is_first);
+        entry_if(&mut map, "outputSchema", output_schema.filter(is_known).map(Raw))?;
         entry_if(&mut map, "annotations", tool.annotations.as_ref().map(HintsView::from))?;
+        if is_first {
+            return map.end();
+        }
         icons(&mut map, &tool.icons, *members != ToolMembers::Basic)?;
         write_execution(&mut map, tool, *members)?;
         entry_if(&mut map, "_meta", MetaView::new(&tool.meta, None))?;
@@ -49,16 +56,16 @@ pub(crate) struct FoundTool<'a> {
 impl Serialize for FoundTool<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        write_for_caller(&mut map, self.tool)?;
+        write_for_caller(&mut map, self.tool, self.members)?;
         entry_if(&mut map, "annotations", self.tool.annotations.as_ref().map(HintsView::from))?;
         write_execution(&mut map, self.tool, self.members)?;
         map.end()
     }
 }
 
-fn write_for_caller<M: SerializeMap>(map: &mut M, tool: &Tool) -> Result<(), M::Error> {
+fn write_for_caller<M: SerializeMap>(map: &mut M, tool: &Tool, members: ToolMembers) -> Result<(), M::Error> {
     map.serialize_entry("name", &tool.name)?;
-    entry_if(map, "title", tool.title.as_ref())?;
+    entry_if(map, "title", tool.title.as_ref().filter(|_| members != ToolMembers::First))?;
     map.serialize_entry("description", &tool.description)?;
     map.serialize_entry("inputSchema", &Raw(&tool.input_schema))
 }
@@ -183,6 +190,10 @@ mod tests {
             expected.as_object_mut().unwrap().remove(later);
         }
         assert_eq!(seen(&tool, ToolMembers::Basic), expected);
+        for later in ["title", "outputSchema", "_meta"] {
+            expected.as_object_mut().unwrap().remove(later);
+        }
+        assert_eq!(seen(&tool, ToolMembers::First), expected);
         // These revisions know outputs that are objects.
         tool.output_schema = Some(schema(r#"{"type":"array"}"#));
         assert_eq!(seen(&tool, with_tasks)["outputSchema"], Value::Null);

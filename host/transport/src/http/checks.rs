@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, reque
 use serde_json::json;
 
 use crate::refusal::Refusal;
-use bulkhead_protocol::{Declared, VERSIONS, is_modern_version};
+use bulkhead_protocol::{BATCH_VERSION, Declared, Session, VERSIONS, is_modern_version};
 
 use super::Server;
 
@@ -149,6 +149,18 @@ impl Server {
     }
 }
 
+/// A session of the revision that has batches, and no other, takes messages that are said to be of it.
+pub(super) fn check_agreed(headers: &HeaderMap, session: &Session) -> Result<(), Refusal> {
+    let agreed = session.protocol_version();
+    match single(headers, &PROTOCOL_VERSION)? {
+        Some(said) if said != agreed && [said, agreed].contains(&BATCH_VERSION) => {
+            let message = format!("This session agreed on {agreed}: send MCP-Protocol-Version: {agreed}");
+            Err(Refusal::new(StatusCode::BAD_REQUEST, message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether the request speaks a revision that has sessions.
 pub(super) fn is_legacy(headers: &HeaderMap) -> bool {
     let version = headers.get(PROTOCOL_VERSION).and_then(|version| version.to_str().ok());
@@ -218,6 +230,16 @@ pub(super) fn accepts(headers: &HeaderMap) -> Accepts {
         }
     }
     accepts
+}
+
+/// What the client can read of answers to a POST, which may be JSON in any case.
+pub(super) fn accepts_answers(headers: &HeaderMap) -> Result<Accepts, Refusal> {
+    Some(accepts(headers)).filter(|accepts| accepts.json).ok_or_else(|| {
+        Refusal::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "Answers come as JSON or events: send Accept: application/json, text/event-stream",
+        )
+    })
 }
 
 /// Refuses a body that would have to be unpacked.

@@ -122,7 +122,7 @@ impl Server {
     ) -> Result<Option<Arc<LiveSession>>, Refusal> {
         let Some(id) = checks::session_id(headers)? else { return Ok(None) };
         match self.sessions.find(requestor, id).await {
-            Ok(Some(live)) => Ok(Some(live)),
+            Ok(Some(live)) => checks::check_agreed(headers, &live.session).map(|()| Some(live)),
             Ok(None) => Err(Refusal::session_unknown()),
             Err(error) => Err(failure(&error)),
         }

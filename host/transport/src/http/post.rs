@@ -3,6 +3,8 @@
 //! Owns the choice between one JSON body and a stream, and what happens to a request whose client goes away. Invariant: a request of a
 //! session is driven to its end with or without a reader; one without a session ends with its connection.
 
+mod batch;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ use bulkhead_domain::task::Era;
 use bulkhead_identity::auth::{Caller, Revalidation};
 use bulkhead_limits::{Full, Permit};
 use bulkhead_protocol::{
-    EncodedMessage, Envelope, Exchange, Frame, INLINE_BYTES_MAX, Peer, Received, Rejection, Session,
+    Batch, EncodedMessage, Envelope, Exchange, Frame, INLINE_BYTES_MAX, Peer, Received, Rejection, Session,
 };
 
 use super::body::{self, Arrived};
@@ -47,13 +49,7 @@ impl Server {
             response.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             return Ok(response);
         }
-        let accepts = checks::accepts(headers);
-        if !accepts.json {
-            return Err(Refusal::new(
-                StatusCode::NOT_ACCEPTABLE,
-                "Answers come as JSON or events: send Accept: application/json, text/event-stream",
-            ));
-        }
+        let accepts = checks::accepts_answers(headers)?;
         let (message, place) = match body::begin(body, headers, self.options.body_bytes_max).await? {
             Arrived::Small(message) => (message, None),
             Arrived::Large(large) => {
@@ -73,6 +69,12 @@ impl Server {
         };
         // What is modern, by its headers or by its body alone, knows no sessions; the latter is refused by the protocol.
         let legacy = checks::is_legacy(headers);
+        if legacy
+            && Batch::begins(&message)
+            && let Some(live) = self.session(&requestor, headers).await?.filter(|live| live.session.takes_batches())
+        {
+            return self.batch(&caller, headers, live, (message, place), accepts.events).await;
+        }
         let is_large = message.len() > INLINE_BYTES_MAX;
         let envelope = match is_large {
             false => Envelope::parse(message),
@@ -277,6 +279,13 @@ impl Server {
         response
     }
 
+    fn note_forbidden(&self, requestor: &Requestor, tool: Option<&str>) {
+        self.audit.note(|| {
+            let entry = Entry::new("access.refused").by(requestor).because("insufficient scope");
+            tool.iter().fold(entry, |entry, tool| entry.tool(tool))
+        });
+    }
+
     fn rejected(&self, requestor: &Requestor, rejection: Rejection, body: String) -> Response {
         let (mut challenge, mut retry_after_ms) = (None, None);
         let status = match rejection {
@@ -287,10 +296,7 @@ impl Server {
                 StatusCode::TOO_MANY_REQUESTS
             }
             Rejection::Forbidden { scopes, tool } => {
-                self.audit.note(|| {
-                    let entry = Entry::new("access.refused").by(requestor).because("insufficient scope");
-                    tool.iter().fold(entry, |entry, tool| entry.tool(tool))
-                });
+                self.note_forbidden(requestor, tool.as_deref());
                 let resource = self.authenticator.resource();
                 challenge = resource.and_then(|resource| resource.step_up(&scopes));
                 StatusCode::FORBIDDEN

@@ -68,7 +68,7 @@ async fn unsupported_protocol_version_lists_supported_ones() {
     assert_eq!(status, 400);
     assert_eq!(
         body["error"]["data"],
-        json!({ "supported": ["2026-07-28", "2025-11-25", "2025-06-18"], "requested": "2024-11-05" })
+        json!({ "supported": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"], "requested": "2024-11-05" })
     );
 }
 

@@ -1,5 +1,6 @@
 //! The transports over real sockets, with a protocol whose every frame is scripted.
 
+mod batches;
 mod bodies;
 mod client;
 mod http;

@@ -196,6 +196,9 @@ impl Mcp for Script {
         let Ok(message) = serde_json::from_slice::<Value>(envelope.bytes()) else {
             return rejected(Rejection::Malformed, -32700);
         };
+        if message.is_array() {
+            return rejected(Rejection::Malformed, -32600);
+        }
         let method = message["method"].as_str().unwrap_or("").to_owned();
         match (method.as_str(), &peer.session) {
             ("initialize", None) => self.open(&peer.requestor, &message["params"], &message["id"]),

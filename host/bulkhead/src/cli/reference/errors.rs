@@ -15,10 +15,10 @@ const CODES: &[Entry] = &[
     ),
     (
         "-32600 invalid request",
-        "The message is not one JSON-RPC request, response or notification: a batch, a bad `id`, a member that occurs twice. The \
-         transport uses the same code for requests that it refuses by their headers, with the statuses below. In sessions it is also \
-         the code of a call that needs a client capability which the client did not declare (`requiredCapabilities` in `data`), and of \
-         a tenant that is being erased.",
+        "The message is not one JSON-RPC request, response or notification: a bad `id`, a member that occurs twice, a batch that \
+         is empty, has more than 50 messages or comes in another revision than 2025-03-26. The transport uses the same code for \
+         requests that it refuses by their headers, with the statuses below. In sessions it is also the code of a call that needs a \
+         client capability which the client did not declare (`requiredCapabilities` in `data`), and of a tenant that is being erased.",
         "Read `message`: it names what is wrong.",
     ),
     (

@@ -25,7 +25,7 @@ fn code(answer: &(Value, Option<Rejection>)) -> (i64, Option<Rejection>) {
 async fn discover_lists_versions_and_capabilities() {
     let world = world();
     let result = world.plain().result("server/discover", json!({})).await;
-    let expected = json!({"resultType": "complete", "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18"],
+    let expected = json!({"resultType": "complete", "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"],
         "capabilities": {"logging": {}, "tools": {"listChanged": true}, "extensions": {TASKS: {},
             "dev.bulkhead/task-interaction": {"steer": true, "pause": true}}},
         "ttlMs": 60_000, "cacheScope": "public",
@@ -135,7 +135,8 @@ async fn unknown_protocol_version_is_refused_with_supported_ones() {
             Declared { protocol_version: Some(version.into()), method: Some("nonsense".into()), ..Declared::default() };
         let answer = raw(&world, Some(declared), &message).await;
         assert_eq!(code(&answer), (-32022, UNSERVED));
-        let expected = json!({"supported": ["2026-07-28", "2025-11-25", "2025-06-18"], "requested": version});
+        let expected =
+            json!({"supported": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"], "requested": version});
         assert_eq!(answer.0["error"]["data"], expected);
         // What stands beside the message comes first.
         let answer = raw(&world, Some(Declared::default()), &message).await;
