@@ -14,7 +14,7 @@ use crate::jsonrpc::{self, ProgressToken};
 use crate::sep1686::{self, TaskMetadata};
 use crate::session::Session;
 use crate::tool_search::{self, Query, ToolIndex, ToolRequest};
-use crate::wire::{Bare, OutputView, PageBody, ToolMembers, ToolView};
+use crate::wire::{Bare, OutputView, PageBody, ToolMembers, ToolView, tool_output};
 use crate::{Exchange, idempotency, rights, unknown};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::ClientFeature;
@@ -84,7 +84,10 @@ fn search(request: &Request<'_>, index: &Arc<ToolIndex>, query: Query) -> Result
             answer = answer => answer,
         };
         Some(match answer {
-            Ok(output) => jsonrpc::response(&id, &OutputView { output: &output, related: None }),
+            Ok(output) => {
+                let output = tool_output(&output, session.settled.version);
+                jsonrpc::response(&id, &OutputView { output: &output, related: None })
+            }
             Err(error) => jsonrpc::error_response(Some(&id), &error).into(),
         })
     }))
