@@ -21,7 +21,7 @@ use super::{logging, print_error};
 const EOF_DRAIN: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> {
-    let origin = Origin { sources: arguments.clone(), listen: None, insecure: Insecure::default() };
+    let origin = Origin { sources: arguments.clone(), listen: None, insecure: Insecure::default(), granted: None };
     let (config, digest) = origin.read()?;
     let level = logging::start(&config.log);
     let data = &config.server.data.clone();
@@ -41,10 +41,10 @@ pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> 
     }
     if config.data_named {
         let grace = Duration::from_millis(config.server.drain_ms);
-        return own(HostStartup { origin, config, digest, level }, data, grace).await;
+        return own(HostStartup { origin, config, digest, level, told: None }, data, grace).await;
     }
     let private = tempfile::tempdir().context("there is no room for a temporary data directory")?;
-    own(HostStartup { origin, config, digest, level }, private.path(), Duration::ZERO).await
+    own(HostStartup { origin, config, digest, level, told: None }, private.path(), Duration::ZERO).await
 }
 
 /// Passes bytes between the client and a running host until either is done.
@@ -75,7 +75,8 @@ async fn forward(client: ControlClient) -> anyhow::Result<ExitCode> {
 /// calls get after a signal.
 async fn own(beginning: HostStartup, data: &Path, grace: Duration) -> anyhow::Result<ExitCode> {
     let stop = stop_signal()?;
-    let mut host = Host::start(&beginning.config, data, open_store(&beginning.config, data).await?).await?;
+    let store = open_store(&beginning.config, data).await?;
+    let mut host = Host::start(&beginning.config, data, store, None).await?;
     // Whoever can use this host's pipe or socket is let in without a token.
     let (_, reloading) = beginning.follow(&host, Vec::new())?;
     let operator = host.operator(data, reloading);
