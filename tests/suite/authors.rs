@@ -110,7 +110,7 @@ async fn whole_way(mut shop: Shop, prepare: impl FnOnce(&Path)) {
     shop.find_also(here);
     let readme = std::fs::read_to_string(project.join("README.md")).expect("a README");
     let commands = commands(&readme);
-    assert_eq!(commands.len(), 4, "tests, build, check, call: {commands:?}");
+    assert_eq!(commands.len(), 5, "unit tests, build, tests, check, call: {commands:?}");
     for command in commands {
         let said = shop.run(&project, command).await;
         assert_eq!(said.code, Some(0), "{command}:\n{}\n{}", said.out, said.err);
@@ -581,4 +581,44 @@ async fn plugin_dev_serves_changes_and_survives_mistakes() {
     let status = soon("both to stop", dev.wait()).await.expect("it can be waited for");
     assert!(status.success(), "{status}");
     assert!(reqwest::get(&url).await.is_err(), "the host is gone too");
+}
+
+/// A core module of a toolchain that knows nothing of Bulkhead becomes a plugin.
+#[tokio::test]
+async fn wrapped_module_is_a_plugin_with_described_tools() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).expect("a file");
+    let module = wat::parse_str(
+        r#"(module (func (export "acme:units/length@1.0.0#double") (param f64) (result f64)
+            local.get 0 local.get 0 f64.add))"#,
+    )
+    .expect("a module");
+    write("units.core.wasm", &module);
+    write(
+        "units.wit",
+        b"package acme:units@1.0.0;
+        interface length {
+            /// Twice as long.
+            double: func(metres: f64) -> f64;
+        }
+        world library { export length; }",
+    );
+    write("manifest.toml", b"name = \"units\"\ndescription = \"Lengths.\"\n");
+    let nowhere = Path::new("/nowhere");
+    let wrap = ["wrap", "units.core.wasm", "--manifest", "manifest.toml", "--wit", "units.wit", "-o", "units.wasm"];
+    let untyped = plugin(folder.path(), nowhere, &wrap).await;
+    assert_eq!(untyped.code, Some(4), "{}", untyped.err);
+    assert!(untyped.err.contains("without types") && untyped.err.contains("--world"), "{}", untyped.err);
+    assert!(!folder.path().join("units.wasm").exists(), "nothing of what is refused is written");
+
+    let wrapped = plugin(folder.path(), nowhere, &[&wrap[..], &["--world", "library"]].concat()).await;
+    assert_eq!((wrapped.code, wrapped.out.trim_end()), (Some(0), "units.wasm"), "{}", wrapped.err);
+    std::fs::remove_file(folder.path().join("units.wit")).expect("the component is to stand alone");
+    let inspected = plugin(folder.path(), nowhere, &["inspect", "units.wasm", "--json"]).await;
+    let report: Value = serde_json::from_str(&inspected.out).expect("JSON");
+    assert_eq!(report["name"], "units", "{report}");
+    assert_eq!(report["tools"][0]["description"], "Twice as long.", "{report}");
+    let called = ["call", "units.wasm", "acme.units.length.double", r#"{"metres": 21}"#];
+    let called = plugin(folder.path(), nowhere, &called).await;
+    assert!(called.code == Some(0) && called.out.contains("42"), "{} {}", called.out, called.err);
 }

@@ -3,6 +3,12 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "`bulkhead` needs Linux (its sandbox and its store use openat2, epoll and /proc): on other systems run it in a container or a \
+     virtual machine; authors of plugins build `bulkhead-plugin` (`cargo build -p bulkhead-author-cli`) there"
+);
+
 mod cli;
 mod config;
 mod system_clock;

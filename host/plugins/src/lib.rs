@@ -50,6 +50,7 @@ use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox};
 use bulkhead_store::{self as store, RowStore};
 
+pub use bulkhead_sources::Digest;
 pub use calls::Calls;
 pub use canary::{CanaryRequest, CanaryThresholdOverrides};
 pub use difference::{AcceptChanges, Changes, ToolChange, ToolPart};
@@ -57,7 +58,6 @@ pub use entry::{Stage, TakenBack, Tenant};
 pub use health::{CallCounts, CanaryThresholds, FAULTS_IN_A_ROW, FaultRecord, HealthMonitor, PluginHealth};
 pub use pinning::Pinning;
 pub use policy_reload::{NamedPolicy, PreparedPolicies};
-pub use registry::Digest;
 pub use schema::{Difference, Direction, compare};
 pub use staging::{Candidate, ComponentSource, Provenance, Staged};
 pub use start::{ConfiguredPlugin, component};

@@ -4,12 +4,11 @@
 //! changed after the store has taken the change, whole, and only if nobody else changed the same plugins in between.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::entry::Entry;
-use bulkhead_domain::{hex, unhex};
+use bulkhead_sources::Digest;
 use bulkhead_store::{self as store, RowKind, RowState, RowStore};
 
 /// Rows that are read at once.
@@ -19,37 +18,6 @@ const SEPARATOR: u8 = 0;
 const VERSION: u8 = b'v';
 const ACCEPTED: u8 = b't';
 const CANARY_ACCEPTED: u8 = b'c';
-
-/// A component's SHA-256.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Digest(pub [u8; 32]);
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl From<Digest> for String {
-    fn from(digest: Digest) -> Self {
-        digest.to_string()
-    }
-}
-
-impl TryFrom<String> for Digest {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        unhex(&text).map(Self).ok_or("a digest is 64 hexadecimal digits")
-    }
-}
 
 impl Entry {
     /// The rows of a plugin of this name, by key.

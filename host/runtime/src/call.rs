@@ -162,7 +162,7 @@ impl Call {
         table.set_max_capacity(HOST_RESOURCES_MAX);
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(HTTP_FIELD_BYTES_MAX);
-        let clock = Clock::start();
+        let clock = Clock::start(facts.outside.as_ref().and_then(|outside| outside.unix_ms()));
         let (mut wasi, mut rooms) = (None, DirectoryQuotas::default());
         if !granted.directories.is_empty() {
             let mut world = world(&plugin, &granted, &facts, clock);
@@ -173,7 +173,7 @@ impl Call {
         Ok(Box::new(Self {
             clock,
             wasi,
-            egress: Egress::new(denials.clone(), facts.guest_services.clone(), blocking.clone()),
+            egress: Egress::new(denials.clone(), &facts, blocking.clone()),
             limiter: Limiter::new(limits.memory_bytes),
             facts,
             shared,

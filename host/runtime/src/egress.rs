@@ -15,16 +15,18 @@ use bytes::Bytes;
 use http::header::{HOST, HeaderValue};
 use http::uri::Scheme;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
+use super::CallContext;
 use super::blocking::Blocking;
 use super::denials::Denials;
 use super::guest_services::GuestServices;
+use super::outside::OutsideWorld;
 use super::policy::HttpGrant;
 use super::secrets::{Refusal, Secret, Target, inject};
 use super::wasi_context::{beginning, escaped};
@@ -80,14 +82,16 @@ pub(super) struct Egress {
     line: Option<RequestQuota>,
     denials: Denials,
     guest_services: Option<Arc<dyn GuestServices>>,
+    outside: Option<Arc<dyn OutsideWorld>>,
     blocking: Blocking,
     /// Made at the first request.
     slots: Option<Arc<Semaphore>>,
 }
 
 impl Egress {
-    pub(super) fn new(denials: Denials, guest_services: Option<Arc<dyn GuestServices>>, blocking: Blocking) -> Self {
-        Self { line: None, denials, guest_services, blocking, slots: None }
+    pub(super) fn new(denials: Denials, facts: &CallContext, blocking: Blocking) -> Self {
+        let (guest_services, outside) = (facts.guest_services.clone(), facts.outside.clone());
+        Self { line: None, denials, guest_services, outside, blocking, slots: None }
     }
 
     /// Takes a place there for every request.
@@ -105,6 +109,7 @@ impl WasiHttpHooks for Egress {
     ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
         let (denials, guest_services, blocking) =
             (self.denials.clone(), self.guest_services.clone(), self.blocking.clone());
+        let outside = self.outside.clone();
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let slot = RequestSlot::take(Arc::clone(slots), self.line.as_ref());
         Box::new(async move {
@@ -115,7 +120,11 @@ impl WasiHttpHooks for Egress {
                 }
                 None => Vec::new(),
             };
-            let sent = send(&blocking, &secrets, &denials, request, options.unwrap_or_default(), slot).await;
+            let way = match &outside {
+                Some(outside) => Way::Recorded(&**outside),
+                None => Way::Network(&blocking, slot),
+            };
+            let sent = send(way, &secrets, &denials, request, options.unwrap_or_default()).await;
             sent.map_err(|refusal| match refusal {
                 Refusal::Failed(error) => error,
                 Refusal::Missing(secret) => {
@@ -142,13 +151,19 @@ impl WasiHttpHooks for Egress {
     }
 }
 
+/// Where a request that passed every check goes.
+enum Way<'a> {
+    Network(&'a Blocking, RequestSlot),
+    /// Nowhere: a test of a plugin has the answer.
+    Recorded(&'a dyn OutsideWorld),
+}
+
 async fn send(
-    blocking: &Blocking,
+    way: Way<'_>,
     secrets: &[Secret],
     denials: &Denials,
     mut request: http::Request<WasiBody>,
     options: RequestOptions,
-    slot: RequestSlot,
 ) -> Result<(Response, Driver), Refusal> {
     let until = Instant::now() + TOTAL_MAX;
     let tls = match request.uri().scheme() {
@@ -178,6 +193,13 @@ async fn send(
     let target = Target { method: &method, tls, host: &host, port, path: &path };
     let filled = timeout_at(until, inject(request, secrets, target));
     let (mut request, injected) = filled.await.map_err(|_| Error::ConnectionWriteTimeout)??;
+    let (blocking, slot) = match way {
+        Way::Network(blocking, slot) => (blocking, slot),
+        Way::Recorded(outside) => {
+            let response = recorded(outside, request).await?;
+            return Ok((injected.scrub(response)?, Box::new(std::future::ready(Ok(())))));
+        }
+    };
     *request.uri_mut() = origin_form(request.uri())?;
 
     let request = request.map(|body| limited(body, REQUEST_BYTES_MAX as usize));
@@ -202,6 +224,14 @@ async fn send(
     let response =
         injected.scrub(response.map(|body| BoundedResponseBody::new(body, until, between, slot).boxed_unsync()))?;
     Ok((response, Box::new(finished(driver))))
+}
+
+/// The answer that a test of a plugin has for a request.
+async fn recorded(outside: &dyn OutsideWorld, request: http::Request<WasiBody>) -> Result<Response, Error> {
+    let (head, body) = request.into_parts();
+    let body = limited(body, REQUEST_BYTES_MAX as usize).collect().await?.to_bytes();
+    let answer = outside.answer(http::Request::from_parts(head, body)).ok_or(Error::HttpRequestDenied)?;
+    Ok(answer.map(|bytes| Full::new(bytes).map_err(|never| match never {}).boxed_unsync()))
 }
 
 /// A request body that ends in size.

@@ -40,6 +40,7 @@ mod message_workers;
 mod meter;
 mod operation;
 mod output;
+mod outside;
 pub mod policy;
 mod published;
 mod sampling;
@@ -80,6 +81,7 @@ pub use guest_services::GuestServices;
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use message_workers::MessageWorkers;
 pub use operation::{Operation, Returned};
+pub use outside::OutsideWorld;
 pub use published::Canary;
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError, TenantNames};
 pub use threads::{Share, Stop};
@@ -119,6 +121,8 @@ pub struct CallContext {
     pub wants_progress: bool,
     /// The guest's key-value store and secrets; none for a call without a requestor.
     pub guest_services: Option<Arc<dyn GuestServices>>,
+    /// Stands in for network and clock in tests of plugins; none in a host.
+    pub outside: Option<Arc<dyn OutsideWorld>>,
 }
 
 impl CallContext {
@@ -136,6 +140,7 @@ impl CallContext {
             seed: [0; 32],
             wants_progress: false,
             guest_services: None,
+            outside: None,
         }
     }
 }

@@ -44,12 +44,16 @@ const MONOTONIC_BASE: Duration = Duration::from_secs(3600);
 pub(super) struct Clock {
     started: Instant,
     unix: Duration,
+    /// Whether the wall clock shows the same all the time.
+    stands: bool,
 }
 
 impl Clock {
-    pub(super) fn start() -> Self {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { started: Instant::now(), unix: whole_ms(unix) }
+    /// `fixed_ms`: what the wall clock shows from begin to end, in milliseconds since the Unix epoch.
+    pub(super) fn start(fixed_ms: Option<u64>) -> Self {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let unix = fixed_ms.map_or_else(now, Duration::from_millis);
+        Self { started: Instant::now(), unix: whole_ms(unix), stands: fixed_ms.is_some() }
     }
 
     fn elapsed(&self) -> Duration {
@@ -67,7 +71,7 @@ impl HostWallClock for Clock {
     }
 
     fn now(&self) -> Duration {
-        self.unix + self.elapsed()
+        if self.stands { self.unix } else { self.unix + self.elapsed() }
     }
 }
 
@@ -229,11 +233,13 @@ mod tests {
 
     #[test]
     fn guest_clocks_advance_in_whole_milliseconds() {
-        let clock = Clock::start();
+        let (clock, standing) = (Clock::start(None), Clock::start(Some(86_400_000)));
         std::thread::sleep(Duration::from_micros(1500));
         assert_eq!(HostMonotonicClock::now(&clock) % 1_000_000, 0);
         assert_eq!(HostWallClock::now(&clock).subsec_nanos() % 1_000_000, 0);
         assert!(HostMonotonicClock::now(&clock) > 3_600_000_000_000);
+        assert!(HostMonotonicClock::now(&standing) > 3_600_000_000_000, "what measures goes on");
+        assert_eq!(HostWallClock::now(&standing), Duration::from_secs(86_400));
     }
 
     #[test]

@@ -291,6 +291,7 @@ impl Inner {
             seed,
             wants_progress: client.wants_progress,
             guest_services: Some(Arc::new(guest_services)),
+            outside: None,
         }
     }
 

@@ -88,6 +88,8 @@ pub(crate) enum Subcommand {
         /// The folder that they are written into
         folder: PathBuf,
     },
+    /// Look at this machine: what a host here would lack, and what to do about it
+    Doctor(super::doctor::DoctorArguments),
     /// Print a page of the documentation that the program writes
     #[command(hide = true)]
     Reference {
@@ -338,12 +340,8 @@ pub(crate) struct CallArguments {
     /// Take limits, and grants and settings of the [[plugin]] with this FILE, from a configuration file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Grant a folder for reading, or with :rw for writing too; may be given more than once
-    #[arg(long = "dir", value_name = "HOST:GUEST[:rw]")]
-    pub(crate) directories: Vec<String>,
-    /// Grant a destination of outgoing HTTP; may be given more than once
-    #[arg(long = "http", value_name = "SCHEME://HOST[:PORT]")]
-    pub(crate) http: Vec<String>,
+    #[command(flatten)]
+    pub(crate) grants: super::grant_arguments::GrantArguments,
 }
 
 /// Which plugins, and where.

@@ -1,85 +1,30 @@
-//! `bulkhead plugin new` and `bulkhead plugin build`, and the words of the authors' commands.
+//! The words of the authors' commands. Those that need no host are the library's, and `bulkhead-plugin`'s as well.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bulkhead_author::{Language, Options};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use super::registry::{self, PullArguments, PushArguments};
-use super::signing::{self, KeygenArguments, SignArguments};
-use super::{EXIT_FAILED, EXIT_USAGE, check, dev, print_error, print_line};
+use super::grant_arguments::GrantArguments;
+use super::plugin_test::{self, TestArguments};
+use super::registry::{self, ConfiguredPushArguments, PullArguments};
+use super::{PROGRAM, check, dev};
 
 /// What authors of plugins do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuthorCommand {
-    /// Start a plugin: a small project with two tools, a test and a README
-    New(NewArguments),
-    /// Make a component of a project
-    Build(BuildArguments),
+    #[command(flatten)]
+    Hostless(bulkhead_author_cli::AuthorCommand),
     /// Say everything that a host would refuse in a component, and what it would be better with
     Check(CheckArguments),
+    /// Run the tests of a project against its component
+    Test(TestArguments),
     /// Serve a project, and build and switch again whenever its sources change
     Dev(DevArguments),
     /// Put a component into an OCI registry
-    Push(PushArguments),
+    Push(ConfiguredPushArguments),
     /// Take a component out of an OCI registry into a file
     Pull(PullArguments),
-    /// Make a pair of keys for signing components
-    Keygen(KeygenArguments),
-    /// Sign a component, and the WIT file beside it if there is one
-    Sign(SignArguments),
-}
-
-/// What a plugin is written in.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Lang {
-    Rust,
-    Python,
-    #[value(alias = "javascript")]
-    Js,
-    #[value(alias = "typescript")]
-    Ts,
-}
-
-/// Start a plugin: a small project with two tools, a test and a README.
-///
-/// The project carries the interface and the SDK in its folder bulkhead/, so it builds without a clone of Bulkhead.
-#[derive(Args, Debug)]
-#[command(after_long_help = "Example:\n  bulkhead plugin new trip-planner --lang python")]
-pub(crate) struct NewArguments {
-    /// The plugin's name: lower-case letters, digits and dashes
-    #[arg(value_name = "NAME")]
-    name: String,
-    /// What it is written in
-    #[arg(long, value_enum)]
-    lang: Lang,
-    /// The folder; it must be empty or not exist yet [default: ./NAME]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-}
-
-/// Make a component of a project: with Cargo where there is a Cargo.toml, with componentize-py where there is a plugin.py, with
-/// componentize-js where there is a plugin.js or a plugin.ts.
-///
-/// Nothing is installed: what is missing is named, with the command that installs it. The manifest is manifest.toml.
-#[derive(Args, Debug)]
-#[command(
-    after_long_help = "Example:\n  bulkhead plugin build trip-planner && bulkhead plugin check trip-planner/trip-planner.wasm"
-)]
-pub(crate) struct BuildArguments {
-    /// The project's folder
-    #[arg(value_name = "DIR", default_value = ".")]
-    dir: PathBuf,
-    /// The component [default: DIR/NAME.wasm]
-    #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// A clone of Bulkhead, for its interface and SDK [default: DIR/bulkhead]
-    #[arg(long, value_name = "DIR")]
-    sdk: Option<PathBuf>,
-    /// Passed on to Cargo
-    #[arg(last = true, value_name = "ARGUMENT")]
-    cargo: Vec<String>,
 }
 
 /// Say everything that a host would refuse in a component, and what it would be better with.
@@ -89,90 +34,55 @@ pub(crate) struct BuildArguments {
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n  bulkhead plugin check target/plugins/csv.wasm")]
 pub(crate) struct CheckArguments {
-    /// The component
-    #[arg(value_name = "FILE")]
-    pub(super) file: PathBuf,
-    /// One JSON object instead of text
-    #[arg(long)]
-    pub(super) json: bool,
-    /// Fail on warnings too
-    #[arg(long)]
-    pub(super) strict: bool,
+    #[command(flatten)]
+    pub(super) check: bulkhead_author_cli::CheckArguments,
 }
 
 /// Serve a project, and build and switch again whenever its sources change.
 ///
-/// Starts a host of its own, with its logs on stderr: what the plugin prints is shown there, unless BULKHEAD_LOG_LEVEL says
-/// otherwise. What does not build or is refused is said, and the version before goes on serving. Ctrl-C ends both.
+/// Starts a host of its own. Every call is told on stderr: its arguments, questions and answers, what the plugin prints, and what came
+/// of it after how long. BULKHEAD_LOG_LEVEL adds the host's own logs. What does not build or is refused is said, and the version before goes on serving. Ctrl-C ends both.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n  bulkhead plugin dev trip-planner")]
 pub(crate) struct DevArguments {
     /// The project's folder
     #[arg(value_name = "DIR", default_value = ".")]
     pub(super) dir: PathBuf,
-    /// The address to listen on; port 0 picks a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8808")]
-    pub(super) listen: String,
+    /// The address to listen on; port 0 picks a free one [default: 127.0.0.1:8808]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(super) listen: Option<String>,
     /// The host's data directory [default: DIR/.bulkhead-dev]
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
     /// A clone of Bulkhead, for its interface and SDK [default: DIR/bulkhead]
     #[arg(long, value_name = "DIR")]
     pub(super) sdk: Option<PathBuf>,
+    /// The configuration file of the host; what it grants the [[plugin]] of this name holds as well
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Answers to the plugin's questions, as for `plugin call`; the client is asked what is not in it
+    #[arg(long, value_name = "FILE")]
+    pub(super) answers: Option<PathBuf>,
+    /// Only serve: what the command runs beside itself
+    #[arg(long = "host", hide = true)]
+    pub(super) is_host: bool,
     /// Passed on to Cargo
     #[arg(last = true, value_name = "ARGUMENT")]
     pub(super) cargo: Vec<String>,
+    #[command(flatten)]
+    pub(super) grants: GrantArguments,
 }
 
 pub(crate) async fn run(command: AuthorCommand) -> anyhow::Result<ExitCode> {
     match command {
-        AuthorCommand::New(arguments) => Ok(new(&arguments)),
-        AuthorCommand::Build(arguments) => Ok(tokio::task::spawn_blocking(move || build(arguments)).await?),
-        AuthorCommand::Check(arguments) => check::run(arguments).await,
+        AuthorCommand::Hostless(command) => {
+            let done = tokio::task::spawn_blocking(move || bulkhead_author_cli::run(command)).await?;
+            Ok(done?.print(PROGRAM))
+        }
+        AuthorCommand::Check(arguments) => check::run(arguments.check).await,
+        AuthorCommand::Test(arguments) => plugin_test::run(arguments).await,
         AuthorCommand::Dev(arguments) => dev::run(arguments).await,
         AuthorCommand::Push(arguments) => registry::push(arguments).await,
         AuthorCommand::Pull(arguments) => registry::pull(arguments).await,
-        AuthorCommand::Keygen(arguments) => signing::keygen(&arguments),
-        AuthorCommand::Sign(arguments) => signing::sign(&arguments),
     }
-}
-
-fn new(arguments: &NewArguments) -> ExitCode {
-    let folder = arguments.dir.clone().unwrap_or_else(|| PathBuf::from(&arguments.name));
-    let language = match arguments.lang {
-        Lang::Rust => Language::Rust,
-        Lang::Python => Language::Python,
-        Lang::Js => Language::Javascript,
-        Lang::Ts => Language::Typescript,
-    };
-    match bulkhead_author::create(&folder, &arguments.name, language) {
-        Ok(()) => {
-            print_line(folder.display());
-            print_error(format_args!("what to do next is in {}", folder.join("README.md").display()));
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            print_error(error);
-            ExitCode::from(EXIT_USAGE)
-        }
-    }
-}
-
-fn build(arguments: BuildArguments) -> ExitCode {
-    let BuildArguments { dir, output, sdk, cargo } = arguments;
-    match bulkhead_author::build(&dir, &Options { sdk, output, cargo, tools: None }) {
-        Ok(component) => {
-            print_line(shown(&component));
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            print_error(error);
-            ExitCode::from(EXIT_FAILED)
-        }
-    }
-}
-
-/// As short as it can be typed.
-fn shown(path: &Path) -> String {
-    path.strip_prefix("./").unwrap_or(path).display().to_string()
 }

@@ -1,6 +1,5 @@
 //! `bulkhead plugin call`: one call, without store, tasks or clients.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +14,16 @@ use bulkhead_domain::task::CallId;
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
 use bulkhead_identity::principal::TENANT_DEFAULT;
 use bulkhead_protocol::output_json;
-use bulkhead_runtime::policy::DirGrant;
+use bulkhead_runtime::secrets::Secret;
 use bulkhead_runtime::{
-    CallContext, CallEvent, CallSpec, Executor as _, OnDemand, Operation, Returned, RunningCall, Share, TenantNames,
-    ToolEntry,
+    CallContext, CallEvent, CallSpec, Catalog, Executor as _, GuestServices, OnDemand, Operation, OutsideWorld,
+    Returned, RunningCall, Share, TenantNames, ToolEntry,
 };
 
 use super::args::{CallArguments, SourceArguments};
 use super::input_answers::{Answers, Unanswered, plain};
 use super::inspect::refuse;
+use super::plugin_test::WithSecrets;
 use super::{EXIT_FAILED, EXIT_USAGE, compile_cache, host, logging, print_error, print_line, sources};
 
 const EXIT_CALL: u8 = 3;
@@ -31,7 +31,7 @@ const EXIT_UNANSWERED: u8 = 5;
 
 /// Without a host there is one tenant.
 #[derive(Debug)]
-struct Alone;
+pub(super) struct Alone;
 
 #[async_trait::async_trait]
 impl TenantNames for Alone {
@@ -40,8 +40,22 @@ impl TenantNames for Alone {
     }
 }
 
+/// What a call without a host has around it.
+pub(super) struct CallWorld {
+    pub(super) services: Arc<dyn GuestServices>,
+    /// Stands in for network and clock.
+    pub(super) outside: Option<Arc<dyn OutsideWorld>>,
+}
+
+/// What can be seen of a call while it runs.
+pub(super) enum Observed {
+    Note(String),
+    /// The plugin reached for something that it has not got.
+    GrantDenied(String),
+}
+
 /// How a call ended.
-enum End {
+pub(super) enum End {
     Finished(Result<ToolOutput, CallError>),
     Unanswered(Unanswered),
 }
@@ -53,7 +67,7 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
         Ok(answers) => answers,
         Err(error) => return Ok(usage(&error)),
     };
-    let plugin = match plugin(&config, &arguments) {
+    let (plugin, secrets) = match plugin(&config, &arguments) {
         Ok(plugin) => plugin,
         Err(error) => return Ok(usage(&error)),
     };
@@ -65,17 +79,21 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
     };
     sandbox.publish(vec![loaded]);
     let catalog = sandbox.catalog();
-    let tool = catalog.tools().iter().find(|tool| [&tool.tool.name, &tool.plugin_tool].contains(&&arguments.tool));
-    let Some(tool) = tool else {
-        let names: Vec<_> = catalog.tools().iter().map(|tool| tool.tool.name.as_str()).collect();
-        print_error(format_args!("there is no tool {:?}; there are {}", arguments.tool, names.join(", ")));
+    let Some(tool) = find_tool(&catalog, &arguments.tool) else {
+        print_error(no_tool(&catalog, &arguments.tool));
         return Ok(ExitCode::from(EXIT_USAGE));
     };
     if let Err(wrong) = check(tool, &arguments.arguments) {
         return Ok(usage(&wrong));
     }
-    let running = sandbox.start(spec(tool, &arguments.arguments)?)?;
-    match converse(running, &mut answers).await {
+    let inner = bulkhead_tasks::in_memory(Arc::new(SystemClock::default()));
+    let world = CallWorld { services: Arc::new(WithSecrets { inner, secrets }), outside: None };
+    let running = sandbox.start(spec(tool, &arguments.arguments, world)?)?;
+    let mut observe = |observed| match observed {
+        Observed::Note(text) => note(&text),
+        Observed::GrantDenied(grant) => note(&format!("not granted: {grant}")),
+    };
+    match converse(running, &mut answers, &mut observe).await {
         Ok(End::Finished(Ok(output))) => {
             if arguments.json {
                 print_line(output_json(&output)?)
@@ -110,30 +128,26 @@ fn configuration(arguments: &CallArguments) -> anyhow::Result<Config> {
     sources::load(&sources, None)
 }
 
-/// The plugin of the file, with the grants of the command line beside those of the configuration.
-fn plugin(config: &Config, arguments: &CallArguments) -> anyhow::Result<PluginConfig> {
+/// The plugin of the file, with the grants of the command line beside those of the configuration, and its secrets.
+fn plugin(config: &Config, arguments: &CallArguments) -> anyhow::Result<(PluginConfig, Vec<Secret>)> {
     let plugin = config.plugins.iter().find(|plugin| plugin.pinned).cloned();
     let mut plugin = plugin.context("the component is not in the configuration")?;
-    for text in &arguments.directories {
-        plugin.policy.source.grants.directories.push(directory(text)?);
-    }
-    for text in &arguments.http {
-        plugin.policy.source.grants.http.push(text.parse().context("--http")?);
-    }
-    sources::refuse_overlaps(std::slice::from_ref(&plugin))?;
-    Ok(plugin)
+    arguments.grants.grant(&mut plugin)?;
+    Ok((plugin, arguments.grants.secrets()?))
 }
 
-/// HOST:GUEST[:rw]
-fn directory(text: &str) -> anyhow::Result<DirGrant> {
-    let (rest, write) = text.strip_suffix(":rw").map_or((text, false), |rest| (rest, true));
-    let parts = rest.rsplit_once(':').filter(|(host, guest)| !host.is_empty() && guest.starts_with('/'));
-    let (host, guest) = parts.with_context(|| format!("--dir {text:?} is not HOST:GUEST with an absolute GUEST"))?;
-    Ok(DirGrant { host: PathBuf::from(host), guest: guest.to_owned(), write, bytes_max: None })
+/// A tool by its name, with the operator's prefix or without.
+pub(super) fn find_tool<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Arc<ToolEntry>> {
+    catalog.tools().iter().find(|tool| [&tool.tool.name, &tool.plugin_tool].into_iter().any(|known| known == name))
+}
+
+pub(super) fn no_tool(catalog: &Catalog, name: &str) -> String {
+    let names: Vec<_> = catalog.tools().iter().map(|tool| tool.tool.name.as_str()).collect();
+    format!("there is no tool {name:?}; there are {}", names.join(", "))
 }
 
 /// What a client would be told before the call.
-fn check(tool: &ToolEntry, arguments: &str) -> anyhow::Result<()> {
+pub(super) fn check(tool: &ToolEntry, arguments: &str) -> anyhow::Result<()> {
     let value: serde_json::Value = serde_json::from_str(arguments).context("the arguments are not JSON")?;
     anyhow::ensure!(value.is_object(), "the arguments are not a JSON object");
     if let Err(violations) = tool.input.check(&value) {
@@ -148,7 +162,7 @@ fn check(tool: &ToolEntry, arguments: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn spec(tool: &ToolEntry, arguments: &str) -> anyhow::Result<CallSpec> {
+pub(super) fn spec(tool: &ToolEntry, arguments: &str, world: CallWorld) -> anyhow::Result<CallSpec> {
     let (mut id, mut seed) = ([0; 16], [0; 32]);
     getrandom::fill(&mut id)?;
     getrandom::fill(&mut seed)?;
@@ -168,25 +182,24 @@ fn spec(tool: &ToolEntry, arguments: &str) -> anyhow::Result<CallSpec> {
             log_level: Some(LogLevel::Debug),
             seed,
             wants_progress: true,
-            guest_services: Some(bulkhead_tasks::in_memory(Arc::new(SystemClock::default()))),
+            guest_services: Some(world.services),
+            outside: world.outside,
             ..CallContext::detached()
         },
     })
 }
 
-/// Shows what the call says and gives it what it asks for, to its end.
-async fn converse(mut running: RunningCall, answers: &mut Answers) -> anyhow::Result<End> {
+/// Tells what the call says and gives it what it asks for, to its end.
+pub(super) async fn converse(
+    mut running: RunningCall,
+    answers: &mut Answers,
+    observe: &mut (dyn FnMut(Observed) + Send),
+) -> anyhow::Result<End> {
     while let Some(event) = running.events.recv().await {
+        if let Some(observed) = observed(&event) {
+            observe(observed);
+        }
         match event {
-            CallEvent::Progress { progress, total, message } => {
-                let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
-                note(&format!("progress: {progress}{total} {}", message.unwrap_or_default()));
-            }
-            CallEvent::Status(text) => note(&format!("status: {text}")),
-            CallEvent::Log { level, logger, data } => {
-                let logger = logger.map(|logger| format!(" {logger}")).unwrap_or_default();
-                note(&format!("{}{logger}: {}", format!("{level:?}").to_lowercase(), data.as_str()));
-            }
             CallEvent::InputRequests { requests, reply } => match answer_all(answers, &requests)? {
                 // Here and below: a call that is over does not take its reply.
                 Ok(given) => _ = reply.send(Ok(given)),
@@ -200,7 +213,7 @@ async fn converse(mut running: RunningCall, answers: &mut Answers) -> anyhow::Re
                     _ = reply.send(());
                 });
             }
-            CallEvent::GrantDenied(grant) => note(&format!("not granted: {grant}")),
+            CallEvent::Progress { .. } | CallEvent::Status(_) | CallEvent::Log { .. } | CallEvent::GrantDenied(_) => {}
             CallEvent::ListsChanged(_) | CallEvent::ResourceUpdated(_) => {}
             CallEvent::Finished(Ok(Returned::Tool(output))) => return Ok(End::Finished(Ok(output))),
             CallEvent::Finished(Err(error)) => return Ok(End::Finished(Err(error))),
@@ -208,6 +221,23 @@ async fn converse(mut running: RunningCall, answers: &mut Answers) -> anyhow::Re
         }
     }
     anyhow::bail!("the call ended without a result")
+}
+
+/// What an event tells a person who watches.
+pub(super) fn observed(event: &CallEvent) -> Option<Observed> {
+    Some(match event {
+        CallEvent::Progress { progress, total, message } => {
+            let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
+            Observed::Note(format!("progress: {progress}{total} {}", message.as_deref().unwrap_or_default()))
+        }
+        CallEvent::Status(text) => Observed::Note(format!("status: {text}")),
+        CallEvent::Log { level, logger, data } => {
+            let logger = logger.as_ref().map(|logger| format!(" {logger}")).unwrap_or_default();
+            Observed::Note(format!("{}{logger}: {}", format!("{level:?}").to_lowercase(), data.as_str()))
+        }
+        CallEvent::GrantDenied(grant) => Observed::GrantDenied(grant.clone()),
+        _ => return None,
+    })
 }
 
 fn answer_all(
@@ -225,13 +255,13 @@ fn answer_all(
 }
 
 /// A line on stderr about the call.
-fn note(text: &str) {
+pub(super) fn note(text: &str) {
     use std::io::Write as _;
     // If nobody reads stderr, nobody wants to know.
     let _ = writeln!(std::io::stderr(), "{}", plain(text.trim_end()));
 }
 
-fn explain(error: &CallError) -> String {
+pub(super) fn explain(error: &CallError) -> String {
     match error {
         CallError::InvalidParams(text) => format!("the plugin refused the arguments: {}", plain(text)),
         CallError::NotFound(text) => format!("the plugin did not find it: {}", plain(text)),
@@ -244,7 +274,7 @@ fn explain(error: &CallError) -> String {
 }
 
 /// The output for a person: texts as they are, everything else by what it is.
-fn text(output: &ToolOutput) -> String {
+pub(super) fn text(output: &ToolOutput) -> String {
     let mut parts: Vec<_> = output
         .content
         .iter()

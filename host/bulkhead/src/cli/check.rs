@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use bulkhead_author_cli::CheckArguments;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::tool::Tool;
 use bulkhead_runtime::inspect::Inspection;
 use serde_json::{Value, json};
 
 use super::args::SourceArguments;
-use super::author::CheckArguments;
 use super::inspect::EXIT_REFUSED;
 use super::{EXIT_FAILED, compile_cache, host, logging, print_line, sources};
 
@@ -108,42 +108,18 @@ fn offers_nothing(inspection: &Inspection) -> bool {
 }
 
 fn of_manifest(inspection: &Inspection, defaults: &CallLimits) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let table = inspection.manifest.as_ref().and_then(|manifest| manifest.text.parse::<toml::Table>().ok());
-    let Some(table) = table else {
-        return vec!["it carries no manifest: its name is the file's, and operators see no wishes".to_owned()];
-    };
-    let mut unknown = |path: &str, table: &toml::Table, known: &[&str]| {
-        for key in table.keys().filter(|key| !known.contains(&key.as_str())) {
-            warnings.push(format!("the manifest has a key `{path}{key}` that nobody reads"));
-        }
-    };
-    let wants = limits(defaults);
-    let empty = toml::Table::new();
-    let part = |key: &str| table.get(key).and_then(toml::Value::as_table).unwrap_or(&empty);
-    unknown("", &table, &["name", "description", "grants", "call"]);
-    unknown("grants.", part("grants"), &["directories", "http", "env", "kv"]);
-    unknown("call.", part("call"), &wants.map(|(key, _)| key));
-
-    if table.get("description").is_none() {
-        warnings.push("the manifest has no description".to_owned());
-    }
-    for (key, default) in wants {
-        if let Some(wanted) = part("call").get(key).and_then(toml::Value::as_integer)
+    let text = inspection.manifest.as_ref().map(|manifest| manifest.text.as_str());
+    let mut warnings = bulkhead_author::check::manifest_warnings(text, &inspection.imports);
+    let table = text.and_then(|text| text.parse::<toml::Table>().ok());
+    let call = table.as_ref().and_then(|table| table.get("call")).and_then(toml::Value::as_table);
+    for (key, default) in limits(defaults) {
+        if let Some(wanted) = call.and_then(|call| call.get(key)).and_then(toml::Value::as_integer)
             && u64::try_from(wanted).is_ok_and(|wanted| wanted > default)
         {
             warnings.push(format!(
                 "the manifest wants call.{key} = {wanted}; the default is {default}, so operators must raise it for this plugin"
             ));
         }
-    }
-    let asks_for_http = part("grants").get("http").and_then(toml::Value::as_array).is_some_and(|list| !list.is_empty());
-    let imports_http = inspection.imports.iter().any(|import| import.starts_with("wasi:http/outgoing-handler"));
-    if imports_http && !asks_for_http {
-        warnings.push(
-            "it can make HTTP requests, but its manifest names no destination in grants.http, so it gets none"
-                .to_owned(),
-        );
     }
     warnings
 }

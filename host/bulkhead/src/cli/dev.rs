@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::{OperateArguments, PluginCommand};
 use super::author::DevArguments;
-use super::{EXIT_FAILED, plugins, print_error};
+use super::{EXIT_FAILED, dev_host, plugins, print_error};
 
 /// How often the sources are looked at. A change counts once they stay the same for as long.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -35,7 +35,10 @@ type Sources = Vec<(PathBuf, Option<SystemTime>, u64)>;
 pub(super) async fn run(arguments: DevArguments) -> anyhow::Result<ExitCode> {
     let project = Project::find(&arguments.dir)?;
     let data = arguments.data.clone().unwrap_or_else(|| project.folder.join(".bulkhead-dev"));
-    let mut host = start(&data, &arguments.listen)?;
+    if arguments.is_host {
+        return dev_host::run(arguments, &data).await;
+    }
+    let mut host = start(&data, &arguments)?;
     let mut terminated = signal(SignalKind::terminate())?;
     let ended = tokio::select! {
         status = host.wait() => {
@@ -50,13 +53,17 @@ pub(super) async fn run(arguments: DevArguments) -> anyhow::Result<ExitCode> {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// The host is a process of its own, as it is for users. Its logs, with what the plugin prints, come out on stderr.
-fn start(data: &Path, listen: &str) -> anyhow::Result<Child> {
+/// The host is a process of its own, as it is for users. What it tells of calls, and what the plugin prints, comes out on stderr.
+fn start(data: &Path, arguments: &DevArguments) -> anyhow::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("serve").arg("--listen").arg(listen).arg("--data").arg(data).stdin(Stdio::null()).kill_on_drop(true);
-    if std::env::var_os("BULKHEAD_LOG_LEVEL").is_none() {
-        command.env("BULKHEAD_LOG_LEVEL", "debug");
+    command.args(["plugin", "dev", "--host"]).arg(&arguments.dir).arg("--data").arg(data);
+    for (flag, file) in [("--config", &arguments.config), ("--answers", &arguments.answers)] {
+        if let Some(file) = file {
+            command.arg(flag).arg(file);
+        }
     }
+    command.args(arguments.listen.iter().flat_map(|listen| ["--listen", listen]));
+    command.args(arguments.grants.to_arguments()).stdin(Stdio::null()).kill_on_drop(true);
     command.spawn().context("the host does not start")
 }
 

@@ -35,6 +35,7 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
+use super::dev_host::CallTeller;
 use super::logging::Level;
 use super::store_maintenance::SledMaintenance;
 use super::tenants::Tenants;
@@ -121,12 +122,13 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
 
 impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory. `code` is where compiled code is
-    /// kept, if not there.
+    /// kept, if not there; `told` tells an author of their calls.
     pub(crate) async fn start(
         config: &Config,
         data: &Path,
         code: Option<CodeCacheConfig>,
         store: Arc<SledStore>,
+        told: Option<CallTeller>,
     ) -> anyhow::Result<Self> {
         sources::refuse_exposing(&config.plugins, data)?;
         for tenant in super::store_maintenance::erasing(data)? {
@@ -148,7 +150,10 @@ impl Host {
         let tasks = Tasks::new(Options {
             instances_max,
             store: store.clone(),
-            executor: sandbox.clone(),
+            executor: match told {
+                Some(teller) => teller.executor(sandbox.clone()),
+                None => sandbox.clone(),
+            },
             health: health.clone(),
             clock: Arc::clone(&clock),
             limits: limits.clone(),

@@ -24,25 +24,36 @@ pub(crate) struct Unanswered(pub(crate) String);
 impl Answers {
     /// Reads the file of `--answers`; the terminal counts only if there is one on both ends.
     pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Self> {
-        let file = match file {
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("the answers {} cannot be read", path.display()))?;
-                serde_json::from_str(&text)
-                    .with_context(|| format!("the answers {} are not a JSON object", path.display()))?
-            }
-            None => Map::new(),
-        };
+        let file = file.map_or_else(|| Ok(Self::given(Map::new())), Self::of_file)?.file;
         let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         Ok(Self { file, taken: HashMap::new(), terminal })
     }
 
+    /// Those of a file alone; nobody is asked.
+    pub(crate) fn of_file(path: &Path) -> anyhow::Result<Self> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("the answers {} cannot be read", path.display()))?;
+        let file = serde_json::from_str(&text);
+        Ok(Self::given(file.with_context(|| format!("the answers {} are not a JSON object", path.display()))?))
+    }
+
+    /// These alone; nobody is asked.
+    pub(crate) fn given(file: Map<String, Value>) -> Self {
+        Self { file, taken: HashMap::new(), terminal: false }
+    }
+
+    /// Whether a question is answered without asking anybody.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        match self.file.get(key) {
+            Some(Value::Array(list)) => self.taken.get(key).copied().unwrap_or_default() < list.len(),
+            found => found.is_some(),
+        }
+    }
+
     /// The answer to one question. Blocks while a person types.
     pub(crate) fn answer(&mut self, request: &InputRequest) -> anyhow::Result<Result<InputResponse, Unanswered>> {
-        if let Some(value) = self.next(&request.key) {
-            let answer = parse(&request.kind, &value)
-                .with_context(|| format!("the answer to {:?} in --answers is wrong", request.key))?;
-            return Ok(Ok(answer));
+        if self.has(&request.key) {
+            return self.of_file_alone(request).map(Ok);
         }
         if !self.terminal {
             let wanted = format!(
@@ -56,6 +67,12 @@ impl Answers {
             Some(answer) => Ok(answer),
             None => Err(Unanswered(format!("the question {:?} was not answered", request.key))),
         })
+    }
+
+    /// The answer that the file has.
+    pub(crate) fn of_file_alone(&mut self, request: &InputRequest) -> anyhow::Result<InputResponse> {
+        let value = self.next(&request.key).with_context(|| format!("{:?} has no answer", request.key))?;
+        parse(&request.kind, &value).with_context(|| format!("the answer to {:?} in --answers is wrong", request.key))
     }
 
     fn next(&mut self, key: &str) -> Option<Value> {
@@ -103,7 +120,7 @@ fn parse(kind: &InputRequestKind, value: &Value) -> anyhow::Result<InputResponse
     }
 }
 
-fn describe(kind: &InputRequestKind) -> String {
+pub(crate) fn describe(kind: &InputRequestKind) -> String {
     match kind {
         InputRequestKind::Form { message, .. } => format!("a form: {}", plain(message)),
         InputRequestKind::Url { message, url, .. } => format!("a page to visit: {} ({})", plain(message), plain(url)),
@@ -244,16 +261,18 @@ mod tests {
 
     fn of_file(value: Value) -> Answers {
         let Value::Object(file) = value else { panic!("not an object") };
-        Answers { file, taken: HashMap::new(), terminal: false }
+        Answers::given(file)
     }
 
     #[test]
     fn listed_input_answers_are_used_in_turn() {
         let mut answers = of_file(json!({ "a": [{ "action": "accept", "content": {} }, { "action": "decline" }] }));
+        assert!(answers.has("a") && !answers.has("b"));
         let mut next = || answers.answer(&form("a")).unwrap();
         assert!(matches!(next(), Ok(InputResponse::Elicitation { action: ElicitationAction::Accept, .. })));
         assert!(matches!(next(), Ok(InputResponse::Elicitation { action: ElicitationAction::Decline, .. })));
         assert!(next().unwrap_err().0.contains("\"a\""));
+        assert!(!answers.has("a"), "both are taken");
     }
 
     #[test]

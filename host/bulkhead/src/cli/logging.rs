@@ -9,6 +9,9 @@ use tracing_subscriber::fmt::format::{Format, Full, Writer};
 use tracing_subscriber::fmt::{self, FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+/// Nobody asked for the host's own records then.
+const LEVEL_DEFAULT: &str = "info";
+
 /// Sets another level.
 pub(crate) type Level = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -49,6 +52,16 @@ pub(crate) fn start_for_a_person() {
     let records = fmt::format().without_time().with_target(false);
     // As above.
     let _ = builder.event_format(ForAPerson(records)).try_init();
+}
+
+/// The same for a host that an author runs beside an editor, whose level the configuration can set.
+pub(crate) fn start_for_an_author(config: &LogConfig) -> Level {
+    if config.level == LEVEL_DEFAULT {
+        start_for_a_person();
+        Box::new(|_| ())
+    } else {
+        start(config)
+    }
 }
 
 /// What a guest prints, as it prints it; the host's own records as ever.

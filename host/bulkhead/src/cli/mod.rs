@@ -16,12 +16,16 @@ mod check;
 mod client;
 mod compile_cache;
 mod dev;
+mod dev_host;
+mod doctor;
+mod grant_arguments;
 mod grants;
 mod host;
 mod input_answers;
 mod inspect;
 mod logging;
 mod operate;
+mod plugin_test;
 mod plugins;
 mod reference;
 mod registry;
@@ -29,7 +33,6 @@ mod reload;
 mod secrets;
 mod serve;
 mod shell_support;
-mod signing;
 mod sources;
 mod stdio;
 mod store_maintenance;
@@ -46,6 +49,8 @@ use rustix::fs::Mode;
 
 use args::{Arguments, Subcommand};
 
+/// What the program calls itself where it speaks to a person.
+pub(crate) const PROGRAM: &str = "bulkhead";
 /// Something did not work.
 pub(crate) const EXIT_FAILED: u8 = 1;
 /// The command line or the configuration is wrong.
@@ -91,6 +96,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
             reference::print(page);
             Ok(ExitCode::SUCCESS)
         }
+        Subcommand::Doctor(arguments) => doctor::run(arguments).await,
         Subcommand::Admin(arguments) => admin::run(arguments).await,
     }
 }
@@ -104,7 +110,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 /// A line on stderr, for a person.
 pub(crate) fn print_error(text: impl std::fmt::Display) {
     // If nobody reads stderr, nobody can be told.
-    let _ = writeln!(std::io::stderr(), "bulkhead: {text}");
+    let _ = writeln!(std::io::stderr(), "{PROGRAM}: {text}");
 }
 
 /// A line on stdout: what was asked for. A reader that went away has seen enough.

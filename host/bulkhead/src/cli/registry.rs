@@ -2,56 +2,30 @@
 
 use std::collections::HashMap;
 use std::fs::Permissions;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use crate::config::Config;
 use anyhow::Context as _;
-use bulkhead_plugins::sources::oci::{self, SigningKey};
-use bulkhead_plugins::sources::{ComponentFetcher, Digest, Error, FetchOptions, OciReference, Progress, Source};
+use bulkhead_author_cli::{PushArguments, progress};
+use bulkhead_plugins::sources::{ComponentFetcher, Digest, Error, FetchOptions, OciReference, Source};
 use clap::Args;
-use parking_lot::Mutex;
 use serde_json::json;
 
 use super::args::SourceArguments;
 use super::inspect::EXIT_REFUSED;
-use super::{print_error, print_line, sources};
+use super::{PROGRAM, print_error, print_line, sources};
 
-/// A transfer that takes longer than this shows how far it is.
-const QUIET: Duration = Duration::from_millis(500);
-/// Between two lines of progress on a terminal.
-const EVERY: Duration = Duration::from_millis(200);
-
-/// Put a component into an OCI registry, in the layout that other wasm hosts and tools read, and print its digest.
-///
-/// The tag moves to what is pushed; what it stood for before stays there under its digest. A file that was not changed gives the
-/// same digest again.
-///
-/// Credentials are those of `docker login` and `podman login` (DOCKER_AUTH_CONFIG, REGISTRY_AUTH_FILE,
-/// $XDG_RUNTIME_DIR/containers/auth.json, ~/.config/containers/auth.json, ~/.docker/config.json), helpers included. A registry on
-/// this machine, or named in sources.plain_http_hosts, is spoken to over http, all others over https.
+/// `push` of every author, with what the configuration says of registries.
 #[derive(Args, Debug)]
-#[command(after_long_help = "Examples:\n  \
-    bulkhead plugin push csv.wasm oci://ghcr.io/acme/csv:1.2.0\n  \
-    bulkhead plugin push csv.wasm oci://ghcr.io/acme/csv:1.2.0 --sign key.pem\n\n\
-    A key for --sign, and its public half for [[trust]] keys and for `cosign verify --key`:\n  \
-    openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key.pem\n  \
-    openssl pkey -in key.pem -pubout -out key.pub")]
-pub(crate) struct PushArguments {
-    /// The component
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// Where to: oci://REGISTRY/REPOSITORY:TAG
-    #[arg(value_name = "REFERENCE")]
-    to: Source,
-    /// Sign it as cosign does, with this ECDSA P-256 private key (PKCS #8, PEM)
-    #[arg(long, value_name = "KEY")]
-    sign: Option<PathBuf>,
+pub(crate) struct ConfiguredPushArguments {
     #[command(flatten)]
-    how: HowArguments,
+    push: PushArguments,
+    /// The configuration file, for its [sources]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 /// Take a component out of an OCI registry into a file, once everything about it was verified, and print its digests.
@@ -91,30 +65,11 @@ pub(crate) struct HowArguments {
     json: bool,
 }
 
-pub(super) async fn push(arguments: PushArguments) -> anyhow::Result<ExitCode> {
-    let PushArguments { file, to, sign, how } = arguments;
-    let reference = reference(to)?;
-    let key = sign.as_deref().map(signing_key).transpose()?;
-    let made_at = made_at(&file)?;
-    let fetching = FetchOptions { progress: progress("sent"), ..sources::fetching(&config(&how)?) };
-    let component = bulkhead_plugins::sources::fetch(&Source::File(file), &fetching, false).await?;
-    let pushed = oci::push(&reference, component.bytes, made_at, key.as_ref(), &fetching).await?;
-    if how.json {
-        print_line(json!({
-            "reference": format!("oci://{}", pushed.reference),
-            "manifest": format!("sha256:{}", pushed.manifest),
-            "component": pushed.component,
-            "was_there": pushed.was_there,
-            "signed_by": key.as_ref().map(SigningKey::public).map(|key| key.id()),
-        }));
-        return Ok(ExitCode::SUCCESS);
-    }
-    print_line(format_args!("oci://{}", pushed.reference));
-    print_error(format_args!("the component has sha256 {}", pushed.component));
-    if let Some(key) = key {
-        print_error(format_args!("signed by key {}", key.public().id()));
-    }
-    Ok(ExitCode::SUCCESS)
+pub(super) async fn push(arguments: ConfiguredPushArguments) -> anyhow::Result<ExitCode> {
+    let ConfiguredPushArguments { push, config } = arguments;
+    let config = sources::load(&SourceArguments { config, ..SourceArguments::default() }, None)?;
+    let fetching = FetchOptions { progress: progress("sent"), ..sources::fetching(&config) };
+    Ok(bulkhead_author_cli::push(push, fetching).await?.print(PROGRAM))
 }
 
 pub(super) async fn pull(arguments: PullArguments) -> anyhow::Result<ExitCode> {
@@ -166,38 +121,6 @@ fn reference(source: Source) -> anyhow::Result<OciReference> {
     }
 }
 
-/// When a file was made, in milliseconds since the Unix epoch: the same file gives the same artifact.
-fn made_at(file: &Path) -> anyhow::Result<u64> {
-    let modified = file.metadata().and_then(|facts| facts.modified()).with_context(|| file.display().to_string())?;
-    let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(u64::try_from(since.as_millis()).unwrap_or_default())
-}
-
-fn signing_key(file: &Path) -> anyhow::Result<SigningKey> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("the key {} cannot be read", file.display()))?;
-    SigningKey::from_pem(&text).map_err(|problem| anyhow::anyhow!("the key {}: {problem}", file.display()))
-}
-
 fn config(how: &HowArguments) -> anyhow::Result<Config> {
     sources::load(&SourceArguments { config: how.config.clone(), ..SourceArguments::default() }, None)
-}
-
-/// A line on a terminal's stderr, for transfers that take a while.
-fn progress(done: &'static str) -> Progress {
-    if !std::io::stderr().is_terminal() {
-        return Progress::default();
-    }
-    let next = Mutex::new(Instant::now() + QUIET);
-    Progress::new(move |bytes, of| {
-        let mut next = next.lock();
-        if Instant::now() < *next {
-            return;
-        }
-        *next = Instant::now() + EVERY;
-        let end = if bytes == of { "\n" } else { "" };
-        let mib = |bytes: u64| bytes / 1024 * 10 / 1024;
-        let (bytes, of) = (mib(bytes), mib(of));
-        // If nobody reads stderr, nobody can be told.
-        let _ = write!(std::io::stderr(), "\r{}.{} of {}.{} MiB {done}{end}", bytes / 10, bytes % 10, of / 10, of % 10);
-    })
 }

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::config::{AdminSecret, Config, Insecure, Problems};
+use crate::config::{AdminSecret, Config, Insecure, PluginConfig, Problems};
 use anyhow::Context as _;
 use async_trait::async_trait;
 use bulkhead_audit::{Audit, Entry};
@@ -28,6 +28,8 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use super::args::SourceArguments;
+use super::dev_host::CallTeller;
+use super::grant_arguments::GrantArguments;
 use super::host::Host;
 use super::logging::Level;
 use super::sources;
@@ -41,12 +43,37 @@ pub(crate) struct Origin {
     pub(crate) sources: SourceArguments,
     pub(crate) listen: Option<String>,
     pub(crate) insecure: Insecure,
+    /// The plugin of an author who runs the host, with what is granted to it beside.
+    pub(crate) granted: Option<Granted>,
+}
+
+/// What an author grants the plugin of one name.
+#[derive(Clone)]
+pub(crate) struct Granted {
+    pub(crate) plugin: String,
+    pub(crate) grants: GrantArguments,
+}
+
+impl Granted {
+    /// Adds the grants to the plugin's entry, or to what holds for plugins without one.
+    fn add(&self, config: &mut Config) -> anyhow::Result<()> {
+        let named = config.plugins.iter_mut().find(|plugin| plugin.name() == Some(&self.plugin));
+        let unnamed = || PluginConfig::found(PathBuf::new(), config.call.clone());
+        match named {
+            Some(plugin) => self.grants.grant(plugin),
+            None => self.grants.grant(config.unnamed.get_or_insert_with(unnamed)),
+        }
+    }
 }
 
 impl Origin {
     /// The configuration as it is now, with the SHA-256 of its file.
     pub(crate) fn read(&self) -> anyhow::Result<(Config, [u8; 32])> {
-        sources::load_with_digest(&self.sources, self.listen.as_deref(), self.insecure)
+        let (mut config, digest) = sources::load_with_digest(&self.sources, self.listen.as_deref(), self.insecure)?;
+        if let Some(granted) = &self.granted {
+            granted.add(&mut config)?;
+        }
+        Ok((config, digest))
     }
 }
 
@@ -56,6 +83,8 @@ pub(crate) struct HostStartup {
     pub(crate) config: Config,
     pub(crate) digest: [u8; 32],
     pub(crate) level: Level,
+    /// Of an author's host: what tells of its calls.
+    pub(crate) told: Option<CallTeller>,
 }
 
 impl HostStartup {
@@ -65,7 +94,7 @@ impl HostStartup {
         host: &Host,
         issuers: Vec<Trusted>,
     ) -> anyhow::Result<(Arc<Authenticator>, Arc<ConfigReloader>)> {
-        let Self { origin, config, digest, level } = self;
+        let Self { origin, config, digest, level, told: _ } = self;
         let verifiers = Verifiers::new(&config, issuers, host);
         let authenticator = Arc::new(verifiers.authenticator(&config));
         let parts = host.followers(Arc::clone(&authenticator), level);

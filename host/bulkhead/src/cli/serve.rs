@@ -29,13 +29,17 @@ use super::{EXIT_FAILED, logging, operate, print_error, print_line, sources, tru
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let insecure =
         Insecure { plaintext: arguments.insecure_allow_plaintext, anonymous: arguments.insecure_allow_anonymous };
-    let origin = Origin { sources: arguments.sources, listen: arguments.listen, insecure };
+    let origin = Origin { sources: arguments.sources, listen: arguments.listen, insecure, granted: None };
     let (config, digest) = origin.read()?;
     let level = logging::start(&config.log);
-    if arguments.check { check(&config).await } else { serve(HostStartup { origin, config, digest, level }).await }
+    if arguments.check {
+        check(&config).await
+    } else {
+        serve(HostStartup { origin, config, digest, level, told: None }).await
+    }
 }
 
-async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
+pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let config = &beginning.config.clone();
     let data = config.server.data.clone();
     // Before anything slow: a signal during the start must not be lost.
@@ -51,7 +55,7 @@ async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let listener = bind(config.server.listen, open)?;
     let address = listener.local_addr()?;
     let desk = config.admin.as_ref().map(desk).transpose()?;
-    let mut host = Host::start(config, &data, None, store).await?;
+    let mut host = Host::start(config, &data, None, store, beginning.told.clone()).await?;
     let (authenticator, reloading) = beginning.follow(&host, issuers)?;
     let operator = host.operator(&data, reloading.clone());
     host.listen_to_operators(&data, operator.clone())?;

@@ -151,9 +151,10 @@ fn policy(plugin: PluginConfig, tenants: &Arc<TenantBounds>) -> Policy {
     policy
 }
 
-/// A plugin that the configuration does not name: nothing is granted to it.
+/// A plugin that the configuration does not name: nothing is granted to it, unless its author runs the host.
 pub(crate) fn otherwise(config: &Config, tenants: &Arc<TenantBounds>) -> Policy {
-    policy(PluginConfig::found(std::path::PathBuf::new(), config.call.clone()), tenants)
+    let found = || PluginConfig::found(std::path::PathBuf::new(), config.call.clone());
+    policy(config.unnamed.clone().unwrap_or_else(found), tenants)
 }
 
 /// Every plugin to begin with.

@@ -22,7 +22,7 @@ use super::{compile_cache, logging, print_error};
 const EOF_DRAIN: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> {
-    let origin = Origin { sources: arguments.clone(), listen: None, insecure: Insecure::default() };
+    let origin = Origin { sources: arguments.clone(), listen: None, insecure: Insecure::default(), granted: None };
     let (config, digest) = origin.read()?;
     let level = logging::start(&config.log);
     let data = &config.server.data.clone();
@@ -42,12 +42,12 @@ pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> 
     }
     if config.data_named {
         let grace = Duration::from_millis(config.server.drain_ms);
-        return own(HostStartup { origin, config, digest, level }, data, None, grace).await;
+        return own(HostStartup { origin, config, digest, level, told: None }, data, None, grace).await;
     }
     let private = tempfile::tempdir().context("there is no room for a temporary data directory")?;
     // The data goes with this host; the next one need not compile the same plugins again.
     let code = compile_cache::of_user();
-    own(HostStartup { origin, config, digest, level }, private.path(), code, Duration::ZERO).await
+    own(HostStartup { origin, config, digest, level, told: None }, private.path(), code, Duration::ZERO).await
 }
 
 /// Passes bytes between the client and a running host until either is done.
@@ -84,7 +84,7 @@ async fn own(
 ) -> anyhow::Result<ExitCode> {
     let stop = stop_signal()?;
     let store = open_store(&beginning.config, data).await?;
-    let mut host = Host::start(&beginning.config, data, code, store).await?;
+    let mut host = Host::start(&beginning.config, data, code, store, None).await?;
     // Whoever can use this host's pipe or socket is let in without a token.
     let (_, reloading) = beginning.follow(&host, Vec::new())?;
     let operator = host.operator(data, reloading);

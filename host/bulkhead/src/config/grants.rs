@@ -73,7 +73,7 @@ pub(super) fn read_keyvalue(item: Item<'_>) -> Option<KeyValueLimits> {
 }
 
 /// The grant that an empty table is.
-pub(super) fn keyvalue_defaults() -> KeyValueLimits {
+pub(crate) fn keyvalue_defaults() -> KeyValueLimits {
     let (keys_max, bytes_max, value_bytes_max) = (KEYS.1, BYTES.1, VALUE_BYTES.1);
     KeyValueLimits { keys_max: u32::try_from(keys_max).unwrap_or(u32::MAX), bytes_max, value_bytes_max }
 }
@@ -113,7 +113,8 @@ fn read_directory(item: Item<'_>) -> Option<DirGrant> {
     Some(DirGrant { host, guest, write, bytes_max })
 }
 
-fn variable(name: &str) -> Result<String, String> {
+/// The name of a variable that may be granted.
+pub(crate) fn variable(name: &str) -> Result<String, String> {
     if name.is_empty() || name.contains(['=', '\0']) {
         return Err(format!("{name:?} must be the name of an environment variable"));
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use bulkhead_domain::limits::{CallLimits, CompileLimits, Limits};
 use bulkhead_net::address::{Network, NotANetwork};
+use bulkhead_plugins::sources::{COMPONENT_BYTES_MAX, FETCH_MS_DEFAULT};
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -475,9 +476,9 @@ section!(AUDIT, blank_audit, struct AuditConfig, "audit", {
 });
 
 section!(SOURCES, blank_sources, struct SourcesConfig, "sources", {
-    component_bytes_max: u64 = bytes(128 * MIB, KIB, 128 * MIB), Host,
+    component_bytes_max: u64 = bytes(COMPONENT_BYTES_MAX, KIB, COMPONENT_BYTES_MAX), Host,
         "A component that is fetched, or found in a watched folder";
-    fetch_ms_max: u64 = ms(120_000, 1, HOUR), Host,
+    fetch_ms_max: u64 = ms(FETCH_MS_DEFAULT, 1, HOUR), Host,
         "How long fetching a component may take, its redirects and signatures included";
     watch: Vec<String> = Kind::List, Host,
         "Folders whose *.wasm files become plugins, and new versions of them, while the host runs";

@@ -34,6 +34,7 @@ pub(crate) use admin::{AdminConfig, AdminSecret};
 pub(crate) use auth::{AuthConfig, IssuerConfig, SecretLocation};
 use document::TenantEntry;
 pub(crate) use exposure::{Insecure, TlsConfig};
+pub(crate) use grants::{keyvalue_defaults, variable as variable_name};
 pub(crate) use keys::{AuditConfig, LogConfig, LogFormat, ServerConfig, SourcesConfig};
 #[cfg(test)]
 pub(crate) use keys::{Kind, all as all_keys};
@@ -58,6 +59,8 @@ pub(crate) struct Config {
     pub plugins: Vec<PluginConfig>,
     /// In the order of the file.
     pub toolsets: Vec<Toolset>,
+    /// What holds for a plugin that is not named; `None`: nothing is granted to it. No file says this, only `plugin dev`.
+    pub unnamed: Option<PluginConfig>,
     /// Folders whose `*.wasm` files are plugins too.
     pub plugin_dirs: Vec<PathBuf>,
     /// Whether anybody said where the data is, or it is only the default.
@@ -254,6 +257,7 @@ impl Config {
                 trust: parsed.trust,
                 plugins,
                 toolsets,
+                unnamed: None,
                 plugin_dirs: flags.plugin_dirs.clone(),
                 data_named,
                 listen_place,

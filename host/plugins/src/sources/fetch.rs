@@ -11,11 +11,11 @@ use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use super::signature::{SIGNATURES_BYTES_MAX, parse};
-use super::web::{client, failed, shown};
-use super::{Digest, Error, FetchOptions, Fetched, Progress, Source};
+use super::{Digest, Error, FetchOptions, Fetched, Progress, Source, beside};
 use bulkhead_net::client::{Request, Response};
 use bulkhead_runtime::wit_file;
+use bulkhead_sources::signature::{SIGNATURES_BYTES_MAX, parse};
+use bulkhead_sources::web::{client, failed, shown};
 
 /// Reads or downloads what a source names, and its signatures if they are wanted. Nothing of it is trusted yet.
 ///
@@ -79,13 +79,6 @@ async fn whole(response: Response, bytes_max: u64, progress: &Progress) -> Resul
     }
     let origin = shown(&response.url);
     Ok((response.bytes(bytes_max, progress).await?, origin))
-}
-
-/// `x.wasm.sig` of `x.wasm`.
-pub fn beside(component: &Path) -> PathBuf {
-    let mut path = component.as_os_str().to_owned();
-    path.push(".sig");
-    path.into()
 }
 
 /// A file, not a device that never ends, and not larger than it may be. Gives also where this very file is, behind all links: when the

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use super::pattern::Pattern;
-use super::signature::message;
-use super::{Digest, Fetched, PublicKey, Signature, Source};
+use super::{Digest, Fetched, PublicKey, Refusal, Signature, Source};
 use crate::{Candidate, Pinning, Provenance};
 use bulkhead_runtime::Wit;
+use bulkhead_sources::signature::message;
 
 /// What the sources of a pattern need.
 #[derive(Clone, Debug)]
@@ -40,15 +40,6 @@ pub struct Verified {
     signed_by: Vec<String>,
     /// What the rule says of definitions that change.
     changed_definitions: Option<Pinning>,
-}
-
-/// Why a component is not taken: what was expected, and what was found.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{source_name} is not trusted: expected {expected}, found {found}")]
-pub struct Refusal {
-    pub source_name: String,
-    pub expected: String,
-    pub found: String,
 }
 
 impl Trust {
@@ -201,7 +192,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::sources::{SigningKey, signature};
+    use bulkhead_sources::{SigningKey, signature};
 
     const SOURCE: &str = "https://acme.example/x.wasm";
 

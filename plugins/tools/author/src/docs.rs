@@ -10,17 +10,23 @@ use crate::{Error, section};
 /// Interfaces of this package make a component one that describes its tools itself.
 const OUR_PACKAGE: &str = "bulkhead:plugin/";
 
-/// The component with the documentation of the package in `folder`, the project's own WIT, unless it needs none or has it already.
-pub(crate) fn with_docs(mut component: Vec<u8>, folder: &Path) -> Result<Vec<u8>, Error> {
-    let is_needed = folder.is_dir()
+/// The component with the documentation of the package in `wit`, the author's own file or folder, unless it needs none or has it
+/// already.
+pub(crate) fn with_docs(mut component: Vec<u8>, wit: &Path) -> Result<Vec<u8>, Error> {
+    let is_needed = wit.exists()
         && !section::exports(&component, OUR_PACKAGE)?
         && !section::is_there(&component, PackageMetadata::SECTION_NAME)?;
     if is_needed {
-        let wrong = |reason: String| Error::Failed { step: "reading the descriptions in wit/", reason };
+        let wrong = |reason: String| Error::Failed {
+            step: "reading the descriptions in WIT",
+            reason: format!("{}: {reason}", wit.display()),
+        };
         // Says which file and line is wrong; reading the folder with what it depends on would not.
-        UnresolvedPackageGroup::parse_dir(folder).map_err(|error| wrong(error.to_string()))?;
+        if wit.is_dir() {
+            UnresolvedPackageGroup::parse_dir(wit).map_err(|error| wrong(error.to_string()))?;
+        }
         let mut resolve = Resolve { all_features: true, ..Resolve::default() };
-        let (package, _) = resolve.push_dir(folder).map_err(|error| wrong(format!("{error:#}")))?;
+        let (package, _) = resolve.push_path(wit).map_err(|error| wrong(format!("{error:#}")))?;
         let docs = PackageMetadata::extract(&resolve, package).encode();
         section::append(
             &mut component,
@@ -68,6 +74,6 @@ mod tests {
     fn missing_wit_is_accepted_and_invalid_wit_refused() {
         assert_eq!(with_docs(EMPTY.to_vec(), Path::new("/nowhere")).unwrap(), EMPTY);
         let error = with_docs(EMPTY.to_vec(), folder("package ;").path()).unwrap_err().to_string();
-        assert!(error.contains("wit/") && error.contains("units.wit"), "{error}");
+        assert!(error.contains("descriptions in WIT") && error.contains("units.wit"), "{error}");
     }
 }

@@ -7,7 +7,9 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod check;
 mod docs;
+mod interface;
 mod javascript;
 mod manifest;
 mod programs;
@@ -20,14 +22,18 @@ mod template;
 mod traceback;
 mod typescript;
 mod world;
+mod wrap;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use javascript::{PACKAGES as JAVASCRIPT_PACKAGES, node};
+pub use programs::find as find_program;
 pub use project::{Language, Project};
 pub use python::COMPONENTIZE_PY;
+pub use rust::{TARGET as RUST_TARGET, has_target as has_rust_target};
 pub use template::create;
+pub use wrap::{WrapOptions, wrap};
 
 /// Why there is no project or no component. The texts are for the author.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +55,8 @@ pub enum Error {
     Source(String),
     #[error("the manifest is wrong: {0}")]
     Manifest(String),
+    #[error("{}: {}", file.display(), wrong.join("; "))]
+    Wrapped { file: PathBuf, wrong: Vec<String> },
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }

@@ -2,7 +2,7 @@
 
 use crate::{Error, section};
 
-const SECTION: &str = "bulkhead:manifest";
+pub(crate) const SECTION: &str = "bulkhead:manifest";
 
 /// The plugin's name, where it says one.
 pub(crate) fn name(text: &str) -> Result<Option<String>, Error> {

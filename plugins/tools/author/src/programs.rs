@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::Error;
 
 /// A program in one of these folders, else on the search path.
-pub(crate) fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+pub fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).collect::<Vec<_>>();
     folders.iter().chain(&on_path).map(|folder| folder.join(name)).find(|file| file.is_file())

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::{Error, Options, Project, programs};
 
-const TARGET: &str = "wasm32-wasip2";
+/// What components are compiled for.
+pub const TARGET: &str = "wasm32-wasip2";
 
 pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Error> {
     let Some(cargo) = programs::find("cargo", &[]) else {
@@ -42,7 +43,7 @@ fn target_remedy() -> String {
 }
 
 /// Whether the standard library of the target is installed for the compiler that Cargo takes.
-fn has_target() -> bool {
+pub fn has_target() -> bool {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let asked = Command::new(compiler).args(["--print", "target-libdir", "--target", TARGET]).output();
     asked.is_ok_and(|said| PathBuf::from(String::from_utf8_lossy(&said.stdout).trim()).is_dir())

@@ -12,7 +12,7 @@ macro_rules! files {
     ($($path:literal),* $(,)?) => { &[$(($path, include_str!(concat!("../../../../", $path)))),*] };
 }
 
-const WIT: &[File] = files![
+pub(crate) const WIT: &[File] = files![
     "wit/completions.wit",
     "wit/config.wit",
     "wit/keyvalue.wit",

@@ -9,6 +9,7 @@ mod code;
 mod errors;
 mod layers;
 mod nightly;
+mod portable;
 mod repository;
 mod requirements;
 mod security;
@@ -25,8 +26,9 @@ type Finding = String;
 type Check = fn(&Repository) -> anyhow::Result<Vec<Finding>>;
 
 /// Every check, with the subject that it is listed under.
-const CHECKS: [(&str, Check); 7] = [
+const CHECKS: [(&str, Check); 8] = [
     ("layers", layers::check),
+    ("portable", portable::check),
     ("bounds", bounds::check),
     ("words", words::check),
     ("requirements", requirements::check),

@@ -41,6 +41,12 @@ impl Repository {
         self.crates.iter().flat_map(|(_, sources)| sources)
     }
 
+    /// The sources of a crate anywhere in the repository, without their tests.
+    pub(crate) fn sources(&self, folder: &str) -> anyhow::Result<Vec<Source>> {
+        let name = folder.rsplit('/').next().unwrap_or(folder);
+        code::sources(&self.root.join(folder).join("src"), name)
+    }
+
     /// A file of the repository as text.
     pub(crate) fn text(&self, path: &str) -> anyhow::Result<String> {
         fs::read_to_string(self.root.join(path)).with_context(|| format!("cannot read {path}"))

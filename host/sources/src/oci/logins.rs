@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use docker_credential::{CredentialRetrievalError, DockerCredential, get_credential_from_reader};
 
-use crate::sources::{Error, OciReference};
+use crate::{Error, OciReference};
 
 /// What Docker Hub's credentials are stored under.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
@@ -139,7 +139,7 @@ fn is_empty_entry(config: &serde_json::Value, key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sources::Source;
+    use crate::Source;
 
     fn reference(text: &str) -> OciReference {
         match text.parse() {

@@ -1,17 +1,16 @@
-//! `bulkhead plugin keygen` and `bulkhead plugin sign`.
+//! `keygen` and `sign`.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::Context as _;
-use bulkhead_plugins::sources::{Digest, SigningKey, beside};
+use bulkhead_sources::{Digest, SigningKey, beside};
 use clap::Args;
 use sha2::{Digest as _, Sha256};
 
-use super::{print_error, print_line};
+use crate::Outcome;
 
 /// Make a pair of keys for signing components.
 ///
@@ -19,7 +18,7 @@ use super::{print_error, print_line};
 /// the key's id. Hosts need the public key: `[[trust]]` in their configuration names it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n  bulkhead plugin keygen acme && bulkhead plugin sign csv.wasm --key acme.key")]
-pub(crate) struct KeygenArguments {
+pub struct KeygenArguments {
     /// What the files are called, without their endings; they must not exist yet
     #[arg(value_name = "NAME", default_value = "bulkhead")]
     name: PathBuf,
@@ -30,7 +29,7 @@ pub(crate) struct KeygenArguments {
 /// Writes FILE.sig, to be published beside FILE. Signatures of other keys over the same component stay in it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n  bulkhead plugin sign csv.wasm --key acme.key")]
-pub(crate) struct SignArguments {
+pub struct SignArguments {
     /// The component
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -39,18 +38,17 @@ pub(crate) struct SignArguments {
     key: PathBuf,
 }
 
-pub(crate) fn keygen(arguments: &KeygenArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn keygen(arguments: &KeygenArguments) -> anyhow::Result<Outcome> {
     let (secret, public) = (ending(&arguments.name, ".key"), ending(&arguments.name, ".pub"));
     anyhow::ensure!(!public.exists(), "{} is there already", public.display());
     let (key, text) = SigningKey::generate().map_err(anyhow::Error::msg)?;
     write_new(&secret, 0o600, &text)?;
     write_new(&public, 0o644, &key.public().to_pem())?;
-    print_line(key.public().id());
-    print_error(format_args!("the secret key is in {}, the public one in {}", secret.display(), public.display()));
-    Ok(ExitCode::SUCCESS)
+    let places = format!("the secret key is in {}, the public one in {}", secret.display(), public.display());
+    Ok(Outcome::line(key.public().id()).with_note(places))
 }
 
-pub(crate) fn sign(arguments: &SignArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn sign(arguments: &SignArguments) -> anyhow::Result<Outcome> {
     let text = read_text(&arguments.key)?;
     let key = SigningKey::from_pem(&text).map_err(|wrong| anyhow::anyhow!("{}: {wrong}", arguments.key.display()))?;
     let component = digest(&arguments.file)?;
@@ -65,9 +63,8 @@ pub(crate) fn sign(arguments: &SignArguments) -> anyhow::Result<ExitCode> {
     draft.write_all(signed.as_bytes())?;
     draft.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
     draft.persist(&path).with_context(|| format!("{} cannot be written", path.display()))?;
-    print_line(path.display());
-    print_error(format_args!("signed sha256 {component} with key {}", key.public().id()));
-    Ok(ExitCode::SUCCESS)
+    let signed = format!("signed sha256 {component} with key {}", key.public().id());
+    Ok(Outcome::line(path.display()).with_note(signed))
 }
 
 fn digest(file: &Path) -> anyhow::Result<Digest> {

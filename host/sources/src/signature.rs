@@ -4,6 +4,8 @@
 //! `ed25519`, the id of the key, the SHA-256 of the component, the SHA-256 of the WIT file beside it (`-`: that is not signed), and
 //! the signature in base64. Signed is the text [`message`], which names what it is, so that no signature of something else fits.
 
+use std::path::{Path, PathBuf};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
@@ -14,19 +16,19 @@ use super::{Digest, PublicKey, Signature};
 
 const HEAD: &str = "bulkhead-signature-v1";
 /// Bytes of a `.sig` file.
-pub(super) const SIGNATURES_BYTES_MAX: u64 = 16 << 10;
+pub const SIGNATURES_BYTES_MAX: u64 = 16 << 10;
 /// Before the 32 bytes of a secret Ed25519 key (RFC 8410).
 const SECRET: &[u8] = &[0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 const PEM_COLUMNS: usize = 64;
 
 /// What a signature is over.
-pub(super) fn message(component: Digest, wit: Option<Digest>) -> String {
+pub fn message(component: Digest, wit: Option<Digest>) -> String {
     let wit = wit.map_or_else(|| "-".to_owned(), |wit| format!("sha256:{wit}"));
     format!("{HEAD}\ncomponent sha256:{component}\nwit {wit}\n")
 }
 
 /// Reads a `.sig` file. What cannot be read is a signature too, for saying what was found.
-pub(super) fn parse(file: &[u8]) -> Vec<Signature> {
+pub fn parse(file: &[u8]) -> Vec<Signature> {
     let Some((HEAD, lines)) = std::str::from_utf8(file).ok().and_then(|text| text.split_once('\n')) else {
         return vec![Signature::Unreadable(format!("a signature file that does not begin with {HEAD}"))];
     };
@@ -100,8 +102,15 @@ impl SigningKey {
     }
 }
 
+/// `x.wasm.sig` of `x.wasm`.
+pub fn beside(component: &Path) -> PathBuf {
+    let mut path = component.as_os_str().to_owned();
+    path.push(".sig");
+    path.into()
+}
+
 /// A PEM text.
-pub(super) fn pem(label: &str, der: &[u8]) -> String {
+pub(crate) fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let mut lines = vec![format!("-----BEGIN {label}-----")];
     let mut rest = text.as_str();

@@ -20,7 +20,7 @@ const REDIRECTS_MAX: usize = 5;
 ///
 /// # Errors
 /// A file with certificates cannot be read.
-pub(super) fn client(fetching: &FetchOptions, typed: Option<&Url>) -> Result<Client, Error> {
+pub fn client(fetching: &FetchOptions, typed: Option<&Url>) -> Result<Client, Error> {
     Ok(Client {
         hosts: fetching.private_hosts.clone(),
         typed: typed.and_then(place),
@@ -46,12 +46,12 @@ fn tls_config(fetching: &FetchOptions) -> Result<Arc<rustls::ClientConfig>, Erro
     dial::tls_config(&roots).map_err(|error| Error::File(format!("TLS cannot be set up: {error}")))
 }
 
-pub(super) fn failed(url: &Url, problem: impl Into<String>) -> Error {
+pub fn failed(url: &Url, problem: impl Into<String>) -> Error {
     Error::Failed { what: shown(url), problem: problem.into() }
 }
 
 /// An address without what may be secret in it.
-pub(super) fn shown(url: &Url) -> String {
+pub fn shown(url: &Url) -> String {
     let (scheme, rest) = (url.scheme(), &url[Position::BeforeHost..Position::AfterPath]);
     format!("{scheme}://{rest}")
 }

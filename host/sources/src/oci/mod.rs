@@ -1,7 +1,7 @@
 //! Components in OCI registries: fetched, pushed and signed.
 //!
 //! Owns the layout of the artifact, the distribution API, credentials and cosign's signatures. Must not decide whom to trust: it
-//! brings what is signed to [`Trust`](super::Trust). Invariant: what is fetched is what the manifest names, and the origin names the
+//! returns what is signed to its caller, which verifies it. Invariant: what is fetched is what the manifest names, and the origin names the
 //! manifest by its digest, so it means the same for ever.
 //!
 //! The transfers go through the host's own client rather than a client library: none of those can be told which addresses a registry
@@ -15,15 +15,13 @@ mod registry;
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use super::Progress;
-use super::{Digest, Error, FetchOptions, Fetched, OciReference, Signature};
+use super::{Digest, Error, FetchOptions, Fetched, OciReference, Progress, Signature};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::timestamp::iso8601;
 use manifest::{Descriptor, Manifest, World};
 use registry::Registry;
 
-pub use cosign::SigningKey;
-pub(super) use cosign::names;
+pub use cosign::{SigningKey, names};
 pub use logins::Logins;
 
 /// Signatures of one manifest that are looked at, the newest. Stops a registry from sending them without end.

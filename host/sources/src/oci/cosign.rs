@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::manifest::Descriptor;
 use super::{SIGNATURES_MAX, oci_digest};
-use crate::sources::{Digest, OciReference, PublicKey};
+use crate::{Digest, OciReference, PublicKey};
 
 pub(super) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 pub(super) const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
@@ -32,7 +32,7 @@ const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 ///
 /// # Errors
 /// What was expected and what was found, in words.
-pub(crate) fn names(payload: &[u8], manifest: Digest, repository: Option<&OciReference>) -> Result<(), String> {
+pub fn names(payload: &[u8], manifest: Digest, repository: Option<&OciReference>) -> Result<(), String> {
     let (digests, named) = match dsse_body(payload) {
         Some(statement) => (subjects(statement)?, None),
         None => image(payload).map(|(digest, named)| (vec![digest], Some(named)))?,

@@ -13,8 +13,8 @@ use url::Url;
 
 use super::logins::{Credential, Login};
 use super::{digest_of, manifest, oci_digest};
-use crate::sources::web::{self, failed};
-use crate::sources::{Digest, Error, FetchOptions, OciReference, Progress};
+use crate::web::{self, failed};
+use crate::{Digest, Error, FetchOptions, OciReference, Progress};
 use bulkhead_net::address::{is_this_machine, normal_host};
 use bulkhead_net::client::{Client, Request, Response};
 

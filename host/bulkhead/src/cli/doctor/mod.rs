@@ -1,0 +1,155 @@
+//! `bulkhead doctor`: what a host on this machine would lack.
+//!
+//! Owns the findings and their remedies. Must not change anything that stays: what it makes to try something is gone when it ends, and
+//! a running host of the same data directory notices nothing. Invariant: every finding that is not ok says what to do.
+
+mod data;
+mod machine;
+mod toolchains;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::config::Config;
+use clap::Args;
+use serde::Serialize;
+
+use super::args::SourceArguments;
+use super::{EXIT_FAILED, print_line, sources};
+
+/// Look at this machine: what a host here would lack, and what to do about it.
+///
+/// Looks at the configuration, the kernel, the limits of the process, the data directory and its disk, the clock, the address, and the
+/// tools that plugins are built with. Nothing is changed. Exit code 1: something fails; warnings alone do not.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Example:\n  bulkhead doctor --config bulkhead.toml")]
+pub(crate) struct DoctorArguments {
+    /// The configuration file that the host will have
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The data directory [default: ./bulkhead-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The address that it will listen on [default: 127.0.0.1:8808]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<String>,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    /// It works, and not as well as it could, or not for everybody.
+    Warn,
+    /// A host does not start, or loses what it acknowledged.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Finding {
+    subject: &'static str,
+    verdict: Verdict,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn ok(subject: &'static str, found: impl Into<String>) -> Self {
+        Self { subject, verdict: Verdict::Ok, found: found.into(), remedy: None }
+    }
+
+    fn warn(subject: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { subject, verdict: Verdict::Warn, found: found.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn fail(subject: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { subject, verdict: Verdict::Fail, found: found.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+pub(super) async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
+    let DoctorArguments { config, data, listen, json } = arguments;
+    let (config, first) = configuration(SourceArguments { config, data, ..SourceArguments::default() }, listen)?;
+    let mut findings = vec![first];
+    findings.push(machine::openat2());
+    findings.push(machine::sandbox(&config).await);
+    findings.push(machine::address_space());
+    findings.push(machine::open_files(config.server.connections_max));
+    findings.extend(machine::clock());
+    findings.extend(data::look(&config.server.data));
+    findings.push(machine::port(&config).await);
+    findings.extend(toolchains::look());
+    Ok(report(&findings, json)?)
+}
+
+/// The configuration, or what holds without one where it is wrong.
+fn configuration(sources: SourceArguments, listen: Option<String>) -> anyhow::Result<(Config, Finding)> {
+    const SUBJECT: &str = "configuration";
+    let what = sources.config.as_ref().map_or_else(|| "the defaults".to_owned(), |file| file.display().to_string());
+    match sources::load(&sources, listen.as_deref()) {
+        Ok(config) => Ok((config, Finding::ok(SUBJECT, format!("{what}: valid")))),
+        Err(error) => {
+            let remedy = "Change what is named; host/docs/reference/configuration.md lists every key and its bounds.";
+            let finding = Finding::fail(SUBJECT, format!("{what}: {error:#}"), remedy);
+            let rest = SourceArguments { data: sources.data, ..SourceArguments::default() };
+            Ok((sources::load(&rest, None)?, finding))
+        }
+    }
+}
+
+fn report(findings: &[Finding], as_json: bool) -> serde_json::Result<ExitCode> {
+    let of = |verdict: Verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let (warnings, failures) = (of(Verdict::Warn), of(Verdict::Fail));
+    if as_json {
+        let report = serde_json::json!({ "findings": findings, "warnings": warnings, "failures": failures });
+        print_line(serde_json::to_string_pretty(&report)?);
+    } else {
+        findings.iter().for_each(|finding| print_line(as_text(finding)));
+        print_line(format_args!("{} checks, {warnings} warnings, {failures} failures", findings.len()));
+    }
+    Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILED) })
+}
+
+fn as_text(finding: &Finding) -> String {
+    let verdict = match finding.verdict {
+        Verdict::Ok => "ok  ",
+        Verdict::Warn => "warn",
+        Verdict::Fail => "FAIL",
+    };
+    let remedy = finding.remedy.as_ref().map(|remedy| format!("\n     {remedy}")).unwrap_or_default();
+    format!("{verdict} {}: {}{remedy}", finding.subject, finding.found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failing_finding_is_shown_with_its_remedy_and_ends_in_failure() {
+        let finding = Finding::fail("clock", "the year is 1970", "Set the clock.");
+        assert_eq!(as_text(&finding), "FAIL clock: the year is 1970\n     Set the clock.");
+        let shown = |code: ExitCode| format!("{code:?}");
+        let fails = report(&[finding], true).unwrap();
+        let warns = report(&[Finding::warn("x", "y", "z"), Finding::ok("a", "b")], true).unwrap();
+        assert_eq!(shown(fails), shown(ExitCode::from(EXIT_FAILED)));
+        assert_eq!(shown(warns), shown(ExitCode::SUCCESS), "warnings alone do not fail");
+    }
+
+    #[test]
+    fn wrong_configuration_fails_and_the_rest_is_looked_at_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("bulkhead.toml");
+        std::fs::write(&file, "[server]\nlisten = 3\n").unwrap();
+        let sources =
+            SourceArguments { config: Some(file), data: Some(folder.path().into()), ..SourceArguments::default() };
+        let (config, finding) = configuration(sources, None).unwrap();
+        assert_eq!((finding.verdict, config.server.data.as_path()), (Verdict::Fail, folder.path()));
+        assert!(finding.found.contains("listen"), "{}", finding.found);
+    }
+}

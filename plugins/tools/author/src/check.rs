@@ -1,0 +1,349 @@
+//! What can be said of a component without running it.
+//!
+//! Owns the rules about manifests, imports and exports that need no engine. Must not decide for a host: what passes here may be
+//! refused there, for what its tools say or do. Invariant: what is refused here, a host refuses as well.
+
+use toml::{Table, Value};
+use wasmparser::{Parser, Payload, Validator, WasmFeatures};
+use wit_parser::decoding::{DecodedWasm, decode};
+use wit_parser::{Resolve, WorldItem, WorldKey};
+
+use crate::interface::{self, Direction};
+use crate::{manifest, project};
+
+/// Bytes of a component and of its manifest that a host reads.
+const COMPONENT_BYTES_MAX: usize = 128 << 20;
+const MANIFEST_BYTES_MAX: usize = 64 << 10;
+/// Interfaces that a host offers beside its own, without the members of their packages.
+const OFFERED: [&str; 6] =
+    ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+const OFFERED_HTTP: [&str; 2] = ["wasi:http/types@", "wasi:http/outgoing-handler@"];
+/// What a manifest may wish for in `[call]`.
+pub const CALL_KEYS: [&str; 7] =
+    ["cpu_ms", "wall_ms", "memory_bytes", "arguments_bytes", "result_bytes", "log_bytes", "events_per_second"];
+
+/// What the first bytes of a file say that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Component,
+    Module,
+    /// With a sentence for the author.
+    Unknown(&'static str),
+}
+
+impl Kind {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        match bytes.first_chunk::<8>() {
+            Some(b"\0asm\x0d\0\x01\0") => Self::Component,
+            Some(b"\0asm\x01\0\0\0") => Self::Module,
+            Some([b'\0', b'a', b's', b'm', ..]) => Self::Unknown(
+                "this is WebAssembly of a version that is not known here; expected a component or a core module",
+            ),
+            _ => Self::Unknown("this is not WebAssembly; expected a component or a core module"),
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// What its manifest calls it.
+    pub name: Option<String>,
+    pub imports: Vec<String>,
+    pub exports: Vec<String>,
+    /// Why every host refuses it.
+    pub refused: Vec<String>,
+    /// What its users would miss.
+    pub warnings: Vec<String>,
+}
+
+/// Looks at a component.
+pub fn check(component: &[u8]) -> Findings {
+    let mut findings = Findings::default();
+    match Kind::of(component) {
+        Kind::Component => {}
+        Kind::Module => {
+            findings.refused.push(
+                "this is a core module; expected a component: `bulkhead plugin wrap` or `wasm-tools component new` makes one"
+                    .to_owned(),
+            );
+            return findings;
+        }
+        Kind::Unknown(what) => {
+            findings.refused.push(what.to_owned());
+            return findings;
+        }
+    }
+    if component.len() > COMPONENT_BYTES_MAX {
+        findings.refused.push(format!("it has {} bytes; {COMPONENT_BYTES_MAX} is the most", component.len()));
+        return findings;
+    }
+    if let Err(error) = Validator::new_with_features(WasmFeatures::all()).validate_all(component) {
+        findings.refused.push(format!("it is not a valid component: {} (at byte {})", error.message(), error.offset()));
+        return findings;
+    }
+    of_world(component, &mut findings);
+    match manifest_of(component) {
+        Some(Ok(text)) => {
+            findings.refused.extend(manifest(&text).err().into_iter().flatten());
+            findings.name = manifest::name(&text).ok().flatten();
+            findings.warnings.extend(manifest_warnings(Some(&text), &findings.imports));
+        }
+        Some(Err(wrong)) => findings.refused.push(wrong),
+        None => findings.warnings.extend(manifest_warnings(None, &findings.imports)),
+    }
+    findings
+}
+
+/// The text of the manifest that a component carries.
+fn manifest_of(component: &[u8]) -> Option<Result<String, String>> {
+    let mut payloads = Parser::new(0).parse_all(component).filter_map(Result::ok);
+    let data = payloads.find_map(|payload| match payload {
+        Payload::CustomSection(section) if section.name() == manifest::SECTION => Some(section.data()),
+        _ => None,
+    })?;
+    if data.len() > MANIFEST_BYTES_MAX {
+        return Some(Err(format!("its manifest has {} bytes; {MANIFEST_BYTES_MAX} is the most", data.len())));
+    }
+    Some(String::from_utf8(data.to_vec()).map_err(|_| "its manifest is not UTF-8".to_owned()))
+}
+
+fn of_world(component: &[u8], findings: &mut Findings) {
+    let (resolve, world) = match decode(component) {
+        Ok(DecodedWasm::Component(resolve, world)) => (resolve, world),
+        Ok(DecodedWasm::WitPackage(..)) => {
+            findings.refused.push("this is a WIT package in binary form; expected a component".to_owned());
+            return;
+        }
+        Err(error) => {
+            findings.refused.push(format!("its imports and exports cannot be read: {error:#}"));
+            return;
+        }
+    };
+    let Some(world) = resolve.worlds.get(world) else { return };
+    for (key, item) in &world.imports {
+        let name = resolve.name_world_key(key);
+        match of_import(&resolve, key, item, &name) {
+            Ok(()) => findings.imports.push(name),
+            Err(wrong) => findings.refused.extend(wrong),
+        }
+    }
+    for (key, item) in &world.exports {
+        let name = resolve.name_world_key(key);
+        if let (WorldKey::Interface(id), true) = (key, name.starts_with(interface::PACKAGE)) {
+            findings.refused.extend(interface::differences(&resolve, *id, &name, Direction::Export));
+        }
+        if let WorldItem::Interface { .. } | WorldItem::Function(_) = item {
+            findings.exports.push(name);
+        }
+    }
+    let is_ours = findings.exports.iter().any(|export| export.starts_with(interface::PACKAGE));
+    if is_ours && !findings.exports.iter().any(|export| *export == interface::tools()) {
+        findings.refused.push(format!("it does not export {}, which every plugin needs", interface::tools()));
+    }
+    if findings.exports.is_empty() {
+        findings.refused.push(format!(
+            "it exports nothing; expected {}, or functions of its own, which become its tools",
+            interface::tools()
+        ));
+    }
+}
+
+fn of_import(resolve: &Resolve, key: &WorldKey, item: &WorldItem, name: &str) -> Result<(), Vec<String>> {
+    let is_offered = OFFERED.iter().any(|package| name.starts_with(package)) && name.contains("@0.2.")
+        || OFFERED_HTTP.iter().any(|start| name.starts_with(start) && name.contains("@0.2."));
+    match key {
+        WorldKey::Interface(id) if name.starts_with(interface::PACKAGE) => {
+            let wrong = interface::differences(resolve, *id, name, Direction::Import);
+            if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+        }
+        _ if is_offered || matches!(item, WorldItem::Type { .. }) => Ok(()),
+        _ => Err(vec![format!(
+            "it imports {name}, which no host has; expected interfaces of bulkhead:plugin, and those of WASI 0.2 (cli, clocks, \
+             filesystem, io, random, sockets, and http as a client)"
+        )]),
+    }
+}
+
+/// Checks a manifest.
+///
+/// # Errors
+///
+/// Everything that a host refuses in it, each with the key.
+pub fn manifest(text: &str) -> Result<(), Vec<String>> {
+    let table: Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| vec![format!("the manifest is not TOML: {}", error.message())])?;
+    let mut wrong = Vec::new();
+    for key in ["name", "description"] {
+        expect(&table, "", key, "a text", Value::is_str, &mut wrong);
+    }
+    if let Some(name) = table.get("name").and_then(Value::as_str).filter(|name| !project::is_plain(name)) {
+        wrong.push(format!("`name` is {name:?}; expected 1 to 64 characters of [A-Za-z0-9_.-]"));
+    }
+    let empty = Table::new();
+    for part in ["grants", "call"] {
+        expect(&table, "", part, "a table", Value::is_table, &mut wrong);
+    }
+    let part = |key: &str| table.get(key).and_then(Value::as_table).unwrap_or(&empty);
+    of_grants(part("grants"), &mut wrong);
+    for key in CALL_KEYS {
+        let is_count = |value: &Value| value.as_integer().is_some_and(|number| number >= 0);
+        expect(part("call"), "call.", key, "a whole number that is not negative", is_count, &mut wrong);
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
+
+fn of_grants(grants: &Table, wrong: &mut Vec<String>) {
+    expect(grants, "grants.", "kv", "true or false", Value::is_bool, wrong);
+    for key in ["http", "env", "directories"] {
+        expect(grants, "grants.", key, "a list", Value::is_array, wrong);
+    }
+    let items = |key: &str| grants.get(key).and_then(Value::as_array).into_iter().flatten().enumerate();
+    for (at, item) in items("env") {
+        if !item.is_str() {
+            wrong.push(format!("`grants.env[{at}]` is {item}; expected the name of a variable, or \"*\""));
+        }
+    }
+    for (at, item) in items("http") {
+        if !item.as_str().is_some_and(is_destination) {
+            wrong.push(format!(
+                "`grants.http[{at}]` is {item}; expected \"https://HOST[:PORT][/PATH]\", with methods before it (\"GET,HEAD \
+                 https://HOST\") if it needs only those, or \"*\""
+            ));
+        }
+    }
+    for (at, item) in items("directories") {
+        let guest = item.get("guest").and_then(Value::as_str);
+        if !guest.is_some_and(|guest| guest.starts_with('/') && guest.split('/').all(|part| part != "..")) {
+            wrong.push(format!(
+                "`grants.directories[{at}]` is {item}; expected {{ guest = \"/PATH\" }}, an absolute path without \"..\""
+            ));
+        }
+        let table = item.as_table().cloned().unwrap_or_default();
+        for key in ["write", "optional"] {
+            expect(&table, &format!("grants.directories[{at}]."), key, "true or false", Value::is_bool, wrong);
+        }
+    }
+}
+
+/// As far as it can be told without resolving anything.
+fn is_destination(text: &str) -> bool {
+    let url = text.trim().rsplit_once(' ').map_or(text.trim(), |(_, url)| url);
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    text == "*"
+        || rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(['@', '?', '#']))
+}
+
+fn expect(table: &Table, path: &str, key: &str, what: &str, is_it: impl Fn(&Value) -> bool, wrong: &mut Vec<String>) {
+    if let Some(value) = table.get(key).filter(|value| !is_it(value)) {
+        wrong.push(format!("`{path}{key}` is {value}; expected {what}"));
+    }
+}
+
+/// What users and operators would miss in a manifest. `imports` are the component's.
+pub fn manifest_warnings(text: Option<&str>, imports: &[String]) -> Vec<String> {
+    let Some(table) = text.and_then(|text| text.parse::<Table>().ok()) else {
+        return vec!["it carries no manifest: its name is the file's, and operators see no wishes".to_owned()];
+    };
+    let mut warnings = Vec::new();
+    let mut unknown = |path: &str, table: &Table, known: &[&str]| {
+        for key in table.keys().filter(|key| !known.contains(&key.as_str())) {
+            warnings.push(format!("the manifest has a key `{path}{key}` that nobody reads"));
+        }
+    };
+    let empty = Table::new();
+    let part = |key: &str| table.get(key).and_then(Value::as_table).unwrap_or(&empty);
+    unknown("", &table, &["name", "description", "grants", "call"]);
+    unknown("grants.", part("grants"), &["directories", "http", "env", "kv"]);
+    unknown("call.", part("call"), &CALL_KEYS);
+    if table.get("description").is_none() {
+        warnings.push("the manifest has no description".to_owned());
+    }
+    let asks_for_http = part("grants").get("http").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    let imports_http = imports.iter().any(|import| import.starts_with("wasi:http/outgoing-handler"));
+    if imports_http && !asks_for_http {
+        warnings.push(
+            "it can make HTTP requests, but its manifest names no destination in grants.http, so it gets none"
+                .to_owned(),
+        );
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(wat: &str) -> Findings {
+        check(&wat::parse_str(wat).unwrap())
+    }
+
+    #[test]
+    fn what_is_no_component_is_refused() {
+        for (bytes, why) in [
+            (b"\0asm\x01\0\0\0".as_slice(), "core module"),
+            (b"#!/bin/sh\n", "not WebAssembly"),
+            (b"\0asm\x02\0\0\0", "version"),
+            (b"\0asm\x0d\0\x01\0\x01\x99", "not a valid component"),
+            (b"\0asm\x0d\0\x01\0", "exports nothing"),
+        ] {
+            let refused = check(bytes).refused;
+            assert!(refused.iter().any(|refused| refused.contains(why)), "{why}: {refused:?}");
+        }
+    }
+
+    #[test]
+    fn import_that_no_host_has_is_refused_by_its_name() {
+        let import = |name: &str| checked(&format!("(component (import \"{name}\" (instance)))")).refused;
+        for absent in
+            ["wasi:nn/graph@0.2.0", "acme:secret/door@1.0.0", "wasi:http/incoming-handler@0.2.3", "wasi:io/poll@0.3.0"]
+        {
+            let refused = import(absent);
+            assert!(refused.iter().any(|why| why.contains(&format!("it imports {absent}"))), "{refused:?}");
+        }
+        for offered in ["wasi:io/poll@0.2.3", "wasi:http/outgoing-handler@0.2.6", "bulkhead:plugin/task@0.1.0"] {
+            let refused = import(offered);
+            assert!(!refused.iter().any(|why| why.contains("it imports")), "{offered}: {refused:?}");
+        }
+    }
+
+    #[test]
+    fn export_that_differs_from_the_interface_names_the_member_and_what_is_expected() {
+        let refused = |body: &str| checked(&format!("(component {body})")).refused;
+        let tools = refused("(instance $i) (export \"bulkhead:plugin/tools@0.1.0\" (instance $i))");
+        assert!(
+            tools
+                .iter()
+                .any(|why| why.contains("call-tool") && why.contains("expected") && why.contains("arguments: string")),
+            "{tools:?}"
+        );
+        let later = refused("(instance $i) (export \"bulkhead:plugin/tools@0.9.0\" (instance $i))");
+        assert!(later.iter().any(|why| why.contains("tools@0.9.0") && why.contains("tools@0.1.0")), "{later:?}");
+        let alone = refused("(instance $i) (export \"bulkhead:plugin/prompts@0.1.0\" (instance $i))");
+        assert!(alone.iter().any(|why| why.contains("does not export bulkhead:plugin/tools@0.1.0")), "{alone:?}");
+    }
+
+    #[test]
+    fn manifest_with_wrong_members_names_each() {
+        for (text, why) in [
+            ("name = ", "not TOML"),
+            ("name = 1", "`name` is 1; expected a text"),
+            ("name = 'a b'", "`name` is \"a b\"; expected 1 to 64"),
+            ("grants = 3", "`grants` is 3; expected a table"),
+            ("[grants]\nkv = 'yes'", "`grants.kv` is \"yes\"; expected true or false"),
+            ("[grants]\nhttp = ['ftp://a']", "`grants.http[0]` is \"ftp://a\"; expected \"https://"),
+            ("[grants]\nenv = [1]", "`grants.env[0]` is 1; expected"),
+            ("[grants]\ndirectories = [{ guest = '/data/../x' }]", "`grants.directories[0]`"),
+            ("[call]\ncpu_ms = -1", "`call.cpu_ms` is -1; expected a whole number"),
+        ] {
+            let wrong = manifest(text).unwrap_err();
+            assert!(wrong.iter().any(|wrong| wrong.contains(why)), "{text}: {wrong:?}");
+        }
+        let good = "name = 'a'\n[grants]\nhttp = ['GET https://a.org/v1', '*']\nenv = ['*']\nkv = true\n\
+            directories = [{ guest = '/data', write = true }]\n[call]\ncpu_ms = 5";
+        assert_eq!(manifest(good), Ok(()));
+        assert_eq!(manifest_warnings(Some("x = 1"), &[]).len(), 2, "an unknown key, and no description");
+        assert_eq!(manifest_warnings(None, &[]).len(), 1);
+    }
+}
