@@ -69,6 +69,20 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: AuditCommand,
     },
+    /// Print the script that completes commands and options in a shell
+    #[command(
+        after_long_help = "Example:\n  bulkhead completions bash > ~/.local/share/bash-completion/completions/bulkhead"
+    )]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write a man page for each command
+    #[command(hide = true)]
+    ManPages {
+        /// The folder that they are written into
+        folder: PathBuf,
+    },
     /// Print a page of the documentation that the program writes
     #[command(hide = true)]
     Reference {

@@ -27,6 +27,7 @@ mod registry;
 mod reload;
 mod secrets;
 mod serve;
+mod shell_support;
 mod signing;
 mod sources;
 mod stdio;
@@ -82,6 +83,8 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Tenant { command } => operate::tenant(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
         Subcommand::Audit { command } => audit::run(command).await,
+        Subcommand::Completions { shell } => shell_support::print_completions(shell).map(|()| ExitCode::SUCCESS),
+        Subcommand::ManPages { folder } => shell_support::write_man_pages(&folder).map(|()| ExitCode::SUCCESS),
         Subcommand::Reference { page } => {
             reference::print(page);
             Ok(ExitCode::SUCCESS)

@@ -70,8 +70,11 @@ pub(crate) fn compiler() -> anyhow::Result<Compiler> {
 
 /// Tries with the machine's package lists, then with lists that were refreshed a moment ago: the machine's may be empty or name
 /// files that the archive no longer holds.
-fn from_apt(attempt: impl Fn(&Apt) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let Err(problem) = attempt(&Apt::system()) else { return Ok(()) };
+pub(crate) fn from_apt<T>(attempt: impl Fn(&Apt) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let problem = match attempt(&Apt::system()) {
+        Ok(done) => return Ok(done),
+        Err(problem) => problem,
+    };
     eprintln!("xtask: {problem:#}; trying again with package lists of our own under target/apt");
     let apt = Apt::refreshed()?;
     attempt(&apt).map_err(|refreshed| match apt.trouble() {

@@ -5,6 +5,7 @@
 mod apt;
 mod bench;
 mod debian;
+mod dist;
 mod docs;
 mod guests;
 mod layout;
@@ -46,6 +47,7 @@ Examples:
   cargo xtask plugins text csv        put two guests into target/plugins
   cargo xtask tidy                    what the code and the documents say of each other
   cargo xtask docs                    write the reference pages, check every page
+  cargo xtask dist                    packages in target/dist
   cargo xtask test                    format, tidy, clippy, docs, guests, every test
   cargo xtask test --quick -- csv     guests and the tests whose names contain `csv`";
 
@@ -65,6 +67,8 @@ enum Command {
     Tidy,
     /// Write the reference pages that are generated, and check the links, snippets and length of every page.
     Docs(docs::Options),
+    /// Make packages of the host: archive, .deb, wheel, npm package, container image.
+    Dist(dist::Options),
     /// Measure the host, each number as a ratio to something measured in the same run.
     Bench {
         /// Passed on to the bench program; `cargo xtask bench -- --help` lists what it takes.
@@ -80,6 +84,7 @@ fn main() -> ExitCode {
         Command::Test(options) => suite::run(&options),
         Command::Tidy => suite::tidy(),
         Command::Docs(options) => docs::run(&options),
+        Command::Dist(options) => dist::run(&options),
         Command::Bench { arguments } => bench::run(&arguments),
     };
     match outcome {

@@ -1,0 +1,143 @@
+//! `cargo xtask dist`: packages of the host, in `target/dist`.
+//!
+//! Owns which programs are packaged, and that they are built alike on every machine. The packages themselves are made by the program
+//! `dist` (`plugins/tools/dist`): what it needs would make every other developer command wait. Invariant: two clean checkouts of one
+//! commit give equal digests, wherever they lie.
+
+mod base;
+mod reproducible;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use crate::{layout, steps};
+
+/// What to package, and where to.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Package this program, which is built already, instead of building the profile `dist`; may be given more than once.
+    #[arg(long = "binary", value_name = "FILE")]
+    binaries: Vec<PathBuf>,
+    /// The folder that the packages go into [default: target/dist].
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// The libraries in the image: those of host/contrib/image/base.toml, or what apt offers now. The latter are written to
+    /// target/dist-base/base.toml, which can take the place of the former.
+    #[arg(long, value_enum, default_value = "pinned")]
+    base: base::Selection,
+}
+
+/// The programs by their Cargo packages. Those whose package is not in the workspace are left out.
+const PROGRAMS: [(&str, &str); 2] = [("bulkhead", "bulkhead"), ("bulkhead-author-cli", "bulkhead-plugin")];
+const PROFILE: &str = "dist";
+/// The most that an archive may have: a newcomer waits for it.
+const ARCHIVE_BYTES_MAX: u64 = 25_000_000;
+
+/// Builds the programs, or takes those that are named, and packages them.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let epoch = epoch()?;
+    let is_built_here = options.binaries.is_empty();
+    // What may not be on offer any more comes before what takes long.
+    let base = base::fetch(options.base)?;
+    let programs = if is_built_here { build(epoch)? } else { named(&options.binaries)? };
+    let mut cargo = steps::cargo();
+    cargo.args(["build", "--quiet", "--workspace", "--bin", "dist", "--target-dir"]).arg(layout::target());
+    steps::run("build the packager", &mut cargo)?;
+    let output = match &options.output {
+        Some(output) => std::path::absolute(output)?,
+        None => layout::target().join("dist"),
+    };
+    let mut dist = Command::new(layout::target().join("debug/dist"));
+    dist.arg("--root").arg(layout::root()).arg("--output").arg(&output).args(["--epoch", &epoch.to_string()]);
+    dist.arg("--base").arg(&base.packages).arg("--pins").arg(&base.pins);
+    if is_built_here {
+        // A program without the profile's optimisations is larger.
+        dist.args(["--archive-bytes-max", &ARCHIVE_BYTES_MAX.to_string()]);
+    }
+    for (package, path) in programs {
+        dist.arg(format!("{package}={}", path.display()));
+    }
+    steps::run("package", &mut dist)
+}
+
+/// The time that every file of the packages has: that of the commit.
+fn epoch() -> anyhow::Result<u64> {
+    let text = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text,
+        Err(_) => {
+            let mut log = Command::new("git");
+            log.args(["log", "-1", "--format=%ct"]).current_dir(layout::root());
+            steps::output(&mut log).context("the time of the commit is not known: set SOURCE_DATE_EPOCH")?
+        }
+    };
+    let text = text.trim();
+    text.parse().with_context(|| format!("SOURCE_DATE_EPOCH is `{text}`, not a number of seconds since 1970"))
+}
+
+/// Builds every program, in a folder of its own: what else is built has other flags.
+fn build(epoch: u64) -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
+    let target = layout::target().join("dist-build");
+    std::fs::create_dir_all(&target)?;
+    steps::run("fetch the sources", steps::cargo().args(["fetch", "--locked"]))?;
+    let remapped = reproducible::remapped()?;
+    let wrapper = reproducible::write_wrapper(&target, &remapped)?;
+    let members = members()?;
+    let mut programs = Vec::new();
+    for (package, name) in PROGRAMS.into_iter().filter(|(package, _)| members.iter().any(|member| member == package)) {
+        let mut cargo = steps::cargo();
+        cargo.args(["build", "--locked", "--profile", PROFILE, "--package", package, "--bin", name, "--target-dir"]);
+        cargo.arg(&target);
+        reproducible::set_environment(&mut cargo, &wrapper, &remapped, epoch);
+        steps::run(&format!("build {name}"), &mut cargo)?;
+        programs.push((package, target.join(PROFILE).join(name)));
+    }
+    Ok(programs)
+}
+
+/// The names of the workspace's packages.
+fn members() -> anyhow::Result<Vec<String>> {
+    let mut metadata = steps::cargo();
+    metadata.args(["metadata", "--no-deps", "--format-version", "1"]);
+    let metadata: serde_json::Value = serde_json::from_str(&steps::output(&mut metadata)?)?;
+    let packages = metadata["packages"].as_array().context("`cargo metadata` names no packages")?;
+    Ok(packages.iter().filter_map(|package| package["name"].as_str().map(str::to_owned)).collect())
+}
+
+/// Programs that are built already, by the names of their files.
+fn named(paths: &[PathBuf]) -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
+    let package = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some((package, _)) = PROGRAMS.into_iter().find(|(_, program)| name == Some(program)) else {
+            let names: Vec<_> = PROGRAMS.into_iter().map(|(_, program)| program).collect();
+            bail!("{} is none of the programs that are packaged: {}", path.display(), names.join(", "));
+        };
+        Ok((package, absolute(path)?))
+    };
+    paths.iter().map(package).collect()
+}
+
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    path.canonicalize().with_context(|| format!("there is no {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_is_known_by_the_name_of_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            path
+        };
+        let named = |path: PathBuf| named(&[path]).map(|programs| programs[0].0).map_err(|error| error.to_string());
+        assert_eq!(named(path("bulkhead")).unwrap(), "bulkhead");
+        assert_eq!(named(path("bulkhead-plugin")).unwrap(), "bulkhead-author-cli");
+        assert!(named(path("xtask")).unwrap_err().ends_with("are packaged: bulkhead, bulkhead-plugin"));
+        assert!(named(folder.path().join("none/bulkhead")).unwrap_err().starts_with("there is no "));
+    }
+}
