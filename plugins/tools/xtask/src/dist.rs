@@ -39,8 +39,9 @@ const ARCHIVE_BYTES_MAX: u64 = 25_000_000;
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let epoch = epoch()?;
     let is_built_here = options.binaries.is_empty();
-    let programs = if is_built_here { build(epoch)? } else { named(&options.binaries)? };
+    // What may not be on offer any more comes before what takes long.
     let base = base::fetch(options.base)?;
+    let programs = if is_built_here { build(epoch)? } else { named(&options.binaries)? };
     let mut cargo = steps::cargo();
     cargo.args(["build", "--quiet", "--workspace", "--bin", "dist", "--target-dir"]).arg(layout::target());
     steps::run("build the packager", &mut cargo)?;
