@@ -63,8 +63,7 @@ async fn each_requestor_sees_the_tools_of_its_toolsets() {
     assert_eq!(refused.message, "Unknown tool: word_count");
     // A task through the host is the tool's own.
     let task = json!({"name": "count_primes", "arguments": {"below": 100}});
-    let task = clients[1].create("call_tool", task).await.expect("a task");
-    let task = task["task"]["taskId"].as_str().expect("an id").to_owned();
+    let task = clients[1].task("call_tool", task).await;
     clients[1].until_status(&task, "completed").await;
 
     let (_, setup) = host.terminate().await;

@@ -10,7 +10,7 @@ use super::{read_hex, write_hex};
 
 /// The tenant of requestors that were not given another.
 pub const LOCAL_TENANT: &str = "default";
-/// Whoever needs no credential: the users of this machine.
+/// The requestor without a credential: the users of this machine.
 pub const LOCAL_REQUESTOR: &str = "local";
 
 macro_rules! random_id {

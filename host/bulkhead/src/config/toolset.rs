@@ -57,7 +57,10 @@ fn who<E: std::fmt::Display>(
     key: &str,
     parse: impl Fn(&str) -> Result<String, E>,
 ) -> Vec<String> {
-    if section.get(key).is_some_and(|item| item.node.get_ref().as_array().is_some_and(|list| list.iter().next().is_none())) {
+    if section
+        .get(key)
+        .is_some_and(|item| item.node.get_ref().as_array().is_some_and(|list| list.iter().next().is_none()))
+    {
         section.refuse(key, "is empty; leave it out for all");
     }
     patterns(section, key, parse)

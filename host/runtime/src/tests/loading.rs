@@ -149,7 +149,8 @@ async fn clash_of_a_renamed_tool_names_both_tools() {
     assert!(clash(&text, &primes).await.starts_with(both));
     text.tools = BTreeMap::from([("echo".to_owned(), called("count_primes"))]);
     primes.tools.clear();
-    let other = "plugin primes: its tool \"count_primes\" has the name that the configuration gives to the tool \"echo\"";
+    let other =
+        "plugin primes: its tool \"count_primes\" has the name that the configuration gives to the tool \"echo\"";
     assert!(clash(&text, &primes).await.starts_with(other));
     text.tools.clear();
     primes.tools = BTreeMap::from([("count_primes".to_owned(), called("diff"))]);
