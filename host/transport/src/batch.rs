@@ -62,7 +62,7 @@ impl Joining {
         Some(Frame { message: self.array(waiting), last: true, rejection: None })
     }
 
-    /// The room of the single responses is given back, and is there for all of them together.
+    /// The room of the single responses is released, and is there for all of them together.
     fn array(&self, waiting: Vec<Waiting>) -> EncodedMessage {
         let (mut ids, mut messages) = (Vec::with_capacity(waiting.len()), Vec::with_capacity(waiting.len()));
         for Waiting { id, message, place } in waiting {

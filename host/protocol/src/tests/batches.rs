@@ -16,7 +16,8 @@ async fn batch(client: &Client<'_>, messages: &Value) -> Vec<Value> {
     for (id, mut exchange) in received.exchanges {
         let frame = exchange.next().await.unwrap();
         let value: Value = serde_json::from_str(&frame.message.text()).unwrap();
-        assert!(frame.last && id.unwrap() == value["id"].to_string());
+        assert!(frame.last, "{value}");
+        assert_eq!(id, Some(value["id"].to_string()));
         said.push(value);
     }
     said

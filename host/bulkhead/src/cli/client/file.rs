@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
-/// Copies of one file that are kept; whoever has as many has to clear out.
+/// Copies of one file that are kept; the user removes old ones.
 const BACKUPS_MAX: u32 = 100;
 /// A new file may hold a token.
 const NEW_MODE: u32 = 0o600;
