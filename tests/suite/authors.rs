@@ -150,6 +150,48 @@ async fn rust_plugin_is_created_built_and_called() {
 }
 
 #[tokio::test]
+async fn rust_build_names_missing_derives_and_results() {
+    let folder = tempfile::tempdir_in(place::root().join("target")).expect("a folder");
+    std::os::unix::fs::symlink(place::host_binary(), folder.path().join("bulkhead")).expect("a link");
+    let mut shop = rust();
+    shop.find_also(folder.path());
+    plugin(folder.path(), &shop.path, &["new", "derives", "--lang", "rust"]).await;
+    let project = folder.path().join("derives");
+    lock(&project);
+    std::fs::write(
+        project.join("src/lib.rs"),
+        "use bulkhead_plugin::{Json, tool};
+        #[derive(serde::Deserialize)]
+        struct Unsaid { name: String }
+        #[derive(serde::Serialize, schemars::JsonSchema)]
+        struct Bare { name: String }
+        struct Mute;
+        /// Takes what has no schema.
+        #[tool]
+        fn takes(what: Unsaid) -> String { what.name }
+        /// Returns an object as it is.
+        #[tool]
+        fn returns() -> Bare { Bare { name: String::new() } }
+        /// Returns what cannot be written.
+        #[tool]
+        fn writes() -> Json<Mute> { Json(Mute) }
+        bulkhead_plugin::export!([takes, returns, writes]);",
+    )
+    .expect("a plugin");
+    let built = shop.run(&project, "bulkhead plugin build").await;
+    assert_eq!(built.code, Some(1), "{}", built.err);
+    for said in [
+        "`Unsaid: JsonSchema` is not satisfied",
+        "`Bare` cannot be the result of a tool",
+        "an object is returned as `Json<Bare>`, where `Bare` has `#[derive(serde::Serialize, schemars::JsonSchema)]`",
+        "adding `#[derive(serde::Serialize)]` to your `Mute` type",
+        "`Mute: JsonSchema` is not satisfied",
+    ] {
+        assert!(built.err.contains(said), "{said}:\n{}", built.err);
+    }
+}
+
+#[tokio::test]
 async fn component_of_own_wit_interface_carries_its_docs() {
     let folder = tempfile::tempdir().expect("a folder");
     let project = folder.path().join("lengths");

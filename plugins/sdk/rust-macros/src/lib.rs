@@ -5,6 +5,7 @@
 
 mod options;
 mod parameter;
+mod result;
 mod words;
 
 use proc_macro::TokenStream;
@@ -44,6 +45,7 @@ fn beside(options: &Options, function: &ItemFn) -> Result<Tokens, Error> {
         Some(FnArg::Typed(parameter)) => parameter::bounds(parameter),
         _ => Tokens::new(),
     };
+    let result = result::bounds(&sig.output);
     Ok(quote! {
         #[doc(hidden)]
         #[allow(non_camel_case_types, reason = "it is found under the function's own name")]
@@ -57,6 +59,7 @@ fn beside(options: &Options, function: &ItemFn) -> Result<Tokens, Error> {
         }
 
         #bounds
+        #result
     })
 }
 

@@ -418,6 +418,10 @@ macro_rules! manifest {
 #[doc(hidden)]
 pub const fn __arguments<A: serde::de::DeserializeOwned + schemars::JsonSchema>() {}
 
+/// What [`#[tool]`](macro@tool) asks of the type of a tool's result.
+#[doc(hidden)]
+pub const fn __result<R: IntoOutput>() {}
+
 /// The bytes of a text as an array, which is the only shape that a custom section can be written from.
 #[doc(hidden)]
 #[must_use]

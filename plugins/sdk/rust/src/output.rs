@@ -11,6 +11,11 @@ use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
 use crate::{Error, schema};
 
 /// A type that a tool may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a tool",
+    label = "a tool returns a text, `Json<T>`, `Output` or nothing, or a `Result` of these",
+    note = "an object is returned as `Json<{Self}>`, where `{Self}` has `#[derive(serde::Serialize, schemars::JsonSchema)]`"
+)]
 pub trait IntoOutput {
     /// The JSON Schema of the structured content, where the type has any.
     #[must_use]

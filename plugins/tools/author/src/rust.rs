@@ -17,7 +17,7 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
     // Said before minutes of compiling end in "can't find crate for `core`". Who builds the library beside knows what to do.
     if !has_target() && !options.cargo.iter().any(|argument| argument.contains("build-std")) {
         let what = format!("the standard library for {TARGET}");
-        return Err(Error::Missing { what, remedy: format!("Install it with `rustup target add {TARGET}`.") });
+        return Err(Error::Missing { what, remedy: target_remedy() });
     }
     let mut command = Command::new(cargo);
     command.current_dir(&project.folder);
@@ -29,6 +29,16 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
         reason: "it made no component: the package needs `[lib]` with `crate-type = [\"cdylib\"]`".to_owned(),
     })?;
     programs::read(&component)
+}
+
+/// Every way to a compiler for the target, in the words of `XTASK_GUEST_TOOLCHAIN`.
+fn target_remedy() -> String {
+    format!(
+        "Install it with `rustup target add {TARGET}`. Where rustup cannot download it, a clone of Bulkhead gets a compiler: \
+         `XTASK_GUEST_TOOLCHAIN=debian cargo xtask plugins text` unpacks that of Debian (`installed` takes one that is there, `rustup` \
+         asks rustup again), and `(. CLONE/target/guests/toolchain.sh && bulkhead plugin build -- $GUEST_ARGUMENTS)` builds with it, \
+         where CLONE is its folder."
+    )
 }
 
 /// Whether the standard library of the target is installed for the compiler that Cargo takes.
@@ -50,6 +60,20 @@ fn component(messages: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_target_names_every_way_to_a_compiler() {
+        let remedy = target_remedy();
+        for way in [
+            "rustup target add wasm32-wasip2",
+            "XTASK_GUEST_TOOLCHAIN=debian",
+            "`installed`",
+            "`rustup`",
+            "toolchain.sh",
+        ] {
+            assert!(remedy.contains(way), "{way}: {remedy}");
+        }
+    }
 
     #[test]
     fn rust_component_is_last_wasm_file_of_cargo() {

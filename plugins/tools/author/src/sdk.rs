@@ -48,6 +48,7 @@ const RUST: &[File] = files![
     "plugins/sdk/rust-macros/src/lib.rs",
     "plugins/sdk/rust-macros/src/options.rs",
     "plugins/sdk/rust-macros/src/parameter.rs",
+    "plugins/sdk/rust-macros/src/result.rs",
     "plugins/sdk/rust-macros/src/words.rs",
 ];
 
