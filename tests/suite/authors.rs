@@ -184,7 +184,7 @@ async fn rust_build_names_missing_derives_and_results() {
         "`Unsaid: JsonSchema` is not satisfied",
         "`Bare` cannot be the result of a tool",
         "an object is returned as `Json<Bare>`, where `Bare` has `#[derive(serde::Serialize, schemars::JsonSchema)]`",
-        "`Mute: Serialize` is not satisfied",
+        "adding `#[derive(serde::Serialize)]` to your `Mute` type",
         "`Mute: JsonSchema` is not satisfied",
     ] {
         assert!(built.err.contains(said), "{said}:\n{}", built.err);
