@@ -16,7 +16,7 @@ pub(crate) enum AuthorCommand {
     #[command(flatten)]
     Hostless(bulkhead_author_cli::AuthorCommand),
     /// Say everything that a host would refuse in a component, and what it would be better with
-    Check(CheckArguments),
+    Check(HostCheckArguments),
     /// Run the tests of a project against its component
     Test(TestArguments),
     /// Serve a project, and build and switch again whenever its sources change
@@ -33,7 +33,7 @@ pub(crate) enum AuthorCommand {
 /// 1: a tool that no call can succeed of, a component that offers nothing, or warnings with --strict; 4: a host refuses it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n  bulkhead plugin check target/plugins/csv.wasm")]
-pub(crate) struct CheckArguments {
+pub(crate) struct HostCheckArguments {
     #[command(flatten)]
     pub(super) check: bulkhead_author_cli::CheckArguments,
 }

@@ -128,7 +128,8 @@ mod tests {
             }
             let path = format!("{path} {}", command.get_name());
             assert!(page.contains(&format!("\n## {path}\n")), "{path}");
-            for argument in command.get_arguments().filter_map(Arg::get_long).filter(|long| *long != "help") {
+            let visible = command.get_arguments().filter(|argument| !argument.is_hide_set());
+            for argument in visible.filter_map(Arg::get_long).filter(|long| *long != "help") {
                 assert!(page.contains(&format!("- `--{argument}")), "{path} --{argument}");
             }
             1 + command.get_subcommands().map(|below| walk(below, &path, page)).sum::<usize>()

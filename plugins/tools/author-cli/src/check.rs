@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn static_check_ends_by_what_was_found() {
-        let bad = checked("(component (import \"acme:secret/door@1.0.0\" (instance)))", false);
+        let bad = checked("(component (import \"acme:secret/door@1.0.0\" (instance (export \"f\" (func)))))", false);
         assert_eq!(bad.code, EXIT_REFUSED);
         let report: serde_json::Value = serde_json::from_str(&bad.lines[0]).unwrap();
         assert!(report["refused"].to_string().contains("acme:secret/door@1.0.0"), "{report}");

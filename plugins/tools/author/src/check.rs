@@ -6,7 +6,7 @@
 use toml::{Table, Value};
 use wasmparser::{Parser, Payload, Validator, WasmFeatures};
 use wit_parser::decoding::{DecodedWasm, decode};
-use wit_parser::{Resolve, WorldItem, WorldKey};
+use wit_parser::{PackageMetadata, Resolve, TypeDefKind, TypeId, WorldItem, WorldKey};
 
 use crate::interface::{self, Direction};
 use crate::{manifest, project};
@@ -108,8 +108,24 @@ fn manifest_of(component: &[u8]) -> Option<Result<String, String>> {
     Some(String::from_utf8(data.to_vec()).map_err(|_| "its manifest is not UTF-8".to_owned()))
 }
 
+/// The component with its section of descriptions under another name. They are of the author's package, and a reader of types takes
+/// them for those of the package that it makes up for a component.
+fn without_docs(component: &[u8]) -> Vec<u8> {
+    let mut bytes = component.to_vec();
+    for payload in Parser::new(0).parse_all(component).filter_map(Result::ok) {
+        if let Payload::CustomSection(section) = payload
+            && section.name() == PackageMetadata::SECTION_NAME
+            && let Some(begin) = section.data_offset().checked_sub(section.name().len())
+            && let Some(letter) = bytes.get_mut(begin)
+        {
+            *letter = b'-';
+        }
+    }
+    bytes
+}
+
 fn of_world(component: &[u8], findings: &mut Findings) {
-    let (resolve, world) = match decode(component) {
+    let (resolve, world) = match decode(&without_docs(component)) {
         Ok(DecodedWasm::Component(resolve, world)) => (resolve, world),
         Ok(DecodedWasm::WitPackage(..)) => {
             findings.refused.push("this is a WIT package in binary form; expected a component".to_owned());
@@ -157,11 +173,24 @@ fn of_import(resolve: &Resolve, key: &WorldKey, item: &WorldItem, name: &str) ->
             let wrong = interface::differences(resolve, *id, name, Direction::Import);
             if wrong.is_empty() { Ok(()) } else { Err(wrong) }
         }
-        _ if is_offered || matches!(item, WorldItem::Type { .. }) => Ok(()),
+        _ if is_offered || is_of_types_alone(resolve, item) => Ok(()),
         _ => Err(vec![format!(
             "it imports {name}, which no host has; expected interfaces of bulkhead:plugin, and those of WASI 0.2 (cli, clocks, \
              filesystem, io, random, sockets, and http as a client)"
         )]),
+    }
+}
+
+/// Types need nobody who has them: only functions and resources do.
+fn is_of_types_alone(resolve: &Resolve, item: &WorldItem) -> bool {
+    let is_resource = |id: &TypeId| resolve.types.get(*id).is_none_or(|ty| matches!(ty.kind, TypeDefKind::Resource));
+    match item {
+        WorldItem::Type { .. } => true,
+        WorldItem::Function(_) => false,
+        WorldItem::Interface { id, .. } => resolve
+            .interfaces
+            .get(*id)
+            .is_some_and(|interface| interface.functions.is_empty() && !interface.types.values().any(is_resource)),
     }
 }
 
@@ -295,17 +324,26 @@ mod tests {
 
     #[test]
     fn import_that_no_host_has_is_refused_by_its_name() {
-        let import = |name: &str| checked(&format!("(component (import \"{name}\" (instance)))")).refused;
+        let of =
+            |name: &str, body: &str| checked(&format!("(component (import \"{name}\" (instance {body})))")).refused;
+        let import = |name: &str| of(name, "(export \"f\" (func))");
         for absent in
             ["wasi:nn/graph@0.2.0", "acme:secret/door@1.0.0", "wasi:http/incoming-handler@0.2.3", "wasi:io/poll@0.3.0"]
         {
             let refused = import(absent);
             assert!(refused.iter().any(|why| why.contains(&format!("it imports {absent}"))), "{refused:?}");
         }
-        for offered in ["wasi:io/poll@0.2.3", "wasi:http/outgoing-handler@0.2.6", "bulkhead:plugin/task@0.1.0"] {
+        for offered in ["wasi:io/poll@0.2.3", "wasi:http/outgoing-handler@0.2.6"] {
             let refused = import(offered);
             assert!(!refused.iter().any(|why| why.contains("it imports")), "{offered}: {refused:?}");
         }
+        let own = import("bulkhead:plugin/task@0.1.0");
+        assert!(own.iter().any(|why| why.contains("it imports `f` of bulkhead:plugin/task@0.1.0")), "{own:?}");
+        // Only types: there is nothing to be had.
+        let types = of("prism:colour/types@1.2.0", "(type (enum \"red\")) (export \"hue\" (type (eq 0)))");
+        assert!(!types.iter().any(|why| why.contains("it imports")), "{types:?}");
+        let resource = of("prism:colour/brush@1.2.0", "(export \"brush\" (type (sub resource)))");
+        assert!(resource.iter().any(|why| why.contains("it imports prism:colour/brush@1.2.0")), "{resource:?}");
     }
 
     #[test]
