@@ -13,6 +13,7 @@ use super::args::SourceArguments;
 use super::author::CheckArguments;
 use super::compile_cache::CompileCache;
 use super::inspect::EXIT_REFUSED;
+use super::progress::{self, Elsewhere};
 use super::{EXIT_FAILED, host, logging, print_line, sources};
 
 /// Characters of a tool's name that every client understands.
@@ -77,7 +78,8 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
     let sandbox = host::sandbox(&config, compile_cache.path(), None)?;
     let source = || sources::bare_source(file, config.call.clone());
     let begin = Instant::now();
-    let inspection = match sandbox.inspect(source()).await {
+    let what = format!("compiling {}", file.display());
+    let inspection = match progress::during(&what, Elsewhere::Nothing, sandbox.inspect(source())).await {
         Ok(inspection) => inspection,
         Err(error) => {
             let load_ms = begin.elapsed().as_millis();

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::args::{InspectArguments, SourceArguments};
 use super::compile_cache::CompileCache;
 use super::grants::Table;
+use super::progress::{self, Elsewhere};
 use super::{host, logging, print_error, print_line, sources};
 
 /// A host would not load the component.
@@ -27,7 +28,9 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
     let config = sources::load(&sources, None)?;
     let compile_cache = CompileCache::open()?;
     let sandbox = host::sandbox(&config, compile_cache.path(), None)?;
-    let inspected = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone())).await;
+    let inspecting = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone()));
+    let what = format!("compiling {}", arguments.file.display());
+    let inspected = progress::during(&what, Elsewhere::Nothing, inspecting).await;
     match inspected {
         Ok(inspection) => {
             // The component may be configured under its name, from another place.

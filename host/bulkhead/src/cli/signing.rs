@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use bulkhead_plugins::sources::{Digest, SigningKey, beside};
 use clap::Args;
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::{print_error, print_line};
@@ -23,6 +24,9 @@ pub(crate) struct KeygenArguments {
     /// What the files are called, without their endings; they must not exist yet
     #[arg(value_name = "NAME", default_value = "bulkhead")]
     name: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
 }
 
 /// Sign a component, and the WIT file beside it if there is one.
@@ -37,6 +41,9 @@ pub(crate) struct SignArguments {
     /// The secret key, as `bulkhead plugin keygen` makes it
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn keygen(arguments: &KeygenArguments) -> anyhow::Result<ExitCode> {
@@ -45,7 +52,12 @@ pub(crate) fn keygen(arguments: &KeygenArguments) -> anyhow::Result<ExitCode> {
     let (key, text) = SigningKey::generate().map_err(anyhow::Error::msg)?;
     write_new(&secret, 0o600, &text)?;
     write_new(&public, 0o644, &key.public().to_pem())?;
-    print_line(key.public().id());
+    let id = key.public().id();
+    if arguments.json {
+        print_line(json!({ "key": id, "secret_file": secret, "public_file": public }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    print_line(id);
     print_error(format_args!("the secret key is in {}, the public one in {}", secret.display(), public.display()));
     Ok(ExitCode::SUCCESS)
 }
@@ -65,8 +77,13 @@ pub(crate) fn sign(arguments: &SignArguments) -> anyhow::Result<ExitCode> {
     draft.write_all(signed.as_bytes())?;
     draft.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
     draft.persist(&path).with_context(|| format!("{} cannot be written", path.display()))?;
+    let id = key.public().id();
+    if arguments.json {
+        print_line(json!({ "file": path, "component": component.to_string(), "key": id }));
+        return Ok(ExitCode::SUCCESS);
+    }
     print_line(path.display());
-    print_error(format_args!("signed sha256 {component} with key {}", key.public().id()));
+    print_error(format_args!("signed sha256 {component} with key {id}"));
     Ok(ExitCode::SUCCESS)
 }
 
