@@ -433,7 +433,7 @@ async fn config_reload_under_load_fails_no_call() {
 }
 
 /// The address of the administrators' listener, from the log.
-async fn listener(host: &Host) -> String {
+pub(super) async fn listener(host: &Host) -> String {
     until("the administrators' listener", async || {
         let log = host.log();
         let line = log.lines().find(|line| line.contains("administrators are served"))?.to_owned();

@@ -4,6 +4,7 @@
 //! what it says on the wire, who may see what, what a guest may do to others, what survives a `kill -9`.
 
 mod admin;
+mod anonymous;
 mod attacks;
 mod audit;
 mod authors;
@@ -31,6 +32,7 @@ mod limits;
 mod modern;
 mod network;
 mod oauth;
+mod operators;
 mod pausing;
 mod plugin_tests;
 mod plugins;
@@ -45,6 +47,7 @@ mod secrets;
 mod sep1686;
 mod simulation;
 mod sources;
+mod spellings;
 mod starts;
 mod stdio;
 mod streams;

@@ -161,6 +161,10 @@ commands! {
         "tenant_purge" Purge(TenantPurge {
             tenant: String,
         }) -> TenantPurgeView,
+        /// The names behind the ids of tenants and requestors, as the audit log has them.
+        "tenant_names" Names(TenantNames {
+            ids: Vec<String>,
+        }) -> NamesView,
     }
     /// All tasks.
     Tasks(TasksCommand) {
@@ -327,7 +331,8 @@ impl Command {
         serde_json::to_string(&shown).unwrap_or_default()
     }
 
-    /// Whether it may come over the network: it is about what the host does, and names no path of its machine.
+    /// Whether it may come over the network: it is about what the host does, names no path of its machine, and puts no other code into
+    /// service.
     pub fn is_for_administrators(&self) -> bool {
         match self {
             Self::Token(command) => matches!(command, TokenCommand::List(_) | TokenCommand::Revoke(_)),
@@ -342,7 +347,9 @@ impl Command {
                 HostCommand::DrainBegin(_) | HostCommand::DrainEnd(_) | HostCommand::DrainShow(_) => true,
                 HostCommand::Attach(_) => false,
             },
-            Self::Secret(_) | Self::Store(_) | Self::Tenant(_) | Self::Plugin(_) => false,
+            Self::Tenant(command) => matches!(command, TenantCommand::List(_)),
+            Self::Plugin(command) => matches!(command, PluginCommand::List(_) | PluginCommand::Versions(_)),
+            Self::Secret(_) | Self::Store(_) => false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What each command does.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,12 +10,13 @@ use super::admin::RunningHost;
 use super::commands::{
     ConfigReload, DrainBegin, DrainEnd, DrainShow, HostCommand, LimitsInUse, StoreBackup, StoreCheck, StoreCommand,
     StoreExport, StoreRebuild, StoreRekey, TasksCancel, TasksCommand, TasksList, TasksPage, TasksPause, TasksPurge,
-    TasksResume, TasksShow, TenantCommand, TenantList, TenantPurge, TokenCommand, TokenCreate, TokenList, TokenRevoke,
+    TasksResume, TasksShow, TenantCommand, TenantList, TenantNames, TenantPurge, TokenCommand, TokenCreate, TokenList,
+    TokenRevoke,
 };
 use super::erase::EraseHooks;
 use super::plugins::PluginAdmin;
 use super::views::{
-    InputView, StoreBackupView, StoreCheckView, StoreRebuildView, TaskDetailsView, TaskListView, TaskView,
+    InputView, NamesView, StoreBackupView, StoreCheckView, StoreRebuildView, TaskDetailsView, TaskListView, TaskView,
     TokenCreateView, TokenListView,
 };
 use super::{Answer, Command, ControlError, Operator, Request as _};
@@ -367,7 +369,17 @@ impl HostOperator {
         match command {
             TenantCommand::List(_) => TenantList::answer(&self.list_tenants().await?),
             TenantCommand::Purge(TenantPurge { tenant }) => TenantPurge::answer(&self.purge_tenant(&tenant).await?),
+            TenantCommand::Names(TenantNames { ids }) => TenantNames::answer(&self.names(&ids).await?),
         }
+    }
+
+    async fn names(&self, ids: &[String]) -> Result<NamesView, ControlError> {
+        let wanted: HashSet<&str> = ids.iter().map(String::as_str).collect();
+        let tenants = self.principals.tenants().await?.into_iter().map(|(name, id)| (id.to_string(), name));
+        let requestors = self.principals.names().await?.into_iter();
+        let requestors = requestors.map(|named| (named.requestor.id.to_string(), named.name));
+        let names = tenants.chain(requestors).filter(|(id, _)| wanted.contains(id.as_str()));
+        Ok(NamesView { names: names.collect() })
     }
 
     async fn tasks(&self, command: TasksCommand) -> Result<Answer, ControlError> {

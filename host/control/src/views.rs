@@ -338,6 +338,12 @@ pub struct TenantView {
     pub bytes: u64,
 }
 
+/// The names behind ids, as far as they are known.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NamesView {
+    pub names: IndexMap<String, String>,
+}
+
 /// What was removed of a tenant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TenantPurgeView {

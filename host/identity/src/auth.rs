@@ -125,6 +125,12 @@ pub trait Verifier: Send + Sync + 'static {
     async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
         Ok(None)
     }
+
+    /// The same whatever tokens there are: who this machine's users are without one. Asked only when the operator lets them in beside
+    /// those who have tokens.
+    async fn anonymous_beside_tokens(&self) -> Result<Option<Requestor>, Denied> {
+        Ok(None)
+    }
 }
 
 /// Checks the credential of each request.
@@ -139,6 +145,8 @@ pub struct Authenticator {
 struct Rules {
     verifiers: Vec<Arc<dyn Verifier>>,
     anonymous_allowed: bool,
+    /// Whether clients on this machine are let in without a token although there are tokens.
+    loopback_anonymous: bool,
     resource: Option<Arc<Resource>>,
     scopes: ScopeBook,
 }
@@ -146,7 +154,8 @@ struct Rules {
 impl Authenticator {
     /// The verifiers are asked in this order. Without `anonymous_allowed`, nobody gets in without a token.
     pub fn new(verifiers: Vec<Arc<dyn Verifier>>, anonymous_allowed: bool) -> Self {
-        Self::of(Rules { verifiers, anonymous_allowed, resource: None, scopes: ScopeBook::default() })
+        let (resource, scopes) = (None, ScopeBook::default());
+        Self::of(Rules { verifiers, anonymous_allowed, loopback_anonymous: false, resource, scopes })
     }
 
     fn of(rules: Rules) -> Self {
@@ -164,6 +173,13 @@ impl Authenticator {
     #[must_use]
     pub fn with_scopes(self, scopes: ScopeBook) -> Self {
         Self::of(Rules { scopes, ..Rules::clone(&self.rules.load()) })
+    }
+
+    /// Lets clients from loopback addresses in without a token, also when there are tokens. A token that they send is checked all the
+    /// same: with a wrong one they are refused.
+    #[must_use]
+    pub fn with_loopback_anonymous(self, loopback_anonymous: bool) -> Self {
+        Self::of(Rules { loopback_anonymous, ..Rules::clone(&self.rules.load()) })
     }
 
     /// From now on, lets in whom the other one would. Streams of those who are out by that, or have other rights, end.
@@ -200,7 +216,7 @@ impl Rules {
     /// Without a sender: again, for a request that was let in.
     async fn caller(&self, header: Option<&HeaderValue>, sender: Option<Sender<'_>>) -> Result<Caller, Unauthorized> {
         let Some(token) = header.map(bearer).transpose()? else {
-            let requestor = self.anonymous().await?;
+            let requestor = self.anonymous(sender).await?;
             return Ok(Caller {
                 requestor,
                 rights: Rights::default(),
@@ -234,10 +250,15 @@ impl Rules {
         Err(Unauthorized::Invalid)
     }
 
-    async fn anonymous(&self) -> Result<Requestor, Unauthorized> {
-        if self.anonymous_allowed {
+    async fn anonymous(&self, sender: Option<Sender<'_>>) -> Result<Requestor, Unauthorized> {
+        // A request that goes on was let in from there.
+        let is_here = sender.is_none_or(|sender| sender.address.to_canonical().is_loopback());
+        let beside_tokens = self.loopback_anonymous && is_here;
+        if beside_tokens || self.anonymous_allowed {
             for verifier in &self.verifiers {
-                match verifier.anonymous().await {
+                let anonymous =
+                    if beside_tokens { verifier.anonymous_beside_tokens().await } else { verifier.anonymous().await };
+                match anonymous {
                     Ok(Some(requestor)) => return Ok(requestor),
                     Ok(None) | Err(Denied::Invalid) => {}
                     Err(denied) => return Err(denied.into()),
@@ -327,7 +348,52 @@ fn bearer(value: &HeaderValue) -> Result<&str, Unauthorized> {
 
 #[cfg(test)]
 mod unit {
+    use std::net::Ipv4Addr;
+
+    use bulkhead_domain::requestor::{RequestorId, TenantId};
+
     use super::*;
+
+    const LOCAL: Requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
+
+    /// A host on which there are tokens, none of which is known here.
+    struct WithTokens;
+
+    #[async_trait]
+    impl Verifier for WithTokens {
+        async fn verify(&self, _: &str, _: Sender<'_>) -> Result<Verified, Denied> {
+            Err(Denied::Invalid)
+        }
+
+        async fn verify_again(&self, _: &str) -> Result<Verified, Denied> {
+            Err(Denied::Invalid)
+        }
+
+        async fn anonymous_beside_tokens(&self) -> Result<Option<Requestor>, Denied> {
+            Ok(Some(LOCAL))
+        }
+    }
+
+    #[tokio::test]
+    async fn loopback_clients_without_a_token_are_let_in_beside_tokens_and_others_are_not() {
+        let failures = Failures::new(10);
+        let closed = Authenticator::new(vec![Arc::new(WithTokens)], true);
+        let open = Authenticator::new(vec![Arc::new(WithTokens)], true).with_loopback_anonymous(true);
+        let caller = async |authenticator: &Authenticator, values: &[&str], address: IpAddr| {
+            let sender = Sender { address, failures: &failures };
+            authenticator.caller(&headers(values), sender).await.map(|caller| caller.requestor)
+        };
+        let here: IpAddr = Ipv4Addr::LOCALHOST.into();
+        let mapped: IpAddr = Ipv4Addr::LOCALHOST.to_ipv6_mapped().into();
+        assert_eq!(caller(&closed, &[], here).await, Err(Unauthorized::Missing));
+        assert_eq!(caller(&open, &[], here).await, Ok(LOCAL));
+        assert_eq!(caller(&open, &[], mapped).await, Ok(LOCAL));
+        assert_eq!(caller(&open, &[], Ipv4Addr::new(10, 0, 0, 1).into()).await, Err(Unauthorized::Missing));
+        // A credential that is no good never counts as none.
+        assert_eq!(caller(&open, &["Bearer wrong"], here).await, Err(Unauthorized::Invalid));
+        assert_eq!(caller(&open, &["Bearer"], here).await, Err(Unauthorized::Malformed));
+        assert_eq!(caller(&open, &["Basic YTpi"], here).await, Err(Unauthorized::Missing));
+    }
 
     fn headers(values: &[&str]) -> HeaderMap {
         values.iter().map(|value| (header::AUTHORIZATION, value.parse().unwrap())).collect()

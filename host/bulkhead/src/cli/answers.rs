@@ -8,8 +8,9 @@ use bulkhead_control::Request;
 use bulkhead_control::commands::*;
 use bulkhead_control::views::PluginOutcome;
 
-use super::table::{cell, fields_at};
-use super::{admin, operate, plugins, secrets};
+use super::limits::LimitOrder;
+use super::table::{Layout, cell, fields_at};
+use super::{limits, operate, plugins, running, secrets, tasks, tokens};
 
 /// When the answers are looked at.
 const NOW: u64 = 1_800_000_000_000;
@@ -36,12 +37,13 @@ where
 }
 
 fn answer(request: &str, json: &str) -> (String, String) {
+    let layout = &Layout::plain(NOW);
     match request {
         "TokenCreate" => shown::<TokenCreate>(json, |view| cell(view.token.as_str())),
-        "TokenList" => shown::<TokenList>(json, |view| operate::token_table(view, NOW)),
+        "TokenList" => shown::<TokenList>(json, |view| tokens::token_table(view, layout)),
         "TokenRevoke" => members::<TokenRevoke>(json),
         "SecretSet" => members::<SecretSet>(json),
-        "SecretList" => shown::<SecretList>(json, |view| secrets::secret_table(view, NOW)),
+        "SecretList" => shown::<SecretList>(json, |view| secrets::secret_table(view, layout)),
         "SecretRemove" => members::<SecretRemove>(json),
         "SecretRotate" => members::<SecretRotate>(json),
         "StoreCheck" => members::<StoreCheck>(json),
@@ -49,21 +51,22 @@ fn answer(request: &str, json: &str) -> (String, String) {
         "StoreRebuild" => members::<StoreRebuild>(json),
         "StoreBackup" => members::<StoreBackup>(json),
         "StoreRekey" => members::<StoreRekey>(json),
-        "TenantList" => shown::<TenantList>(json, operate::tenant_table),
+        "TenantList" => shown::<TenantList>(json, |view| operate::tenant_table(view, layout)),
         "TenantPurge" => members::<TenantPurge>(json),
-        "TasksList" => shown::<TasksList>(json, |view| operate::task_list(view, NOW)),
+        "TenantNames" => members::<TenantNames>(json),
+        "TasksList" => shown::<TasksList>(json, |view| tasks::task_list(view, layout)),
         "TasksShow" => members::<TasksShow>(json),
         "TasksCancel" => members::<TasksCancel>(json),
         "TasksPause" => members::<TasksPause>(json),
         "TasksResume" => members::<TasksResume>(json),
-        "TasksPage" => shown::<TasksPage>(json, |view| admin::task_list(view, NOW)),
-        "LimitsInUse" => shown::<LimitsInUse>(json, admin::limits_table),
-        "DrainBegin" => shown::<DrainBegin>(json, admin::left),
+        "TasksPage" => shown::<TasksPage>(json, |view| tasks::task_page(view, layout)),
+        "LimitsInUse" => shown::<LimitsInUse>(json, |view| limits::limits_table(view, LimitOrder::Owner, layout)),
+        "DrainBegin" => shown::<DrainBegin>(json, running::left),
         "DrainEnd" => members::<DrainEnd>(json),
         "DrainShow" => members::<DrainShow>(json),
-        "ConfigReload" => shown::<ConfigReload>(json, admin::reloaded),
-        "PluginList" => shown::<PluginList>(json, |view| plugins::list(view, NOW)),
-        "PluginVersions" => shown::<PluginVersions>(json, |view| plugins::versions(view, NOW)),
+        "ConfigReload" => shown::<ConfigReload>(json, running::reloaded),
+        "PluginList" => shown::<PluginList>(json, |view| plugins::list(view, layout)),
+        "PluginVersions" => shown::<PluginVersions>(json, |view| plugins::versions(view, layout)),
         "PluginStage" => outcome::<PluginStage, _>(json, plugins::staged),
         "PluginAdd" => outcome::<PluginAdd, _>(json, plugins::switched),
         "PluginUpdate" => outcome::<PluginUpdate, _>(json, plugins::updated),
@@ -88,19 +91,19 @@ fn answers_are_shown_as_in_their_snapshots() {
         assert_eq!(shown_text.trim_end(), text.trim_end(), "{request}");
         requests.insert(request);
     }
-    assert_eq!(requests.len(), 36, "one at least for each request that is answered");
+    assert_eq!(requests.len(), 37, "one at least for each request that is answered");
 }
 
 #[test]
 fn orders_for_several_tasks_show_what_was_done_and_what_was_refused() {
     let task = r#"{"id":"01","status":"running","tool":"work","requestor":"alice","tenant":"acme","created_at":1799999940000,"updated_at":1,"expires_at":null,"status_message":null,"purged":true}"#;
-    let refused = vec![admin::RefusedTask { id: "02".to_owned(), why: "it is over already".to_owned() }];
-    let tasks: Vec<<TasksPurge as Request>::Answer> = vec![serde_json::from_str(task).unwrap()];
-    let orders = admin::Orders { tasks, refused };
+    let refused = vec![tasks::RefusedTask { id: "02".to_owned(), why: "it is over already".to_owned() }];
+    let purged: Vec<<TasksPurge as Request>::Answer> = vec![serde_json::from_str(task).unwrap()];
+    let orders = tasks::Orders { tasks: purged, refused };
     let expected = format!(r#"{{"tasks":[{task}],"refused":[{{"id":"02","why":"it is over already"}}]}}"#);
     assert_eq!(serde_json::to_string(&orders).unwrap(), expected);
     let table = "ID  STATUS   TOOL  REQUESTOR  TENANT  CREATED  MESSAGE\n\
         01  running  work  alice      acme    60s ago  -\n\
         02: it is over already";
-    assert_eq!(orders.text(NOW), table);
+    assert_eq!(orders.text(&Layout::plain(NOW)), table);
 }

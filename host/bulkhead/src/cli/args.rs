@@ -6,8 +6,14 @@ use bulkhead_plugins::sources::Source;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
 
 use super::audit::AuditCommand;
-use super::operate::{StoreCommand, TasksCommand, TenantCommand, TokenCommand};
+use super::far::FarArguments;
+use super::limits::LimitsArguments;
+use super::operate::{StoreCommand, TenantCommand};
+use super::running::HostCommand;
 use super::secrets::SecretCommand;
+use super::tasks::TasksCommand;
+use super::tokens::TokenCommand;
+use super::top::TopArguments;
 use super::values::{duration_ms, ratio, share};
 
 /// A WebAssembly plugin host for sandboxed MCP task tools.
@@ -19,7 +25,9 @@ use super::values::{duration_ms, ratio, share};
     after_help = "Examples:\n  \
         bulkhead serve --plugins target/plugins\n  \
         bulkhead plugin call target/plugins/text.wasm echo '{\"text\": \"hello\"}'\n  \
-        bulkhead token create --requestor alice"
+        bulkhead token create --requestor alice\n  \
+        bulkhead tasks list --status running\n  \
+        bulkhead top"
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -57,13 +65,20 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: TenantCommand,
     },
-    /// See, cancel, pause and resume everybody's tasks
+    /// List, show, cancel, pause, resume and purge everybody's tasks
     Tasks {
         #[command(subcommand)]
         command: TasksCommand,
     },
-    /// Administer a host, on this machine or from afar: everybody's tasks, limits in use, tokens, draining, another configuration
-    Admin(super::admin::AdminArguments),
+    /// Show what is in use of each limit, and how much there may be
+    Limits(LimitsArguments),
+    /// Show what runs now, again and again
+    Top(TopArguments),
+    /// See how a running host is, drain it, or give it another configuration
+    Host {
+        #[command(subcommand)]
+        command: HostCommand,
+    },
     /// Read the audit log, and check that nobody changed it
     Audit {
         #[command(subcommand)]
@@ -102,7 +117,7 @@ pub(crate) enum Subcommand {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SourceArguments {
     /// The configuration file; without one, everything has its default
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = crate::config::CONFIG_VARIABLE, hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
     /// The data directory [default: ./bulkhead-data]
     #[arg(long, value_name = "DIR")]
@@ -122,7 +137,8 @@ pub(crate) struct SourceArguments {
 /// code 0.
 ///
 /// Without any token or [[auth.issuer]] only loopback addresses may be listened on, and everyone is the requestor `local`. Once a
-/// token was made, every request needs one. Other addresses also need TLS: [server] tls or trusted_proxies.
+/// token was made, every request needs one, unless auth.anonymous_loopback lets clients on this machine in. Other addresses also need
+/// TLS: [server] tls or trusted_proxies.
 #[derive(Args, Debug)]
 #[command(after_long_help = crate::config::keys_help())]
 pub(crate) struct ServeArguments {
@@ -354,18 +370,24 @@ pub(crate) struct PluginsArguments {
     pub(crate) operate: OperateArguments,
 }
 
-/// Which data directory, and how to answer.
-#[derive(Args, Clone, Debug)]
+/// Which host, and how to answer.
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct OperateArguments {
-    /// The data directory [default: ./bulkhead-data]
+    /// The host's data directory [default: BULKHEAD_SERVER_DATA, else what the configuration says, else ./bulkhead-data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// The configuration file, if it names the data directory
+    /// The configuration file [default: BULKHEAD_CONFIG; where nothing names the data directory, else ./bulkhead.toml, else
+    /// /etc/bulkhead/bulkhead.toml]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) far: FarArguments,
     /// One JSON value instead of text
     #[arg(long)]
     pub(crate) json: bool,
+    /// Tables as wide as they are, also where the terminal is narrower
+    #[arg(long)]
+    pub(crate) wide: bool,
 }
 
 #[cfg(test)]

@@ -1,17 +1,20 @@
 //! `bulkhead audit`: reading the audit log, whether a host writes it or not.
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::config::Config;
 use bulkhead_audit::{self as audit, Audit, LineHash, LogLine, Options, Tail};
+use bulkhead_control::Operator as _;
+use bulkhead_control::commands::TenantNames;
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::OperateArguments;
 use super::serve::stop_signal;
-use super::table::{fields, member, now, when};
+use super::table::{cell, fields, member, now, when};
 use super::{EXIT_FAILED, print_error, print_line};
 
 /// Between two looks at a log that is followed.
@@ -34,6 +37,9 @@ pub(crate) enum AuditCommand {
         operate: OperateArguments,
     },
     /// Print the newest lines
+    ///
+    /// With a running host, tenants and requestors are shown by their names where they have one. --json prints the lines as they are
+    /// kept, with ids.
     Tail {
         /// How many
         #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
@@ -102,9 +108,18 @@ fn verify(anchor: Option<(u64, LineHash)>, operate: &OperateArguments) -> anyhow
 async fn tail(lines: usize, follow: bool, operate: &OperateArguments) -> anyhow::Result<ExitCode> {
     let mut tail = Tail::new(&folder(operate)?, lines)?;
     let mut stop = std::pin::pin!(stop_signal()?);
+    let mut known = KnownNames::default();
     loop {
-        for line in tail.lines()? {
-            print_line(if operate.json { String::from_utf8_lossy(&line).into_owned() } else { readable(&line) });
+        let lines = tail.lines()?;
+        if !operate.json {
+            known.learn(&lines, operate).await;
+        }
+        for line in lines {
+            print_line(if operate.json {
+                String::from_utf8_lossy(&line).into_owned()
+            } else {
+                readable(&line, &known)
+            });
         }
         if !follow {
             return Ok(ExitCode::SUCCESS);
@@ -116,14 +131,52 @@ async fn tail(lines: usize, follow: bool, operate: &OperateArguments) -> anyhow:
     }
 }
 
-/// A line for a person: long ids and digests by their beginnings.
-fn readable(line: &[u8]) -> String {
+/// Names that are asked for at once.
+const NAMES: usize = 500;
+
+/// The names of tenants and requestors, as far as the running host has told them. An id without a name is not asked for again.
+#[derive(Default)]
+struct KnownNames(HashMap<String, Option<String>>);
+
+impl KnownNames {
+    /// Asks the running host for the names of all ids that are new. Where no host runs, nothing is opened for them: the ids are shown.
+    async fn learn(&mut self, lines: &[Vec<u8>], operate: &OperateArguments) {
+        let lines = lines.iter().filter_map(|line| LogLine::parse(line).ok());
+        let ids: BTreeSet<String> = lines
+            .flat_map(|line| {
+                ["tenant", "requestor"].map(|fact| line.facts.get(fact).and_then(|id| id.as_str()).map(str::to_owned))
+            })
+            .flatten()
+            .filter(|id| !self.0.contains_key(id))
+            .collect();
+        let ids: Vec<_> = ids.into_iter().collect();
+        for ids in ids.chunks(NAMES) {
+            let names = names(ids.to_vec(), operate).await;
+            self.0.extend(ids.iter().map(|id| (id.clone(), names.get(id).cloned())));
+        }
+    }
+
+    fn get(&self, id: &Value) -> Option<&str> {
+        self.0.get(id.as_str()?)?.as_deref()
+    }
+}
+
+/// What the running host says. The log is shown without names rather than not at all.
+async fn names(ids: Vec<String>, operate: &OperateArguments) -> HashMap<String, String> {
+    let Ok(config) = super::operate::load(operate) else { return HashMap::new() };
+    let Ok(Some(host)) = super::operate::running_host(&config).await else { return HashMap::new() };
+    host.execute(TenantNames { ids }).await.map(|view| view.names.into_iter().collect()).unwrap_or_default()
+}
+
+/// A line for a person: names in place of ids, and long digests by their beginnings.
+fn readable(line: &[u8], known: &KnownNames) -> String {
     let Ok(line) = LogLine::parse(line) else {
         return "(a line that cannot be read: see `bulkhead audit verify`)".to_owned();
     };
     let facts = line.facts.iter().map(|(name, value)| {
         let text: String = match name.as_str() {
             "arguments_sha256" | "version" => member(value).chars().take(12).collect(),
+            "tenant" | "requestor" => known.get(value).map_or_else(|| member(value), cell),
             _ => member(value),
         };
         format!("{name}={text}")
@@ -138,4 +191,22 @@ pub(super) fn anchor(text: &str) -> Result<(u64, LineHash), String> {
     let parts =
         text.split_once(':').and_then(|(sequence, hash)| Some((sequence.parse().ok()?, LineHash::parse(hash)?)));
     parts.ok_or_else(|| format!("{text:?} is not LINE:SHA256, as `bulkhead audit verify` prints it as its anchor"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn audit_lines_show_names_where_they_are_known() {
+        let zero = "0".repeat(64);
+        let line = format!(
+            r#"{{"seq":7,"at_ms":1,"event":"task.created","prev":"{zero}","tenant":"01","requestor":"02","plugin":"csv"}}"#
+        );
+        let known = KnownNames([("01".to_owned(), Some("acme".to_owned())), ("02".to_owned(), None)].into());
+        let shown = readable(line.as_bytes(), &known);
+        assert!(shown.ends_with("plugin=csv requestor=02 tenant=acme"), "{shown}");
+        let shown = readable(line.as_bytes(), &KnownNames::default());
+        assert!(shown.ends_with("plugin=csv requestor=02 tenant=01"), "{shown}");
+    }
 }

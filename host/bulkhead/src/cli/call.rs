@@ -24,6 +24,7 @@ use super::args::{CallArguments, SourceArguments};
 use super::input_answers::{Answers, Unanswered, plain};
 use super::inspect::refuse;
 use super::plugin_test::WithSecrets;
+use super::progress::{self, Elsewhere};
 use super::{EXIT_FAILED, EXIT_USAGE, compile_cache, host, logging, print_error, print_line, sources};
 
 const EXIT_CALL: u8 = 3;
@@ -73,7 +74,9 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
     };
     let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
     let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), Some(Arc::new(Alone)))?;
-    let loaded = match sandbox.load(sources::plugin_source(plugin, &Arc::default())).await {
+    let loading = sandbox.load(sources::plugin_source(plugin, &Arc::default()));
+    let what = format!("compiling {}", arguments.file.display());
+    let loaded = match progress::during(&what, Elsewhere::Nothing, loading).await {
         Ok(loaded) => loaded,
         Err(error) => return Ok(refuse(&error)),
     };

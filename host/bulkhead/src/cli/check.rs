@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::args::SourceArguments;
 use super::inspect::EXIT_REFUSED;
+use super::progress::{self, Elsewhere};
 use super::{EXIT_FAILED, compile_cache, host, logging, print_line, sources};
 
 /// Characters of a tool's name that every client understands.
@@ -76,7 +77,8 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
     let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), None)?;
     let source = || sources::bare_source(file, config.call.clone());
     let begin = Instant::now();
-    let inspection = match sandbox.inspect(source()).await {
+    let what = format!("compiling {}", file.display());
+    let inspection = match progress::during(&what, Elsewhere::Nothing, sandbox.inspect(source())).await {
         Ok(inspection) => inspection,
         Err(error) => {
             let load_ms = begin.elapsed().as_millis();

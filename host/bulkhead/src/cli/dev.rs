@@ -121,7 +121,7 @@ async fn renew(folder: &Path, arguments: &DevArguments, data: &Path) -> anyhow::
             return Ok(());
         }
     };
-    let operate = OperateArguments { data: Some(data.to_owned()), config: None, json: false };
+    let operate = OperateArguments { data: Some(data.to_owned()), ..OperateArguments::default() };
     let add =
         PluginCommand::Add { sources: vec![Source::File(component)], name: None, sha256: None, accept: true, operate };
     if let Err(error) = Box::pin(plugins::run(add)).await {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::args::{InspectArguments, SourceArguments};
 use super::grants::Table;
+use super::progress::{self, Elsewhere};
 use super::{compile_cache, host, logging, print_error, print_line, sources};
 
 /// A host would not load the component.
@@ -26,7 +27,9 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
     let config = sources::load(&sources, None)?;
     let scratch = tempfile::tempdir()?;
     let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), None)?;
-    let inspected = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone())).await;
+    let inspecting = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone()));
+    let what = format!("compiling {}", arguments.file.display());
+    let inspected = progress::during(&what, Elsewhere::Nothing, inspecting).await;
     match inspected {
         Ok(inspection) => {
             // The component may be configured under its name, from another place.

@@ -9,6 +9,8 @@ use tracing_subscriber::fmt::format::{Format, Full, Writer};
 use tracing_subscriber::fmt::{self, FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::terminal;
+
 /// Nobody asked for the host's own records then.
 const LEVEL_DEFAULT: &str = "info";
 
@@ -21,7 +23,7 @@ pub(crate) fn start(config: &LogConfig) -> Level {
     // There is one logger per process; a second start changes nothing, and neither does a level for a logger that is gone.
     match config.format {
         LogFormat::Text => {
-            let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+            let ansi = terminal::has_colours(&std::io::stderr());
             let builder = builder.with_ansi(ansi).with_filter_reloading();
             let handle = builder.reload_handle();
             let _ = builder.try_init();
@@ -47,7 +49,7 @@ fn filter(level: &str) -> EnvFilter {
 /// For commands that run one plugin for a person: what its guest prints, and what is wrong.
 pub(crate) fn start_for_a_person() {
     let filter = EnvFilter::new(format!("warn,{PRINTED}=debug"));
-    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let ansi = terminal::has_colours(&std::io::stderr());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
     let records = fmt::format().without_time().with_target(false);
     // As above.

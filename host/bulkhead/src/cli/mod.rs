@@ -5,7 +5,6 @@
     reason = "clap prints these texts as help; brackets in them name sections of the configuration"
 )]
 
-mod admin;
 #[cfg(test)]
 mod answers;
 mod args;
@@ -15,29 +14,39 @@ mod call;
 mod check;
 mod client;
 mod compile_cache;
+mod data_directory;
 mod dev;
 mod dev_host;
 mod doctor;
+mod far;
 mod grant_arguments;
 mod grants;
 mod host;
 mod input_answers;
 mod inspect;
+mod limits;
 mod logging;
 mod operate;
 mod plugin_test;
 mod plugins;
+mod progress;
 mod reference;
 mod registry;
 mod reload;
+mod running;
 mod secrets;
 mod serve;
 mod shell_support;
 mod sources;
+mod spellings;
 mod stdio;
 mod store_maintenance;
 mod table;
+mod tasks;
 mod tenants;
+mod terminal;
+mod tokens;
+mod top;
 mod trust;
 mod values;
 
@@ -58,7 +67,7 @@ pub(crate) const EXIT_USAGE: u8 = 2;
 
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(spellings::present(std::env::args_os()));
     // What authors make of their sources is for others too, as long as no data directory is touched.
     if !matches!(arguments.command, Subcommand::Plugin { .. }) {
         make_private_files();
@@ -83,11 +92,14 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Serve(arguments) => serve::run(arguments).await,
         Subcommand::Stdio(arguments) => stdio::run(arguments).await,
         Subcommand::Plugin { command } => plugins::run(command).await,
-        Subcommand::Token { command } => operate::token(command).await,
+        Subcommand::Token { command } => tokens::run(command).await,
         Subcommand::Secret { command } => secrets::run(command).await,
         Subcommand::Store { command } => operate::store(command).await,
         Subcommand::Tenant { command } => operate::tenant(command).await,
-        Subcommand::Tasks { command } => operate::tasks(command).await,
+        Subcommand::Tasks { command } => tasks::run(command).await,
+        Subcommand::Limits(arguments) => limits::run(arguments).await,
+        Subcommand::Top(arguments) => top::run(arguments).await,
+        Subcommand::Host { command } => running::run(command).await,
         Subcommand::Audit { command } => audit::run(command).await,
         Subcommand::Client { command } => client::run(command),
         Subcommand::Completions { shell } => shell_support::print_completions(shell).map(|()| ExitCode::SUCCESS),
@@ -97,7 +109,6 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Subcommand::Doctor(arguments) => doctor::run(arguments).await,
-        Subcommand::Admin(arguments) => admin::run(arguments).await,
     }
 }
 

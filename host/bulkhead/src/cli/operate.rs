@@ -1,4 +1,4 @@
-//! The operator's commands: the same over a running host's control socket and on a store of one's own.
+//! The operator's commands: the same over a running host's control socket, on a store of one's own and from afar.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -10,61 +10,19 @@ use crate::system_clock::SystemClock;
 use anyhow::Context as _;
 use bulkhead_control::client::ControlClient;
 use bulkhead_control::commands::{
-    SecretCommand, StoreBackup, StoreCheck, StoreExport, StoreRebuild, StoreRekey, TasksCancel, TasksList, TasksPause,
-    TasksResume, TasksShow, TenantList, TenantPurge, TokenCreate, TokenList, TokenRevoke,
+    SecretCommand, StoreBackup, StoreCheck, StoreExport, StoreRebuild, StoreRekey, TenantList, TenantPurge, TokenList,
 };
 use bulkhead_control::operator::{HostOperator, OfflineTasks};
-use bulkhead_control::views::{TaskListView, TaskView, TenantListView, TenantView, TokenListView};
-use bulkhead_control::{Command, Operator as _, Request, WITHOUT_HOST};
-use bulkhead_identity::principal::{TENANT_DEFAULT, TokenInfo};
-use clap::{Args, Subcommand};
+use bulkhead_control::views::{TenantListView, TenantView};
+use bulkhead_control::{Answer, Command, Operator as _, Request, WITHOUT_HOST};
+use clap::Subcommand;
 use serde::Serialize;
 
-use super::args::{OperateArguments, SourceArguments};
-use super::table::{cell, fields, now, table, when};
-use super::values::duration_ms;
+use super::args::OperateArguments;
+use super::data_directory::Found;
+use super::progress::{self, Elsewhere};
+use super::table::{Layout, cell, fields, now};
 use super::{EXIT_FAILED, logging, print_error, print_line, sources};
-
-/// Works with a running host (over DATA/control.sock) and without.
-#[derive(Debug, Subcommand)]
-pub(crate) enum TokenCommand {
-    /// Make a bearer token and print it, this once; only its hash is kept
-    ///
-    /// The first token turns authentication on, for good: from then on the host answers 401 to every request without a token, also to
-    /// clients that are connected, and also after the token is revoked.
-    #[command(
-        after_long_help = "Example:\n  TOKEN=$(bulkhead token create --requestor alice --tenant acme --expires 90d)"
-    )]
-    Create {
-        /// Whose token it is: 1 to 64 characters of A-Z a-z 0-9 _ - .
-        #[arg(long, value_name = "NAME")]
-        requestor: String,
-        /// The group that limits are set for
-        #[arg(long, value_name = "NAME", default_value = TENANT_DEFAULT)]
-        tenant: String,
-        /// How long it is good for: a number and s, m, h or d [default: for ever]
-        #[arg(long, value_name = "TIME", value_parser = duration_ms)]
-        expires: Option<u64>,
-        /// What to call the token itself, for finding it in the list
-        #[arg(long, value_name = "NAME")]
-        name: Option<String>,
-        /// A scope that it is good for, as [[auth.scope]] describes it; may be given more than once [default: everything]
-        #[arg(long = "scope", value_name = "SCOPE")]
-        scopes: Vec<String>,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// List tokens, without the tokens themselves
-    List(OperateArguments),
-    /// End a token at once
-    Revoke {
-        /// Its id, as `token list` shows it
-        #[arg(value_name = "ID")]
-        id: String,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-}
 
 /// Works with a running host (over DATA/control.sock) and without.
 #[derive(Debug, Subcommand)]
@@ -130,77 +88,11 @@ pub(crate) enum TenantCommand {
     },
 }
 
-/// Works with a running host (over DATA/control.sock) and without.
-#[derive(Debug, Subcommand)]
-pub(crate) enum TasksCommand {
-    /// List tasks
-    List {
-        /// Only those of the requestor of this name
-        #[arg(long, value_name = "NAME")]
-        requestor: Option<String>,
-        /// Only those of this tenant
-        #[arg(long, value_name = "NAME")]
-        tenant: Option<String>,
-        /// At most so many
-        #[arg(long, value_name = "COUNT", default_value_t = 100)]
-        max: usize,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// Show one task; arguments, answers and results stay with their requestor
-    Show(TaskArguments),
-    /// Cancel a task
-    Cancel(TaskArguments),
-    /// Stop a task for a while; it keeps its memory and uses no CPU
-    Pause {
-        /// Its id
-        #[arg(value_name = "ID")]
-        id: String,
-        /// What its requestor reads as its status, in clients that know of pauses [default: paused by the operator]
-        #[arg(long, value_name = "TEXT")]
-        message: Option<String>,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// Let a paused task go on, no matter who paused it
-    Resume(TaskArguments),
-}
-
-/// Which task, and where.
-#[derive(Args, Debug)]
-pub(crate) struct TaskArguments {
-    /// Its id
-    #[arg(value_name = "ID")]
-    id: String,
-    #[command(flatten)]
-    operate: OperateArguments,
-}
-
-pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
-    match command {
-        TokenCommand::Create { requestor, tenant, expires, name, scopes, operate } => {
-            let expires_at = expires.map(|ms| now().saturating_add(ms));
-            let scopes = (!scopes.is_empty()).then_some(scopes);
-            let request = TokenCreate { requestor, tenant, expires_at, name, scopes };
-            let view = execute(&operate, request, Absent::Create).await?;
-            let code = show(&operate, &view, || cell(view.token.as_str()))?;
-            print_error("this token is not stored and will not be shown again");
-            print_error(
-                "authentication is on: the host answers 401 to every request without a token from now on, also to clients that \
-                 are connected, and also after this token is revoked",
-            );
-            Ok(code)
-        }
-        TokenCommand::List(operate) => show_answer(&operate, TokenList {}, |view| token_table(view, now())).await,
-        TokenCommand::Revoke { id, operate } => show_fields(&operate, TokenRevoke { id }).await,
-    }
-}
-
 pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
     match command {
         StoreCommand::Check(operate) => {
             let view = execute(&operate, StoreCheck {}, Absent::Refuse).await?;
-            let code = show(&operate, &view, || fields(&view))?;
+            let code = show(&operate, &view, |_| fields(&view))?;
             // A check that found something has done its work, but scripts must see it.
             Ok(if view.sound { code } else { ExitCode::from(EXIT_FAILED) })
         }
@@ -225,7 +117,7 @@ pub(crate) async fn tenant(command: TenantCommand) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::from(EXIT_FAILED));
             }
             let view = execute(&operate, TenantPurge { tenant: name }, Absent::Refuse).await?;
-            let code = show(&operate, &view, || fields(&view))?;
+            let code = show(&operate, &view, |_| fields(&view))?;
             let left: Vec<_> = view.directories.iter().map(|path| cell(path.as_str())).collect();
             if !left.is_empty() {
                 print_error(format_args!(
@@ -250,7 +142,7 @@ fn is_sure(name: &str) -> anyhow::Result<bool> {
     Ok(line.trim() == name)
 }
 
-pub(super) fn tenant_table(view: &TenantListView) -> String {
+pub(super) fn tenant_table(view: &TenantListView, layout: &Layout) -> String {
     let row = |tenant: &TenantView| {
         let TenantView { name, id, requestors, tokens, tasks, bytes } = tenant;
         let counts = [*requestors as u64, *tokens as u64, *tasks, *bytes];
@@ -260,35 +152,22 @@ pub(super) fn tenant_table(view: &TenantListView) -> String {
         cells
     };
     let rows: Vec<_> = view.tenants.iter().map(row).collect();
-    table(&["NAME", "REQUESTORS", "TOKENS", "TASKS", "BYTES", "ID"], &rows)
-}
-
-pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
-    match command {
-        TasksCommand::List { requestor, tenant, max, operate } => {
-            let request = TasksList { requestor, tenant, count_max: max };
-            show_answer(&operate, request, |view| task_list(view, now())).await
-        }
-        TasksCommand::Show(TaskArguments { id, operate }) => show_fields(&operate, TasksShow { id }).await,
-        TasksCommand::Cancel(TaskArguments { id, operate }) => show_fields(&operate, TasksCancel { id }).await,
-        TasksCommand::Pause { id, message, operate } => show_fields(&operate, TasksPause { id, message }).await,
-        TasksCommand::Resume(TaskArguments { id, operate }) => show_fields(&operate, TasksResume { id }).await,
-    }
+    layout.table(&["NAME", "REQUESTORS", "TOKENS", "TASKS", "BYTES", "ID"], &rows)
 }
 
 /// Has it done on a store that is there, and shows the answer.
 pub(super) async fn show_answer<R: Request>(
     operate: &OperateArguments,
     request: R,
-    text: impl FnOnce(&R::Answer) -> String,
+    text: impl FnOnce(&R::Answer, &Layout) -> String,
 ) -> anyhow::Result<ExitCode> {
     let view = execute(operate, request, Absent::Refuse).await?;
-    show(operate, &view, || text(&view))
+    show(operate, &view, |layout| text(&view, layout))
 }
 
 /// The same with one line for each member.
 pub(super) async fn show_fields<R: Request>(operate: &OperateArguments, request: R) -> anyhow::Result<ExitCode> {
-    show_answer(operate, request, fields).await
+    show_answer(operate, request, |view, _| fields(view)).await
 }
 
 /// What to do about a data directory that is not there.
@@ -298,26 +177,55 @@ pub(super) enum Absent {
     Refuse,
 }
 
-/// Asks the running host, or does it here when none runs.
+/// Has a command carried out: by the host elsewhere that was named, by the running one, or here when none runs.
 pub(super) async fn execute<R: Request>(
     operate: &OperateArguments,
     request: R,
     absent: Absent,
 ) -> anyhow::Result<R::Answer> {
-    execute_at(&load(operate)?, request, absent).await
+    let command = request.into();
+    let what = progress::describe(&command);
+    // Large, and the same for every request.
+    let work = Box::pin(carry_out(operate, command, absent));
+    Ok(progress::during(&what, Elsewhere::Lines, work).await?.read::<R>()?)
+}
+
+async fn carry_out(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Answer> {
+    if let Some(answer) = operate.far.carry_out(&command).await? {
+        return Ok(answer);
+    }
+    let found = Found::search(operate);
+    // A configuration that is wrong must not keep anybody from the host that runs, which says what is wrong with it.
+    if let Some(data) = found.named()
+        && let Some(host) = connect(data).await?
+    {
+        return Ok(host.execute_for(WITHOUT_HOST, command).await?);
+    }
+    let config = found.load()?;
+    if absent == Absent::Refuse && !is_there(&config).await? {
+        return Err(found.no_store(&config));
+    }
+    execute_at(&config, command).await
 }
 
 /// The configuration that says where the data is.
 pub(super) fn load(operate: &OperateArguments) -> anyhow::Result<Config> {
-    let (config, data) = (operate.config.clone(), operate.data.clone());
-    sources::load(&SourceArguments { config, data, ..SourceArguments::default() }, None)
+    Found::search(operate).load()
 }
 
 /// The host that runs on the data directory, if one does.
 pub(super) async fn running_host(config: &Config) -> anyhow::Result<Option<ControlClient>> {
-    let data = &config.server.data;
+    connect(&config.server.data).await
+}
+
+async fn connect(data: &Path) -> anyhow::Result<Option<ControlClient>> {
     let client = ControlClient::connect(data).await;
     client.with_context(|| format!("the host at {} cannot be reached", data.display()))
+}
+
+/// Whether there is a store, or a host that has one.
+async fn is_there(config: &Config) -> anyhow::Result<bool> {
+    Ok(bulkhead_store::sled::is_there(&config.server.data) || running_host(config).await?.is_some())
 }
 
 /// Whether there is a token that could authenticate at a host on this data directory.
@@ -325,21 +233,30 @@ pub(super) async fn any_active_token(config: &Config) -> anyhow::Result<bool> {
     if !bulkhead_store::sled::is_there(&config.server.data) {
         return Ok(false);
     }
-    let listed = execute_at(config, TokenList {}, Absent::Refuse).await?;
+    let listed = execute_at(config, TokenList {}.into()).await?.read::<TokenList>()?;
     Ok(listed.tokens.iter().any(|token| token.is_active(now())))
 }
 
-async fn execute_at<R: Request>(config: &Config, request: R, absent: Absent) -> anyhow::Result<R::Answer> {
+/// Whether there ever was a token, as far as the list of them shows.
+pub(super) async fn any_token(operate: &OperateArguments) -> anyhow::Result<bool> {
+    let found = Found::search(operate);
+    let is_running = match found.named() {
+        Some(data) => connect(data).await?.is_some(),
+        None => false,
+    };
+    if !operate.far.is_named() && !is_running && !is_there(&found.load()?).await? {
+        return Ok(false);
+    }
+    Ok(!execute(operate, TokenList {}, Absent::Refuse).await?.tokens.is_empty())
+}
+
+async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Answer> {
     let data = &config.server.data;
     if let Some(host) = running_host(config).await? {
-        return Ok(host.execute(request).await?);
+        return Ok(host.execute_for(WITHOUT_HOST, command).await?);
     }
-    if absent == Absent::Refuse && !bulkhead_store::sled::is_there(data) {
-        anyhow::bail!("there is no store in {}: name the data directory with --data", data.display());
-    }
-    let command: Command = request.into();
     if let Some(answer) = super::store_maintenance::on_files(data, &command).await? {
-        return Ok(answer.read::<R>()?);
+        return Ok(answer);
     }
     if matches!(command, Command::Plugin(_)) {
         logging::start_for_a_person();
@@ -370,7 +287,7 @@ async fn execute_at<R: Request>(config: &Config, request: R, absent: Absent) -> 
     let done = operator.execute_for(WITHOUT_HOST, command).await;
     bulkhead_store::TaskStore::close(&*store).await?;
     audit.close();
-    Ok(done?.read::<R>()?)
+    Ok(done?)
 }
 
 /// Paths go to another process: they must not depend on where this one stands.
@@ -382,51 +299,8 @@ pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 pub(super) fn show(
     operate: &OperateArguments,
     view: &impl Serialize,
-    text: impl FnOnce() -> String,
+    text: impl FnOnce(&Layout) -> String,
 ) -> anyhow::Result<ExitCode> {
-    print_line(if operate.json { serde_json::to_string(view)? } else { text() });
+    print_line(if operate.json { serde_json::to_string(view)? } else { text(&Layout::of_stdout(operate.wide)) });
     Ok(ExitCode::SUCCESS)
-}
-
-pub(super) fn token_table(view: &TokenListView, now: u64) -> String {
-    let row = |token: &TokenInfo| {
-        let state = match token {
-            TokenInfo { revoked_at: Some(_), .. } => "revoked",
-            token if token.is_active(now) => "active",
-            _ => "expired",
-        };
-        vec![
-            cell(&*token.id),
-            cell(token.name.as_deref()),
-            cell(&*token.requestor),
-            cell(&*token.tenant),
-            state.to_owned(),
-            when(token.created_at, now),
-            token.expires_at.map_or_else(|| "never".to_owned(), |at| when(at, now)),
-            when(token.last_used_at, now),
-        ]
-    };
-    let rows: Vec<_> = view.tokens.iter().map(row).collect();
-    table(&["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], &rows)
-}
-
-pub(super) fn task_list(view: &TaskListView, now: u64) -> String {
-    let more = if view.more { "\n(there are more: use --max or --json)" } else { "" };
-    task_table(&view.tasks, now) + more
-}
-
-pub(super) fn task_table(tasks: &[TaskView], now: u64) -> String {
-    let row = |task: &TaskView| {
-        vec![
-            cell(&*task.id),
-            task.status.name().to_owned(),
-            cell(&*task.tool),
-            cell(task.requestor.as_deref()),
-            cell(task.tenant.as_deref()),
-            when(task.created_at, now),
-            cell(task.status_message.as_deref()),
-        ]
-    };
-    let rows: Vec<_> = tasks.iter().map(row).collect();
-    table(&["ID", "STATUS", "TOOL", "REQUESTOR", "TENANT", "CREATED", "MESSAGE"], &rows)
 }

@@ -18,8 +18,8 @@ use bulkhead_control::views::{
 use bulkhead_identity::principal::Principals;
 use bulkhead_plugins::sources::Source;
 use bulkhead_plugins::{
-    CanaryThresholdOverrides, Changes, Digest, FaultRecord, Options, PluginHealth, PluginView, Plugins, SwitchEffect,
-    SwitchResult, Verified, VersionView,
+    CanaryThresholdOverrides, Changes, Digest, FaultRecord, Options, PluginHealth, PluginView, Plugins, Stage,
+    SwitchEffect, SwitchResult, Verified, VersionView,
 };
 use bulkhead_store::sled::SledStore;
 use serde::Serialize;
@@ -27,7 +27,7 @@ use serde::Serialize;
 use super::args::{CanaryArguments, OperateArguments, PluginCommand, PluginsArguments};
 use super::inspect::EXIT_REFUSED;
 use super::operate::{Absent, execute, show, show_answer};
-use super::table::{cell, now, table, when, word};
+use super::table::{Layout, cell, when, word};
 use super::tenants::Tenants;
 use super::{EXIT_FAILED, host, print_error, sources};
 
@@ -39,10 +39,8 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
         PluginCommand::Inspect(arguments) => super::inspect::run(arguments).await,
         PluginCommand::Call(arguments) => super::call::run(arguments).await,
         PluginCommand::Author(command) => super::author::run(command).await,
-        PluginCommand::List(operate) => show_answer(&operate, PluginList {}, |view| list(view, now())).await,
-        PluginCommand::Versions { name, operate } => {
-            show_answer(&operate, PluginVersions { name }, |view| versions(view, now())).await
-        }
+        PluginCommand::List(operate) => show_answer(&operate, PluginList {}, list).await,
+        PluginCommand::Versions { name, operate } => show_answer(&operate, PluginVersions { name }, versions).await,
         PluginCommand::Stage { source, name, sha256, operate } => {
             let source = source.absolute()?.to_string();
             answer(&operate, PluginStage { source, sha256, name }, Absent::Create, staged).await
@@ -77,7 +75,7 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
         }
         PluginCommand::Verify { name, operate } => {
             let view = execute(&operate, PluginVerify { name }, Absent::Refuse).await?;
-            let code = show(&operate, &view, || verified(&view))?;
+            let code = show(&operate, &view, |_| verified(&view))?;
             Ok(if view.sound { code } else { ExitCode::from(EXIT_FAILED) })
         }
     }
@@ -129,8 +127,8 @@ where
             }
             ExitCode::SUCCESS
         }
-        PluginOutcome::Refused(_) => show(operate, &view, String::new)?,
-        PluginOutcome::Result(result) => show(operate, result, || text(result))?,
+        PluginOutcome::Refused(_) => show(operate, &view, |_| String::new())?,
+        PluginOutcome::Result(result) => show(operate, result, |_| text(result))?,
     };
     Ok(if view.is_done() { code } else { ExitCode::from(EXIT_REFUSED) })
 }
@@ -166,7 +164,8 @@ fn digest(digest: impl Into<Option<Digest>>) -> String {
     text.map_or_else(|| "-".to_owned(), |text| text.chars().take(DIGEST_SHOWN).collect())
 }
 
-pub(super) fn list(view: &PluginListView, now: u64) -> String {
+pub(super) fn list(view: &PluginListView, layout: &Layout) -> String {
+    let now = layout.now;
     let row = |plugin: &PluginView| {
         vec![
             cell(&*plugin.name),
@@ -185,7 +184,7 @@ pub(super) fn list(view: &PluginListView, now: u64) -> String {
     };
     let rows: Vec<_> = view.plugins.iter().map(row).collect();
     let head = ["NAME", "STATE", "ACTIVE", "TOOLS", "VERSIONS", "CALLS", "TASKS", "SINCE", "SOURCE"];
-    let mut lines = vec![table(&head, &rows)];
+    let mut lines = vec![layout.table(&head, &rows)];
     for plugin in &view.plugins {
         let name = cell(&*plugin.name);
         lines.extend(plugin.problems.iter().map(|problem| format!("{name}: {}", cell(&**problem))));
@@ -238,7 +237,8 @@ fn canary(name: &str, plugin: &PluginView, now: u64) -> Vec<String> {
     lines
 }
 
-pub(super) fn versions(view: &PluginVersionsView, now: u64) -> String {
+pub(super) fn versions(view: &PluginVersionsView, layout: &Layout) -> String {
+    let now = layout.now;
     let row = |version: &VersionView| {
         let signers: Vec<_> = version.signed_by.iter().map(|signer| cell(&**signer)).collect();
         let origin = Some(&version.origin).filter(|origin| !matches!(origin.as_str(), "" | "-"));
@@ -256,7 +256,7 @@ pub(super) fn versions(view: &PluginVersionsView, now: u64) -> String {
     };
     let rows: Vec<_> = view.versions.iter().map(row).collect();
     let head = ["VERSION", "STATE", "TOOLS", "CALLS", "TASKS", "STAGED", "ACTIVE SINCE", "SIGNED BY", "ORIGIN"];
-    let mut lines = vec![table(&head, &rows)];
+    let mut lines = vec![layout.table(&head, &rows)];
     for version in &view.versions {
         if let Some(gone) = &version.taken_back {
             let at = when(gone.at, now);
@@ -266,10 +266,24 @@ pub(super) fn versions(view: &PluginVersionsView, now: u64) -> String {
     lines.join("\n")
 }
 
+/// What was staged, what a switch to it would change, and the command that switches.
 pub(super) fn staged(view: &StagedView) -> String {
-    let mut lines = vec![format!("{} {} is {}", cell(&*view.name), digest(view.version), word(&view.state))];
+    let (name, version) = (cell(&*view.name), digest(view.version));
+    let mut lines = vec![format!("{name} {version} is {}", word(&view.state))];
+    if view.state == Stage::Active {
+        return lines.remove(0);
+    }
+    lines.push(match &view.changes {
+        None => format!("  no version of {name} is active: clients would get {} tools", view.tools),
+        Some(changes) if *changes == Changes::default() => {
+            format!("  its {} tools are those of the active version", view.tools)
+        }
+        Some(_) => format!("  it would have {} tools; against the active version:", view.tools),
+    });
     lines.extend(changes(view.changes.as_ref()));
     lines.extend(held(&view.held));
+    let accept = if view.held.is_empty() { "" } else { " --accept" };
+    lines.push(format!("next: bulkhead plugin activate {name}@{version}{accept}"));
     lines.join("\n")
 }
 

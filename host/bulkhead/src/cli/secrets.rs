@@ -18,7 +18,7 @@ use clap::Subcommand;
 
 use super::args::OperateArguments;
 use super::operate::{Absent, execute, show, show_answer, show_fields};
-use super::table::{cell, fields, now, table, when};
+use super::table::{Layout, cell, fields};
 
 /// Works with a running host (over DATA/control.sock) and without. Secrets are sealed with the keys of [secrets] key_file, or of
 /// the variable BULKHEAD_SECRET_KEY.
@@ -76,9 +76,9 @@ pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<ExitCode> {
             let value = read_value()?;
             let request = SecretSet { name, plugin, tenant, destinations, places, value };
             let view = execute(&operate, request, Absent::Create).await?;
-            show(&operate, &view, || fields(&view))
+            show(&operate, &view, |_| fields(&view))
         }
-        SecretCommand::List(operate) => show_answer(&operate, SecretList {}, |view| secret_table(view, now())).await,
+        SecretCommand::List(operate) => show_answer(&operate, SecretList {}, secret_table).await,
         SecretCommand::Remove { name, plugin, tenant, operate } => {
             show_fields(&operate, SecretRemove { name, plugin, tenant }).await
         }
@@ -122,7 +122,7 @@ pub(super) fn unopened(config: &Config, store: Arc<dyn Store>) -> Arc<Secrets> {
     Arc::new(Secrets::unopened(store, source(config)))
 }
 
-pub(super) fn secret_table(view: &SecretListView, now: u64) -> String {
+pub(super) fn secret_table(view: &SecretListView, layout: &Layout) -> String {
     let joined = |texts: &[String]| texts.iter().map(|text| cell(text.as_str())).collect::<Vec<_>>().join(" ");
     let row = |secret: &SecretInfo| {
         vec![
@@ -131,10 +131,10 @@ pub(super) fn secret_table(view: &SecretListView, now: u64) -> String {
             cell(secret.tenant.as_deref().unwrap_or("(all)")),
             joined(&secret.destinations),
             joined(&secret.places),
-            when(secret.set_at, now),
+            layout.when(secret.set_at),
             format!("{}{}", cell(&*secret.key), if secret.outdated { " (rotate)" } else { "" }),
         ]
     };
     let rows: Vec<_> = view.secrets.iter().map(row).collect();
-    table(&["NAME", "PLUGIN", "TENANT", "TO", "IN", "SET", "KEY"], &rows)
+    layout.table(&["NAME", "PLUGIN", "TENANT", "TO", "IN", "SET", "KEY"], &rows)
 }

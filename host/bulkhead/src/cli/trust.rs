@@ -138,6 +138,7 @@ impl Verifiers {
         let scopes = ScopeBook::new(config.auth.scopes.clone());
         let (Some(resource), Some(oauth)) = (config.auth.resource.clone(), &self.oauth) else {
             return Authenticator::new(vec![tokens], config.is_local() || config.insecure.anonymous)
+                .with_loopback_anonymous(config.is_local() && config.auth.anonymous_loopback.is_some())
                 .with_scopes(scopes);
         };
         let resource = ResourceOptions {
@@ -169,12 +170,16 @@ pub(super) fn admin(config: &AdminConfig) -> anyhow::Result<(AdminTokenDigest, O
 
 /// The token of administrators in a file.
 pub(super) fn admin_token(file: &Path) -> anyhow::Result<String> {
-    let token = secret(&SecretLocation::File(file.to_owned()))?;
+    checked_admin_token(&secret(&SecretLocation::File(file.to_owned()))?, &file.display().to_string())
+}
+
+/// The same from elsewhere.
+pub(super) fn checked_admin_token(text: &str, place: &str) -> anyhow::Result<String> {
+    let token = text.trim_end_matches(['\r', '\n']);
     let plain = token.bytes().all(|byte| byte.is_ascii_graphic());
     anyhow::ensure!(
         token.len() >= ADMIN_TOKEN_BYTES_MIN && plain,
-        "{} must hold one line of at least {ADMIN_TOKEN_BYTES_MIN} visible characters, as `openssl rand -hex 32` writes it",
-        file.display()
+        "{place} must hold one line of at least {ADMIN_TOKEN_BYTES_MIN} visible characters, as `openssl rand -hex 32` writes it",
     );
-    Ok(token)
+    Ok(token.to_owned())
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use jsonwebtoken::Algorithm;
 
-use super::Report;
 use super::reader::Item;
+use super::{ConfigLocation, Report};
 use bulkhead_domain::names::{check_name, check_scope};
 use bulkhead_domain::rights::ScopeRule;
 use bulkhead_identity::auth::{IntrospectionOptions, IssuerOptions, TenantRule};
@@ -23,6 +23,8 @@ pub(crate) struct AuthConfig {
     pub issuers: Vec<IssuerConfig>,
     /// What each scope is good for. Empty: every authenticated requestor may do everything.
     pub scopes: Vec<ScopeRule>,
+    /// Where it was said that clients on this machine are let in without a token although there are tokens.
+    pub anonymous_loopback: Option<ConfigLocation>,
 }
 
 /// `[[auth.issuer]]`.
@@ -61,9 +63,16 @@ pub(super) fn numbers() -> impl Iterator<Item = (&'static str, u64, u64, &'stati
 
 /// Reads `[auth]`.
 pub(super) fn read(item: Item<'_>) -> Option<AuthConfig> {
-    let section = item.section(&["resource", "issuer", "scope"])?;
+    let section = item.section(&["resource", "issuer", "scope", "anonymous_loopback"])?;
     let scopes = section.items("scope").into_iter().filter_map(read_scope).collect();
-    let mut auth = AuthConfig { resource: section.parsed("resource", resource), issuers: Vec::new(), scopes };
+    let anonymous_loopback =
+        section.get("anonymous_loopback").filter(|_| section.switch("anonymous_loopback") == Some(true));
+    let mut auth = AuthConfig {
+        resource: section.parsed("resource", resource),
+        issuers: Vec::new(),
+        scopes,
+        anonymous_loopback: anonymous_loopback.map(|item| item.place()),
+    };
     if section.has("issuer") && !section.has("resource") {
         section.refuse(
             "resource",
@@ -239,7 +248,7 @@ pub(super) fn check(auth: &AuthConfig, report: &Report) {
         for included in &rule.includes {
             if !auth.scopes.iter().any(|other| other.name == *included) {
                 let message = format!("auth.scope: {:?} includes {included:?}, which is not configured", rule.name);
-                report.add(&super::ConfigLocation::Default, message);
+                report.add(&ConfigLocation::Default, message);
             }
         }
     }

@@ -38,6 +38,8 @@ impl Config {
         differ("auth.resource", self.auth.resource != other.auth.resource, false);
         differ("auth.issuer", self.auth.issuers != other.auth.issuers, true);
         differ("auth.scope", self.auth.scopes != other.auth.scopes, true);
+        let is_open = |config: &Self| config.auth.anonymous_loopback.is_some();
+        differ("auth.anonymous_loopback", is_open(self) != is_open(other), true);
         let rules = |config: &Self| {
             // The line that a rule stands in is no difference.
             let rules = config.trust.iter().map(|rule| TrustConfig { place: ConfigLocation::Default, ..rule.clone() });
@@ -135,6 +137,10 @@ mod tests {
         assert_eq!(differences("", "[tenant.acme]\ncpu_weight = 1\n[tenant.acme.grants]"), live(&[]));
         let listing = "[server]\ntools_per_page = 7\ntool_search = true\n[[toolset]]\nname = 'a'";
         assert_eq!(differences("", listing), live(&["server.tools_per_page", "server.tool_search", "toolset"]));
+        let open = "[auth]\nanonymous_loopback = true";
+        assert_eq!(differences("", open), live(&["auth.anonymous_loopback"]));
+        assert_eq!(differences(open, &format!("\n{open}")), live(&[]), "another line is no difference");
+        assert_eq!(differences("[auth]\nanonymous_loopback = false", ""), live(&[]));
         let at_start = |one: &str, other: &str| differences(one, other).1;
         assert_eq!(at_start("", "[server]\nlisten = '127.0.0.1:1'\ndrain_ms = 1").len(), 2);
         assert_eq!(at_start("", "[limits]\ncalls_running_total = 100"), ["limits.calls_running_total"]);

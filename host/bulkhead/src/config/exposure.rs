@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use super::auth::AuthConfig;
+use super::keys::ServerConfig;
 use super::reader::Item;
-use super::{Config, Problem};
+use super::{Config, Problem, Report};
 
 /// `[server] tls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,10 +37,34 @@ pub(super) fn read_tls(item: Item<'_>) -> Option<TlsConfig> {
     }
 }
 
+/// Refuses to let clients without a token in beside those with one, where they could be on other machines.
+pub(super) fn check_anonymous_loopback(server: &ServerConfig, auth: &AuthConfig, report: &Report) {
+    let Some(place) = &auth.anonymous_loopback else { return };
+    let refuse = |why: &str| report.add(place, format!("auth.anonymous_loopback = true {why}"));
+    if !server.trusted_proxies.is_empty() {
+        refuse(
+            "does not go with server.trusted_proxies: a proxy brings clients of other machines, and they would need no token \
+             either; remove one of the two",
+        );
+    } else if !is_loopback(server) {
+        refuse(&format!(
+            "needs a loopback address, and server.listen is \"{}\": listen on 127.0.0.1, or give every client a token",
+            server.listen
+        ));
+    }
+    if !auth.issuers.is_empty() {
+        refuse("does not go with [[auth.issuer]]: where issuers say who a client is, each needs a token");
+    }
+}
+
+fn is_loopback(server: &ServerConfig) -> bool {
+    server.listen.ip().to_canonical().is_loopback()
+}
+
 impl Config {
     /// Whether only this machine's users can reach the host: it listens on loopback, and no proxy brings others.
     pub(crate) fn is_local(&self) -> bool {
-        self.server.listen.ip().to_canonical().is_loopback() && self.server.trusted_proxies.is_empty()
+        is_loopback(&self.server) && self.server.trusted_proxies.is_empty()
     }
 
     /// Refuses to listen where strangers can connect while nobody can authenticate, or where they could read along.
@@ -60,7 +86,7 @@ impl Config {
                 self.server.data.display()
             ));
         }
-        let loopback = listen.ip().to_canonical().is_loopback();
+        let loopback = is_loopback(&self.server);
         let covered = loopback || self.tls.is_some() || !self.server.trusted_proxies.is_empty();
         if !covered && !self.insecure.plaintext {
             return refuse(format!(

@@ -102,6 +102,15 @@ pub(crate) struct SecretsConfig {
 /// Holds keys that secrets are sealed with; no key of the configuration, so that it is in no message.
 pub(crate) const SECRET_KEY_VARIABLE: &str = "BULKHEAD_SECRET_KEY";
 
+/// Names the configuration file where no flag does.
+pub(crate) const CONFIG_VARIABLE: &str = "BULKHEAD_CONFIG";
+
+/// Holds the token of administrators for commands to a host elsewhere.
+pub(crate) const ADMIN_TOKEN_VARIABLE: &str = "BULKHEAD_ADMIN_TOKEN";
+
+/// Variables that are none of the keys.
+const OTHER_VARIABLES: [&str; 3] = [SECRET_KEY_VARIABLE, CONFIG_VARIABLE, ADMIN_TOKEN_VARIABLE];
+
 /// The configuration file, already read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct File<'a> {
@@ -237,6 +246,7 @@ impl Config {
         let toolsets = toolset::distinct(parsed.toolsets, &report);
 
         auth::check(&parsed.auth, &report);
+        exposure::check_anonymous_loopback(&server, &parsed.auth, &report);
 
         let mut problems = report.0.into_inner();
         // Those of the file in its order, however it was read.
@@ -277,7 +287,7 @@ impl Config {
 /// Every `BULKHEAD_*` variable is a key, or a mistake.
 fn read_variables(variables: impl IntoIterator<Item = (String, String)>, base: &mut layer::Layer<'_>, report: &Report) {
     for (name, text) in variables {
-        if !name.starts_with("BULKHEAD_") || name == SECRET_KEY_VARIABLE {
+        if !name.starts_with("BULKHEAD_") || OTHER_VARIABLES.contains(&name.as_str()) {
             continue;
         }
         let place = ConfigLocation::Variable(name.clone());

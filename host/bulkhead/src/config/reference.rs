@@ -27,7 +27,7 @@ pub(super) const TABLES: &[Table] = &[
     },
     Table {
         header: "[admin]",
-        purpose: "A listener for administrators (`bulkhead admin --url`) and the one credential that it takes.",
+        purpose: "A listener for administrators (`bulkhead limits --url` and others) and the one credential that it takes.",
         keys: &[
             ("listen", "", "ADDR:PORT to listen on"),
             ("token_file", "", "File with the token that administrators show, at least 32 characters"),
@@ -58,12 +58,19 @@ pub(super) const TABLES: &[Table] = &[
     },
     Table {
         header: "[auth]",
-        purpose: "How clients know this host.",
-        keys: &[(
-            "resource",
-            "",
-            "The URI that clients call this endpoint by, like https://mcp.example.com/mcp; access tokens must be meant for it",
-        )],
+        purpose: "How clients know this host, and who needs no token.",
+        keys: &[
+            (
+                "resource",
+                "",
+                "The URI that clients call this endpoint by, like https://mcp.example.com/mcp; access tokens must be meant for it",
+            ),
+            (
+                "anonymous_loopback",
+                "false",
+                "Whether clients on this machine are let in without a token, as the requestor `local`, also when there are tokens; only with a loopback listener and without proxies and issuers",
+            ),
+        ],
     },
     Table {
         header: "[[auth.scope]]",

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 38] = [
+const COMMANDS: [&str; 39] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 38] = [
     r#"{"command":"store_rekey"}"#,
     r#"{"command":"tenant_list"}"#,
     r#"{"command":"tenant_purge","tenant":"acme"}"#,
+    r#"{"command":"tenant_names","ids":["01","02"]}"#,
     r#"{"command":"tasks_list","requestor":"alice","tenant":null,"count_max":100}"#,
     r#"{"command":"tasks_show","id":"i"}"#,
     r#"{"command":"tasks_cancel","id":"i"}"#,
@@ -76,7 +77,7 @@ fn commands_may_leave_out_what_has_a_default() {
 }
 
 #[test]
-fn only_what_is_about_the_running_host_may_come_over_the_network() {
+fn only_reads_and_what_is_about_the_running_host_may_come_over_the_network() {
     let remote = COMMANDS
         .into_iter()
         .filter(|sent| serde_json::from_str::<Command>(sent).is_ok_and(|command| command.is_for_administrators()));
@@ -84,6 +85,7 @@ fn only_what_is_about_the_running_host_may_come_over_the_network() {
     let expected = [
         "token_list",
         "token_revoke",
+        "tenant_list",
         "tasks_show",
         "tasks_cancel",
         "tasks_pause",
@@ -95,6 +97,8 @@ fn only_what_is_about_the_running_host_may_come_over_the_network() {
         "drain_end",
         "drain_show",
         "reload",
+        "plugin_list",
+        "plugin_versions",
     ];
     assert_eq!(remote, expected);
 }

@@ -152,6 +152,10 @@ async fn ends_anonymous_access(store: Arc<dyn Store>) {
     // Somebody else on the same store, as the control socket is.
     let new = Principals::new(store).create_token("alice", "acme", Some(100), 1).await.unwrap();
     assert_eq!(verifier.anonymous().await.unwrap(), None);
+    for _ in 0..2 {
+        let beside = verifier.anonymous_beside_tokens().await.unwrap();
+        assert_eq!(beside, Some(principals.local_requestor().await.unwrap()), "where the operator lets them in");
+    }
     let alice = verify(&verifier, &new.token).await.unwrap().requestor;
     assert_ne!(alice, principals.local_requestor().await.unwrap());
     principals.revoke_token(&new.info.id, 2).await.unwrap();

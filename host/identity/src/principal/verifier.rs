@@ -20,6 +20,8 @@ pub struct TokenVerifier {
     /// What [`anonymous`](Verifier::anonymous) found, for as long as the store says that nothing changed: every request without a
     /// token asks for it.
     anonymous: ArcSwapOption<Anonymous>,
+    /// The same for [`anonymous_beside_tokens`](Verifier::anonymous_beside_tokens).
+    beside_tokens: ArcSwapOption<Anonymous>,
     /// Whether there ever was a token. A store that lost its rows must not open the door of a running host.
     closed: AtomicBool,
     used: Arc<LastUsed>,
@@ -34,7 +36,8 @@ struct Anonymous {
 impl TokenVerifier {
     pub fn new(principals: Principals, now: SharedClock) -> Self {
         let used = LastUsed::new(principals.clone());
-        Self { principals, now, anonymous: ArcSwapOption::empty(), closed: AtomicBool::new(false), used }
+        let (anonymous, beside_tokens) = (ArcSwapOption::empty(), ArcSwapOption::empty());
+        Self { principals, now, anonymous, beside_tokens, closed: AtomicBool::new(false), used }
     }
 
     /// The uses of tokens; the host has to run their maintenance.
@@ -53,12 +56,38 @@ impl TokenVerifier {
         Verified { requestor, name, tenant, scopes: scopes.map_or(Scopes::All, Scopes::Fixed), look_at, ends_at }
     }
 
+    async fn look_up_local(&self) -> Result<Option<Requestor>, Denied> {
+        self.principals.local_requestor().await.map(Some).map_err(unavailable)
+    }
+
+    /// What is known, as long as the store says that nothing changed.
+    async fn remembered<F>(
+        &self,
+        known: &ArcSwapOption<Anonymous>,
+        look_up: impl FnOnce() -> F + Send,
+    ) -> Result<Option<Requestor>, Denied>
+    where
+        F: Future<Output = Result<Option<Requestor>, Denied>> + Send,
+    {
+        // Taken before the look: what changes in between makes the next request look again.
+        let generation = self.principals.store.generation();
+        if let Some(known) = known.load().as_ref()
+            && Some(known.generation) == generation
+        {
+            return Ok(known.requestor);
+        }
+        // Rare, and large.
+        let requestor = Box::pin(look_up()).await?;
+        known.store(generation.map(|generation| Arc::new(Anonymous { generation, requestor })));
+        Ok(requestor)
+    }
+
     async fn look_up_anonymous(&self) -> Result<Option<Requestor>, Denied> {
         if self.closed.load(Ordering::Acquire) || self.principals.any_token().await.map_err(unavailable)? {
             self.closed.store(true, Ordering::Release);
             return Ok(None);
         }
-        self.principals.local_requestor().await.map(Some).map_err(unavailable)
+        self.look_up_local().await
     }
 }
 
@@ -78,17 +107,11 @@ impl Verifier for TokenVerifier {
     /// Everyone is the local requestor until the first token is made. Tokens that ended count: otherwise the door would open
     /// by itself when the last one expires.
     async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
-        // Taken before the look: what changes in between makes the next request look again.
-        let generation = self.principals.store.generation();
-        if let Some(known) = self.anonymous.load().as_ref()
-            && Some(known.generation) == generation
-        {
-            return Ok(known.requestor);
-        }
-        // Rare, and large.
-        let requestor = Box::pin(self.look_up_anonymous()).await?;
-        self.anonymous.store(generation.map(|generation| Arc::new(Anonymous { generation, requestor })));
-        Ok(requestor)
+        self.remembered(&self.anonymous, || self.look_up_anonymous()).await
+    }
+
+    async fn anonymous_beside_tokens(&self) -> Result<Option<Requestor>, Denied> {
+        self.remembered(&self.beside_tokens, || self.look_up_local()).await
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use bulkhead_sources::{Digest, SigningKey, beside};
 use clap::Args;
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::Outcome;
@@ -22,6 +23,9 @@ pub struct KeygenArguments {
     /// What the files are called, without their endings; they must not exist yet
     #[arg(value_name = "NAME", default_value = "bulkhead")]
     name: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
 }
 
 /// Sign a component, and the WIT file beside it if there is one.
@@ -36,6 +40,9 @@ pub struct SignArguments {
     /// The secret key, as `bulkhead plugin keygen` makes it
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn keygen(arguments: &KeygenArguments) -> anyhow::Result<Outcome> {
@@ -44,8 +51,12 @@ pub(crate) fn keygen(arguments: &KeygenArguments) -> anyhow::Result<Outcome> {
     let (key, text) = SigningKey::generate().map_err(anyhow::Error::msg)?;
     write_new(&secret, 0o600, &text)?;
     write_new(&public, 0o644, &key.public().to_pem())?;
+    let id = key.public().id();
+    if arguments.json {
+        return Ok(Outcome::line(json!({ "key": id, "secret_file": secret, "public_file": public })));
+    }
     let places = format!("the secret key is in {}, the public one in {}", secret.display(), public.display());
-    Ok(Outcome::line(key.public().id()).with_note(places))
+    Ok(Outcome::line(id).with_note(places))
 }
 
 pub(crate) fn sign(arguments: &SignArguments) -> anyhow::Result<Outcome> {
@@ -63,8 +74,11 @@ pub(crate) fn sign(arguments: &SignArguments) -> anyhow::Result<Outcome> {
     draft.write_all(signed.as_bytes())?;
     draft.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
     draft.persist(&path).with_context(|| format!("{} cannot be written", path.display()))?;
-    let signed = format!("signed sha256 {component} with key {}", key.public().id());
-    Ok(Outcome::line(path.display()).with_note(signed))
+    let id = key.public().id();
+    if arguments.json {
+        return Ok(Outcome::line(json!({ "file": path, "component": component.to_string(), "key": id })));
+    }
+    Ok(Outcome::line(path.display()).with_note(format!("signed sha256 {component} with key {id}")))
 }
 
 fn digest(file: &Path) -> anyhow::Result<Digest> {

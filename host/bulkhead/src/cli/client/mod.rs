@@ -20,7 +20,7 @@ use serde_json::json;
 use url::Url;
 
 use super::args::SourceArguments;
-use super::table::table;
+use super::table::Layout;
 use super::{print_line, sources};
 use entry::{Entry, Server};
 use file::ClientFile;
@@ -294,7 +294,7 @@ fn list(as_json: bool) -> anyhow::Result<()> {
             vec![client.word.to_owned(), exists.to_owned(), client.project_file.unwrap_or("-").to_owned(), path]
         })
         .collect();
-    print_line(table(&["CLIENT", "EXISTS", "IN A PROJECT", "FILE"], &rows));
+    print_line(Layout::of_stdout(false).table(&["CLIENT", "EXISTS", "IN A PROJECT", "FILE"], &rows));
     Ok(())
 }
 

@@ -100,7 +100,7 @@ const CODES: &[Entry] = &[
         "A quota of the requestor, its tenant or the host is used up. `data` has `limit`, `value` and `retryAfterMs`. Without \
          `retryAfterMs` the call was made and its answer was dropped, because unread answers take up the room (`limits.answer_bytes_*`). \
          The status is 429 in revision 2026-07-28 and for large bodies, 200 otherwise.",
-        "Wait, end or read something. Operators see what is in use with `bulkhead admin limits`.",
+        "Wait, end or read something. Operators see what is in use with `bulkhead limits`.",
     ),
     (
         "1011 rate",

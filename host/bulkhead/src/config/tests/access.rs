@@ -24,6 +24,29 @@ fn open_addresses_need_authentication_and_tls() {
     behind.check_exposure(true).unwrap();
 }
 
+#[test]
+fn anonymous_loopback_is_refused_where_others_can_connect() {
+    let open = "[auth]\nanonymous_loopback = true";
+    let config = load(open).unwrap();
+    assert!(config.auth.anonymous_loopback.is_some() && config.is_local());
+    assert!(load("[auth]\nanonymous_loopback = false").unwrap().auth.anonymous_loopback.is_none());
+    load("[auth]\nanonymous_loopback = true\n[server]\nlisten = '[::1]:0'").unwrap();
+    let refused = |text: &str, why: &str| {
+        let problems = load(text).unwrap_err().join("; ");
+        assert!(
+            problems.contains("etc/bulkhead.toml:2: auth.anonymous_loopback = true") && problems.contains(why),
+            "{problems}"
+        );
+    };
+    refused(&format!("{open}\n[server]\ntrusted_proxies = ['127.0.0.1']"), "server.trusted_proxies");
+    refused(&format!("{open}\n[server]\nlisten = '0.0.0.0:8808'"), "server.listen is \"0.0.0.0:8808\"");
+    let issuer = ISSUER.strip_prefix("[auth]\n").unwrap();
+    refused(&format!("{open}\n{issuer}"), "[[auth.issuer]]");
+    // The flag is looked at, too.
+    let flags = Flags { listen: Some("192.0.2.1:1".to_owned()), ..Flags::default() };
+    assert!(load_all(open, &[], &flags).unwrap_err().join("; ").contains("192.0.2.1:1"));
+}
+
 const ISSUER: &str = "[auth]\nresource = 'https://MCP.example.com/mcp'\n[[auth.issuer]]\n\
     issuer = 'https://login.example.com'\ntenant = 'acme'";
 

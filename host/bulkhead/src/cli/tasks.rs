@@ -1,0 +1,235 @@
+//! `bulkhead tasks`: everybody's tasks.
+//!
+//! Must not show what belongs to a requestor alone. Invariant: one task that is named is answered as itself, several as a list of what was
+//! done and what was refused.
+
+use std::process::ExitCode;
+
+use bulkhead_control::commands::{
+    TaskFilter, TasksCancel, TasksList, TasksPage, TasksPause, TasksPurge, TasksResume, TasksShow,
+};
+use bulkhead_control::views::{TaskListView, TaskPageView, TaskView};
+use bulkhead_control::{ControlError, Request};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::EXIT_FAILED;
+use super::args::OperateArguments;
+use super::operate::{Absent, execute, show, show_answer, show_fields};
+use super::table::{Layout, cell};
+
+/// Tasks that are asked for at once.
+const PAGE: usize = 500;
+
+/// Works with a running host and without, on this machine or, with --url, from afar.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TasksCommand {
+    /// List tasks; of one tenant or requestor, the newest of each requestor first, else in the order of the store
+    List {
+        #[command(flatten)]
+        filter: FilterArguments,
+        /// At most so many
+        #[arg(long, value_name = "COUNT", default_value_t = 100)]
+        max: usize,
+        /// Say where the next page begins, for --after
+        #[arg(long)]
+        page: bool,
+        /// Go on where a page ended, as it said
+        #[arg(long, value_name = "PLACE")]
+        after: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Show one task; arguments, answers and results stay with their requestor
+    #[command(alias = "inspect")]
+    Show {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Cancel tasks
+    Cancel(TasksArguments),
+    /// Stop tasks for a while; they keep their memory and use no CPU
+    Pause {
+        /// What requestors read as the status, in clients that know of pauses [default: paused by the operator]
+        #[arg(long, value_name = "TEXT")]
+        message: Option<String>,
+        #[command(flatten)]
+        tasks: TasksArguments,
+    },
+    /// Let paused tasks go on, no matter who paused them
+    Resume(TasksArguments),
+    /// Remove tasks with everything that belongs to them, whatever they are doing
+    Purge(TasksArguments),
+}
+
+/// Which tasks: all of this must apply.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct FilterArguments {
+    /// Only those of this tenant
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    /// Only those of the requestors of this name
+    #[arg(long, value_name = "NAME")]
+    requestor: Option<String>,
+    /// Only those of this plugin
+    #[arg(long, value_name = "NAME")]
+    plugin: Option<String>,
+    /// Only those that are queued, running, input_required, paused, succeeded, tool_error, failed or cancelled
+    #[arg(long, value_name = "STATUS")]
+    status: Option<String>,
+}
+
+impl FilterArguments {
+    fn filter(self) -> TaskFilter {
+        let Self { tenant, requestor, plugin, status } = self;
+        TaskFilter { tenant, requestor, plugin, status }
+    }
+}
+
+/// Tasks by their ids, or all that a filter means.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TasksArguments {
+    /// Their ids
+    #[arg(value_name = "ID", required_unless_present_any = ["tenant", "requestor", "plugin", "status", "all", "batch"])]
+    ids: Vec<String>,
+    #[command(flatten)]
+    filter: FilterArguments,
+    /// Everybody's, if there is no filter
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
+    /// Answer a single ID as several are answered: with what was done and what was refused
+    #[arg(long)]
+    batch: bool,
+    #[command(flatten)]
+    operate: OperateArguments,
+}
+
+pub(crate) async fn run(command: TasksCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        TasksCommand::List { filter, max, page, after, operate } => {
+            let page = page || after.is_some();
+            let FilterArguments { tenant, requestor, plugin, status } = &filter;
+            // The newest first, which pages cannot be; hosts elsewhere know pages only.
+            if !page && plugin.is_none() && status.is_none() && !operate.far.is_named() {
+                let (requestor, tenant) = (requestor.clone(), tenant.clone());
+                return show_answer(&operate, TasksList { requestor, tenant, count_max: max }, task_list).await;
+            }
+            let view = list(&operate, &filter.filter(), after, max).await?;
+            if page {
+                return show(&operate, &view, |layout| task_page(&view, layout));
+            }
+            let view = TaskListView { tasks: view.tasks, more: view.more };
+            show(&operate, &view, |layout| task_list(&view, layout))
+        }
+        TasksCommand::Show { id, operate } => show_fields(&operate, TasksShow { id }).await,
+        TasksCommand::Cancel(tasks) => each(tasks, |id| TasksCancel { id }).await,
+        TasksCommand::Pause { message, tasks } => each(tasks, |id| TasksPause { id, message: message.clone() }).await,
+        TasksCommand::Resume(tasks) => each(tasks, |id| TasksResume { id }).await,
+        TasksCommand::Purge(tasks) => each(tasks, |id| TasksPurge { id }).await,
+    }
+}
+
+/// As many pages as it takes.
+async fn list(
+    operate: &OperateArguments,
+    filter: &TaskFilter,
+    after: Option<String>,
+    max: usize,
+) -> anyhow::Result<TaskPageView> {
+    let (mut tasks, mut after) = (Vec::new(), after);
+    loop {
+        let count_max = (max - tasks.len()).clamp(1, PAGE);
+        let request = TasksPage { filter: filter.clone(), after, count_max };
+        let page = execute(operate, request, Absent::Refuse).await?;
+        tasks.extend(page.tasks);
+        after = page.next;
+        if after.is_none() || tasks.len() >= max {
+            return Ok(TaskPageView { tasks, more: after.is_some(), next: after });
+        }
+    }
+}
+
+/// Gives one order for each task. What cannot be done to one does not keep it from the others.
+async fn each<R>(arguments: TasksArguments, order: impl Fn(String) -> R) -> anyhow::Result<ExitCode>
+where
+    R: Request<Answer: AsRef<TaskView>>,
+{
+    let TasksArguments { ids, filter, all, batch, operate } = arguments;
+    let filter = filter.filter();
+    let ids = match (<[String; 1]>::try_from(ids), filter == TaskFilter::default()) {
+        (Ok([id]), true) if !batch => return show_fields(&operate, order(id)).await,
+        (Ok([id]), true) => vec![id],
+        (Err(ids), true) if !ids.is_empty() => ids,
+        (Err(_), true) if !all => anyhow::bail!("name tasks by their ids or by a filter, or say --all"),
+        (Err(ids), _) if ids.is_empty() => {
+            let listed = list(&operate, &filter, None, usize::MAX).await?;
+            listed.tasks.into_iter().map(|task| task.id).collect()
+        }
+        _ => anyhow::bail!("name tasks by their ids or by a filter, not by both"),
+    };
+    let (mut done, mut refused) = (Vec::new(), Vec::new());
+    for id in ids {
+        match execute(&operate, order(id.clone()), Absent::Refuse).await {
+            Ok(task) => done.push(task),
+            Err(error) if error.is::<ControlError>() => {
+                refused.push(RefusedTask { id, why: error.root_cause().to_string() });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let code = if refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILED) };
+    let orders = Orders { tasks: done, refused };
+    show(&operate, &orders, |layout| orders.text(layout))?;
+    Ok(code)
+}
+
+/// What came of one order for each of several tasks.
+#[derive(Serialize)]
+pub(super) struct Orders<T> {
+    pub(super) tasks: Vec<T>,
+    pub(super) refused: Vec<RefusedTask>,
+}
+
+/// A task of which an order was not carried out.
+#[derive(Serialize)]
+pub(super) struct RefusedTask {
+    pub(super) id: String,
+    pub(super) why: String,
+}
+
+impl<T: AsRef<TaskView>> Orders<T> {
+    pub(super) fn text(&self, layout: &Layout) -> String {
+        let tasks: Vec<_> = self.tasks.iter().map(|task| task.as_ref().clone()).collect();
+        let refused = self.refused.iter().map(|RefusedTask { id, why }| format!("\n{}: {}", cell(&**id), cell(&**why)));
+        task_table(&tasks, layout) + &refused.collect::<String>()
+    }
+}
+
+pub(super) fn task_list(view: &TaskListView, layout: &Layout) -> String {
+    let more = if view.more { "\n(there are more: use --max, or --page and --after)" } else { "" };
+    task_table(&view.tasks, layout) + more
+}
+
+pub(super) fn task_page(view: &TaskPageView, layout: &Layout) -> String {
+    let next = view.next.iter().map(|next| format!("\n(there are more: --after {next})"));
+    task_table(&view.tasks, layout) + &next.collect::<String>()
+}
+
+fn task_table(tasks: &[TaskView], layout: &Layout) -> String {
+    let row = |task: &TaskView| {
+        vec![
+            cell(&*task.id),
+            task.status.name().to_owned(),
+            cell(&*task.tool),
+            cell(task.requestor.as_deref()),
+            cell(task.tenant.as_deref()),
+            layout.when(task.created_at),
+            cell(task.status_message.as_deref()),
+        ]
+    };
+    let rows: Vec<_> = tasks.iter().map(row).collect();
+    layout.table(&["ID", "STATUS", "TOOL", "REQUESTOR", "TENANT", "CREATED", "MESSAGE"], &rows)
+}
