@@ -23,7 +23,7 @@ const OVERWRITE: &str = "\r\u{1b}[2K";
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Elsewhere {
     /// A plain line now and then.
-    Lines,
+    PlainText,
     /// Nothing: stderr has something else to say there.
     Nothing,
 }
@@ -49,7 +49,7 @@ pub(super) async fn during<T>(what: &str, elsewhere: Elsewhere, work: impl Futur
         if overwrites {
             (wait, is_shown) = (QUIET, true);
             write(&format!("{OVERWRITE}bulkhead: {what} … {seconds} s"));
-        } else if elsewhere == Elsewhere::Lines {
+        } else if elsewhere == Elsewhere::PlainText {
             wait = PLAIN_EVERY;
             print_error(format_args!("{what} … {seconds} s"));
         }

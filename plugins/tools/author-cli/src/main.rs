@@ -101,7 +101,7 @@ fn checked(arguments: &CheckArguments, is_static: bool) -> anyhow::Result<Outcom
     match bulkhead_author::find_program(HOST, &[]).filter(|_| !is_static) {
         Some(host) => {
             let flags = [(arguments.json, "--json"), (arguments.strict, "--strict")];
-            let flags = flags.into_iter().filter_map(|(is_set, flag)| is_set.then(|| OsString::from(flag)));
+            let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| OsString::from(flag));
             let file = std::iter::once(arguments.file.clone().into_os_string());
             run_host(host, "check", flags.chain(["--".into()]).chain(file).collect())
         }
