@@ -20,9 +20,9 @@ pub struct PluginView {
     pub active: Option<Digest>,
     pub previous: Option<Digest>,
     pub tools: usize,
-    /// How many of them the configuration hides from every client.
-    #[serde(default)]
-    pub tools_hidden: usize,
+    /// How many of them the configuration hides from every client, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools_hidden: Option<usize>,
     pub versions: usize,
     /// Where the active version came from.
     pub source: Option<String>,
@@ -180,7 +180,9 @@ impl Plugins {
             active,
             previous: head.and_then(|head| head.previous),
             tools: running.map_or_else(|| row.map_or(0, |row| row.tools), |plugin| plugin.tools.len()),
-            tools_hidden: running.map_or(0, |plugin| plugin.tools.len() - plugin.shown_tools().count()),
+            tools_hidden: running
+                .map(|plugin| plugin.tools.len() - plugin.shown_tools().count())
+                .filter(|hidden| *hidden > 0),
             versions: digests.len(),
             source: row.map(|row| row.source.clone()),
             activated_at: row.and_then(|row| row.activated_at),

@@ -187,7 +187,7 @@ pub(super) async fn execute<R: Request>(
     let what = progress::describe(&command);
     // Large, and the same for every request.
     let work = Box::pin(carry_out(operate, command, absent));
-    Ok(progress::during(&what, Elsewhere::Lines, work).await?.read::<R>()?)
+    Ok(progress::during(&what, Elsewhere::PlainText, work).await?.read::<R>()?)
 }
 
 async fn carry_out(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Answer> {

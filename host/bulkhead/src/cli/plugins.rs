@@ -172,8 +172,8 @@ pub(super) fn list(view: &PluginListView, layout: &Layout) -> String {
             word(&plugin.state),
             digest(plugin.active),
             match plugin.tools_hidden {
-                0 => plugin.tools.to_string(),
-                hidden => format!("{} ({hidden} hidden)", plugin.tools),
+                None => plugin.tools.to_string(),
+                Some(hidden) => format!("{} ({hidden} hidden)", plugin.tools),
             },
             plugin.versions.to_string(),
             plugin.calls.to_string(),
