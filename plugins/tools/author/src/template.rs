@@ -47,6 +47,7 @@ const TYPESCRIPT: &[File] = files!["typescript":
     "plugin.ts" = "plugin.ts",
     "manifest.toml" = "../javascript/manifest.toml",
     "plugin.test.ts" = "plugin.test.ts.txt",
+    "tests/plugin.toml" = "../tests.toml",
     "package.json" = "package.json.txt",
     "tsconfig.json" = "tsconfig.json.txt",
     "README.md" = "README.md",
