@@ -115,7 +115,7 @@ impl Executor for ToldSandbox {
             while let Some(event) = events.recv().await {
                 tell(number, &event, begin);
                 let Some(event) = answer(number, event, answers.as_deref()) else { continue };
-                // Nobody waits for the call any more: it is stopped by whoever held it.
+                // Nobody waits for the call any more: its last owner stops it.
                 if sender.send(event).await.is_err() {
                     return;
                 }
