@@ -103,6 +103,9 @@ impl Runner<'_> {
     }
 }
 
+/// How often a pair of spellings is compared anew.
+const AGAIN_MAX: usize = 5;
+
 /// Times and counts of one task are not those of another.
 fn without_numbers(said: &str) -> String {
     let words = said.split_inclusive(|character: char| !character.is_ascii_alphanumeric());
@@ -143,7 +146,15 @@ async fn earlier_spellings_say_what_the_present_ones_say() {
     runner.task().await;
     for (earlier, now) in SPELLINGS {
         for is_json in [false, true] {
-            assert_eq!(runner.run(earlier, is_json).await, runner.run(now, is_json).await, "{earlier}: {now}");
+            let mut said = [runner.run(earlier, is_json).await, runner.run(now, is_json).await];
+            // A task that goes on between the two is counted elsewhere by the second; what really differs differs each time.
+            for _ in 0..AGAIN_MAX {
+                if said[0] == said[1] {
+                    break;
+                }
+                said = [runner.run(earlier, is_json).await, runner.run(now, is_json).await];
+            }
+            assert_eq!(said[0], said[1], "{earlier}: {now}");
         }
     }
 }
