@@ -84,12 +84,21 @@ fn generated(options: &Options) -> anyhow::Result<Vec<(String, String)>> {
     Ok(pages)
 }
 
-/// The host that Cargo built beside this program.
+/// The host that `cargo build` and `cargo test` make.
+///
+/// # Errors
+/// There is none: it was not built, or into another folder than this program.
 pub(crate) fn built_host() -> anyhow::Result<PathBuf> {
-    let here = std::env::current_exe().context("this program has no path")?;
-    let host = here.with_file_name("bulkhead");
+    let host = host_beside(&std::env::current_exe().context("this program has no path")?);
     anyhow::ensure!(host.is_file(), "{} is missing: run `cargo build --workspace --bin bulkhead`", host.display());
     Ok(host)
+}
+
+/// The host in the build folder that this program is in. `cargo xtask` has a profile of its own, and so a folder of its own beside
+/// that of the host.
+fn host_beside(program: &Path) -> PathBuf {
+    let build = program.ancestors().nth(2).unwrap_or(program);
+    build.join("debug").join("bulkhead")
 }
 
 /// Every Markdown file by its path from the repository's root.
@@ -282,6 +291,16 @@ mod tests {
 
     fn pages(texts: &[(&str, &str)]) -> Pages {
         Pages(texts.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect())
+    }
+
+    #[test]
+    fn host_is_that_of_cargo_build_whatever_profile_this_program_has() {
+        for profile in ["debug", "xtask"] {
+            assert_eq!(
+                host_beside(&Path::new("/src/target").join(profile).join("xtask")),
+                Path::new("/src/target/debug/bulkhead")
+            );
+        }
     }
 
     #[test]
