@@ -41,16 +41,15 @@ impl From<String> for EncodedMessage {
 impl EncodedMessage {
     /// A value as JSON; the reason if there is no JSON for it.
     pub(crate) fn of(value: &impl Serialize) -> Result<Self, String> {
-        let rendered = match render(value, SMALL_BYTES) {
-            Err(error) if error.is_io() => elsewhere(|| render(value, usize::MAX)),
+        const BYTES_USUAL: usize = 640;
+        let rendered = match render(value, BYTES_USUAL, SMALL_BYTES) {
+            // Measured first: a text that grows while it is written leaves copies of its beginning behind, more bytes than itself, whose
+            // pages the allocator keeps for a while.
+            Err(error) if error.is_io() => elsewhere(|| render(value, measure(value)?, usize::MAX)),
             rendered => rendered,
         };
         let (text, folded) = rendered.map_err(|error| error.to_string())?;
-        let mut text = String::from_utf8(text).map_err(|error| error.to_string())?;
-        if text.len() > SMALL_BYTES {
-            // What it has grown to and does not use would wait with it.
-            text.shrink_to_fit();
-        }
+        let text = String::from_utf8(text).map_err(|error| error.to_string())?;
         Ok(Self { text, folded })
     }
 
@@ -182,13 +181,24 @@ fn unfolded(byte: u8) -> [u8; ESCAPE_BYTES] {
 }
 
 /// Renders with control characters folded: the text, and how many there are. Ends with an I/O error beyond `bytes_max`.
-fn render(value: &impl Serialize, bytes_max: usize) -> serde_json::Result<(Vec<u8>, usize)> {
-    const BYTES_USUAL: usize = 640;
-    let mut folded = 0;
-    let mut writer = Bounded { text: Vec::with_capacity(BYTES_USUAL), bytes_max };
-    let mut serializer = serde_json::Serializer::with_formatter(&mut writer, Folding(&mut folded));
-    value.serialize(&mut serializer)?;
+fn render(value: &impl Serialize, bytes_expected: usize, bytes_max: usize) -> serde_json::Result<(Vec<u8>, usize)> {
+    let mut writer = Bounded { text: Vec::with_capacity(bytes_expected), bytes_max };
+    let folded = write(value, &mut writer)?;
     Ok((writer.text, folded))
+}
+
+/// How many bytes `render` makes of a value.
+fn measure(value: &impl Serialize) -> serde_json::Result<usize> {
+    let mut length = Length(0);
+    write(value, &mut length)?;
+    Ok(length.0)
+}
+
+/// How many control characters were folded.
+fn write(value: &impl Serialize, writer: impl io::Write) -> serde_json::Result<usize> {
+    let mut folded = 0;
+    value.serialize(&mut serde_json::Serializer::with_formatter(writer, Folding(&mut folded)))?;
+    Ok(folded)
 }
 
 struct Folding<'a>(&'a mut usize);
@@ -221,6 +231,20 @@ impl io::Write for Bounded {
         }
         self.text.extend_from_slice(bytes);
         Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Counts what is written.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -299,6 +323,9 @@ mod tests {
         assert_eq!((control.held(), control.wire_len()), ((1 << 20) + 2, (6 << 20) + 2));
         let quotes = EncodedMessage::of(&"\"".repeat(1 << 20)).unwrap();
         assert_eq!((quotes.held(), quotes.wire_len()), ((2 << 20) + 2, (2 << 20) + 2));
+        for message in [&control, &quotes] {
+            assert_eq!(message.text.capacity(), message.held(), "nothing waits that was only reserved");
+        }
         assert!(!control.is_small() && EncodedMessage::of(&"\u{1}".repeat(SMALL_BYTES / 6 - 1)).unwrap().is_small());
     }
 
