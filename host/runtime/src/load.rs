@@ -287,7 +287,7 @@ pub(super) fn name(source: &PluginSource, manifest: Option<&Manifest>) -> Result
     Ok(name)
 }
 
-/// Every import that a guest may have.
+/// Every import that a guest may have. Each one has a row in `bulkhead_domain::imports`.
 pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
