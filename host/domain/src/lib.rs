@@ -7,6 +7,7 @@
 
 pub mod call;
 pub mod clock;
+pub mod exports;
 pub mod imports;
 pub mod lifecycle;
 pub mod limits;

@@ -1,10 +1,12 @@
 //! What a guest may import: every function that the host defines for guests, what a call of it can be, and the grant that it needs.
 //!
-//! Owns the table. Must not know how an
+//! Owns the table and what follows from it: whether an import is offered, and what is said of one that is not. Must not know how an
 //! import is linked. Invariant: each function that the host's linker defines has exactly one row; a test of the crate `runtime` looks.
 
+mod foreign;
 mod table;
 
+pub use foreign::{is_absent_release, refusal, refusals};
 pub use table::INTERFACES;
 
 /// What a call of an imported function can be to whoever wants to run the guest a second time with the same outcome. A function that is
@@ -86,6 +88,27 @@ pub fn find(import: &str) -> Option<&'static Interface> {
     INTERFACES.iter().find(|interface| interface.name == name && interface.has(version))
 }
 
+/// The grants that these imports can make use of, each with an interface that says so. An import may have its function behind it.
+pub fn usable_grants<'a>(imports: impl IntoIterator<Item = &'a str>) -> Vec<(Grant, &'static str)> {
+    let mut found = Vec::new();
+    for import in imports {
+        let name = import.split(['@', '.']).next().unwrap_or_default();
+        let interface = INTERFACES.iter().find(|interface| interface.name == name);
+        if let Some(Interface { name, grant: Some(grant), .. }) = interface
+            && !found.iter().any(|(known, _)| known == grant)
+        {
+            found.push((*grant, *name));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// The same in words: `directories (it imports wasi:filesystem/types)`.
+pub fn grant_hint((grant, interface): (Grant, &str)) -> String {
+    format!("{} (it imports {interface})", grant.key())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -120,5 +143,21 @@ mod tests {
             let distinct: BTreeSet<_> = functions.iter().collect();
             assert_eq!(distinct.len(), functions.len(), "{}", interface.name);
         }
+    }
+
+    #[test]
+    fn grants_follow_from_imports() {
+        let imports = [
+            "wasi:http/types@0.2.3.[constructor]fields",
+            "wasi:filesystem/types@0.2.3",
+            "wasi:filesystem/preopens@0.2.3",
+            "bulkhead:plugin/keyvalue@0.1.0.get",
+            "acme:things/door",
+        ];
+        let found: Vec<_> = usable_grants(imports).into_iter().map(grant_hint).collect();
+        assert_eq!(
+            found,
+            ["directories (it imports wasi:filesystem/types)", "kv (it imports bulkhead:plugin/keyvalue)"]
+        );
     }
 }
