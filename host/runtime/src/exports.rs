@@ -15,6 +15,7 @@ use super::load::ComponentBytes as Component;
 use super::operation::Operation;
 use super::typed;
 use super::wasi_context::escaped;
+use bulkhead_domain::exports::NO_USABLE_FUNCTION;
 use bulkhead_domain::server_features::Reference;
 
 /// Pages of resources that are looked at when a plugin is loaded.
@@ -72,7 +73,7 @@ impl Exports {
             match functions {
                 Some(Ok(functions)) => return Ok(Tools::Typed(functions)),
                 Some(Err(wrong)) => {
-                    problems.push("it does not export bulkhead:plugin/tools@0.1.0 of the world, and its own functions cannot be tools".to_owned());
+                    problems.push(NO_USABLE_FUNCTION.to_owned());
                     problems.extend(wrong);
                 }
                 None => {
@@ -95,6 +96,14 @@ impl Exports {
     /// Whether the tools are the component's own functions.
     pub(super) fn is_typed(&self) -> bool {
         matches!(self.tools, Tools::Typed(_))
+    }
+
+    /// The component's own functions that are no tools, each with the reason.
+    pub(super) fn left_out(&self) -> &[String] {
+        match &self.tools {
+            Tools::Listed { .. } => &[],
+            Tools::Typed(functions) => functions.left_out(),
+        }
     }
 
     pub(super) fn has_resources(&self) -> bool {

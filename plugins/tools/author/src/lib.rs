@@ -9,6 +9,7 @@
 
 pub mod check;
 mod docs;
+mod functions;
 mod interface;
 mod javascript;
 mod manifest;
