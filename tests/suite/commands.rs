@@ -18,6 +18,12 @@ async fn serve_check_reports_bad_plugins_and_does_not_serve() {
     assert!(!output.status.success(), "two plugins are bad");
     let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("bad_schema") && said.contains("bad_name"), "everything wrong at once: {said}");
+
+    let output = command::output(&mut setup.command("serve"), &["--check", "--json"], None).await;
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let named = |plugin: &str| found["problems"].as_array().unwrap().iter().any(|one| one.to_string().contains(plugin));
+    assert!(named("bad_schema") && named("bad_name"), "{found}");
+    assert_eq!((output.status.code(), &found["valid"]), (Some(1), &json!(false)));
 }
 
 #[tokio::test]

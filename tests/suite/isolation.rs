@@ -337,3 +337,40 @@ async fn foreign_request_state_and_idempotency_key_are_refused() {
         assert_ne!(other, task, "a key is its requestor's own");
     }
 }
+
+#[tokio::test]
+async fn tenant_is_told_no_path_of_the_host() {
+    let setup = Setup::with(&["hostile", "text", "bad_schema"]).config("[call]\nwall_ms = 20000");
+    let host = setup.start().await;
+    let token = setup.token("anna", "acme").await;
+    let client = Client::connect_as(&host, Some(&token), all_capabilities()).await;
+    let modern = Modern::plain(&host, Some(&token));
+    let mut said = vec![client.server.to_string()];
+    let trapped = client.task("trap", json!({})).await;
+    client.until_status(&trapped, "failed").await;
+    for (method, params) in [
+        ("tools/list", json!({})),
+        ("tools/call", json!({"name": "trap", "arguments": {}})),
+        ("tools/call", json!({"name": "no_such_tool", "arguments": {}})),
+        ("tools/call", json!({"name": "echo", "arguments": {"wrong": 1}})),
+        ("prompts/list", json!({})),
+        ("resources/list", json!({})),
+        ("resources/read", json!({"uri": "file:///no/such"})),
+        ("tasks/list", json!({})),
+        ("tasks/get", json!({"taskId": trapped})),
+        ("tasks/result", json!({"taskId": trapped})),
+    ] {
+        said.push(format!("{:?}", client.call(method, params.clone()).await));
+        said.push(modern.send(method, params).await.text);
+    }
+    for path in ["/healthz", "/readyz"] {
+        let answer = reqwest::get(host.address(path)).await.expect("an answer");
+        said.push(answer.text().await.expect("a text"));
+    }
+    let listed = tests::command::json(&["plugin", "list"], &setup.data()).await.to_string();
+    let (components, data) = (tests::place::root().join("target/plugins"), setup.data());
+    for place in [&components, &data].map(|place| place.to_str().expect("a path")) {
+        assert!(said.iter().all(|text| !text.contains(place)), "{place} is in {said:#?}");
+    }
+    assert!(listed.contains(components.to_str().expect("a path")), "operators see where a component is: {listed}");
+}

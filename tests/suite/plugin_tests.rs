@@ -164,3 +164,32 @@ async fn a_wrong_test_file_is_no_failed_test() {
     let (code, _, err) = run("text", folder.path()).await;
     assert!(code == Some(2) && err.contains("there are no tests"), "{code:?} {err}");
 }
+
+#[tokio::test]
+async fn component_older_than_its_sources_is_tested_with_a_warning() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let project = folder.path().join("text");
+    std::fs::create_dir_all(project.join("tests")).expect("a folder");
+    std::fs::copy(place::component("text"), project.join("text.wasm")).expect("a component");
+    let test =
+        "[[case]]\nname = \"echoes\"\ntool = \"echo\"\narguments = { text = \"a\" }\nexpect = { text = \"a\" }\n";
+    std::fs::write(project.join("plugin.py"), "").expect("a source");
+    let made = std::fs::metadata(project.join("text.wasm")).and_then(|facts| facts.modified()).expect("a time");
+    let run = async |source_ahead_s: u64| {
+        std::fs::write(project.join("tests/all.toml"), test).expect("a test, which is newer in any case");
+        let source = std::fs::File::options().write(true).open(project.join("plugin.py")).expect("a source");
+        source.set_modified(made + std::time::Duration::from_secs(source_ahead_s)).expect("a time");
+        let mut bulkhead = command::bulkhead();
+        bulkhead.args(["plugin", "test", "text", "--json"]).current_dir(folder.path()).stdin(Stdio::null());
+        let output = bulkhead.output().await.expect("the command starts");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        assert_eq!((output.status.code(), &report["passed"]), (Some(0), &json!(1)), "{output:?}");
+        (report["newer_source"].clone(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (newer, said) = run(0).await;
+    assert_eq!((newer, said.contains("is newer than")), (Value::Null, false), "{said}");
+    let (newer, said) = run(5).await;
+    assert_eq!(newer, json!("text/plugin.py"), "{said}");
+    assert!(said.contains("text/plugin.py is newer than text/text.wasm"), "{said}");
+    assert!(said.contains("`bulkhead plugin build text`"), "{said}");
+}

@@ -15,7 +15,7 @@ use bulkhead_store::{Creation, StoredCaps, TaskStore as _};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tests::client::Client;
-use tests::place::rounds;
+use tests::place::{self, rounds};
 use tests::wait::{PATIENCE, soon};
 use tests::{Setup, command};
 
@@ -268,4 +268,21 @@ async fn data_and_export_files_are_private_for_any_umask() {
     for file in [&running, &stopped] {
         assert_eq!(file.metadata().expect("an export").permissions().mode() & 0o777, 0o600, "{}", file.display());
     }
+}
+
+#[tokio::test]
+async fn serve_says_in_its_log_what_it_compiles_while_that_takes_long() {
+    if place::left_out(&["python"]) {
+        return;
+    }
+    // Of a language's whole runtime no machine makes code within a second.
+    let setup = Setup::with(&["text", "dedup"]);
+    let host = setup.start_within(10 * PATIENCE).await;
+    let log = host.log();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("loading plugins, ")).collect();
+    assert!(lines.iter().any(|line| line.contains("of 2 done: compiling ") && line.contains("dedup")), "{log}");
+    let (_, setup) = host.terminate().await;
+    let again = setup.start_within(10 * PATIENCE).await;
+    let log = again.log();
+    assert_eq!(log.matches(": compiling ").count(), lines.len(), "what is compiled already is not said to be: {log}");
 }

@@ -14,15 +14,18 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::nanos::Nanos;
 use governor::state::StateStore;
 use governor::state::keyed::ShrinkableKeyedStateStore;
-use governor::{Quota, RateLimiter};
+use governor::{NotUntil, Quota, RateLimiter};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use bulkhead_domain::limits::{Limits, LimitsTable};
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 
-/// Milliseconds in which an empty bucket fills: it holds two seconds' worth.
-const BUCKET_FILLS_MS: u64 = 2_000;
+/// What governor's clock gives.
+type Moment = <DefaultClock as governor::clock::Clock>::Instant;
+
+/// A bucket holds what comes in so many seconds.
+const BUCKET_SECONDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
 /// A rate was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,24 @@ pub struct Exceeded {
     /// Per second.
     pub value: u32,
     pub retry_after_ms: u64,
+}
+
+/// Why several tokens are not given together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManyRefused {
+    /// There are not as many yet.
+    Exceeded(Exceeded),
+    /// A full bucket does not hold as many, so that there never will be.
+    TooMany(TooMany),
+}
+
+/// More was wanted than a full bucket holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMany {
+    pub limit: &'static str,
+    /// Per second.
+    pub value: u32,
+    pub at_once_max: u32,
 }
 
 /// One limited action.
@@ -113,7 +134,7 @@ impl<K: Hash + Eq + Copy> Buckets<K> {
     /// Of so many a second, refused under this name.
     pub fn new(limit: &'static str, per_second: u32) -> Self {
         let rate = NonZeroU32::new(per_second).unwrap_or(NonZeroU32::MIN);
-        let quota = Quota::per_second(rate).allow_burst(rate.saturating_mul(NonZeroU32::MIN.saturating_add(1)));
+        let quota = Quota::per_second(rate).allow_burst(rate.saturating_mul(BUCKET_SECONDS));
         let levels = Levels(Arc::default());
         Self { limit, per_second, limiter: RateLimiter::new(quota, levels.clone(), DefaultClock::default()), levels }
     }
@@ -128,21 +149,33 @@ impl<K: Hash + Eq + Copy> Buckets<K> {
     /// # Errors
     /// The bucket is empty.
     pub fn check(&self, key: &K) -> Result<(), Exceeded> {
-        self.check_many(key, NonZeroU32::MIN)
+        self.limiter.check_key(key).map_err(|until| self.exceeded(&until))
     }
 
     /// Takes so many tokens or none.
     ///
     /// # Errors
     /// There are not as many, or the bucket never holds as many.
-    fn check_many(&self, key: &K, count: NonZeroU32) -> Result<(), Exceeded> {
-        let exceeded = |retry_after_ms| Exceeded { limit: self.limit, value: self.per_second, retry_after_ms };
-        // What is more than a full bucket has no time at which it would pass.
-        let checked = self.limiter.check_key_n(key, count).map_err(|_| exceeded(BUCKET_FILLS_MS))?;
-        checked.map_err(|until| {
-            let wait_ms = u64::try_from(until.wait_time_from(DefaultClock::default().now()).as_millis());
-            exceeded(wait_ms.unwrap_or(u64::MAX).saturating_add(1))
-        })
+    fn check_many(&self, key: &K, count: NonZeroU32) -> Result<(), ManyRefused> {
+        let checked = self.limiter.check_key_n(key, count);
+        let checked = checked.map_err(|full| ManyRefused::TooMany(self.too_many(full.0)))?;
+        checked.map_err(|until| ManyRefused::Exceeded(self.exceeded(&until)))
+    }
+
+    /// That a full bucket holds fewer.
+    fn holds_fewer(&self, count: NonZeroU32) -> Option<TooMany> {
+        let full = NonZeroU32::new(self.per_second).unwrap_or(NonZeroU32::MIN).saturating_mul(BUCKET_SECONDS);
+        (count > full).then(|| self.too_many(full.get()))
+    }
+
+    fn too_many(&self, at_once_max: u32) -> TooMany {
+        TooMany { limit: self.limit, value: self.per_second, at_once_max }
+    }
+
+    fn exceeded(&self, until: &NotUntil<Moment>) -> Exceeded {
+        let wait_ms = u64::try_from(until.wait_time_from(DefaultClock::default().now()).as_millis());
+        let retry_after_ms = wait_ms.unwrap_or(u64::MAX).saturating_add(1);
+        Exceeded { limit: self.limit, value: self.per_second, retry_after_ms }
     }
 
     fn forget_idle(&self) {
@@ -156,12 +189,23 @@ impl Pair {
         Self { tenants, requestors, taking: Mutex::default() }
     }
 
-    fn take(&self, requestor: &Requestor, count: NonZeroU32) -> Result<(), Exceeded> {
+    /// Takes from the tenant's bucket, then from the requestor's; what the latter refuses goes back into the former.
+    fn take<E>(
+        &self,
+        requestor: &Requestor,
+        of_tenant: impl FnOnce(&Buckets<TenantId>) -> Result<(), E>,
+        of_requestor: impl FnOnce(&Buckets<RequestorId>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let _taking = &self.taking.lock();
         let before = self.tenants.levels.0.lock().get(&requestor.tenant).copied();
-        self.tenants.check_many(&requestor.tenant, count)?;
-        let checked = self.requestors.check_many(&requestor.id, count);
-        checked.inspect_err(|_| self.tenants.levels.put_back(requestor.tenant, before))
+        of_tenant(&self.tenants)?;
+        of_requestor(&self.requestors).inspect_err(|_| self.tenants.levels.put_back(requestor.tenant, before))
+    }
+
+    /// That one of the two never holds as many; the one that holds the fewest.
+    fn too_many(&self, count: NonZeroU32) -> Option<TooMany> {
+        let fewer = [self.tenants.holds_fewer(count), self.requestors.holds_fewer(count)];
+        fewer.into_iter().flatten().min_by_key(|fewer| fewer.at_once_max)
     }
 
     fn forget_idle(&self) {
@@ -212,15 +256,24 @@ impl Rates {
     /// # Errors
     /// One of the two buckets is empty.
     pub fn check(&self, requestor: &Requestor) -> Result<(), Exceeded> {
-        self.check_many(requestor, NonZeroU32::MIN)
+        self.of(requestor).take(requestor, |all| all.check(&requestor.tenant), |own| own.check(&requestor.id))
     }
 
     /// The same with so many tokens, all of them or none.
     ///
     /// # Errors
-    /// One of the two buckets has fewer.
-    pub fn check_many(&self, requestor: &Requestor, count: NonZeroU32) -> Result<(), Exceeded> {
-        self.tenants.get(&requestor.tenant).unwrap_or(&self.base).take(requestor, count)
+    /// One of the two buckets has fewer, or never holds as many.
+    pub fn check_many(&self, requestor: &Requestor, count: NonZeroU32) -> Result<(), ManyRefused> {
+        let pair = self.of(requestor);
+        if let Some(too_many) = pair.too_many(count) {
+            return Err(ManyRefused::TooMany(too_many));
+        }
+        let of_requestor = |own: &Buckets<_>| own.check_many(&requestor.id, count);
+        pair.take(requestor, |all| all.check_many(&requestor.tenant, count), of_requestor)
+    }
+
+    fn of(&self, requestor: &Requestor) -> &Pair {
+        self.tenants.get(&requestor.tenant).unwrap_or(&self.base)
     }
 
     /// Forgets whose buckets are full again.
@@ -268,10 +321,18 @@ mod tests {
     fn several_tokens_are_taken_together_or_not_at_all() {
         let rates = rates();
         let take = |count| rates.check_many(&requestor(1, 1), NonZeroU32::new(count).unwrap());
-        let never = Exceeded { limit: "requests_per_second", value: 5, retry_after_ms: 2_000 };
-        assert_eq!(take(11).unwrap_err(), never, "a burst is ten");
+        let never = TooMany { limit: "requests_per_second", value: 5, at_once_max: 10 };
+        for count in [11, 16, 17, u32::MAX] {
+            assert_eq!(
+                take(count).unwrap_err(),
+                ManyRefused::TooMany(never),
+                "{count}: the smaller bucket says how many"
+            );
+        }
         assert!(take(8).is_ok());
-        assert_eq!(take(7).unwrap_err().limit, "requests_per_second");
+        let ManyRefused::Exceeded(refused) = take(7).unwrap_err() else { panic!("seven pass later") };
+        assert_eq!((refused.limit, refused.value), ("requests_per_second", 5));
+        assert!(refused.retry_after_ms > 0, "{refused:?}");
         assert!(take(2).is_ok(), "what was refused is charged to no one");
     }
 

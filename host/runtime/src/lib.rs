@@ -85,7 +85,7 @@ pub use message_workers::MessageWorkers;
 pub use operation::{Operation, Returned};
 pub use outside::OutsideWorld;
 pub use published::Canary;
-pub use sandbox::{Sandbox, SandboxConfig, SandboxError, TenantNames};
+pub use sandbox::{LoadProgress, Sandbox, SandboxConfig, SandboxError, TenantNames};
 pub use threads::{Share, Stop};
 pub use typed::wit_file;
 pub use wasi_context::PRINTED;

@@ -4,6 +4,7 @@
 //! whole, a call keeps the version that it started with, and a plugin that is wrong stops no other.
 
 mod loading;
+mod loads;
 
 use std::collections::HashSet;
 use std::io;
@@ -42,6 +43,9 @@ use bulkhead_domain::limits::CompileLimits;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::PluginVersion;
+
+pub use loads::LoadProgress;
+use loads::Loads;
 
 /// What a sandbox is made of.
 #[derive(Clone, Debug)]
@@ -114,6 +118,7 @@ pub struct Sandbox {
     published: ArcSwap<Published>,
     /// Many calls may wait for one version: it is loaded once.
     loading: tokio::sync::Mutex<()>,
+    loads: Loads,
     guests: Threads,
     inline_calls: bool,
     /// Of what the host itself asks plugins.
@@ -173,6 +178,7 @@ impl Sandbox {
             environment: config.environment,
             published: ArcSwap::default(),
             loading: tokio::sync::Mutex::default(),
+            loads: Loads::default(),
             guests,
             inline_calls: config.inline_calls,
             own_share: Share::default(),
@@ -182,6 +188,11 @@ impl Sandbox {
     /// How many calls can hold an instance at the same time, running or waiting.
     pub fn instances_max(&self) -> usize {
         self.instances
+    }
+
+    /// How far the loading of plugins is.
+    pub fn load_progress(&self) -> LoadProgress {
+        self.loads.progress()
     }
 
     /// The components that were accepted.

@@ -14,7 +14,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use super::bodies::Bodies;
 use super::refusal::Refusal;
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_limits::rate::Rates;
+use bulkhead_limits::rate::{ManyRefused, Rates};
 use bulkhead_limits::{Full, LimitUsage, LiveLimits, Permit, RequestorUsage, Scope, ScopedCounter, UsageReport};
 
 /// See the module.
@@ -130,9 +130,15 @@ impl EdgeQuota {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         if let Some(further) = NonZeroU32::new(count.saturating_sub(admitted)) {
             let checked = self.rates.load().check_many(requestor, further);
-            checked.map_err(|exceeded| Refusal::rate(&exceeded))?;
+            checked.map_err(|refused| match refused {
+                ManyRefused::Exceeded(exceeded) => Refusal::rate(&exceeded),
+                ManyRefused::TooMany(too_many) => Refusal::batch_above_rate(&too_many),
+            })?;
         }
-        self.open.acquire(requestor, count.into()).map_err(Refusal::quota)
+        self.open.acquire(requestor, count.into()).map_err(|full| {
+            // Whoever waits for places never gets more than there are.
+            if u64::from(count) > full.value { Refusal::batch_above_quota(full) } else { Refusal::quota(full) }
+        })
     }
 
     /// Room for the bytes of an answer, until they are written.

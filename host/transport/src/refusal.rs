@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use bulkhead_identity::auth::{Limited, Unauthorized};
 use bulkhead_limits::Full;
-use bulkhead_limits::rate::Exceeded;
+use bulkhead_limits::rate::{Exceeded, TooMany};
 use bulkhead_protocol::{Batch, Envelope};
 
 /// The message is not a valid request for this endpoint.
@@ -72,6 +72,26 @@ impl Refusal {
         let Exceeded { limit, value, retry_after_ms } = *exceeded;
         let message = format!("Too many requests: {limit} is at its limit of {value}");
         Self { code: RATE, ..Self::too_many(message, limit, value.into(), retry_after_ms) }
+    }
+
+    /// A batch of more messages than the rate lets through at once. Nothing says when to try again: it never passes.
+    pub(super) fn batch_above_rate(too_many: &TooMany) -> Self {
+        let TooMany { limit, value, at_once_max } = *too_many;
+        Self { code: RATE, ..Self::too_large_batch(limit, value.into(), at_once_max.into()) }
+    }
+
+    /// The same with more messages than there are places for open requests.
+    pub(super) fn batch_above_quota(Full { limit, value }: Full) -> Self {
+        Self { code: QUOTA, ..Self::too_large_batch(limit, value, value) }
+    }
+
+    fn too_large_batch(limit: &'static str, value: u64, messages_max: u64) -> Self {
+        let message = format!(
+            "The batch has more messages than {limit}, which is {value}, allows at once: {messages_max} is the most. Send it in \
+             several batches"
+        );
+        let data = json!({ "limit": limit, "value": value, "batchMessagesMax": messages_max });
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, message).with_data(&data)
     }
 
     /// Too many bytes of large bodies.

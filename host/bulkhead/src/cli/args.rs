@@ -156,6 +156,9 @@ pub(crate) struct ServeArguments {
     /// Check the configuration and every plugin, say what is wrong, and exit
     #[arg(long)]
     pub(crate) check: bool,
+    /// What --check found as one JSON object instead of text
+    #[arg(long, requires = "check")]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapSubcommand)]
@@ -399,6 +402,37 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    /// Commands whose result is no value, and why.
+    const WITHOUT_JSON: [(&str, &str); 5] = [
+        ("stdio", "its stdout is a client's, in MCP"),
+        ("completions", "the result is a script for a shell"),
+        ("man-pages", "the results are pages in files"),
+        ("reference", "the result is a page of the documentation"),
+        ("plugin dev", "it serves until it is ended, and has no result"),
+    ];
+
+    fn commands_without_json(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        if command.get_subcommands().next().is_none() {
+            if !command.get_arguments().any(|argument| argument.get_long() == Some("json")) {
+                found.push(path.to_owned());
+            }
+            return;
+        }
+        for command in command.get_subcommands() {
+            commands_without_json(command, format!("{path} {}", command.get_name()).trim(), found);
+        }
+    }
+
+    #[test]
+    fn every_command_with_a_result_has_it_as_json() {
+        let mut found = Vec::new();
+        commands_without_json(&Arguments::command(), "", &mut found);
+        let mut excused: Vec<_> = WITHOUT_JSON.iter().map(|(command, _)| (*command).to_owned()).collect();
+        found.sort();
+        excused.sort();
+        assert_eq!(found, excused, "(- with a reason, + without --json): give the new command one or the other");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::args::OperateArguments;
+use super::progress::{self, Elsewhere};
 use super::serve::stop_signal;
 use super::table::{cell, fields, member, now, when};
 use super::{EXIT_FAILED, print_error, print_line};
@@ -54,7 +55,7 @@ pub(crate) enum AuditCommand {
 
 pub(crate) async fn run(command: AuditCommand) -> anyhow::Result<ExitCode> {
     match command {
-        AuditCommand::Verify { anchor, operate } => verify(anchor, &operate),
+        AuditCommand::Verify { anchor, operate } => verify(anchor, &operate).await,
         AuditCommand::Tail { lines, follow, operate } => tail(lines, follow, &operate).await,
     }
 }
@@ -80,8 +81,10 @@ fn folder(operate: &OperateArguments) -> anyhow::Result<PathBuf> {
     Ok(audit::folder(&super::operate::load(operate)?.server.data))
 }
 
-fn verify(anchor: Option<(u64, LineHash)>, operate: &OperateArguments) -> anyhow::Result<ExitCode> {
-    let (value, code) = match audit::verify(&folder(operate)?, anchor) {
+async fn verify(anchor: Option<(u64, LineHash)>, operate: &OperateArguments) -> anyhow::Result<ExitCode> {
+    let folder = folder(operate)?;
+    let reading = tokio::task::spawn_blocking(move || audit::verify(&folder, anchor));
+    let (value, code) = match progress::during("reading the audit log", Elsewhere::PlainText, reading).await? {
         Ok(verified) => (
             json!({
                 "sound": true,

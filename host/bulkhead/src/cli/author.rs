@@ -75,10 +75,7 @@ pub(crate) struct DevArguments {
 
 pub(crate) async fn run(command: AuthorCommand) -> anyhow::Result<ExitCode> {
     match command {
-        AuthorCommand::Hostless(command) => {
-            let done = tokio::task::spawn_blocking(move || bulkhead_author_cli::run(command)).await?;
-            Ok(done?.print(PROGRAM))
-        }
+        AuthorCommand::Hostless(command) => Ok(bulkhead_author_cli::run(command, PROGRAM).await?.print(PROGRAM)),
         AuthorCommand::Check(arguments) => check::run(arguments.check).await,
         AuthorCommand::Test(arguments) => plugin_test::run(arguments).await,
         AuthorCommand::Dev(arguments) => dev::run(arguments).await,

@@ -1,36 +1,25 @@
 //! `bulkhead plugin dev`: a host of one's own, and a new version of the plugin whenever its sources change.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitCode, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use bulkhead_author::{Options, Project};
+use bulkhead_author_cli::build_project;
+use bulkhead_author_cli::progress::{self, Place};
 use bulkhead_plugins::sources::Source;
 use rustix::process::{Pid, Signal, kill_process};
-use sha2::{Digest as _, Sha256};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::{OperateArguments, PluginCommand};
 use super::author::DevArguments;
-use super::{EXIT_FAILED, dev_host, plugins, print_error};
+use super::source_files::{contents, sources};
+use super::{EXIT_FAILED, PROGRAM, dev_host, plugins, print_error};
 
 /// How often the sources are looked at. A change counts once they stay the same for as long.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
-/// Folders that hold no sources. Names that begin with a dot are passed over as well.
-const NO_SOURCES: [&str; 4] = ["target", "node_modules", "__pycache__", "bulkhead-data"];
-/// Folders that hold none unless they are below `src`, where they are modules.
-const OUTPUTS: [&str; 3] = ["build", "dist", "venv"];
-/// What is no source even in a folder `src`.
-const LEFTOVER_ENDS: [&str; 9] = ["log", "out", "err", "tmp", "bak", "orig", "swp", "swo", "part"];
-/// What components are made of, by the ends of the files' names.
-const SOURCE_ENDS: [&str; 10] = ["rs", "py", "pyi", "js", "mjs", "cjs", "ts", "json", "toml", "wit"];
-
-/// Every source with its time and size.
-type Sources = Vec<(PathBuf, Option<SystemTime>, u64)>;
 
 pub(super) async fn run(arguments: DevArguments) -> anyhow::Result<ExitCode> {
     let project = Project::find(&arguments.dir)?;
@@ -79,7 +68,8 @@ async fn stop(host: &mut Child) -> anyhow::Result<()> {
 /// Builds now and after every change. Only a folder that cannot be read ends it: what is wrong with the sources is said, and the
 /// version before goes on serving.
 async fn follow(folder: &Path, arguments: &DevArguments, data: &Path) -> anyhow::Result<()> {
-    until_reachable(data).await;
+    let starting = || "starting the host".to_owned();
+    progress::during(Place::Lines(PROGRAM), starting, until_reachable(data)).await;
     loop {
         let mut built_from = sources(folder)?;
         let built = contents(&built_from);
@@ -113,8 +103,7 @@ async fn renew(folder: &Path, arguments: &DevArguments, data: &Path) -> anyhow::
     let (folder, sdk) = (folder.to_owned(), arguments.sdk.clone());
     let cargo = arguments.cargo.clone();
     let options = Options { sdk, cargo, ..Options::default() };
-    let built = tokio::task::spawn_blocking(move || bulkhead_author::build(&folder, &options)).await?;
-    let component = match built {
+    let component = match build_project(folder, options, PROGRAM).await? {
         Ok(component) => component,
         Err(error) => {
             print_error(format_args!("{error}; the version before goes on serving"));
@@ -128,129 +117,4 @@ async fn renew(folder: &Path, arguments: &DevArguments, data: &Path) -> anyhow::
         print_error(format_args!("{error:#}; the version before goes on serving"));
     }
     Ok(())
-}
-
-/// Hashes what is in the sources. Each comes with its length, so that no two of them read like others.
-fn contents(sources: &[(PathBuf, Option<SystemTime>, u64)]) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for (path, ..) in sources {
-        // What cannot be read any more is as good as empty.
-        let bytes = std::fs::read(path).unwrap_or_default();
-        hash.update(path.as_os_str().as_encoded_bytes());
-        hash.update([0]);
-        hash.update(bytes.len().to_le_bytes());
-        hash.update(bytes);
-    }
-    hash.finalize().into()
-}
-
-fn sources(folder: &Path) -> anyhow::Result<Sources> {
-    let mut found = Vec::new();
-    let mut folders = vec![(folder.to_owned(), false)];
-    while let Some((folder, is_embedded)) = folders.pop() {
-        let entries = std::fs::read_dir(&folder).with_context(|| format!("{} cannot be read", folder.display()))?;
-        for entry in entries.flatten() {
-            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-            // What is gone by now is no source any more.
-            let Ok(facts) = entry.metadata() else { continue };
-            if name.starts_with('.') || name == "Cargo.lock" {
-                continue;
-            }
-            if facts.is_dir() {
-                let is_output = !is_embedded && OUTPUTS.contains(&name.as_str());
-                if !is_output && !NO_SOURCES.contains(&name.as_str()) {
-                    folders.push((path, is_embedded || name == "src"));
-                }
-            } else if !is_own_log(&facts) && (is_source(&name) || is_embedded && !is_leftover(&name)) {
-                found.push((path, facts.modified().ok(), facts.len()));
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-fn is_source(name: &str) -> bool {
-    name.rsplit_once('.').is_some_and(|(_, end)| SOURCE_ENDS.contains(&end))
-}
-
-/// What editors and programs leave beside the files of `src`, of which Rust may embed any other.
-fn is_leftover(name: &str) -> bool {
-    name.ends_with('~')
-        || name.starts_with('#')
-        || name.rsplit_once('.').is_some_and(|(_, end)| LEFTOVER_ENDS.contains(&end))
-}
-
-/// Whether this process writes the file: its logs, sent there by a shell.
-fn is_own_log(facts: &Metadata) -> bool {
-    let is_same = |stat: rustix::io::Result<rustix::fs::Stat>| {
-        stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (facts.dev(), facts.ino()))
-    };
-    is_same(rustix::fs::fstat(std::io::stderr())) || is_same(rustix::fs::fstat(std::io::stdout()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn write(folder: &Path, name: &str, text: &str) {
-        let path = folder.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-
-    #[test]
-    fn dev_sources_exclude_build_output() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str| write(folder.path(), name, "x");
-        write("plugin.py");
-        let before = sources(folder.path()).unwrap();
-        for name in ["hello.wasm", "hello.part", "target/x.rs", "node_modules/a/b.js", "__pycache__/plugin.pyc"] {
-            write(name);
-        }
-        for name in [".venv/x.py", "venv/x.py", "dist/plugin.js", "build/lib/plugin.py", ".bulkhead-dev/store"] {
-            write(name);
-        }
-        assert_eq!(sources(folder.path()).unwrap(), before);
-        write("package/more.py");
-        write("src/build/mod.rs");
-        assert_eq!(sources(folder.path()).unwrap().len(), 3);
-    }
-
-    #[test]
-    fn dev_sources_exclude_logs_notes_and_editor_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str| write(folder.path(), name, "x");
-        write("Cargo.toml");
-        write("src/lib.rs");
-        write("src/prompt.txt");
-        let before = sources(folder.path()).unwrap();
-        assert_eq!(before.len(), 3, "what Rust embeds is a source");
-        for name in ["dev.err", "host.log", "notes.md", "TODO", "plugin.py~", "4913", "out.txt", ".plugin.py.swp"] {
-            write(name);
-        }
-        for name in ["src/lib.rs~", "src/#lib.rs#", "src/debug.log", "src/lib.rs.bak"] {
-            write(name);
-        }
-        assert_eq!(sources(folder.path()).unwrap(), before);
-    }
-
-    #[test]
-    fn dev_source_rewritten_unchanged_is_not_a_change() {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), "plugin.js", "one");
-        let (first, built) = (sources(folder.path()).unwrap(), contents(&sources(folder.path()).unwrap()));
-        let later = SystemTime::now() + Duration::from_secs(5);
-        std::fs::File::options()
-            .write(true)
-            .open(folder.path().join("plugin.js"))
-            .unwrap()
-            .set_modified(later)
-            .unwrap();
-        let again = sources(folder.path()).unwrap();
-        assert_ne!(again, first);
-        assert_eq!(contents(&again), built);
-        write(folder.path(), "plugin.js", "two");
-        assert_ne!(contents(&sources(folder.path()).unwrap()), built);
-    }
 }

@@ -39,7 +39,7 @@ use super::dev_host::CallTeller;
 use super::logging::Level;
 use super::store_maintenance::SledMaintenance;
 use super::tenants::Tenants;
-use super::{reload, sources};
+use super::{progress, reload, sources};
 
 /// How long a question to a client waits for its answer.
 const REQUEST_TIMEOUT_MS: u64 = 600_000;
@@ -109,8 +109,9 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
         let component = plugins::component(sandbox, &wanted).await?;
         sandbox.load(component).await
     });
+    let what = || progress::describe_loading(&sandbox.load_progress());
     let (mut loaded, mut refused) = (Vec::new(), Vec::new());
-    for result in join_all(loading).await {
+    for result in progress::logged(what, join_all(loading)).await {
         match result {
             Ok(plugin) => loaded.push(plugin),
             Err(error) => refused.push(error),
@@ -164,7 +165,7 @@ impl Host {
         tasks.keep_secrets(Arc::clone(&secrets));
         let options = plugins::Options {
             store: store.clone(),
-            sandbox,
+            sandbox: Arc::clone(&sandbox),
             calls: Arc::new(tasks.clone()),
             health,
             clock: Arc::clone(&clock),
@@ -173,7 +174,9 @@ impl Host {
             audit: audit.clone(),
         };
         let intake = sources::intake(config)?;
-        let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake, &bounds)?).await?;
+        let starting = Plugins::start(options, sources::wanted(config, &intake, &bounds)?);
+        let what = || progress::describe_loading(&sandbox.load_progress());
+        let (plugins, refused) = progress::logged(what, starting).await?;
         let refuse = {
             let audit = audit.clone();
             move |refused: &LoadError| {
@@ -186,7 +189,8 @@ impl Host {
         for version in plugins.versions_offered() {
             audit.note(|| Entry::new("plugin.loaded").plugin(&version));
         }
-        let recovered = tasks.recover().await?;
+        let taking_over = || "taking over what an earlier host left".to_owned();
+        let recovered = progress::logged(taking_over, tasks.recover()).await?;
         tracing::info!(
             recovered.queued,
             recovered.interrupted,

@@ -37,6 +37,7 @@ mod running;
 mod secrets;
 mod serve;
 mod shell_support;
+mod source_files;
 mod sources;
 mod spellings;
 mod stdio;

@@ -1,23 +1,13 @@
-//! A line on stderr about work that takes a person's patience.
-//!
-//! Owns when such a line comes and goes. Must not write to stdout, and nothing at all about what is over within a second. Invariant: on a
-//! terminal no trace is left of it when the work is over.
+//! What is said about work that takes a person's patience: where, and in which words. When, is the business of the authors' library,
+//! which has the same lines.
 
-use std::io::Write as _;
-use std::time::{Duration, Instant};
-
+use bulkhead_author_cli::progress::{self, Place};
 use bulkhead_control::Command;
 use bulkhead_control::commands::{PluginCommand, StoreCommand, TenantCommand};
+use bulkhead_runtime::LoadProgress;
 
+use super::PROGRAM;
 use super::table::cell;
-use super::{print_error, terminal};
-
-/// What is over by then needs no line.
-const QUIET: Duration = Duration::from_secs(1);
-/// Between two lines where they cannot be written over.
-const PLAIN_EVERY: Duration = Duration::from_secs(10);
-/// Writes over the line where the cursor is.
-const OVERWRITE: &str = "\r\u{1b}[2K";
 
 /// What is said where stderr is no terminal.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,38 +18,29 @@ pub(super) enum Elsewhere {
     Nothing,
 }
 
-/// Does the work and says what it is while it takes long.
+/// Does the work of a command and says what it is while it takes long.
 pub(super) async fn during<T>(what: &str, elsewhere: Elsewhere, work: impl Future<Output = T>) -> T {
-    let mut work = std::pin::pin!(work);
-    let begun = Instant::now();
-    let overwrites = terminal::can_overwrite(&std::io::stderr());
-    let (mut wait, mut is_shown) = (QUIET, false);
-    loop {
-        tokio::select! {
-            biased;
-            done = &mut work => {
-                if is_shown && overwrites {
-                    write(OVERWRITE);
-                }
-                return done;
-            }
-            () = tokio::time::sleep(wait) => {}
-        }
-        let seconds = begun.elapsed().as_secs();
-        if overwrites {
-            (wait, is_shown) = (QUIET, true);
-            write(&format!("{OVERWRITE}bulkhead: {what} … {seconds} s"));
-        } else if elsewhere == Elsewhere::PlainText {
-            wait = PLAIN_EVERY;
-            print_error(format_args!("{what} … {seconds} s"));
-        }
-    }
+    let place = match elsewhere {
+        Elsewhere::PlainText => Place::Stderr(PROGRAM),
+        Elsewhere::Nothing => Place::Terminal(PROGRAM),
+    };
+    progress::during(place, || what.to_owned(), work).await
 }
 
-fn write(text: &str) {
-    let mut stderr = std::io::stderr().lock();
-    // If nobody reads stderr, nobody waits for it.
-    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+/// The same for a host, which speaks to its operator in its log.
+pub(super) async fn logged<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
+    progress::during(Place::Log(|what, seconds| tracing::info!(seconds, "{what}")), what, work).await
+}
+
+/// What a host does about its plugins before it serves.
+pub(super) fn describe_loading(progress: &LoadProgress) -> String {
+    let LoadProgress { begun, over, compiling } = progress;
+    let compiling: Vec<_> = compiling.iter().map(|plugin| cell(plugin.as_str())).collect();
+    match (begun, compiling.is_empty()) {
+        (0, _) => "reading the components of plugins".to_owned(),
+        (_, true) => format!("loading plugins, {over} of {begun} done"),
+        (_, false) => format!("loading plugins, {over} of {begun} done: compiling {}", compiling.join(", ")),
+    }
 }
 
 /// What a command does, for the line about it.
@@ -82,5 +63,22 @@ pub(super) fn describe(command: &Command) -> String {
         Command::Token(_) | Command::Secret(_) | Command::Tenant(_) | Command::Tasks(_) | Command::Host(_) => {
             "waiting for the host or the store".to_owned()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loading_is_described_by_what_is_done_and_what_is_compiled() {
+        let mut progress = LoadProgress::default();
+        assert_eq!(describe_loading(&progress), "reading the components of plugins");
+        (progress.begun, progress.over) = (5, 2);
+        assert_eq!(describe_loading(&progress), "loading plugins, 2 of 5 done");
+        progress.compiling = vec!["csv".to_owned(), "a\u{1b}b".to_owned()];
+        let said = describe_loading(&progress);
+        assert!(said.starts_with("loading plugins, 2 of 5 done: compiling csv, a"), "{said}");
+        assert!(!said.contains('\u{1b}'), "{said:?}");
     }
 }

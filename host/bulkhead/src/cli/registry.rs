@@ -9,7 +9,8 @@ use std::process::ExitCode;
 
 use crate::config::Config;
 use anyhow::Context as _;
-use bulkhead_author_cli::{PushArguments, progress};
+use bulkhead_author_cli::PushArguments;
+use bulkhead_author_cli::progress::{self, Place, Transfer};
 use bulkhead_plugins::sources::{ComponentFetcher, Digest, Error, FetchOptions, OciReference, Source};
 use clap::Args;
 use serde_json::json;
@@ -68,8 +69,7 @@ pub(crate) struct HowArguments {
 pub(super) async fn push(arguments: ConfiguredPushArguments) -> anyhow::Result<ExitCode> {
     let ConfiguredPushArguments { push, config } = arguments;
     let config = sources::load(&SourceArguments { config, ..SourceArguments::default() }, None)?;
-    let fetching = FetchOptions { progress: progress("sent"), ..sources::fetching(&config) };
-    Ok(bulkhead_author_cli::push(push, fetching).await?.print(PROGRAM))
+    Ok(bulkhead_author_cli::push(push, sources::fetching(&config), PROGRAM).await?.print(PROGRAM))
 }
 
 pub(super) async fn pull(arguments: PullArguments) -> anyhow::Result<ExitCode> {
@@ -81,9 +81,12 @@ pub(super) async fn pull(arguments: PullArguments) -> anyhow::Result<ExitCode> {
     let file = output.or_else(|| Some(PathBuf::from(source.fallback_name()?).with_extension("wasm")));
     let file = file.context("name the file with -o")?;
     let config = config(&how)?;
-    let fetching = FetchOptions { progress: progress("taken"), ..sources::fetching(&config) };
+    let transfer = Transfer::default();
+    let fetching = FetchOptions { progress: transfer.counter(), ..sources::fetching(&config) };
     let intake = ComponentFetcher::new(sources::trust(&config)?, fetching, HashMap::new());
-    let verified = match intake.take(&source, pinned).await {
+    let what = || transfer.describe(&format!("fetching {source}"));
+    let taking = intake.take(&source, pinned);
+    let verified = match progress::during(Place::Stderr(PROGRAM), what, taking).await {
         Err(Error::Untrusted(refusal)) => {
             print_error(refusal);
             return Ok(ExitCode::from(EXIT_REFUSED));

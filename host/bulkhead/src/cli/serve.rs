@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::config::{AdminConfig, Config, Insecure};
+use crate::config::{AdminConfig, Config, Insecure, Problems};
 use anyhow::Context as _;
 use bulkhead_control::admin::Reload as _;
 use bulkhead_control::operator::HostOperator;
@@ -13,9 +13,11 @@ use bulkhead_identity::auth::Authenticator;
 use bulkhead_identity::principal::Principals;
 use bulkhead_net::address::normal_host;
 use bulkhead_net::server::{Certificate, ConnectionWorkers};
+use bulkhead_runtime::LoadError;
 use bulkhead_store::TaskStore as _;
 use bulkhead_transport::http::{HttpOptions, Server, ServerParts, bind};
 use bulkhead_transport::session::{Registry, SessionOptions};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
@@ -24,16 +26,22 @@ use super::args::ServeArguments;
 use super::host::{self, Host, open_store};
 use super::reload::{HostStartup, Origin};
 use super::table::now;
-use super::{EXIT_FAILED, logging, operate, print_error, print_line, sources, trust};
+use super::{EXIT_FAILED, EXIT_USAGE, logging, operate, print_error, print_line, progress, sources, trust};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let insecure =
         Insecure { plaintext: arguments.insecure_allow_plaintext, anonymous: arguments.insecure_allow_anonymous };
     let origin = Origin { sources: arguments.sources, listen: arguments.listen, insecure, granted: None };
-    let (config, digest) = origin.read()?;
+    let (config, digest) = match origin.read() {
+        Err(error) if arguments.json => {
+            print_line(checked(0, &problems(&error)));
+            return Ok(ExitCode::from(EXIT_USAGE));
+        }
+        read => read?,
+    };
     let level = logging::start(&config.log);
     if arguments.check {
-        check(&config).await
+        check(&config, arguments.json).await
     } else {
         serve(HostStartup { origin, config, digest, level, told: None }).await
     }
@@ -45,7 +53,7 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     // Before anything slow: a signal during the start must not be lost.
     let stop = stop_signal()?;
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP cannot be listened for")?;
-    let store = open_store(config, &data).await?;
+    let store = progress::logged(|| "opening the store".to_owned(), open_store(config, &data)).await?;
     let authenticated = Principals::new(store.clone()).any_active_token(now()).await?;
     config.check_exposure(authenticated)?;
     let issuers = trust::issuers(config)?;
@@ -191,33 +199,45 @@ pub(super) fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
 }
 
 /// `--check`: everything that can be known without serving.
-async fn check(config: &Config) -> anyhow::Result<ExitCode> {
+async fn check(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
     // The cache of a running host is left alone.
     let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
     let sandbox = host::sandbox(config, scratch.path(), None, None)?;
     sources::refuse_exposing(&config.plugins, &config.server.data)?;
     let refused = host::load_plugins(&sandbox, config).await?;
-    for error in &refused {
-        for problem in &error.problems {
-            print_error(format_args!("plugin {}: {problem}", error.plugin));
-        }
-    }
+    let of_plugin = |error: &LoadError| {
+        error.problems.iter().map(|problem| format!("plugin {}: {problem}", error.plugin)).collect()
+    };
+    let mut found: Vec<String> = refused.iter().flat_map::<Vec<_>, _>(of_plugin).collect();
     let exposure = match config.check_exposure(false) {
         Ok(()) => Ok(()),
         Err(_) => config.check_exposure(operate::any_active_token(config).await?),
     };
-    if let Err(problem) = &exposure {
-        print_error(problem);
-    }
+    found.extend(exposure.err().map(|problem| problem.to_string()));
     let trusted = trust::issuers(config).and_then(|_| trust::certificate(config));
     let trusted = trusted.and_then(|_| config.admin.as_ref().map(trust::admin).transpose());
-    if let Err(problem) = &trusted {
-        print_error(format_args!("{problem:#}"));
-    }
-    if !refused.is_empty() || exposure.is_err() || trusted.is_err() {
-        return Ok(ExitCode::from(EXIT_FAILED));
-    }
+    found.extend(trusted.err().map(|problem| format!("{problem:#}")));
     let tools = bulkhead_runtime::Executor::catalog(&*sandbox).tools().len();
-    print_line(format_args!("the configuration is valid; {tools} tools would be served"));
-    Ok(ExitCode::SUCCESS)
+    let is_valid = found.is_empty();
+    if as_json {
+        print_line(checked(tools, &found));
+    } else if is_valid {
+        print_line(format_args!("the configuration is valid; {tools} tools would be served"));
+    } else {
+        found.iter().for_each(print_error);
+    }
+    Ok(if is_valid { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILED) })
+}
+
+/// What `--check --json` prints.
+fn checked(tools: usize, problems: &[String]) -> String {
+    json!({ "valid": problems.is_empty(), "tools": tools, "problems": problems }).to_string()
+}
+
+/// One text for each thing that keeps a configuration from being read.
+fn problems(error: &anyhow::Error) -> Vec<String> {
+    match error.downcast_ref::<Problems>() {
+        Some(Problems(found)) => found.iter().map(ToString::to_string).collect(),
+        None => vec![format!("{error:#}")],
+    }
 }

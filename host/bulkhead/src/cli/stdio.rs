@@ -15,7 +15,7 @@ use super::args::SourceArguments;
 use super::host::{Host, open_store};
 use super::reload::{HostStartup, Origin};
 use super::serve::stop_signal;
-use super::{compile_cache, logging, print_error};
+use super::{compile_cache, logging, print_error, progress};
 
 /// What running tasks get after the client has closed the input: it waits for the end of the process, and kills it soon. Tasks that
 /// wait for their turn are there for the next client; one that runs has to be finished by then, or is interrupted as in any stop.
@@ -83,7 +83,7 @@ async fn own(
     grace: Duration,
 ) -> anyhow::Result<ExitCode> {
     let stop = stop_signal()?;
-    let store = open_store(&beginning.config, data).await?;
+    let store = progress::logged(|| "opening the store".to_owned(), open_store(&beginning.config, data)).await?;
     let mut host = Host::start(&beginning.config, data, code, store, None).await?;
     // Whoever can use this host's pipe or socket is let in without a token.
     let (_, reloading) = beginning.follow(&host, Vec::new())?;

@@ -5,6 +5,8 @@
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
+pub(super) use bulkhead_author_cli::progress::can_overwrite;
+
 /// Whether colours may be written there: to a terminal that knows them, unless `NO_COLOR` is set.
 pub(super) fn has_colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && colours_allowed(|name| std::env::var_os(name))
@@ -13,11 +15,6 @@ pub(super) fn has_colours(stream: &impl IsTerminal) -> bool {
 fn colours_allowed(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let refused = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     !refused && variable("TERM").is_none_or(|name| name != "dumb")
-}
-
-/// Whether what stands there can be written over.
-pub(super) fn can_overwrite(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
 }
 
 /// How many columns stdout has; `None` where it is no terminal. `COLUMNS` wins over what the terminal says.

@@ -37,6 +37,7 @@ impl Sandbox {
         unknown_tools: UnknownTools,
         kept: Option<[u8; 32]>,
     ) -> Result<LoadedPlugin, LoadError> {
+        let _under_way = self.loads.begin();
         let fallback = label(&source);
         let (prepared, bytes) = self.prepare(source, kept).await.map_err(|wrong| wrong.of(fallback))?;
         let version = prepared.version.clone();
@@ -87,7 +88,7 @@ impl Sandbox {
         source: PluginSource,
         expected: Option<[u8; 32]>,
     ) -> Result<(Prepared, Arc<[u8]>), Wrong> {
-        let host = Arc::clone(self);
+        let (host, name) = (Arc::clone(self), label(&source));
         let read = tokio::task::spawn_blocking(move || {
             let raw = load::read(&source.component).map_err(|problems| match expected {
                 Some(digest) => host.kept.verify(&digest).map_or_else(|changed| vec![changed], |_| problems),
@@ -103,7 +104,7 @@ impl Sandbox {
         let (source, raw, ready) = read.await.unwrap_or_else(|_| Err(panicked())).map_err(Wrong::from)?;
         let component = match ready {
             Some(component) => Ok(component),
-            None => self.compile(&raw).await,
+            None => self.compile(&raw, name).await,
         };
         let host = Arc::clone(self);
         let linked = tokio::task::spawn_blocking(move || {
@@ -221,7 +222,7 @@ impl Sandbox {
     }
 
     /// Compiles what is not in the cache, and keeps it there.
-    async fn compile(self: &Arc<Self>, raw: &ComponentBytes) -> Result<Component, CompileError> {
+    async fn compile(self: &Arc<Self>, raw: &ComponentBytes, name: String) -> Result<Component, CompileError> {
         let panicked = || CompileError::Refused("the host panicked while taking over its code".to_owned());
         let _turn = self.compiler.turn().await;
         let (host, digest) = (Arc::clone(self), raw.digest);
@@ -230,6 +231,7 @@ impl Sandbox {
         if let Some(ready) = tokio::task::spawn_blocking(ready).await.map_err(|_| panicked())? {
             return Ok(ready);
         }
+        let _under_way = self.loads.compile(name);
         let begin = Instant::now();
         let code = self.compiler.compile(&self.ground.engine, &raw.bytes).await?;
         let took_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -76,6 +76,38 @@ async fn every_message_of_a_batch_is_charged_before_any_is_taken() {
 }
 
 #[tokio::test]
+async fn batch_that_can_never_pass_is_refused_with_the_most_and_no_time() {
+    let open = Limits { requests_open_per_requestor: 3, ..Limits::generous() };
+    let rate = Limits { requests_per_second: 3, ..Limits::generous() };
+    for (limits, code, most) in [(open, 1010, 3), (rate, 1011, 6)] {
+        let edge = Edge::start(Setup { limits, ..Setup::default() }).await;
+        let client = batching(&edge).await;
+        let reply = client.post(&json!(requests(most + 1)).to_string()).await;
+        assert_eq!(reply.header("retry-after"), None);
+        let (_, body) = status_and_body(reply).await;
+        let error = &body[0]["error"];
+        assert_eq!((&error["code"], &error["data"]["batchMessagesMax"]), (&json!(code), &json!(most)), "{body}");
+        assert!(error["data"].get("retryAfterMs").is_none(), "{body}");
+        assert!(error["message"].as_str().unwrap().contains(&format!("{most} is the most")), "{body}");
+        let quiet = json!(vec![json!({"jsonrpc": "2.0", "method": "notifications/x"}); most as usize + 1]);
+        assert_eq!(client.post(&quiet.to_string()).await.status, 413, "no request, so the status says it");
+    }
+}
+
+#[tokio::test]
+async fn batch_that_passes_later_is_refused_with_the_time() {
+    let limits = Limits { requests_per_second: 3, ..Limits::generous() };
+    let edge = Edge::start(Setup { limits, ..Setup::default() }).await;
+    let client = batching(&edge).await;
+    let (_, body) = status_and_body(client.post(&json!(requests(3)).to_string()).await).await;
+    assert!(body[0]["result"].is_object(), "{body}");
+    let reply = client.post(&json!(requests(6)).to_string()).await;
+    assert!(reply.header("retry-after").is_some());
+    let (_, body) = status_and_body(reply).await;
+    assert!(body[0]["error"]["data"]["retryAfterMs"].as_u64() > Some(0), "{body}");
+}
+
+#[tokio::test]
 async fn sessions_with_batches_and_others_keep_their_revision() {
     let edge = Edge::usual().await;
     let (client, newer) = (batching(&edge).await, edge.session().await);

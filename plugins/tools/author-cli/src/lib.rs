@@ -8,14 +8,15 @@
 
 mod check;
 mod outcome;
+pub mod progress;
 mod project;
 mod push;
 mod signing;
 
 pub use check::{CheckArguments, check};
 pub use outcome::{EXIT_FAILED, EXIT_REFUSED, EXIT_USAGE, Outcome};
-pub use project::{BuildArguments, Lang, NewArguments, WrapArguments};
-pub use push::{PushArguments, progress, push};
+pub use project::{BuildArguments, Lang, NewArguments, WrapArguments, build_project};
+pub use push::{PushArguments, push};
 pub use signing::{KeygenArguments, SignArguments};
 
 /// The commands that need nothing but the arguments.
@@ -33,16 +34,16 @@ pub enum AuthorCommand {
     Sign(SignArguments),
 }
 
-/// Does one of them; blocks until it is done.
+/// Does one of them. `program` is what says so on stderr while it takes long.
 ///
 /// # Errors
 ///
 /// A file that cannot be read or written, or a key that is none.
-pub fn run(command: AuthorCommand) -> anyhow::Result<Outcome> {
+pub async fn run(command: AuthorCommand, program: &'static str) -> anyhow::Result<Outcome> {
     match command {
         AuthorCommand::New(arguments) => Ok(project::new(&arguments)),
-        AuthorCommand::Build(arguments) => Ok(project::build(arguments)),
-        AuthorCommand::Wrap(arguments) => Ok(project::wrap(arguments)),
+        AuthorCommand::Build(arguments) => project::build(arguments, program).await,
+        AuthorCommand::Wrap(arguments) => project::wrap(arguments),
         AuthorCommand::Keygen(arguments) => signing::keygen(&arguments),
         AuthorCommand::Sign(arguments) => signing::sign(&arguments),
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::Context as _;
-use bulkhead_author_cli::{AuthorCommand, CheckArguments, EXIT_FAILED, Outcome, PushArguments, progress};
+use bulkhead_author_cli::{AuthorCommand, CheckArguments, EXIT_FAILED, Outcome, PushArguments};
 use bulkhead_sources::FetchOptions;
 use bulkhead_sources::oci::Logins;
 use clap::{Args, Parser, Subcommand};
@@ -80,14 +80,12 @@ fn main() -> ExitCode {
 
 fn run(command: PluginCommand) -> anyhow::Result<Outcome> {
     match command {
-        PluginCommand::Author(command) => bulkhead_author_cli::run(command),
+        PluginCommand::Author(command) => runtime()?.block_on(bulkhead_author_cli::run(command, PROGRAM)),
         PluginCommand::Check(StaticCheckArguments { check, is_static }) => checked(&check, is_static),
         PluginCommand::Push(arguments) => {
             let logins = Logins::of_environment(|name| std::env::var(name).ok());
-            let options = FetchOptions { logins, progress: progress("sent"), ..FetchOptions::default() };
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.context("timers and sockets cannot be set up")?;
-            runtime.block_on(bulkhead_author_cli::push(arguments, options))
+            let options = FetchOptions { logins, ..FetchOptions::default() };
+            runtime()?.block_on(bulkhead_author_cli::push(arguments, options, PROGRAM))
         }
         PluginCommand::Call(arguments) => of_host("call", arguments.arguments),
         PluginCommand::Dev(arguments) => of_host("dev", arguments.arguments),
@@ -95,6 +93,11 @@ fn run(command: PluginCommand) -> anyhow::Result<Outcome> {
         PluginCommand::Inspect(arguments) => of_host("inspect", arguments.arguments),
         PluginCommand::Pull(arguments) => of_host("pull", arguments.arguments),
     }
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("timers and sockets cannot be set up")
 }
 
 fn checked(arguments: &CheckArguments, is_static: bool) -> anyhow::Result<Outcome> {
@@ -152,5 +155,16 @@ mod tests {
         let parsed = Arguments::try_parse_from([PROGRAM, "call", "x.wasm", "greet", "--json", "--help"]).unwrap();
         let PluginCommand::Call(passed) = parsed.command else { panic!("{parsed:?}") };
         assert_eq!(passed.arguments, ["x.wasm", "greet", "--json", "--help"], "the host reads them");
+    }
+
+    #[test]
+    fn every_command_has_its_result_as_json() {
+        for command in Arguments::command().get_subcommands() {
+            let mut arguments = command.get_arguments();
+            // What is passed on is the host's to read.
+            let has_json =
+                |argument: &clap::Arg| argument.get_long() == Some("json") || argument.is_trailing_var_arg_set();
+            assert!(arguments.any(has_json), "{} has no --json", command.get_name());
+        }
     }
 }

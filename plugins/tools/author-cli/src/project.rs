@@ -2,9 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use bulkhead_author::{Error, Language, Options, WrapOptions};
+use anyhow::Context as _;
+use bulkhead_author::{Error, Language, Options, Project, WrapOptions};
+use bulkhead_sources::Digest;
 use clap::{Args, ValueEnum};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
+use crate::progress::{self, Place};
 use crate::{EXIT_FAILED, EXIT_REFUSED, EXIT_USAGE, Outcome};
 
 /// What a plugin is written in.
@@ -33,6 +38,9 @@ pub struct NewArguments {
     /// The folder; it must be empty or not exist yet [default: ./NAME]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
 }
 
 /// Make a component of a project: with Cargo where there is a Cargo.toml, with componentize-py where there is a plugin.py, with
@@ -53,6 +61,9 @@ pub struct BuildArguments {
     /// A clone of Bulkhead, for its interface and SDK [default: DIR/bulkhead]
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
+    /// One JSON object instead of text; what the language's tools print goes to stderr as ever
+    #[arg(long)]
+    json: bool,
     /// Passed on to Cargo
     #[arg(last = true, value_name = "ARGUMENT")]
     cargo: Vec<String>,
@@ -83,6 +94,9 @@ pub struct WrapArguments {
     /// The component that is written
     #[arg(long, short, value_name = "OUT")]
     output: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn new(arguments: &NewArguments) -> Outcome {
@@ -96,33 +110,95 @@ pub(crate) fn new(arguments: &NewArguments) -> Outcome {
     match bulkhead_author::create(&folder, &arguments.name, language) {
         Ok(()) => {
             let readme = folder.join("README.md");
+            if arguments.json {
+                let (name, language) = (&arguments.name, word(language));
+                return Outcome::line(
+                    json!({ "folder": folder, "name": name, "language": language, "readme": readme }),
+                );
+            }
             Outcome::line(folder.display()).with_note(format_args!("what to do next is in {}", readme.display()))
         }
         Err(error) => Outcome::failed(EXIT_USAGE, error),
     }
 }
 
-pub(crate) fn build(arguments: BuildArguments) -> Outcome {
-    let BuildArguments { dir, output, sdk, cargo } = arguments;
-    match bulkhead_author::build(&dir, &Options { sdk, output, cargo, tools: None }) {
-        Ok(component) => Outcome::line(shown(&component)),
-        Err(error) => Outcome::failed(EXIT_FAILED, error),
-    }
+/// Builds the project of a folder, and says so on stderr while it takes long. Cargo says itself what it does.
+///
+/// # Errors
+///
+/// As `bulkhead_author::build`, below those of the thread that it blocks.
+pub async fn build_project(
+    folder: PathBuf,
+    options: Options,
+    program: &'static str,
+) -> anyhow::Result<Result<PathBuf, Error>> {
+    let tool = Project::find(&folder).ok().and_then(|project| match project.language {
+        Language::Rust => None,
+        Language::Python => Some((project.name, "componentize-py")),
+        Language::Javascript | Language::Typescript => Some((project.name, "componentize-js")),
+    });
+    let building = tokio::task::spawn_blocking(move || bulkhead_author::build(&folder, &options));
+    Ok(match tool {
+        None => building.await?,
+        Some((name, tool)) => {
+            let what = || format!("building {name} with {tool}");
+            progress::during(Place::Lines(program), what, building).await?
+        }
+    })
 }
 
-pub(crate) fn wrap(arguments: WrapArguments) -> Outcome {
-    let WrapArguments { file, manifest, wit, world, output } = arguments;
+pub(crate) async fn build(arguments: BuildArguments, program: &'static str) -> anyhow::Result<Outcome> {
+    let BuildArguments { dir, output, sdk, json, cargo } = arguments;
+    let options = Options { sdk, output, cargo, tools: None };
+    let component = match build_project(dir.clone(), options, program).await? {
+        Ok(component) => component,
+        Err(error) => return Ok(Outcome::failed(EXIT_FAILED, error)),
+    };
+    if !json {
+        return Ok(Outcome::line(shown(&component)));
+    }
+    let Project { name, language, .. } = Project::find(&dir)?;
+    let (digest, bytes) = digest(&component)?;
+    Ok(Outcome::line(json!({
+        "file": shown(&component),
+        "component": digest,
+        "bytes": bytes,
+        "name": name,
+        "language": word(language),
+    })))
+}
+
+pub(crate) fn wrap(arguments: WrapArguments) -> anyhow::Result<Outcome> {
+    let WrapArguments { file, manifest, wit, world, output, json } = arguments;
     let options = WrapOptions { file, manifest, wit, world, output };
-    match bulkhead_author::wrap(&options) {
-        Ok(findings) => {
-            let warned = Outcome::line(shown(&options.output));
-            findings
-                .warnings
-                .iter()
-                .fold(warned, |warned, warning| warned.with_note(format_args!("warning: {warning}")))
-        }
-        Err(error @ Error::Wrapped { .. }) => Outcome::failed(EXIT_REFUSED, error),
-        Err(error) => Outcome::failed(EXIT_FAILED, error),
+    let findings = match bulkhead_author::wrap(&options) {
+        Ok(findings) => findings,
+        Err(error @ Error::Wrapped { .. }) => return Ok(Outcome::failed(EXIT_REFUSED, error)),
+        Err(error) => return Ok(Outcome::failed(EXIT_FAILED, error)),
+    };
+    if json {
+        let (digest, bytes) = digest(&options.output)?;
+        let (file, warnings) = (shown(&options.output), findings.warnings);
+        return Ok(Outcome::line(json!({ "file": file, "component": digest, "bytes": bytes, "warnings": warnings })));
+    }
+    let warned = Outcome::line(shown(&options.output));
+    let warnings = findings.warnings.iter();
+    Ok(warnings.fold(warned, |warned, warning| warned.with_note(format_args!("warning: {warning}"))))
+}
+
+/// The SHA-256 of a component that was written, and its size.
+fn digest(component: &Path) -> anyhow::Result<(String, usize)> {
+    let bytes = std::fs::read(component).with_context(|| format!("{} cannot be read", component.display()))?;
+    Ok((Digest(Sha256::digest(&bytes).into()).to_string(), bytes.len()))
+}
+
+/// As `--lang` names it.
+fn word(language: Language) -> &'static str {
+    match language {
+        Language::Rust => "rust",
+        Language::Python => "python",
+        Language::Javascript => "js",
+        Language::Typescript => "ts",
     }
 }
 

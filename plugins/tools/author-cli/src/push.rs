@@ -1,22 +1,16 @@
 //! `push`, and the way to a registry.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use anyhow::Context as _;
 use bulkhead_sources::oci::{self, SigningKey};
-use bulkhead_sources::{FetchOptions, OciReference, Progress, Source};
+use bulkhead_sources::{FetchOptions, OciReference, Source};
 use clap::Args;
 use serde_json::json;
 
 use crate::Outcome;
-
-/// A transfer that takes longer than this shows how far it is.
-const QUIET: Duration = Duration::from_millis(500);
-/// Between two lines of progress on a terminal.
-const EVERY: Duration = Duration::from_millis(200);
+use crate::progress::{self, Place, Transfer};
 
 /// Put a component into an OCI registry, in the layout that other wasm hosts and tools read, and print its digest.
 ///
@@ -54,19 +48,28 @@ pub struct PushArguments {
     json: bool,
 }
 
-/// Puts a component into a registry. `options` are what the program knows of registries, beside the arguments.
+/// Puts a component into a registry. `options` are what the program knows of registries, beside the arguments; `program` is what
+/// says on stderr how far it is.
 ///
 /// # Errors
 ///
 /// The file is no component or too large, the key is none, or the registry does not take it.
-pub async fn push(arguments: PushArguments, mut options: FetchOptions) -> anyhow::Result<Outcome> {
+pub async fn push(
+    arguments: PushArguments,
+    mut options: FetchOptions,
+    program: &'static str,
+) -> anyhow::Result<Outcome> {
     let PushArguments { file, to, sign, plain_http, roots, json } = arguments;
     let reference = reference(to)?;
     let key = sign.as_deref().map(signing_key).transpose()?;
     options.plain_http_hosts.extend(plain_http.iter().map(|host| host.to_ascii_lowercase()));
     options.roots.extend(roots);
     let component = read(&file, options.component_bytes_max)?;
-    let pushed = oci::push(&reference, component, made_at(&file)?, key.as_ref(), &options).await?;
+    let (transfer, made_at) = (Transfer::default(), made_at(&file)?);
+    options.progress = transfer.counter();
+    let what = || transfer.describe(&format!("sending {} to oci://{reference}", file.display()));
+    let pushing = oci::push(&reference, component, made_at, key.as_ref(), &options);
+    let pushed = progress::during(Place::Stderr(program), what, pushing).await?;
     if json {
         return Ok(Outcome::line(json!({
             "reference": format!("oci://{}", pushed.reference),
@@ -108,24 +111,4 @@ fn made_at(file: &Path) -> anyhow::Result<u64> {
 fn signing_key(file: &Path) -> anyhow::Result<SigningKey> {
     let text = std::fs::read_to_string(file).with_context(|| format!("the key {} cannot be read", file.display()))?;
     SigningKey::from_pem(&text).map_err(|problem| anyhow::anyhow!("the key {}: {problem}", file.display()))
-}
-
-/// A line on a terminal's stderr, for transfers that take a while.
-pub fn progress(done: &'static str) -> Progress {
-    if !std::io::stderr().is_terminal() {
-        return Progress::default();
-    }
-    let next = Mutex::new(Instant::now() + QUIET);
-    Progress::new(move |bytes, of| {
-        let mut next = next.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if Instant::now() < *next {
-            return;
-        }
-        *next = Instant::now() + EVERY;
-        let end = if bytes == of { "\n" } else { "" };
-        let mib = |bytes: u64| bytes / 1024 * 10 / 1024;
-        let (bytes, of) = (mib(bytes), mib(of));
-        // If nobody reads stderr, nobody can be told.
-        let _ = write!(std::io::stderr(), "\r{}.{} of {}.{} MiB {done}{end}", bytes / 10, bytes % 10, of / 10, of % 10);
-    })
 }

@@ -39,6 +39,46 @@ fn without_a_host_a_plugin_is_started_checked_and_signed() {
 }
 
 #[test]
+fn new_build_and_wrap_answer_programs_in_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let ran = run(folder.path(), arguments);
+        assert!(ran.status.success(), "{arguments:?}: {}", text(&ran.stderr));
+        serde_json::from_slice(&ran.stdout).unwrap()
+    };
+    let made = json(&["new", "trip-planner", "--lang", "python", "--dir", &path("trip"), "--json"]);
+    let expected = serde_json::json!({
+        "folder": path("trip"), "name": "trip-planner", "language": "python", "readme": path("trip/README.md"),
+    });
+    assert_eq!(made, expected);
+
+    // A stand-in for the language's tools, which prints as they do.
+    let component = wat::parse_str("(component)").unwrap();
+    std::fs::write(path("any.wasm"), &component).unwrap();
+    let tool = "#!/bin/sh\necho built\necho [] > late.json\nwhile [ \"$1\" != -o ]; do shift; done\n/bin/cp \"${0%/*}/any.wasm\" \"$2\"\n";
+    std::fs::write(path("componentize-py"), tool).unwrap();
+    std::fs::set_permissions(path("componentize-py"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let built = json(&["build", &path("trip"), "--json"]);
+    assert_eq!(built["file"], path("trip/trip-planner.wasm"));
+    assert_eq!((&built["name"], &built["language"]), (&"trip-planner".into(), &"python".into()));
+    let written = std::fs::read(path("trip/trip-planner.wasm")).unwrap();
+    assert_eq!(built["bytes"], written.len());
+    assert_eq!(built["component"].as_str().map(str::len), Some(64), "{built}");
+
+    std::fs::write(path("units.toml"), "name = \"units\"\n").unwrap();
+    let bare = "(component (instance $i) (export \"acme:units/length@1.0.0\" (instance $i)))";
+    std::fs::write(path("units.wasm"), wat::parse_str(bare).unwrap()).unwrap();
+    let out = path("out.wasm");
+    let wrapped = json(&["wrap", &path("units.wasm"), "--manifest", &path("units.toml"), "-o", &out, "--json"]);
+    assert_eq!(wrapped["file"], out);
+    assert!(wrapped["warnings"].is_array() && wrapped["component"] != built["component"], "{wrapped}");
+
+    let failed = run(folder.path(), &["build", &path("nothing"), "--json"]);
+    assert_eq!((failed.status.code(), text(&failed.stdout)), (Some(1), ""), "what is wrong is on stderr");
+}
+
+#[test]
 fn with_a_host_on_the_path_its_commands_are_passed_on() {
     let folder = tempfile::tempdir().unwrap();
     let host = folder.path().join("bulkhead");

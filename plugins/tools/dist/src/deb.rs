@@ -16,7 +16,7 @@ const CONFIGURATION: &str = "etc/bulkhead/bulkhead.toml";
 /// What `dpkg` runs.
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
-pub(crate) fn package(release: &Release) -> anyhow::Result<Package> {
+pub(crate) fn package(release: &Release, maintainer: &str) -> anyhow::Result<Package> {
     let mut data = Tree::default();
     release.add_programs(&mut data, "usr/bin");
     release.add_shell_support(&mut data, "usr/share", &COMPLETIONS);
@@ -25,7 +25,7 @@ pub(crate) fn package(release: &Release) -> anyhow::Result<Package> {
 
     let mut control = Tree::default();
     let installed: usize = data.files().map(|(_, _, bytes)| bytes.len()).sum();
-    control.file("control", READABLE, control_file(release, installed.div_ceil(1024)).into_bytes());
+    control.file("control", READABLE, control_file(release, maintainer, installed.div_ceil(1024)).into_bytes());
     control.file("conffiles", READABLE, format!("/{CONFIGURATION}\n").into_bytes());
     for script in SCRIPTS {
         control.file(script, EXECUTABLE, release.contrib(&format!("debian/{script}"))?);
@@ -62,13 +62,13 @@ fn with_documents(release: &Release, mut data: Tree) -> anyhow::Result<Tree> {
     Ok(data)
 }
 
-fn control_file(release: &Release, kibibytes: usize) -> String {
+fn control_file(release: &Release, maintainer: &str, kibibytes: usize) -> String {
     let (major, minor) = release.needs.glibc;
     format!(
         "Package: {}\n\
          Version: {}\n\
          Architecture: {}\n\
-         Maintainer: The Bulkhead developers <bulkhead@bulkhead.invalid>\n\
+         Maintainer: {maintainer}\n\
          Installed-Size: {kibibytes}\n\
          Depends: libc6 (>= {major}.{minor}), libgcc-s1, adduser\n\
          Section: net\n\

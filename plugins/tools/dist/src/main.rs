@@ -42,6 +42,9 @@ struct Arguments {
     /// The list of these packages with their digests.
     #[arg(long, value_name = "FILE")]
     pins: PathBuf,
+    /// Who answers for the Debian package: `NAME <ADDRESS>`.
+    #[arg(long, value_name = "MAINTAINER")]
+    maintainer: String,
     /// The most bytes of the archive.
     #[arg(long, value_name = "BYTES")]
     archive_bytes_max: Option<usize>,
@@ -96,7 +99,7 @@ fn packages(release: &Release, arguments: &Arguments) -> anyhow::Result<Vec<Pack
         // Most of the time goes into compression.
         let making = [
             scope.spawn(|| archive::package(release)),
-            scope.spawn(|| deb::package(release)),
+            scope.spawn(|| deb::package(release, &arguments.maintainer)),
             scope.spawn(|| wheel::package(release)),
             scope.spawn(|| npm::package(release)),
             scope.spawn(|| image::package(release, &arguments.base, &arguments.pins)),

@@ -27,6 +27,9 @@ pub(crate) struct Options {
     /// target/dist-base/base.toml, which can take the place of the former.
     #[arg(long, value_enum, default_value = "pinned")]
     base: base::Selection,
+    /// Who answers for the Debian package, as its field `Maintainer` has it.
+    #[arg(long, value_name = "NAME <ADDRESS>", default_value = MAINTAINER, value_parser = maintainer)]
+    maintainer: String,
 }
 
 /// The programs by their Cargo packages. Those whose package is not in the workspace are left out.
@@ -34,6 +37,25 @@ const PROGRAMS: [(&str, &str); 2] = [("bulkhead", "bulkhead"), ("bulkhead-author
 const PROFILE: &str = "dist";
 /// The most that an archive may have: a newcomer waits for it.
 const ARCHIVE_BYTES_MAX: u64 = 25_000_000;
+
+/// Of packages that are for one's own machines: mail to it stays there.
+const MAINTAINER: &str = "Bulkhead maintainers <root@localhost>";
+
+/// A name and an address, as Debian's policy wants them.
+fn maintainer(text: &str) -> Result<String, String> {
+    let parts = text.strip_suffix('>').and_then(|text| text.split_once(" <"));
+    let is_plain = |character: char| !character.is_control() && !"<>,".contains(character);
+    let is_name = |name: &str| !name.trim().is_empty() && name == name.trim() && name.chars().all(is_plain);
+    let is_address = |address: &str| {
+        let parts = address.split_once('@');
+        parts.is_some_and(|(user, host)| !user.is_empty() && !host.is_empty() && !host.contains('@'))
+            && address.chars().all(|character| character.is_ascii_graphic() && is_plain(character))
+    };
+    if parts.is_some_and(|(name, address)| is_name(name) && is_address(address)) {
+        return Ok(text.to_owned());
+    }
+    Err("expected a name without commas and an address, such as `Jane Doe <jane@example.com>`".to_owned())
+}
 
 /// Builds the programs, or takes those that are named, and packages them.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
@@ -51,7 +73,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     };
     let mut dist = Command::new(layout::target().join("debug/dist"));
     dist.arg("--root").arg(layout::root()).arg("--output").arg(&output).args(["--epoch", &epoch.to_string()]);
-    dist.arg("--base").arg(&base.packages).arg("--pins").arg(&base.pins);
+    dist.arg("--base").arg(&base.packages).arg("--pins").arg(&base.pins).args(["--maintainer", &options.maintainer]);
     if is_built_here {
         // A program without the profile's optimisations is larger.
         dist.args(["--archive-bytes-max", &ARCHIVE_BYTES_MAX.to_string()]);
@@ -125,6 +147,30 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn maintainer_is_one_line_with_a_name_and_an_address() {
+        for good in [MAINTAINER, "Jane Doe <jane@example.com>", "J. O'Neil (ops) <ops+deb@mail.example.com>"] {
+            assert_eq!(maintainer(good).as_deref(), Ok(good));
+        }
+        for wrong in [
+            "",
+            "Jane Doe",
+            "jane@example.com",
+            "<jane@example.com>",
+            " <jane@example.com>",
+            "Jane<jane@example.com>",
+            "Jane <jane>",
+            "Jane <@example.com>",
+            "Jane <a@b@c>",
+            "Jane <a b@c>",
+            "Doe, Jane <jane@example.com>",
+            "Jane <jane@example.com> x",
+            "Jane\nPackage: other <jane@example.com>",
+        ] {
+            assert!(maintainer(wrong).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn program_is_known_by_the_name_of_its_file() {

@@ -85,6 +85,9 @@ pub(crate) struct AddArguments {
     /// Replace another server of this name
     #[arg(long, requires = "write")]
     replace: bool,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
 }
 
 fn known_client() -> impl TypedValueParser<Value = &'static KnownClient> {
@@ -149,7 +152,12 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
         if wants_token {
             say(token_words(client, name));
         }
-        print_line(entry.document(client.syntax)?.trim_end());
+        let document = entry.document(client.syntax)?;
+        print_line(if arguments.json {
+            added(client, &path, "proposed", Some(document.trim_end()), None)
+        } else {
+            document.trim_end().to_owned()
+        });
         return Ok(());
     }
     if wants_token && client.token == TokenSource::Plain && token.is_none() {
@@ -177,16 +185,30 @@ fn write(arguments: &AddArguments, entry: &Entry, path: &Path, holds_token: bool
     let merged = merge(arguments.client.syntax, file.text(), entry, if_there).with_context(|| {
         format!("{} is left as it is; the command without --write prints the text to add. Why", path.display())
     })?;
+    let json = |state, backup| print_line(added(arguments.client, &path, state, None, backup));
     let Some(text) = merged else {
-        print_line(format_args!("{} has it already", path.display()));
+        if arguments.json {
+            json("present", None);
+        } else {
+            print_line(format_args!("{} has it already", path.display()));
+        }
         return Ok(());
     };
     let backup = file.replace(&text)?;
+    if arguments.json {
+        json("written", backup.as_deref());
+        return Ok(());
+    }
     print_line(format_args!("wrote {}", path.display()));
     if let Some(backup) = backup {
         print_line(format_args!("what it was is in {}", backup.display()));
     }
     Ok(())
+}
+
+/// What was done about a client's file. The text is shown only where it is not written: what is written may hold a token.
+fn added(client: &KnownClient, file: &Path, state: &str, text: Option<&str>, backup: Option<&Path>) -> String {
+    json!({ "client": client.word, "file": file, "state": state, "text": text, "backup": backup }).to_string()
 }
 
 /// What the user has to know of the token.

@@ -46,6 +46,20 @@ fn every_client_takes_both_kinds_of_servers_into_a_new_file() {
 }
 
 #[test]
+fn added_client_as_json_shows_text_only_where_it_is_not_written() {
+    let client = find("zed").unwrap();
+    let of = |text, backup| -> Value {
+        let shown = added(client, Path::new("/home/a/settings.json"), "proposed", text, backup);
+        serde_json::from_str(&shown).unwrap()
+    };
+    let proposed = of(Some("{}"), None);
+    assert_eq!((&proposed["client"], &proposed["text"]), (&"zed".into(), &"{}".into()));
+    assert_eq!((&proposed["file"], &proposed["backup"]), (&"/home/a/settings.json".into(), &Value::Null));
+    let written = of(None, Some(Path::new("/home/a/settings.json.backup-1")));
+    assert_eq!((&written["text"], &written["backup"]), (&Value::Null, &"/home/a/settings.json.backup-1".into()));
+}
+
+#[test]
 fn file_that_others_can_read_takes_no_token() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = folder();

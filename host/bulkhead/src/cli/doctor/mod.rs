@@ -15,6 +15,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::SourceArguments;
+use super::progress::{self, Elsewhere};
 use super::{EXIT_FAILED, print_line, sources};
 
 /// Look at this machine: what a host here would lack, and what to do about it.
@@ -77,15 +78,20 @@ pub(super) async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> 
     let DoctorArguments { config, data, listen, json } = arguments;
     let (config, first) = configuration(SourceArguments { config, data, ..SourceArguments::default() }, listen)?;
     let mut findings = vec![first];
-    findings.push(machine::openat2());
-    findings.push(machine::sandbox(&config).await);
-    findings.push(machine::address_space());
-    findings.push(machine::open_files(config.server.connections_max));
-    findings.extend(machine::clock());
-    findings.extend(data::look(&config.server.data));
-    findings.push(machine::port(&config).await);
-    findings.extend(toolchains::look());
+    findings.extend(progress::during("looking at this machine", Elsewhere::PlainText, look(&config)).await?);
     Ok(report(&findings, json)?)
+}
+
+async fn look(config: &Config) -> anyhow::Result<Vec<Finding>> {
+    let mut findings = vec![machine::openat2(), machine::sandbox(config).await, machine::address_space()];
+    findings.push(machine::open_files(config.server.connections_max));
+    let data = config.server.data.clone();
+    // A disk and other programs take their time.
+    let disk = tokio::task::spawn_blocking(move || (machine::clock(), data::look(&data))).await?;
+    findings.extend(disk.0.into_iter().chain(disk.1));
+    findings.push(machine::port(config).await);
+    findings.extend(tokio::task::spawn_blocking(toolchains::look).await?);
+    Ok(findings)
 }
 
 /// The configuration, or what holds without one where it is wrong.

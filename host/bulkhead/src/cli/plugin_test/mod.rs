@@ -35,7 +35,8 @@ use super::args::SourceArguments;
 use super::call::{self, Alone, CallWorld, End, Observed};
 use super::input_answers::{Answers, Unanswered};
 use super::inspect::refuse;
-use super::{EXIT_FAILED, EXIT_USAGE, compile_cache, host, logging, print_error, print_line, sources};
+use super::progress::{self, Elsewhere};
+use super::{EXIT_FAILED, EXIT_USAGE, compile_cache, host, logging, print_error, print_line, source_files, sources};
 
 /// Run the tests of a plugin against its built component.
 ///
@@ -82,6 +83,7 @@ pub(super) async fn run(arguments: TestArguments) -> anyhow::Result<ExitCode> {
         Ok(place) => place,
         Err(error) => return Ok(usage(&error)),
     };
+    let newer_source = newer_source(&arguments, &component, &folder)?;
     let files = match read_files(&folder) {
         Ok(files) => files,
         Err(error) => return Ok(usage(&error)),
@@ -98,7 +100,9 @@ pub(super) async fn run(arguments: TestArguments) -> anyhow::Result<ExitCode> {
     let root = folder.parent().unwrap_or(&folder);
     let mut reports = Vec::new();
     for (path, file) in &files {
-        let suite = match Suite::load(&sandbox, &config, root, file).await {
+        let what = format!("compiling {}", component.display());
+        let loading = Suite::load(&sandbox, &config, root, file);
+        let suite = match progress::during(&what, Elsewhere::Nothing, loading).await {
             Ok(Ok(suite)) => suite,
             Ok(Err(refused)) => return Ok(refuse(&refused)),
             Err(error) => return Ok(usage(&error.context(path.display().to_string()))),
@@ -116,15 +120,41 @@ pub(super) async fn run(arguments: TestArguments) -> anyhow::Result<ExitCode> {
             reports.push(report);
         }
     }
-    Ok(finish(&component, &reports, arguments.json)?)
+    Ok(finish(&component, newer_source.as_deref(), &reports, arguments.json)?)
 }
 
-fn finish(component: &Path, reports: &[CaseReport], as_json: bool) -> serde_json::Result<ExitCode> {
+/// A source of the project that the component is older than. The author is told: what is tested is not what they have just written.
+fn newer_source(arguments: &TestArguments, component: &Path, tests: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let project = &arguments.target;
+    let newer = if project.is_dir() { source_files::newer_than(component, project, tests)? } else { None };
+    if let Some(source) = &newer {
+        let folder = if project == Path::new(".") { String::new() } else { format!(" {}", project.display()) };
+        print_error(format_args!(
+            "{} is newer than {}, which is tested as it is: `bulkhead plugin build{folder}` makes it anew",
+            shown(source),
+            shown(component)
+        ));
+    }
+    Ok(newer)
+}
+
+/// As short as it can be typed.
+fn shown(path: &Path) -> std::path::Display<'_> {
+    path.strip_prefix("./").unwrap_or(path).display()
+}
+
+fn finish(
+    component: &Path,
+    newer_source: Option<&Path>,
+    reports: &[CaseReport],
+    as_json: bool,
+) -> serde_json::Result<ExitCode> {
     let failed = reports.iter().filter(|report| !report.passed).count();
     let passed = reports.len() - failed;
     if as_json {
-        let report =
-            serde_json::json!({ "component": component, "passed": passed, "failed": failed, "cases": reports });
+        let report = serde_json::json!({
+            "component": component, "newer_source": newer_source, "passed": passed, "failed": failed, "cases": reports,
+        });
         print_line(serde_json::to_string_pretty(&report)?);
     } else {
         print_line(format_args!("{} tests: {passed} passed, {failed} failed", reports.len()));

@@ -98,15 +98,16 @@ const CODES: &[Entry] = &[
     (
         "1010 quota",
         "A quota of the requestor, its tenant or the host is used up. `data` has `limit`, `value` and `retryAfterMs`. Without \
-         `retryAfterMs` the call was made and its answer was dropped, because unread answers take up the room (`limits.answer_bytes_*`). \
-         The status is 429 in revision 2026-07-28 and for large bodies, 200 otherwise.",
+         `retryAfterMs` the call was made and its answer was dropped, because unread answers take up the room (`limits.answer_bytes_*`); \
+         or, with `batchMessagesMax`, it is a batch of more messages than may be open at once, which never passes. The status is 429 in revision 2026-07-28 and for large bodies, 200 otherwise.",
         "Wait, end or read something. Operators see what is in use with `bulkhead limits`.",
     ),
     (
         "1011 rate",
         "Too many requests, bytes, task creations or invalid credentials in a time. `data` has `limit`, `value` and `retryAfterMs`. A \
-         refused request is charged neither to its requestor nor to its tenant. Statuses are as for 1010.",
-        "Wait for `retryAfterMs`.",
+         refused request is charged neither to its requestor nor to its tenant. A batch of more messages than two seconds of the rate never \
+         passes: `batchMessagesMax` takes the place of `retryAfterMs` then. Statuses are as for 1010.",
+        "Wait for `retryAfterMs`, or send at most `batchMessagesMax` messages in one batch.",
     ),
     (
         "1012 insufficient scope",
@@ -160,7 +161,8 @@ const STATUSES: &[Entry] = &[
     ("409 Conflict", "The session has as many standalone event streams open as it may have.", "Close one first."),
     (
         "413 Payload Too Large",
-        "The body is above `server.body_bytes_max`, or above what may be in memory of one requestor.",
+        "The body is above `server.body_bytes_max`, or above what may be in memory of one requestor; or it is a batch without any request \
+         and of more messages than may come at once.",
         "Send less.",
     ),
     ("415 Unsupported Media Type", "The body is not `application/json`, or is compressed.", "Send plain JSON."),
