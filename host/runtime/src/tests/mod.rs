@@ -12,6 +12,7 @@ mod offers;
 mod quick;
 mod typed;
 mod waiting;
+mod wasi_drafts;
 
 use std::collections::BTreeMap;
 use std::path::Path;
