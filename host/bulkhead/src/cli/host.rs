@@ -186,7 +186,7 @@ impl Host {
             audit: audit.clone(),
         };
         let intake = sources::intake(config)?;
-        let starting = Plugins::start(options, sources::wanted(config, &intake, &bounds)?);
+        let starting = Box::pin(Plugins::start(options, sources::wanted(config, &intake, &bounds)?));
         let what = || progress::describe_loading(&sandbox.load_progress());
         let (plugins, refused) = progress::logged(what, starting).await?;
         let refuse = {
