@@ -432,14 +432,19 @@ async fn plugin_build_reports_mistake_with_its_place() {
     let built = Said::of(bulkhead.stdin(Stdio::null()).output().await.expect("the command starts"));
     assert_eq!(built.code, Some(1), "{}", built.out);
     let place = "bulkhead: plugin.py:3: tool mute: write a docstring, it is what a model reads to decide whether to call the tool";
-    assert_eq!(built.err, format!("{place}\n 3 | @tool\n   |  ^^^^\n"), "one line, and the code it is about");
+    // A slow machine says that it is still at it.
+    let without_progress = |said: &str| -> String {
+        said.split_inclusive('\n').filter(|line| !line.starts_with("bulkhead: building wrong with ")).collect()
+    };
+    let said = without_progress(&built.err);
+    assert_eq!(said, format!("{place}\n 3 | @tool\n   |  ^^^^\n"), "one line, and the code it is about");
     for other in ["bulkhead_entry", "_tool.py", "/1/", "Stack backtrace"] {
         assert!(!built.err.contains(other), "{other} is no business of the author's: {}", built.err);
     }
     std::fs::write(project.join("plugin.py"), "import bulkhead_plugin\n").expect("a plugin");
     let empty = plugin(&project, &path, &["build"]).await;
     let said = "bulkhead: plugin.py: the plugin has no tool: write `@tool` above a function of plugin.py, or of a module that it imports\n";
-    assert_eq!((empty.code, &*empty.err), (Some(1), said), "a plugin without anything is a mistake");
+    assert_eq!((empty.code, &*without_progress(&empty.err)), (Some(1), said), "a plugin without anything is a mistake");
     assert!(!project.join("wrong.wasm").exists(), "no component of half a plugin");
 }
 

@@ -24,6 +24,11 @@ async fn serve_check_reports_bad_plugins_and_does_not_serve() {
     let named = |plugin: &str| found["problems"].as_array().unwrap().iter().any(|one| one.to_string().contains(plugin));
     assert!(named("bad_schema") && named("bad_name"), "{found}");
     assert_eq!((output.status.code(), &found["valid"]), (Some(1), &json!(false)));
+
+    let wrong = Setup::new().config("[server]\nlisten = 3");
+    let output = command::output(&mut wrong.command("serve"), &["--check", "--json"], None).await;
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), found["problems"].as_array().map(Vec::len)), (Some(2), Some(1)), "{found}");
 }
 
 #[tokio::test]

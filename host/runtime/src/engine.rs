@@ -6,7 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm,
+};
 
 use super::limits::{TABLE_SLOT_ELEMENTS, TABLES_MAX};
 
@@ -75,9 +77,21 @@ fn config(instances_max: u32, reset_in_place: bool) -> Config {
     config
 }
 
+/// How good compiled code is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effort {
+    Usual,
+    /// Ready in two thirds of the time; it does the same, slower.
+    Quick,
+}
+
 /// An engine without a pool, whose code fits the others.
-pub(super) fn for_compiling() -> wasmtime::Result<Engine> {
-    Engine::new(&of_code())
+pub(super) fn for_compiling(effort: Effort) -> wasmtime::Result<Engine> {
+    let mut config = of_code();
+    if effort == Effort::Quick {
+        config.cranelift_opt_level(OptLevel::None).cranelift_regalloc_algorithm(RegallocAlgorithm::SinglePass);
+    }
+    Engine::new(&config)
 }
 
 /// What compiled code depends on.
@@ -96,10 +110,13 @@ fn of_code() -> Config {
     config
 }
 
-/// What compiled code depends on: version, settings and CPU features.
-pub(super) fn compatibility_hash(engine: &Engine) -> u64 {
+/// What compiled code depends on: version, settings and CPU features. Quick code is not kept as any other.
+pub(super) fn compatibility_hash(engine: &Engine, effort: Effort) -> u64 {
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
+    if effort == Effort::Quick {
+        "quick".hash(&mut hasher);
+    }
     hasher.finish()
 }
 

@@ -137,7 +137,7 @@ impl Sandbox {
         let engine = engine::build(instances).map_err(of_engine)?;
         let linker = load::linker(&engine).map_err(of_engine)?;
         let kept = ComponentStore::open(&config.data).map_err(SandboxError::Data)?;
-        let engine_hash = engine::compatibility_hash(&engine);
+        let engine_hash = engine::compatibility_hash(&engine, config.compiler.effort());
         let own_cache = || {
             let code = CodeCacheConfig { folder: config.data.clone(), bounds: None };
             Cache::open(&code, engine_hash).map_err(SandboxError::Data)

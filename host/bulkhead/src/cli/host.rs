@@ -86,6 +86,16 @@ pub(crate) fn sandbox(
     code: Option<CodeCacheConfig>,
     tenant_names: Option<Arc<dyn TenantNames>>,
 ) -> anyhow::Result<Arc<Sandbox>> {
+    sandbox_compiling(config, data, code, tenant_names, CompilerMode::Child)
+}
+
+fn sandbox_compiling(
+    config: &Config,
+    data: &Path,
+    code: Option<CodeCacheConfig>,
+    tenant_names: Option<Arc<dyn TenantNames>>,
+    compiler: CompilerMode,
+) -> anyhow::Result<Arc<Sandbox>> {
     private_folder(data)?;
     Ok(Sandbox::new(SandboxConfig {
         data: data.to_owned(),
@@ -93,7 +103,7 @@ pub(crate) fn sandbox(
         calls_running_total: config.limits.calls_running_total,
         calls_resting_total: config.limits.calls_resting_total,
         compile: config.compile.clone(),
-        compiler: CompilerMode::Child,
+        compiler,
         epoch_tick_ms: config.call.epoch_tick_ms,
         inline_calls: config.server.inline_calls,
         io: tokio::runtime::Handle::current(),
@@ -139,7 +149,9 @@ impl Host {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
         let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
-        let sandbox = sandbox(config, data, code, Some(Arc::new(names)))?;
+        // An author waits after every change.
+        let compiler = if told.is_some() { CompilerMode::QuickChild } else { CompilerMode::Child };
+        let sandbox = sandbox_compiling(config, data, code, Some(Arc::new(names)), compiler)?;
         let Tenants { ruled, limits, cpu_weights, bounds, pinning } = Tenants::of(config, &principals).await?;
         principals.adopt(&ruled).await?;
         let limits = LiveLimits::from(limits);
@@ -174,7 +186,7 @@ impl Host {
             audit: audit.clone(),
         };
         let intake = sources::intake(config)?;
-        let starting = Plugins::start(options, sources::wanted(config, &intake, &bounds)?);
+        let starting = Box::pin(Plugins::start(options, sources::wanted(config, &intake, &bounds)?));
         let what = || progress::describe_loading(&sandbox.load_progress());
         let (plugins, refused) = progress::logged(what, starting).await?;
         let refuse = {

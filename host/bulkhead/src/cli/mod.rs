@@ -114,9 +114,14 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {
-    let usage = error.is::<crate::config::Problems>() || error.is::<crate::config::Problem>();
     print_error(format_args!("{error:#}"));
-    ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILED })
+    ExitCode::from(exit_code(error))
+}
+
+/// What the program ends with after an error.
+fn exit_code(error: &anyhow::Error) -> u8 {
+    let usage = error.is::<crate::config::Problems>() || error.is::<crate::config::Problem>();
+    if usage { EXIT_USAGE } else { EXIT_FAILED }
 }
 
 /// A line on stderr, for a person.

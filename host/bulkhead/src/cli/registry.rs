@@ -85,7 +85,7 @@ pub(super) async fn pull(arguments: PullArguments) -> anyhow::Result<ExitCode> {
     let fetching = FetchOptions { progress: transfer.counter(), ..sources::fetching(&config) };
     let intake = ComponentFetcher::new(sources::trust(&config)?, fetching, HashMap::new());
     let what = || transfer.describe(&format!("fetching {source}"));
-    let taking = intake.take(&source, pinned);
+    let taking = Box::pin(intake.take(&source, pinned));
     let verified = match progress::during(Place::Stderr(PROGRAM), what, taking).await {
         Err(Error::Untrusted(refusal)) => {
             print_error(refusal);

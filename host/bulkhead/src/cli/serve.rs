@@ -26,22 +26,22 @@ use super::args::ServeArguments;
 use super::host::{self, Host, open_store};
 use super::reload::{HostStartup, Origin};
 use super::table::now;
-use super::{EXIT_FAILED, EXIT_USAGE, logging, operate, print_error, print_line, progress, sources, trust};
+use super::{EXIT_FAILED, exit_code, logging, operate, print_error, print_line, progress, sources, trust};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let insecure =
         Insecure { plaintext: arguments.insecure_allow_plaintext, anonymous: arguments.insecure_allow_anonymous };
     let origin = Origin { sources: arguments.sources, listen: arguments.listen, insecure, granted: None };
     let (config, digest) = match origin.read() {
-        Err(error) if arguments.json => {
-            print_line(checked(0, &problems(&error)));
-            return Ok(ExitCode::from(EXIT_USAGE));
-        }
+        Err(error) if arguments.json => return Ok(unchecked(&error)),
         read => read?,
     };
     let level = logging::start(&config.log);
     if arguments.check {
-        check(&config, arguments.json).await
+        match check(&config, arguments.json).await {
+            Err(error) if arguments.json => Ok(unchecked(&error)),
+            checked => checked,
+        }
     } else {
         serve(HostStartup { origin, config, digest, level, told: None }).await
     }
@@ -234,7 +234,13 @@ fn checked(tools: usize, problems: &[String]) -> String {
     json!({ "valid": problems.is_empty(), "tools": tools, "problems": problems }).to_string()
 }
 
-/// One text for each thing that keeps a configuration from being read.
+/// The same of what keeps plugins from being looked at.
+fn unchecked(error: &anyhow::Error) -> ExitCode {
+    print_line(checked(0, &problems(error)));
+    ExitCode::from(exit_code(error))
+}
+
+/// One text for each thing that is wrong.
 fn problems(error: &anyhow::Error) -> Vec<String> {
     match error.downcast_ref::<Problems>() {
         Some(Problems(found)) => found.iter().map(ToString::to_string).collect(),

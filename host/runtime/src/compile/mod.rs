@@ -28,6 +28,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use wasmtime::{Engine, OutOfMemory};
 
+use super::engine::Effort;
 use super::wasi_context::escaped;
 use bulkhead_domain::limits::CompileLimits;
 
@@ -50,9 +51,20 @@ pub enum CompilerMode {
     /// In a child process: the running program with [`COMPILE_ARGUMENT`].
     #[default]
     Child,
+    /// The same, for code that is ready in two thirds of the time and runs slower: of what an author changes again soon.
+    QuickChild,
     /// In this process, for programs that cannot be their own compiler and trust their components: of the limits, only the number
     /// of functions holds.
     InProcess,
+}
+
+impl CompilerMode {
+    pub(super) fn effort(self) -> Effort {
+        match self {
+            Self::Child | Self::InProcess => Effort::Usual,
+            Self::QuickChild => Effort::Quick,
+        }
+    }
 }
 
 /// Why there is no code of a component.
@@ -110,7 +122,8 @@ impl Compiler {
                     &self.io,
                 );
             }
-            CompilerMode::Child => {
+            CompilerMode::Child | CompilerMode::QuickChild => {
+                let effort = self.mode.effort();
                 let threads = self.cores.min(THREADS_MAX);
                 work.spawn_on(
                     async move {
@@ -120,7 +133,7 @@ impl Compiler {
                             .await
                             .map_err(|_| lost())?
                             .map_err(CompileError::Refused)?;
-                        in_child(child::command(&limits, threads), &component, &limits).await
+                        in_child(child::command(&limits, effort, threads), &component, &limits).await
                     },
                     &self.io,
                 );

@@ -81,12 +81,36 @@ async fn in_process_compile_obeys_the_limits() {
 }
 
 fn engine_for_tests() -> Engine {
-    super::super::engine::for_compiling().unwrap()
+    super::super::engine::for_compiling(Effort::Usual).unwrap()
 }
 
 #[test]
 fn compiler_engine_is_compatible_with_pooled_engine() {
     let (pooled, plain) = (super::super::engine::build(4).unwrap(), engine_for_tests());
     let hash = super::super::engine::compatibility_hash;
-    assert_eq!(hash(&pooled), hash(&plain));
+    assert_eq!(hash(&pooled, Effort::Usual), hash(&plain, Effort::Usual));
+    assert_ne!(hash(&pooled, Effort::Quick), hash(&pooled, Effort::Usual), "quick code is kept apart");
+}
+
+#[test]
+fn only_a_quick_compiler_is_told_to_be_quick() {
+    let is_told = |mode: CompilerMode| {
+        let command = child::command(&limits(), mode.effort(), 2);
+        command.as_std().get_args().any(|argument| argument == "quick")
+    };
+    assert!(is_told(CompilerMode::QuickChild) && !is_told(CompilerMode::Child));
+}
+
+#[test]
+#[allow(unsafe_code, reason = "compiled code is read back, as the cache does")]
+fn quick_code_runs_on_the_pooled_engine() {
+    let pooled = super::super::engine::build(4).unwrap();
+    let component = wat::parse_str("(component (core module (func (export \"f\") (result i32) i32.const 7)))").unwrap();
+    for effort in [Effort::Usual, Effort::Quick] {
+        let compiler = super::super::engine::for_compiling(effort).unwrap();
+        let code = compiler.precompile_component(&component).unwrap();
+        // SAFETY: the compiler has just made it.
+        let loaded = unsafe { wasmtime::component::Component::deserialize(&pooled, &code) };
+        assert!(loaded.is_ok(), "{effort:?}: {:?}", loaded.err());
+    }
 }

@@ -58,7 +58,7 @@ fn is_defined(linker: &mut wasmtime::component::Linker<Call>, interface: &str, f
 
 #[test]
 fn every_linked_import_has_a_row_and_every_row_is_linked() {
-    let mut linker = load::linker(&engine::for_compiling().unwrap()).unwrap();
+    let mut linker = load::linker(&engine::for_compiling(engine::Effort::Usual).unwrap()).unwrap();
     let (mut linked, mut missing, mut stale) = (BTreeSet::new(), Vec::new(), Vec::new());
     let known = known();
     for (interface, function) in known.clone() {
@@ -89,7 +89,7 @@ fn every_linked_import_has_a_row_and_every_row_is_linked() {
 
 #[test]
 fn linked_import_without_a_row_is_noticed() {
-    let mut linker = load::linker(&engine::for_compiling().unwrap()).unwrap();
+    let mut linker = load::linker(&engine::for_compiling(engine::Effort::Usual).unwrap()).unwrap();
     assert!(is_defined(&mut linker, "wasi:io/poll@0.2.12", "poll"));
     assert!(!is_defined(&mut linker, "wasi:io/poll@0.2.12", "poll-later"));
     assert!(imports::find("wasi:io/poll@0.2.12").unwrap().class("poll-later").is_none());

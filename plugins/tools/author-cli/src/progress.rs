@@ -43,6 +43,8 @@ enum Moment<'a> {
 
 /// Does the work, and says what it is while it takes long. `what` is asked each time that something is shown.
 pub async fn during<T>(place: Place, what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
+    // Transfers are large, and would be so once more in every future around them.
+    let work = Box::pin(work);
     let plain = |program: &'static str| {
         move |moment: Moment<'_>| {
             if let Moment::Busy { what, seconds } = moment {

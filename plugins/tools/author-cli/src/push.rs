@@ -68,7 +68,7 @@ pub async fn push(
     let (transfer, made_at) = (Transfer::default(), made_at(&file)?);
     options.progress = transfer.counter();
     let what = || transfer.describe(&format!("sending {} to oci://{reference}", file.display()));
-    let pushing = oci::push(&reference, component, made_at, key.as_ref(), &options);
+    let pushing = Box::pin(oci::push(&reference, component, made_at, key.as_ref(), &options));
     let pushed = progress::during(Place::Stderr(program), what, pushing).await?;
     if json {
         return Ok(Outcome::line(json!({

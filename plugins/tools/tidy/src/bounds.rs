@@ -86,7 +86,6 @@ const GROWS: &[(&str, &str, By)] = &[
     ("runtime/files/guarded.rs", "open", Const("HOST_RESOURCES_MAX")),
     ("runtime/files/quota.rs", "under_way", Because("of each call, no more than it may have streams at a time")),
     ("runtime/files/walk.rs", "seen", Because("files with several names in one directory; gone when it is measured")),
-    ("runtime/sandbox/loads.rs", "compiling", Because("one for each core: that many compilations run at once")),
     ("runtime/secrets/inject.rs", "frames", Const("BODY_BYTES_MAX")),
     ("runtime/secrets/scrub.rs", "ready", Because("two: the rest of a body and its trailers")),
     ("runtime/threads/queue.rs", "turns", Key("limits.calls_running_total")),
