@@ -19,6 +19,7 @@ mod declared;
 mod denials;
 mod egress;
 mod engine;
+mod engines;
 mod events;
 mod exports;
 mod fault;
@@ -56,7 +57,9 @@ mod testing;
 mod tests;
 mod threads;
 mod typed;
+mod wasi_03;
 mod wasi_context;
+mod wasi_needs;
 mod wit_enums;
 
 use std::sync::Arc;
@@ -87,6 +90,7 @@ pub use sandbox::{Sandbox, SandboxConfig, SandboxError, TenantNames};
 pub use threads::{Share, Stop};
 pub use typed::wit_file;
 pub use wasi_context::PRINTED;
+pub use wasi_needs::WasiVersion;
 
 /// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor; of the tenant there is the id alone,
 /// because grants, directories and what a plugin keeps are a tenant's.

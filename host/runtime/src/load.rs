@@ -14,6 +14,7 @@ use super::call::{Call, CallCount, HostContext, Plugin, visit};
 use super::call_state::CallState;
 use super::catalog::PluginFeatures;
 use super::declared::{self, DeclarationPolicy};
+use super::engine::EngineKind;
 use super::events::Outbox;
 use super::exports::{Exports, RawListing};
 use super::files;
@@ -24,7 +25,9 @@ use super::output;
 use super::policy::{Granted, GrantedTo, Grants, TenantBounds};
 use super::server_features;
 use super::typed;
+use super::wasi_03;
 use super::wasi_context::{self, escaped};
+use super::wasi_needs::{WasiNeeds, WasiVersion};
 use super::{CallContext, CatalogPlugin, ToolEntry};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, FaultKind};
@@ -60,6 +63,8 @@ pub struct PluginSource {
     pub tenants: Arc<TenantBounds>,
     /// Whether a component without a manifest is refused, instead of wanting whatever it is granted.
     pub manifest_required: bool,
+    /// The latest version of WASI that its component may need.
+    pub wasi: WasiVersion,
     /// For each call: the defaults with the plugin's own values already in place.
     pub limits: CallLimits,
     /// By the tool's own name.
@@ -79,6 +84,7 @@ impl PluginSource {
             grants: Grants::default(),
             tenants: Arc::default(),
             manifest_required: false,
+            wasi: WasiVersion::default(),
             limits,
             tools: BTreeMap::new(),
             rerun: false,
@@ -218,6 +224,7 @@ pub(super) struct ComponentBytes {
     pub(super) bytes: Arc<[u8]>,
     pub(super) digest: [u8; 32],
     pub(super) manifest: Option<Manifest>,
+    pub(super) needs: WasiNeeds,
     /// Where its author's WIT would be: beside it, under the same name.
     pub(super) wit_file: Option<PathBuf>,
 }
@@ -234,7 +241,8 @@ pub(super) fn read(source: &Source) -> Result<ComponentBytes, Vec<String>> {
         Source::File(path) => Some(path.with_extension("wit")),
         Source::Bytes(_) => None,
     };
-    Ok(ComponentBytes { digest: Sha256::digest(&bytes).into(), bytes, manifest, wit_file })
+    let (digest, needs) = (Sha256::digest(&bytes).into(), WasiNeeds::of(&bytes));
+    Ok(ComponentBytes { bytes, digest, manifest, needs, wit_file })
 }
 
 /// Reads a component's file, if it is one (a device may never end) and not larger than it may be.
@@ -287,14 +295,17 @@ pub(super) fn name(source: &PluginSource, manifest: Option<&Manifest>) -> Result
     Ok(name)
 }
 
-/// Every import that a guest may have.
-pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>> {
+/// Every import that a guest of this kind may have.
+pub(super) fn linker(engine: &wasmtime::Engine, kind: EngineKind) -> wasmtime::Result<Linker<Call>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     PluginFull::add_to_linker::<_, HasSelf<_>>(&mut linker, |call| call)?;
     files::guard(&mut linker)?;
     wasi_context::tell_errors_plainly(&mut linker)?;
+    if kind == EngineKind::Concurrent {
+        wasi_03::add_to_linker(&mut linker)?;
+    }
     Ok(linker)
 }
 

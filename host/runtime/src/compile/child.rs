@@ -10,10 +10,10 @@ use std::process::ExitCode;
 use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 use tokio::process::Command;
 
-use crate::engine;
+use crate::engine::{self, EngineKind};
 use bulkhead_domain::limits::CompileLimits;
 
-/// The first argument that makes the program a compiler. Bytes of memory and seconds of processor time follow.
+/// The first argument that makes the program a compiler. Bytes of memory, seconds of processor time and the kind of engine follow.
 pub const COMPILE_ARGUMENT: &str = "__compile";
 
 /// What an answer begins with: a program that does not know its argument says something else.
@@ -33,11 +33,12 @@ const FILES_MAX: u64 = 16;
 const OOM_SCORE: &str = "1000";
 
 /// The running program as a compiler.
-pub(super) fn command(limits: &CompileLimits, threads: usize) -> Command {
+pub(super) fn command(kind: EngineKind, limits: &CompileLimits, threads: usize) -> Command {
     // The file may have been replaced by another version since; this is what runs.
     let mut command = Command::new("/proc/self/exe");
     let cpu_s = limits.cpu_ms.div_ceil(1000);
     command.arg0("bulkhead").arg(COMPILE_ARGUMENT).arg(limits.memory_bytes.to_string()).arg(cpu_s.to_string());
+    command.arg(number(kind).to_string());
     command.env_clear().env("RAYON_NUM_THREADS", threads.to_string());
     // Memory that the allocator takes in advance would count as used.
     command.env("MIMALLOC_ARENA_EAGER_COMMIT", "0");
@@ -49,9 +50,12 @@ pub(super) fn command(limits: &CompileLimits, threads: usize) -> Command {
 /// [`COMPILE_ARGUMENT`].
 pub fn compile_main(arguments: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
     let numbers: Vec<u64> = arguments.filter_map(|argument| argument.to_str()?.parse().ok()).collect();
-    let &[memory_bytes, cpu_s] = numbers.as_slice() else { return ExitCode::from(2) };
+    let &[memory_bytes, cpu_s, kind] = numbers.as_slice() else { return ExitCode::from(2) };
+    let kinds = [EngineKind::Plain, EngineKind::Concurrent];
+    let Some(kind) = kinds.into_iter().find(|known| number(*known) == kind) else { return ExitCode::from(2) };
     let limits = CompileLimits { memory_bytes, cpu_ms: cpu_s.saturating_mul(1000), functions_max: u32::MAX };
-    let compiled = confine(memory_bytes, cpu_s).and_then(|()| receive()).map(|component| compile(&component, &limits));
+    let compiled =
+        confine(memory_bytes, cpu_s).and_then(|()| receive()).map(|component| compile(kind, &component, &limits));
     match compiled.and_then(|compiled| reply(&compiled)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -59,6 +63,14 @@ pub fn compile_main(arguments: impl Iterator<Item = std::ffi::OsString>) -> Exit
             let _ = writeln!(io::stderr(), "{error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// A kind of engine as an argument.
+fn number(kind: EngineKind) -> u64 {
+    match kind {
+        EngineKind::Plain => 0,
+        EngineKind::Concurrent => 1,
     }
 }
 
@@ -106,8 +118,8 @@ fn receive() -> io::Result<Vec<u8>> {
     Ok(component)
 }
 
-fn compile(component: &[u8], limits: &CompileLimits) -> Result<Vec<u8>, String> {
-    let compiled = engine::for_compiling().and_then(|engine| engine.precompile_component(component));
+fn compile(kind: EngineKind, component: &[u8], limits: &CompileLimits) -> Result<Vec<u8>, String> {
+    let compiled = engine::for_compiling(kind).and_then(|engine| engine.precompile_component(component));
     compiled.map_err(|error| super::refusal(&error, limits))
 }
 

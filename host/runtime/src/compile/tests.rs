@@ -76,17 +76,28 @@ async fn in_process_compile_obeys_the_limits() {
     let component = |functions: usize| -> Arc<[u8]> {
         wat::parse_str(format!("(component (core module {}))", "(func)".repeat(functions))).unwrap().into()
     };
-    assert!(compiler.compile(&engine, &component(10)).await.is_ok());
-    assert!(compiler.compile(&engine, &component(11)).await.unwrap_err().to_string().contains("compile.functions_max"));
+    assert!(compiler.compile(&engine, EngineKind::Plain, &component(10)).await.is_ok());
+    assert!(
+        compiler
+            .compile(&engine, EngineKind::Plain, &component(11))
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("compile.functions_max")
+    );
 }
 
 fn engine_for_tests() -> Engine {
-    super::super::engine::for_compiling().unwrap()
+    super::super::engine::for_compiling(EngineKind::Plain).unwrap()
 }
 
 #[test]
 fn compiler_engine_is_compatible_with_pooled_engine() {
-    let (pooled, plain) = (super::super::engine::build(4).unwrap(), engine_for_tests());
-    let hash = super::super::engine::compatibility_hash;
-    assert_eq!(hash(&pooled), hash(&plain));
+    use super::super::engine::{build, compatibility_hash, for_compiling};
+    let hash = |kind| {
+        let (pooled, plain) = (build(kind, 4).unwrap(), for_compiling(kind).unwrap());
+        assert_eq!(compatibility_hash(&pooled), compatibility_hash(&plain), "{kind:?}");
+        compatibility_hash(&pooled)
+    };
+    assert_ne!(hash(EngineKind::Plain), hash(EngineKind::Concurrent), "neither takes the code of the other");
 }

@@ -11,6 +11,7 @@ mod offers;
 mod quick;
 mod typed;
 mod waiting;
+mod wasi_03;
 
 use std::collections::BTreeMap;
 use std::path::Path;

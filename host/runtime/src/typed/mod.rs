@@ -221,9 +221,6 @@ impl ExportedFunction {
         let Self { export, index, ty } = self;
         let mut problems = Vec::new();
         let mut reader = Reader::new();
-        if ty.async_() {
-            problems.push("is asynchronous, which this host does not offer".to_owned());
-        }
         let mut parameters = Vec::new();
         for (name, ty) in ty.params() {
             match shape::name(name).and_then(|name| Ok(Field { name, shape: reader.shape(&ty)? })) {
