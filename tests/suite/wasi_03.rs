@@ -20,11 +20,11 @@ fn allowed(toml: &str) -> Setup {
 async fn asynchronous_functions_are_tools_where_the_operator_allows_them() {
     let host = allowed("").start().await;
     let client = Client::connect(&host).await;
-    let result = client.tool(WAIT, json!({"ms": [200, 300, 250]})).await.expect("a result");
+    let result = client.tool(WAIT, json!({"ms": [1000, 1500, 1200]})).await.expect("a result");
     let took = result["structuredContent"]["result"]
         .as_str()
         .map_or_else(|| result["structuredContent"]["result"].as_u64(), |text| text.parse().ok());
-    assert!(took.is_some_and(|took| (300..700).contains(&took)), "together, not in turn: {result}");
+    assert!(took.is_some_and(|took| (1500..3500).contains(&took)), "together, not in turn: {result}");
     let sum = client.tool(ADD, json!({"a": 2, "b": 3})).await.expect("a result");
     assert_eq!(sum["structuredContent"], json!({"result": 5}));
     let words = client.tool("word_count", json!({"text": "one two"})).await.expect("a result");

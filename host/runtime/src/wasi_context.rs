@@ -247,6 +247,9 @@ pub(super) fn beginning(text: &str, bytes_max: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+    use tokio::io::AsyncWriteExt as _;
+
     use super::*;
 
     #[test]
@@ -294,6 +297,17 @@ mod tests {
         let expected = ["say \"grün\"", "a\tb", "", "c", "last \\u{1b}[31m"]
             .map(|text| format!("{text} {fields}").trim().to_owned());
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn asynchronous_stdout_is_logged_and_bounded_likewise() {
+        let written = |bytes: &[u8]| {
+            let mut stream = Box::into_pin(Printed::new("p".into(), "stdout").async_stream());
+            stream.write_all(bytes).now_or_never().unwrap().unwrap();
+        };
+        assert!(logged(|| written(b"words\n")).contains("words plugin=\"p\" stream=\"stdout\""));
+        let records = logged(|| written(&[b'x'; 10 * STDIO_BYTES_MAX]));
+        assert_eq!(records.matches('x').count(), STDIO_BYTES_MAX);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Which WASI a component needs, read off its sections before anything is compiled.
 //!
 //! Owns the line between components of WASI 0.2, which every host takes, and those of WASI 0.3, which the operator allows for each plugin.
-//! Must not judge whether a component is valid: what cannot be read here, the compiler refuses. Invariant: a component passes as one of
-//! 0.2 only if it has nothing of 0.3 that this reader knows, and the engine of 0.2 has none of it either.
+//! Must not judge whether a component is valid: what cannot be read here, the compiler refuses. Invariants: a component passes as one of
+//! 0.2 only if it has nothing of 0.3 that this reader knows, and the engine of 0.2 has none of it either; whatever a component is made
+//! of, reading it takes little memory and no deep stack, since it is read inside the host.
 
 use wasmparser::{
     CanonicalFunction, CanonicalOption, Chunk, ComponentAlias, ComponentDefinedType, ComponentExternalKind,
@@ -33,6 +34,15 @@ pub(super) const PARTS_MAX: u64 = 6;
 
 /// Components inside components that are looked into; the compiler takes fewer.
 const NESTING_MAX: usize = 32;
+/// Components that one component can name. Stops a list of millions; the compiler takes fewer than 1024.
+const COMPONENTS_MAX: usize = 4096;
+/// Types inside types that are looked into. Stops the reader of types, which goes down into each, from using up its stack.
+const TYPE_NESTING_MAX: usize = 100;
+/// Bytes of a section of types that are looked into; that of a large component has some ten thousand. Stops types that take a hundred
+/// times their size while they are read.
+const TYPES_BYTES_MAX: usize = 1 << 20;
+/// Imports that are named in a refusal.
+const ABSENT_MAX: usize = 16;
 
 const ASYNCHRONOUS: &str = "it has asynchronous functions";
 
@@ -121,6 +131,11 @@ impl Level {
         Self { within: Some(0), ..Self::default() }
     }
 
+    /// One more component that it can name. `None`: those are too many.
+    fn name(&mut self, parts: Option<u64>) -> Option<()> {
+        (self.components.len() < COMPONENTS_MAX).then(|| self.components.push(parts))
+    }
+
     fn parts(&self) -> Option<u64> {
         self.within.map(|within| within.saturating_add(u64::from(self.runs)))
     }
@@ -134,12 +149,12 @@ impl Reader {
         let mut levels = vec![Level::new()];
         while let Some(parser) = parsers.last_mut() {
             let Ok(Chunk::Parsed { consumed, payload }) = parser.parse(rest, true) else { return None };
-            rest = rest.get(consumed..)?;
+            let (section, after) = rest.split_at_checked(consumed)?;
+            rest = after;
             match payload {
                 // What is in it, a component has to export or import first.
                 Payload::ModuleSection { unchecked_range, .. } => {
-                    let bytes = usize::try_from(unchecked_range.end.checked_sub(unchecked_range.start)?).ok()?;
-                    rest = rest.get(bytes..)?;
+                    rest = rest.get(unchecked_range.len()..)?;
                 }
                 Payload::ComponentSection { parser, .. } if parsers.len() < NESTING_MAX => {
                     parsers.push(parser);
@@ -150,8 +165,15 @@ impl Reader {
                     parsers.pop();
                     let parts = levels.pop()?.parts();
                     match levels.last_mut() {
-                        Some(outer) => outer.components.push(parts),
+                        Some(outer) => outer.name(parts)?,
                         None => self.parts = parts,
+                    }
+                }
+                Payload::ComponentTypeSection(types) => {
+                    if is_easily_read(section) {
+                        for ty in types {
+                            self.ty(&ty.ok()?);
+                        }
                     }
                 }
                 payload => self.section(payload, &mut levels)?,
@@ -170,13 +192,8 @@ impl Reader {
                         self.import(import.name.name);
                     }
                     if matches!(import.ty, ComponentTypeRef::Component(_)) {
-                        levels.last_mut()?.components.push(None);
+                        levels.last_mut()?.name(None)?;
                     }
-                }
-            }
-            Payload::ComponentTypeSection(types) => {
-                for ty in types {
-                    self.ty(&ty.ok()?);
                 }
             }
             Payload::ComponentCanonicalSection(functions) => {
@@ -204,7 +221,7 @@ impl Reader {
                         }
                         _ => continue,
                     };
-                    levels.last_mut()?.components.push(found);
+                    levels.last_mut()?.name(found)?;
                 }
             }
             Payload::ComponentExportSection(exports) => {
@@ -214,7 +231,7 @@ impl Reader {
                     if export.kind == ComponentExternalKind::Component {
                         let level = levels.last_mut()?;
                         let same = level.components.get(export.index as usize).copied().flatten();
-                        level.components.push(same);
+                        level.name(same)?;
                     }
                 }
             }
@@ -233,7 +250,7 @@ impl Reader {
         let is_draft = version.contains('-');
         let is_server = interface == "wasi:http/handler";
         if is_draft || is_server || !OFFERED.iter().any(|package| interface.starts_with(package)) {
-            self.absent.push(shown);
+            self.absent.extend((self.absent.len() < ABSENT_MAX).then_some(shown));
         }
     }
 
@@ -279,6 +296,13 @@ impl Reader {
     fn found(&mut self, reason: &str) {
         self.other.get_or_insert_with(|| reason.to_owned());
     }
+}
+
+/// Whether reading a section of types takes little. A type inside another one begins with one of two pairs of bytes, so that there are
+/// no more levels than such pairs.
+fn is_easily_read(types: &[u8]) -> bool {
+    let inner = types.windows(2).filter(|pair| matches!(pair, [0x01, 0x41 | 0x42])).count();
+    types.len() <= TYPES_BYTES_MAX && inner < TYPE_NESTING_MAX
 }
 
 #[cfg(test)]
@@ -372,6 +396,42 @@ mod tests {
 
         let many = refused(&format!("(component {part} {} {CALLBACK})", times(6)));
         assert!(many.contains("composed of 7 components that run; 6 is the most"), "{many}");
+    }
+
+    /// A component of one section.
+    fn section(id: u8, body: &[u8]) -> Vec<u8> {
+        let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
+        bytes.push(id);
+        let mut length = body.len();
+        while length >= 0x80 {
+            bytes.push((length & 0x7f) as u8 | 0x80);
+            length >>= 7;
+        }
+        bytes.push(length as u8);
+        bytes.extend(body);
+        bytes
+    }
+
+    #[test]
+    fn types_inside_types_use_up_no_stack() {
+        let nested = |depth: usize| section(7, &[&[1][..], &[0x42, 1, 1].repeat(depth), &[0x43, 0, 1, 0]].concat());
+        let needs = WasiNeeds::of(&nested(TYPE_NESTING_MAX - 1));
+        assert_eq!(needs.reason.as_deref(), Some(ASYNCHRONOUS));
+        let needs = WasiNeeds::of(&nested(1_000_000));
+        assert_eq!(needs.version(WasiVersion::V0_2), Ok(WasiVersion::V0_2), "it is the compiler's");
+    }
+
+    #[test]
+    fn millions_of_parts_take_no_memory() {
+        // Exports of the same component again and again, after one that is empty.
+        let mut wat = "(component (component $c)".to_owned();
+        for at in 0..COMPONENTS_MAX {
+            wat.push_str(&format!("(export \"c{at}\" (component $c))"));
+        }
+        assert_eq!(needs(&format!("{wat})")).parts, None);
+        let imports: String =
+            (0..3 * ABSENT_MAX).map(|at| format!("(import \"wasi:nn/n{at}@0.3.0\" (instance))")).collect();
+        assert_eq!(needs(&format!("(component {imports})")).absent.len(), ABSENT_MAX);
     }
 
     #[test]

@@ -178,7 +178,7 @@ async fn dropped_asynchronous_call_stops_and_frees_its_instance() {
 async fn paused_asynchronous_loop_stops_its_clocks() {
     for (begin, go_on) in [(SPIN, SPIN), ("(i32.const 1)", "(i32.const 1)")] {
         let subject = Subject::of(EngineKind::Concurrent, &component(begin, go_on));
-        let limits = CallLimits { cpu_ms: 600, wall_ms: 5000, ..limits() };
+        let limits = CallLimits { cpu_ms: 300, wall_ms: 60_000, ..limits() };
         let control = Control::default();
         let shared = Arc::clone(&control.shared);
         let running = tokio::spawn(async move { subject.run_with(&limits, shared).await });
@@ -188,7 +188,7 @@ async fn paused_asynchronous_loop_stops_its_clocks() {
         assert!(control.shared.wall_elapsed().1 && !running.is_finished());
         control.resume();
         wait_until(|| control.cpu_ms() > cpu).await;
-        let outcome = tokio::time::timeout(Duration::from_secs(20), running).await.unwrap().unwrap();
+        let outcome = tokio::time::timeout(Duration::from_secs(90), running).await.unwrap().unwrap();
         assert!(matches!(outcome, Err(CallError::Fault { kind: FaultKind::Limit, .. })), "{outcome:?}");
     }
 }
@@ -272,8 +272,8 @@ async fn guest_in_rust_runs_into_every_limit() {
         let (_, reason) = fault(house.call(&format!("trial.concurrent.tools.{tool}"), "{}").await);
         assert!(reason.starts_with(expected), "{tool}: {reason}");
     }
-    let waited = call(&house, "wait-together", json!({"ms": [50, 40, 60]})).await;
-    assert!(waited["result"].as_u64().is_some_and(|ms| (60..150).contains(&ms)), "together, not in turn: {waited}");
+    let waited = call(&house, "wait-together", json!({"ms": [1000, 1500, 1200]})).await;
+    assert!(waited["result"].as_u64().is_some_and(|ms| (1500..3500).contains(&ms)), "together, not in turn: {waited}");
 }
 
 /// A component of as many parts as one may have, each of which sleeps in the middle of a call of the next one.
