@@ -58,4 +58,5 @@ mod tool_lists;
 mod trace;
 mod typed;
 mod verdicts;
+mod wasi_03;
 mod wire;

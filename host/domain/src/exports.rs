@@ -24,9 +24,6 @@ impl fmt::Display for NotJson {
     }
 }
 
-/// A function that is asynchronous; to be read after its name.
-pub const ASYNCHRONOUS: &str = "is asynchronous, which this host does not offer";
-
 /// What is wrong with a parameter.
 pub fn of_parameter(name: &str, wrong: impl fmt::Display) -> String {
     format!("parameter {name} {wrong}")

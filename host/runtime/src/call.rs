@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use wasmtime::UpdateDeadline;
 use wasmtime::component::{Instance, InstancePre, ResourceTable};
-use wasmtime::{Engine, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
@@ -18,13 +18,14 @@ use super::blocking::{Blocking, BlockingPools};
 use super::call_state::CallState;
 use super::denials::Denials;
 use super::egress::{Egress, RequestQuotas};
+use super::engines::{Engines, GuestEngine};
 use super::events::Outbox;
 use super::exports::Exports;
 use super::fault::{self, HostFailure};
 use super::files::{self, DirectoryQuotas, Quotas};
 use super::inline_policy::InlineStats;
 use super::limits::{
-    Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter,
+    Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter, PENDING_MAX,
     RANDOM_BYTES_MAX,
 };
 use super::manifest::RequestedLimits;
@@ -115,9 +116,7 @@ impl Drop for InFlight {
 
 /// What every call needs from the host, whichever plugin it runs.
 pub(super) struct HostContext {
-    pub(super) engine: Engine,
-    /// Stands before the instance pool.
-    pub(super) slots: Arc<Semaphore>,
+    pub(super) engines: Engines,
     /// For directories that each tenant has its own of.
     pub(super) names: Option<Arc<dyn TenantNames>>,
     pub(super) quotas: Arc<Quotas>,
@@ -211,10 +210,13 @@ impl Call {
     }
 
     /// A store for it, with every limit set.
-    pub(super) fn into_store(self: Box<Self>, engine: &Engine, limits: &CallLimits) -> wasmtime::Store<Self> {
-        let mut store = wasmtime::Store::new(engine, *self);
+    pub(super) fn into_store(self: Box<Self>, engine: &GuestEngine, limits: &CallLimits) -> wasmtime::Store<Self> {
+        let mut store = wasmtime::Store::new(&engine.engine, *self);
         store.limiter(|call| &mut call.limiter);
         store.set_max_component_handles(COMPONENT_HANDLES_MAX);
+        if let Some(pending) = store.concurrent_resource_table() {
+            pending.set_max_capacity(PENDING_MAX);
+        }
         store.set_hostcall_fuel(usize::try_from(passed_max(limits)).unwrap_or(usize::MAX));
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|store| {
@@ -356,11 +358,12 @@ pub(super) async fn visit<T: Send>(
     limits: &CallLimits,
     body: impl for<'a> FnOnce(&'a mut wasmtime::Store<Call>, Instance) -> BoxFuture<'a, wasmtime::Result<T>> + Send,
 ) -> Result<T, CallError> {
-    let Ok(_slot) = ground.slots.acquire().await else {
+    let engine = ground.engines.behind(component.engine());
+    let Ok(_slot) = engine.slots.acquire().await else {
         return Err(CallError::Interrupted);
     };
     let (denials, shared, outbox) = (call.denials.clone(), Arc::clone(&call.shared), call.outbox.clone());
-    let mut store = call.into_store(&ground.engine, limits);
+    let mut store = call.into_store(engine, limits);
     let guest = async {
         let instance = component.instantiate_async(&mut store).await?;
         body(&mut store, instance).await

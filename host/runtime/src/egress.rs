@@ -26,6 +26,7 @@ use super::CallContext;
 use super::blocking::Blocking;
 use super::denials::Denials;
 use super::guest_services::GuestServices;
+use super::limits::HTTP_PIECE_BYTES_MAX;
 use super::outside::OutsideWorld;
 use super::policy::HttpGrant;
 use super::secrets::{Refusal, Secret, Target, inject};
@@ -133,6 +134,25 @@ impl WasiHttpHooks for Egress {
                 }
             })
         })
+    }
+
+    fn p3_outgoing_body_chunk_size(&mut self) -> usize {
+        HTTP_PIECE_BYTES_MAX
+    }
+
+    fn p3_error_from_hyper(&mut self, _: &hyper::Error) -> wasmtime_wasi_http::p3::bindings::http::types::ErrorCode {
+        wasmtime_wasi_http::p3::bindings::http::types::ErrorCode::HttpProtocolError
+    }
+
+    fn p3_error_from_connect(
+        &mut self,
+        _: &std::io::Error,
+    ) -> wasmtime_wasi_http::p3::bindings::http::types::ErrorCode {
+        wasmtime_wasi_http::p3::bindings::http::types::ErrorCode::ConnectionRefused
+    }
+
+    fn p3_error_from_tls(&mut self, _: &std::io::Error) -> wasmtime_wasi_http::p3::bindings::http::types::ErrorCode {
+        wasmtime_wasi_http::p3::bindings::http::types::ErrorCode::TlsProtocolError
     }
 
     fn p2_error_from_hyper(&mut self, _: &hyper::Error) -> wasmtime_wasi_http::p2::bindings::http::types::ErrorCode {

@@ -1,4 +1,7 @@
-//! The engine that all guests share, its pool and its clock tick.
+//! The engines that guests share, their pools and their clock ticks.
+//!
+//! Owns the settings of both: guests of WASI 0.2 share one, and those of WASI 0.3 another one, since what asynchronous functions need
+//! puts every call on a longer way. Invariant: compiled code fits the engine of its kind alone.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,6 +14,7 @@ use wasmtime::{
 };
 
 use super::limits::{TABLE_SLOT_ELEMENTS, TABLES_MAX};
+use super::wasi_needs::{PARTS_MAX, WasiVersion};
 
 /// Bytes of one memory that stay resident between two calls in one slot, where pages can be reset in place.
 const MEMORY_KEEP_RESIDENT: usize = 1 << 20;
@@ -34,10 +38,52 @@ const MEMORIES_PER_CALL: u32 = 2;
 /// Tables per component instance, on average.
 const TABLES_PER_CALL: u32 = 4;
 
+/// Calls of WASI 0.3 at the same time, on a host that has so many; the next ones wait. Stops the stacks of their pool from using up what
+/// the kernel lets a process map.
+const CONCURRENT_CALLS_MAX: u32 = 512;
+/// Stacks of one call of WASI 0.3: one for each part that can be asleep in the middle of a function, one for the call itself, and one that
+/// waits for work.
+const STACKS_PER_CONCURRENT_CALL: u32 = PARTS_MAX as u32 + 2;
+
+/// What an engine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EngineKind {
+    /// Components of WASI 0.2.
+    Plain,
+    /// Components with anything of WASI 0.3 or asynchronous functions.
+    Concurrent,
+}
+
+impl EngineKind {
+    /// How many calls an engine of this kind has room for, on a host with so many.
+    pub(super) fn calls_max(self, calls_max: u32) -> u32 {
+        match self {
+            Self::Plain => calls_max,
+            Self::Concurrent => calls_max.min(CONCURRENT_CALLS_MAX),
+        }
+    }
+
+    fn stacks_per_call(self) -> u32 {
+        match self {
+            Self::Plain => 1,
+            Self::Concurrent => STACKS_PER_CONCURRENT_CALL,
+        }
+    }
+}
+
+impl From<WasiVersion> for EngineKind {
+    fn from(version: WasiVersion) -> Self {
+        match version {
+            WasiVersion::V0_2 => Self::Plain,
+            WasiVersion::V0_3 => Self::Concurrent,
+        }
+    }
+}
+
 /// The engine for at most this many instances at once.
-pub(super) fn build(instances_max: u32) -> wasmtime::Result<Engine> {
+pub(super) fn build(kind: EngineKind, instances_max: u32) -> wasmtime::Result<Engine> {
     let reason = match proof_of_no_swap() {
-        Ok(proof) => match Engine::new(&config(instances_max, true)) {
+        Ok(proof) => match Engine::new(&config(kind, instances_max, true)) {
             Ok(engine) => {
                 tracing::info!(
                     pagemap_scan = true,
@@ -52,16 +98,16 @@ pub(super) fn build(instances_max: u32) -> wasmtime::Result<Engine> {
         Err(reason) => reason,
     };
     tracing::info!(pagemap_scan = false, reason, "instance slots are given back to the kernel after each call");
-    Engine::new(&config(instances_max, false))
+    Engine::new(&config(kind, instances_max, false))
 }
 
-fn config(instances_max: u32, reset_in_place: bool) -> Config {
+fn config(kind: EngineKind, instances_max: u32, reset_in_place: bool) -> Config {
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(instances_max)
         .total_core_instances(instances_max.saturating_mul(CORE_INSTANCES_PER_CALL))
         .total_memories(instances_max.saturating_mul(MEMORIES_PER_CALL))
         .total_tables(instances_max.saturating_mul(TABLES_PER_CALL))
-        .total_stacks(instances_max)
+        .total_stacks(instances_max.saturating_mul(kind.stacks_per_call()))
         .max_tables_per_module(u32::try_from(TABLES_MAX).unwrap_or(u32::MAX))
         .table_elements(TABLE_SLOT_ELEMENTS)
         .max_unused_warm_slots(UNUSED_WARM_SLOTS)
@@ -72,7 +118,7 @@ fn config(instances_max: u32, reset_in_place: bool) -> Config {
             .table_keep_resident(TABLE_KEEP_RESIDENT)
             .pagemap_scan(Enabled::Yes);
     }
-    let mut config = of_code();
+    let mut config = of_code(kind);
     config.async_stack_size(STACK_BYTES).allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     config
 }
@@ -86,8 +132,8 @@ pub(super) enum Effort {
 }
 
 /// An engine without a pool, whose code fits the others.
-pub(super) fn for_compiling(effort: Effort) -> wasmtime::Result<Engine> {
-    let mut config = of_code();
+pub(super) fn for_compiling(kind: EngineKind, effort: Effort) -> wasmtime::Result<Engine> {
+    let mut config = of_code(kind);
     if effort == Effort::Quick {
         config.cranelift_opt_level(OptLevel::None).cranelift_regalloc_algorithm(RegallocAlgorithm::SinglePass);
     }
@@ -95,14 +141,14 @@ pub(super) fn for_compiling(effort: Effort) -> wasmtime::Result<Engine> {
 }
 
 /// What compiled code depends on.
-fn of_code() -> Config {
+fn of_code(kind: EngineKind) -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
         .cranelift_nan_canonicalization(true)
         .relaxed_simd_deterministic(true)
         .shared_memory(false)
-        .concurrency_support(false)
+        .concurrency_support(kind == EngineKind::Concurrent)
         .async_stack_zeroing(true)
         // Registered per module in a list that is searched on each load; nobody unwinds through guests.
         .native_unwind_info(false)

@@ -65,6 +65,7 @@ pub(super) fn classify(plugin: &str, error: &wasmtime::Error, passed_max: u64) -
         return internal(plugin, &format!("the instance pool is full: {error:#}"));
     }
     if let Some(ResourceTableError::Full) = error.downcast_ref::<ResourceTableError>() {
+        // The table of what is pending in WASI 0.3 has as many places.
         return limit(format!("the tool holds more than {HOST_RESOURCES_MAX} host resources at once"));
     }
     tracing::debug!(plugin, error = escaped(beginning(&format!("{error:#}"), LOGGED_BYTES_MAX)), "guest fault");
@@ -77,6 +78,7 @@ pub(super) fn classify(plugin: &str, error: &wasmtime::Error, passed_max: u64) -
     if let Some(kind) = error.downcast_ref::<Trap>() {
         return match kind {
             Trap::StackOverflow => trap("the tool's call stack overflowed"),
+            Trap::AsyncDeadlock => trap("the tool waits for something that nobody will do"),
             Trap::UnreachableCodeReached => trap("the tool crashed: it panicked or aborted"),
             other => trap(format!("the tool trapped: {other}")),
         };

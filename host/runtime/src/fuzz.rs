@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::schema::Validator;
-use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, manifest};
+use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, WasiVersion, manifest};
 use bulkhead_domain::limits::{CallLimits, CompileLimits};
 
 /// A manifest as it stands in a component's custom section; a schema as a tool brings it, with a value to judge by it.
@@ -83,8 +83,9 @@ pub fn components(data: &[u8]) -> bool {
         cancel_grace_ms: 0,
         epoch_tick_ms: 10,
     };
-    let source =
-        PluginSource { name: Some("fuzzed".to_owned()), ..PluginSource::bare(Source::Bytes(data.into()), limits) };
+    // With both engines.
+    let (name, wasi) = (Some("fuzzed".to_owned()), WasiVersion::V0_3);
+    let source = PluginSource { name, wasi, ..PluginSource::bare(Source::Bytes(data.into()), limits) };
     let loaded = yard.threads.block_on(yard.sandbox.load(source));
     if let Err(refused) = &loaded {
         assert!(!refused.problems.is_empty(), "a refusal says why");

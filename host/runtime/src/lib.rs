@@ -20,6 +20,7 @@ mod declared;
 mod denials;
 mod egress;
 mod engine;
+mod engines;
 mod events;
 mod exports;
 mod fault;
@@ -58,8 +59,10 @@ mod testing;
 mod tests;
 mod threads;
 mod typed;
+mod wasi_03;
 mod wasi_context;
 mod wasi_drafts;
+mod wasi_needs;
 mod wit_enums;
 
 use std::sync::Arc;
@@ -90,6 +93,7 @@ pub use sandbox::{LoadProgress, Sandbox, SandboxConfig, SandboxError, TenantName
 pub use threads::{Share, Stop};
 pub use typed::wit_file;
 pub use wasi_context::PRINTED;
+pub use wasi_needs::WasiVersion;
 
 /// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor; of the tenant there is the id alone,
 /// because grants, directories and what a plugin keeps are a tenant's.

@@ -28,11 +28,18 @@ pub(super) const COMPONENT_HANDLES_MAX: usize = 4096;
 /// Entries in the table of host resources (streams, pollables, files). Stops the hoarding of pollables, each a host allocation.
 pub(super) const HOST_RESOURCES_MAX: usize = 1024;
 
+/// Entries in the table of what is pending in a call of WASI 0.3: calls between components, streams, futures and what waits for them. A
+/// stream takes three. Stops a guest from beginning things that it never ends.
+pub(super) const PENDING_MAX: usize = HOST_RESOURCES_MAX;
+
 /// Bytes that one host call copies besides results and logs. Stops a guest from making the host allocate huge lists at once.
 pub(super) const HOSTCALL_BYTES_BASE: u64 = 1 << 20;
 
 /// Random bytes in one request. Stops the host from generating megabytes per call.
 pub(super) const RANDOM_BYTES_MAX: u64 = 64 << 10;
+
+/// Bytes of a request's body that one piece of it has, in WASI 0.3. Stops a guest from having the host copy all of its memory at once.
+pub(super) const HTTP_PIECE_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes in the headers of one HTTP message. Stops header hoarding in the host.
 pub(super) const HTTP_FIELD_BYTES_MAX: usize = 64 << 10;

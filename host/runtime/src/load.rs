@@ -15,6 +15,7 @@ use super::call_state::CallState;
 use super::catalog::PluginFeatures;
 use super::component_names::ComponentNames;
 use super::declared::{self, DeclarationPolicy};
+use super::engine::EngineKind;
 use super::events::Outbox;
 use super::exports::{Exports, RawListing};
 use super::files;
@@ -25,8 +26,10 @@ use super::output;
 use super::policy::{Granted, GrantedTo, Grants, TenantBounds};
 use super::server_features;
 use super::typed;
+use super::wasi_03;
 use super::wasi_context::{self, escaped};
 use super::wasi_drafts;
+use super::wasi_needs::{WasiNeeds, WasiVersion};
 use super::{CallContext, CatalogPlugin, ToolEntry};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, FaultKind};
@@ -63,6 +66,8 @@ pub struct PluginSource {
     pub tenants: Arc<TenantBounds>,
     /// Whether a component without a manifest is refused, instead of wanting whatever it is granted.
     pub manifest_required: bool,
+    /// The latest version of WASI that its component may need.
+    pub wasi: WasiVersion,
     /// For each call: the defaults with the plugin's own values already in place.
     pub limits: CallLimits,
     /// By the tool's own name.
@@ -82,6 +87,7 @@ impl PluginSource {
             grants: Grants::default(),
             tenants: Arc::default(),
             manifest_required: false,
+            wasi: WasiVersion::default(),
             limits,
             tools: BTreeMap::new(),
             rerun: false,
@@ -223,6 +229,7 @@ pub(super) struct ComponentBytes {
     pub(super) manifest: Option<Manifest>,
     /// Of a component that says nothing of what it wants: what its imports can make use of, and the interface that says so.
     pub(super) usable_grants: Vec<(Grant, &'static str)>,
+    pub(super) needs: WasiNeeds,
     /// Where its author's WIT would be: beside it, under the same name.
     pub(super) wit_file: Option<PathBuf>,
 }
@@ -252,7 +259,8 @@ pub(super) fn read(source: &Source) -> Result<ComponentBytes, Vec<String>> {
         Source::Bytes(_) => None,
     };
     let usable_grants = usable_grants(&bytes, manifest.as_ref());
-    Ok(ComponentBytes { digest: Sha256::digest(&bytes).into(), bytes, manifest, usable_grants, wit_file })
+    let (digest, needs) = (Sha256::digest(&bytes).into(), WasiNeeds::of(&bytes));
+    Ok(ComponentBytes { bytes, digest, manifest, usable_grants, needs, wit_file })
 }
 
 /// Reads a component's file, if it is one (a device may never end) and not larger than it may be.
@@ -305,8 +313,8 @@ pub(super) fn name(source: &PluginSource, manifest: Option<&Manifest>) -> Result
     Ok(name)
 }
 
-/// Every import that a guest may have. Each one has a row in `bulkhead_domain::imports`.
-pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>> {
+/// Every import that a guest of this kind may have. Each one has a row in `bulkhead_domain::imports`.
+pub(super) fn linker(engine: &wasmtime::Engine, kind: EngineKind) -> wasmtime::Result<Linker<Call>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
@@ -314,6 +322,9 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>
     wasi_drafts::add_to_linker(&mut linker)?;
     files::guard(&mut linker)?;
     wasi_context::tell_errors_plainly(&mut linker)?;
+    if kind == EngineKind::Concurrent {
+        wasi_03::add_to_linker(&mut linker)?;
+    }
     Ok(linker)
 }
 

@@ -1,6 +1,6 @@
 //! The sandbox: plugins by name and digest, and the calls that run in them.
 //!
-//! Owns the engine, the guests' threads, the catalog and the folder of accepted components. Invariant: the catalog changes as a
+//! Owns the engines, the guests' threads, the catalog and the folder of accepted components. Invariant: the catalog changes as a
 //! whole, a call keeps the version that it started with, and a plugin that is wrong stops no other.
 
 mod loading;
@@ -16,21 +16,20 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tracing::Instrument as _;
-use wasmtime::component::Linker;
 
 use super::cache::{Cache, CodeCacheConfig};
-use super::call::{self, Call, HostContext, InFlight};
+use super::call::{self, HostContext, InFlight};
 use super::clash;
 use super::compile::{Compiler, CompilerMode};
 use super::component_store::ComponentStore;
-use super::engine;
+use super::engines::{Engines, StartFailure};
 use super::events::Outbox;
 use super::fault;
 use super::inline_policy::InlineStats;
 use super::limits::EVENTS_QUEUED_MAX;
-use super::load::{self, LoadError, LoadedPlugin, PluginSource};
+use super::load::{LoadError, LoadedPlugin, PluginSource};
 use super::published::{Canary, Published};
 use super::threads::{Share, Stop, Threads};
 use super::{
@@ -107,10 +106,9 @@ pub enum SandboxError {
 pub struct Sandbox {
     /// For calls that must load their version first.
     me: Weak<Self>,
-    ground: Arc<HostContext>,
+    pub(super) ground: Arc<HostContext>,
     engine_hash: u64,
     instances: usize,
-    linker: Linker<Call>,
     cache: Cache,
     compiler: Compiler,
     kept: ComponentStore,
@@ -133,11 +131,13 @@ impl Sandbox {
     /// When the engine refuses its settings, the data directory cannot be written or threads cannot be started.
     pub fn new(config: SandboxConfig) -> Result<Arc<Self>, SandboxError> {
         let instances = config.calls_running_total.saturating_add(config.calls_resting_total);
-        let of_engine = |error: wasmtime::Error| SandboxError::Engine(format!("{error:#}"));
-        let engine = engine::build(instances).map_err(of_engine)?;
-        let linker = load::linker(&engine).map_err(of_engine)?;
+        let tick = Duration::from_millis(config.epoch_tick_ms.max(1));
+        let engines = Engines::start(instances, config.compiler.effort(), tick).map_err(|failure| match failure {
+            StartFailure::Engine(error) => SandboxError::Engine(format!("{error:#}")),
+            StartFailure::Thread(error) => SandboxError::Threads(error),
+        })?;
         let kept = ComponentStore::open(&config.data).map_err(SandboxError::Data)?;
-        let engine_hash = engine::compatibility_hash(&engine, config.compiler.effort());
+        let engine_hash = engines.plain().hash;
         let own_cache = || {
             let code = CodeCacheConfig { folder: config.data.clone(), bounds: None };
             Cache::open(&code, engine_hash).map_err(SandboxError::Data)
@@ -151,27 +151,19 @@ impl Sandbox {
             })?,
         };
         let compiler = Compiler::new(config.compiler, config.compile, config.io.clone());
-        let tick = Duration::from_millis(config.epoch_tick_ms.max(1));
-        let guests = {
-            // The threads must not keep the engine alive, whose end is that of the ticking thread.
-            let engine = engine.weak();
-            let tick_now = move || engine.upgrade().iter().for_each(wasmtime::Engine::increment_epoch);
-            Threads::start(&config.io, tick, tick_now).map_err(SandboxError::Threads)?
-        };
-        engine::tick(&engine, tick).map_err(SandboxError::Threads)?;
+        let clocks = engines.clocks();
+        let guests = Threads::start(&config.io, tick, move || clocks.tick()).map_err(SandboxError::Threads)?;
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
             engine_hash,
             instances: instances as usize,
             ground: Arc::new(HostContext {
-                engine,
-                slots: Arc::new(Semaphore::new(instances as usize)),
+                engines,
                 names: config.tenant_names,
                 quotas: Arc::default(),
                 lines: Default::default(),
                 blocking: Arc::default(),
             }),
-            linker,
             cache,
             compiler,
             kept,

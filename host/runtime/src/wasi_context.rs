@@ -3,7 +3,10 @@
 //! Owns the clocks and the random streams of one call, and the sink of its stdout and stderr. Invariant: everything random comes
 //! from the call's seed, and no clock is finer than a millisecond.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -174,11 +177,26 @@ impl IsTerminal for Printed {
 
 impl StdoutStream for Printed {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        Box::new(tokio::io::sink())
+        Box::new(self.clone())
     }
 
     fn p2_stream(&self) -> Box<dyn OutputStream> {
         Box::new(self.clone())
+    }
+}
+
+impl AsyncWrite for Printed {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.show(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -229,6 +247,9 @@ pub(super) fn beginning(text: &str, bytes_max: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+    use tokio::io::AsyncWriteExt as _;
+
     use super::*;
 
     #[test]
@@ -276,6 +297,17 @@ mod tests {
         let expected = ["say \"grün\"", "a\tb", "", "c", "last \\u{1b}[31m"]
             .map(|text| format!("{text} {fields}").trim().to_owned());
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn asynchronous_stdout_is_logged_and_bounded_likewise() {
+        let written = |bytes: &[u8]| {
+            let mut stream = Box::into_pin(Printed::new("p".into(), "stdout").async_stream());
+            stream.write_all(bytes).now_or_never().unwrap().unwrap();
+        };
+        assert!(logged(|| written(b"words\n")).contains("words plugin=\"p\" stream=\"stdout\""));
+        let records = logged(|| written(&[b'x'; 10 * STDIO_BYTES_MAX]));
+        assert_eq!(records.matches('x').count(), STDIO_BYTES_MAX);
     }
 
     #[test]

@@ -28,14 +28,18 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
     let config = sources::load(&sources, None)?;
     let scratch = tempfile::tempdir()?;
     let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), None)?;
-    let inspecting = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone()));
+    let mut source = sources::bare_source(&arguments.file, config.call.clone());
+    let of_file = |plugin: &&PluginConfig| plugin.pinned && plugin.place != ConfigLocation::Flag("--plugin");
+    if let Some(entry) = config.plugins.iter().find(of_file) {
+        source.wasi = entry.policy.source.wasi;
+    }
+    let inspecting = sandbox.inspect(source);
     let what = format!("compiling {}", arguments.file.display());
     let inspected = progress::during(&what, Elsewhere::Nothing, inspecting).await;
     match inspected {
         Ok(inspection) => {
             // The component may be configured under its name, from another place.
             let of_name = |plugin: &&PluginConfig| plugin.name() == Some(&inspection.name);
-            let of_file = |plugin: &&PluginConfig| plugin.pinned && plugin.place != ConfigLocation::Flag("--plugin");
             let mut plugins = config.plugins.iter();
             let entry = plugins.clone().find(of_file).or_else(|| plugins.find(of_name));
             let wants = inspection.manifest.as_ref().map(|manifest| &manifest.requested);

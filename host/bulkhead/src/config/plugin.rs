@@ -17,7 +17,7 @@ use bulkhead_domain::tool::{TaskSupport, ToolAnnotations};
 use bulkhead_domain::toolset::HOST_TOOLS;
 use bulkhead_plugins::sources::{Digest, Source};
 use bulkhead_plugins::{AcceptChanges, CanaryThresholds, DrainThen, FAULTS_IN_A_ROW, Policy};
-use bulkhead_runtime::{self as runtime, PluginSource, Presentation, ToolPolicy};
+use bulkhead_runtime::{self as runtime, PluginSource, Presentation, ToolPolicy, WasiVersion};
 
 /// 30 days.
 const DRAIN_MS_MAX: u64 = 2_592_000_000;
@@ -154,6 +154,7 @@ const PLUGIN_KEYS: &[&str] = &[
     "canary",
     "config",
     "manifest",
+    "wasi",
     "grants",
     "kv",
     "call",
@@ -182,6 +183,8 @@ fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
     policy.source.rerun = section.choice("on_restart", &choice).unwrap_or_default();
     let choice = [("optional", false), ("required", true)];
     policy.source.manifest_required = section.choice("manifest", &choice).unwrap_or_default();
+    let choice = [("0.2", WasiVersion::V0_2), ("0.3", WasiVersion::V0_3)];
+    policy.source.wasi = section.choice("wasi", &choice).unwrap_or_default();
     policy.source.name = section.get("name").and_then(|item| read_name(&item));
     policy.source.prefix = section.get("prefix").and_then(|item| read_name(&item)).unwrap_or_default();
     policy.source.config = section.get("config").map(|item| read_settings(&item)).unwrap_or_default();

@@ -179,6 +179,12 @@ pub(super) const TABLES: &[Table] = &[
                 "`required`: a component without a manifest is refused; otherwise it wants all that it is granted",
             ),
             (
+                "wasi",
+                "\"0.2\"",
+                "`0.3`: its component may need WASI 0.3 and have asynchronous functions, whose implementation in wasmtime is experimental and \
+                 gets no promised security fixes",
+            ),
+            (
                 "quarantine_after",
                 "10",
                 "Faults in a row (traps and limits) after which a requestor is kept from the plugin for a while; 0: never",

@@ -9,6 +9,7 @@ use std::path::Path;
 use super::*;
 use bulkhead_domain::tool::TaskSupport;
 use bulkhead_plugins::sources::Source;
+use bulkhead_runtime::WasiVersion;
 
 fn load(text: &str) -> Result<Config, Vec<String>> {
     load_all(text, &[], &Flags::default())
@@ -250,6 +251,17 @@ fn config_values_out_of_bounds_are_refused() {
     refused_once("[server]\ndata = ''", "etc/bulkhead.toml:2: server.data: must not be empty", "");
     refused_once("[server]\nlisten = 'localhost'", "etc/bulkhead.toml:2: server.listen:", "ADDR:PORT");
     refused_once("[log]\nlevel = 'loud'", "etc/bulkhead.toml:2: log.level:", "not one of off, error");
+}
+
+#[test]
+fn plugin_is_of_wasi_02_unless_its_entry_says_03() {
+    let allowed =
+        |toml: &str| load(&format!("[[plugin]]\nfile = 'a.wasm'\n{toml}")).unwrap().plugins[0].policy.source.wasi;
+    assert_eq!(allowed(""), WasiVersion::V0_2);
+    assert_eq!(allowed("wasi = '0.2'"), WasiVersion::V0_2);
+    assert_eq!(allowed("wasi = '0.3'"), WasiVersion::V0_3);
+    let preview = "[[plugin]]\nname = 'a'\nfile = 'a.wasm'\nwasi = 'p3'";
+    refused_once(preview, "etc/bulkhead.toml:4: plugin.a.wasi:", "not one of 0.2, 0.3");
 }
 
 #[test]

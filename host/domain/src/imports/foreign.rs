@@ -29,7 +29,7 @@ const RELEASED: [&str; 7] =
 
 /// What a component may import.
 const OFFERED: &str = "a component may import bulkhead:plugin, WASI 0.2 (cli, clocks, filesystem, http as a client, io, random, \
-     sockets), wasi:config, wasi:keyvalue and wasi:logging";
+     sockets), wasi:config, wasi:keyvalue and wasi:logging, and what the operator allows of WASI 0.3";
 
 /// Imports of one world that a refusal names.
 const NAMED_MAX: usize = 16;

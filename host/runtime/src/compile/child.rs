@@ -10,11 +10,11 @@ use std::process::ExitCode;
 use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 use tokio::process::Command;
 
-use crate::engine::{self, Effort};
+use crate::engine::{self, Effort, EngineKind};
 use bulkhead_domain::limits::CompileLimits;
 
-/// The first argument that makes the program a compiler. Bytes of memory and seconds of processor time follow, and [`QUICK`] where it
-/// is wanted.
+/// The first argument that makes the program a compiler. Bytes of memory, seconds of processor time and the kind of engine follow, and
+/// [`QUICK`] where it is wanted.
 pub const COMPILE_ARGUMENT: &str = "__compile";
 
 /// The argument for [`Effort::Quick`].
@@ -37,12 +37,12 @@ const FILES_MAX: u64 = 16;
 const OOM_SCORE: &str = "1000";
 
 /// The running program as a compiler.
-pub(super) fn command(limits: &CompileLimits, effort: Effort, threads: usize) -> Command {
+pub(super) fn command(kind: EngineKind, effort: Effort, limits: &CompileLimits, threads: usize) -> Command {
     // The file may have been replaced by another version since; this is what runs.
     let mut command = Command::new("/proc/self/exe");
     let cpu_s = limits.cpu_ms.div_ceil(1000);
     command.arg0("bulkhead").arg(COMPILE_ARGUMENT).arg(limits.memory_bytes.to_string()).arg(cpu_s.to_string());
-    command.args((effort == Effort::Quick).then_some(QUICK));
+    command.arg(number(kind).to_string()).args((effort == Effort::Quick).then_some(QUICK));
     command.env_clear().env("RAYON_NUM_THREADS", threads.to_string());
     // Memory that the allocator takes in advance would count as used.
     command.env("MIMALLOC_ARENA_EAGER_COMMIT", "0");
@@ -56,10 +56,13 @@ pub fn compile_main(arguments: impl Iterator<Item = std::ffi::OsString>) -> Exit
     let (quick, numbers): (Vec<_>, Vec<_>) = arguments.partition(|argument| argument == QUICK);
     let effort = if quick.is_empty() { Effort::Usual } else { Effort::Quick };
     let numbers: Vec<u64> = numbers.iter().filter_map(|argument| argument.to_str()?.parse().ok()).collect();
-    let &[memory_bytes, cpu_s] = numbers.as_slice() else { return ExitCode::from(2) };
+    let &[memory_bytes, cpu_s, kind] = numbers.as_slice() else { return ExitCode::from(2) };
+    let kinds = [EngineKind::Plain, EngineKind::Concurrent];
+    let Some(kind) = kinds.into_iter().find(|known| number(*known) == kind) else { return ExitCode::from(2) };
     let limits = CompileLimits { memory_bytes, cpu_ms: cpu_s.saturating_mul(1000), functions_max: u32::MAX };
-    let compiled =
-        confine(memory_bytes, cpu_s).and_then(|()| receive()).map(|component| compile(&component, effort, &limits));
+    let compiled = confine(memory_bytes, cpu_s)
+        .and_then(|()| receive())
+        .map(|component| compile(kind, effort, &component, &limits));
     match compiled.and_then(|compiled| reply(&compiled)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -67,6 +70,14 @@ pub fn compile_main(arguments: impl Iterator<Item = std::ffi::OsString>) -> Exit
             let _ = writeln!(io::stderr(), "{error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// A kind of engine as an argument.
+fn number(kind: EngineKind) -> u64 {
+    match kind {
+        EngineKind::Plain => 0,
+        EngineKind::Concurrent => 1,
     }
 }
 
@@ -114,9 +125,9 @@ fn receive() -> io::Result<Vec<u8>> {
     Ok(component)
 }
 
-fn compile(component: &[u8], effort: Effort, limits: &CompileLimits) -> Result<Vec<u8>, String> {
+fn compile(kind: EngineKind, effort: Effort, component: &[u8], limits: &CompileLimits) -> Result<Vec<u8>, String> {
     super::foreign::check(component)?;
-    let compiled = engine::for_compiling(effort).and_then(|engine| engine.precompile_component(component));
+    let compiled = engine::for_compiling(kind, effort).and_then(|engine| engine.precompile_component(component));
     compiled.map_err(|error| super::refusal(&error, limits))
 }
 

@@ -28,7 +28,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use wasmtime::{Engine, OutOfMemory};
 
-use super::engine::Effort;
+use super::engine::{Effort, EngineKind};
 use super::wasi_context::escaped;
 use bulkhead_domain::limits::CompileLimits;
 
@@ -106,7 +106,12 @@ impl Compiler {
     /// # Errors
     ///
     /// Why it is refused, or cannot be compiled now.
-    pub(super) async fn compile(&self, engine: &Engine, component: &Arc<[u8]>) -> Result<Vec<u8>, CompileError> {
+    pub(super) async fn compile(
+        &self,
+        engine: &Engine,
+        kind: EngineKind,
+        component: &Arc<[u8]>,
+    ) -> Result<Vec<u8>, CompileError> {
         let (limits, component) = (self.limits.clone(), Arc::clone(component));
         let mut work = JoinSet::new();
         match self.mode {
@@ -133,7 +138,7 @@ impl Compiler {
                             .await
                             .map_err(|_| lost())?
                             .map_err(CompileError::Refused)?;
-                        in_child(child::command(&limits, effort, threads), &component, &limits).await
+                        in_child(child::command(kind, effort, &limits, threads), &component, &limits).await
                     },
                     &self.io,
                 );
@@ -247,7 +252,7 @@ fn refusal(error: &wasmtime::Error, limits: &CompileLimits) -> String {
     }
     let text = format!("{error:#}");
     if text.contains("component model async") || text.contains("component-model-async") {
-        return "it needs component-model async, which this host does not offer: build it with synchronous exports"
+        return "it needs a part of component-model async that this host does not offer: build it with synchronous exports"
             .to_owned();
     }
     if text.contains("unexpected end") {

@@ -76,26 +76,38 @@ async fn in_process_compile_obeys_the_limits() {
     let component = |functions: usize| -> Arc<[u8]> {
         wat::parse_str(format!("(component (core module {}))", "(func)".repeat(functions))).unwrap().into()
     };
-    assert!(compiler.compile(&engine, &component(10)).await.is_ok());
-    assert!(compiler.compile(&engine, &component(11)).await.unwrap_err().to_string().contains("compile.functions_max"));
+    assert!(compiler.compile(&engine, EngineKind::Plain, &component(10)).await.is_ok());
+    assert!(
+        compiler
+            .compile(&engine, EngineKind::Plain, &component(11))
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("compile.functions_max")
+    );
 }
 
 fn engine_for_tests() -> Engine {
-    super::super::engine::for_compiling(Effort::Usual).unwrap()
+    super::super::engine::for_compiling(EngineKind::Plain, Effort::Usual).unwrap()
 }
 
 #[test]
 fn compiler_engine_is_compatible_with_pooled_engine() {
-    let (pooled, plain) = (super::super::engine::build(4).unwrap(), engine_for_tests());
-    let hash = super::super::engine::compatibility_hash;
-    assert_eq!(hash(&pooled, Effort::Usual), hash(&plain, Effort::Usual));
-    assert_ne!(hash(&pooled, Effort::Quick), hash(&pooled, Effort::Usual), "quick code is kept apart");
+    use super::super::engine::{build, compatibility_hash, for_compiling};
+    let hash = |kind, effort| {
+        let (pooled, plain) = (build(kind, 4).unwrap(), for_compiling(kind, Effort::Usual).unwrap());
+        assert_eq!(compatibility_hash(&pooled, effort), compatibility_hash(&plain, effort), "{kind:?}");
+        compatibility_hash(&pooled, effort)
+    };
+    let usual = hash(EngineKind::Plain, Effort::Usual);
+    assert_ne!(usual, hash(EngineKind::Concurrent, Effort::Usual), "neither takes the code of the other");
+    assert_ne!(usual, hash(EngineKind::Plain, Effort::Quick), "quick code is kept apart");
 }
 
 #[test]
 fn only_a_quick_compiler_is_told_to_be_quick() {
     let is_told = |mode: CompilerMode| {
-        let command = child::command(&limits(), mode.effort(), 2);
+        let command = child::command(EngineKind::Plain, mode.effort(), &limits(), 2);
         command.as_std().get_args().any(|argument| argument == "quick")
     };
     assert!(is_told(CompilerMode::QuickChild) && !is_told(CompilerMode::Child));
@@ -104,10 +116,10 @@ fn only_a_quick_compiler_is_told_to_be_quick() {
 #[test]
 #[allow(unsafe_code, reason = "compiled code is read back, as the cache does")]
 fn quick_code_runs_on_the_pooled_engine() {
-    let pooled = super::super::engine::build(4).unwrap();
+    let pooled = super::super::engine::build(EngineKind::Plain, 4).unwrap();
     let component = wat::parse_str("(component (core module (func (export \"f\") (result i32) i32.const 7)))").unwrap();
     for effort in [Effort::Usual, Effort::Quick] {
-        let compiler = super::super::engine::for_compiling(effort).unwrap();
+        let compiler = super::super::engine::for_compiling(EngineKind::Plain, effort).unwrap();
         let code = compiler.precompile_component(&component).unwrap();
         // SAFETY: the compiler has just made it.
         let loaded = unsafe { wasmtime::component::Component::deserialize(&pooled, &code) };

@@ -9,6 +9,7 @@ use super::Sandbox;
 use crate::call::{Call, CallCount};
 use crate::compile::CompileError;
 use crate::component_store::Wit;
+use crate::engines::GuestEngine;
 use crate::exports::Exports;
 use crate::files;
 use crate::inspect::{self, Inspection};
@@ -95,16 +96,19 @@ impl Sandbox {
                 None => problems,
             })?;
             if expected.is_some_and(|expected| expected != raw.digest) {
-                return Err(vec!["its kept component has been changed: `bulkhead plugin add` repairs it".to_owned()]);
+                return Err(Wrong::from(vec![
+                    "its kept component has been changed: `bulkhead plugin add` repairs it".to_owned(),
+                ]));
             }
-            let ready = host.cache.load(&host.ground.engine, &raw.digest, host.engine_hash);
-            Ok((source, raw, ready))
+            let engine = host.engine_for(&source, &raw)?;
+            let ready = host.cache.load(&engine.engine, &raw.digest, engine.hash);
+            Ok((source, raw, engine, ready))
         });
         let panicked = || vec!["the host panicked while reading it".to_owned()];
-        let (source, raw, ready) = read.await.unwrap_or_else(|_| Err(panicked())).map_err(Wrong::from)?;
+        let (source, raw, engine, ready) = read.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
         let component = match ready {
             Some(component) => Ok(component),
-            None => self.compile(&raw, name).await,
+            None => self.compile(&engine, &raw, name).await,
         };
         let host = Arc::clone(self);
         let linked = tokio::task::spawn_blocking(move || {
@@ -115,7 +119,7 @@ impl Sandbox {
             let passing = problems.is_empty() && matches!(component, Err(CompileError::Passing(_)));
             let component = component.map_err(|wrong| problems.push(wrong.to_string()));
             let linked = component.and_then(|component| {
-                load::link(&host.linker, &component, &raw).map_err(|wrong| problems.extend(wrong))
+                load::link(&engine.linker, &component, &raw).map_err(|wrong| problems.extend(wrong))
             });
             let (Ok(name), Ok(granted), Ok((instance, exports))) = (name, granted, linked) else {
                 return Err(Wrong { problems, passing });
@@ -188,6 +192,7 @@ impl Sandbox {
                 "its kept component has been changed: `bulkhead plugin add` repairs it".to_owned(),
             ]));
         }
+        raw.needs.version(source.wasi).map_err(refuse)?;
         let granted = self.grant(&source, &raw).map_err(refuse)?;
         self.list_again(loaded, source, (Arc::new(granted), loaded.plugin.wanted.clone())).await
     }
@@ -222,24 +227,35 @@ impl Sandbox {
     }
 
     /// Compiles what is not in the cache, and keeps it there.
-    async fn compile(self: &Arc<Self>, raw: &ComponentBytes, name: String) -> Result<Component, CompileError> {
+    async fn compile(
+        self: &Arc<Self>,
+        engine: &Arc<GuestEngine>,
+        raw: &ComponentBytes,
+        name: String,
+    ) -> Result<Component, CompileError> {
         let panicked = || CompileError::Refused("the host panicked while taking over its code".to_owned());
         let _turn = self.compiler.turn().await;
-        let (host, digest) = (Arc::clone(self), raw.digest);
+        let (host, digest, own) = (Arc::clone(self), raw.digest, Arc::clone(engine));
         // Somebody else may have compiled the same meanwhile.
-        let ready = move || host.cache.load(&host.ground.engine, &digest, host.engine_hash);
+        let ready = move || host.cache.load(&own.engine, &digest, own.hash);
         if let Some(ready) = tokio::task::spawn_blocking(ready).await.map_err(|_| panicked())? {
             return Ok(ready);
         }
         let _under_way = self.loads.compile(name);
         let begin = Instant::now();
-        let code = self.compiler.compile(&self.ground.engine, &raw.bytes).await?;
+        let code = self.compiler.compile(&engine.engine, engine.kind, &raw.bytes).await?;
         let took_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::debug!(component = hex(&digest), bytes = raw.bytes.len(), took_ms, "a component was compiled");
-        let host = Arc::clone(self);
-        let take = move || host.cache.accept(&host.ground.engine, &code, &digest, host.engine_hash);
+        let (host, own) = (Arc::clone(self), Arc::clone(engine));
+        let take = move || host.cache.accept(&own.engine, &code, &digest, own.hash);
         let taken = tokio::task::spawn_blocking(take).await.map_err(|_| panicked())?;
         taken.map_err(CompileError::Refused)
+    }
+
+    /// The engine that runs the component, on the operator's terms.
+    fn engine_for(&self, source: &PluginSource, raw: &ComponentBytes) -> Result<Arc<GuestEngine>, Wrong> {
+        let version = raw.needs.version(source.wasi)?;
+        self.ground.engines.of(version.into()).map_err(|failure| Wrong::passing(failure.to_string()))
     }
 
     /// What its calls may reach: the grants that its manifest requests, within the bounds of each tenant.
@@ -341,7 +357,7 @@ impl Sandbox {
     pub async fn inspect(self: &Arc<Self>, source: PluginSource) -> Result<Inspection, LoadError> {
         let loaded = self.load(source).await?;
         let component = loaded.plugin.instance.component();
-        let (imports, exports) = inspect::functions(&self.ground.engine, component);
+        let (imports, exports) = inspect::functions(component.engine(), component);
         let raw = load::read(&loaded.source.component)
             .map_err(|problems| LoadError::refused(&loaded.version.name, problems))?;
         Ok(Inspection {

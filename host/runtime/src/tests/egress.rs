@@ -9,14 +9,14 @@ use tokio_rustls::TlsAcceptor;
 use super::*;
 
 /// Answers every connection with one text, and keeps what it was sent.
-struct Server {
-    port: u16,
+pub(super) struct Server {
+    pub(super) port: u16,
     seen: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Server {
-    async fn answering(response: &'static str) -> Self {
+    pub(super) async fn answering(response: &'static str) -> Self {
         Self::start(response, None).await
     }
 
@@ -46,7 +46,11 @@ impl Server {
                     },
                 };
                 let mut request = Vec::new();
-                while !request.ends_with(b"\r\n\r\n") {
+                // To the end of the headers, and of a body in chunks.
+                let is_chunked = |request: &[u8]| {
+                    String::from_utf8_lossy(request).to_ascii_lowercase().contains("transfer-encoding: chunked")
+                };
+                while !request.ends_with(b"\r\n\r\n") || is_chunked(&request) && !request.ends_with(b"\r\n0\r\n\r\n") {
                     let mut byte = [0];
                     if stream.read(&mut byte).await.unwrap_or(0) == 0 {
                         break;
@@ -61,7 +65,7 @@ impl Server {
         Self { port, seen, task }
     }
 
-    fn seen(&self) -> Vec<String> {
+    pub(super) fn seen(&self) -> Vec<String> {
         self.seen.lock().clone()
     }
 }
@@ -99,7 +103,7 @@ async fn send(house: &House, wish: serde_json::Value) -> Vec<String> {
     serde_json::from_value(results["results"].clone()).unwrap()
 }
 
-const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 5\r\n\r\nhello";
+pub(super) const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 5\r\n\r\nhello";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn egress_sends_one_request_with_one_host_header() {

@@ -8,8 +8,14 @@ use wit_parser::Resolve;
 
 use super::*;
 use crate::call::Call;
-use crate::engine;
+use crate::engine::{self, EngineKind};
 use crate::load;
+
+/// That of guests of WASI 0.3, which has all that the others have.
+fn linker() -> wasmtime::component::Linker<Call> {
+    let kind = EngineKind::Concurrent;
+    load::linker(&engine::for_compiling(kind, engine::Effort::Usual).unwrap(), kind).unwrap()
+}
 
 /// Every function that the packages of a folder have for guests to import, with its interface.
 fn functions_of(folder: &Path) -> BTreeSet<(String, String)> {
@@ -44,6 +50,7 @@ fn known() -> BTreeSet<(String, String)> {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit"),
         source_of("wasmtime-wasi").join("src/p2/wit"),
         source_of("wasmtime-wasi-http").join("wit"),
+        source_of("wasmtime-wasi-http").join("src/p3/wit"),
     ];
     let mut known: BTreeSet<_> = wit.iter().flat_map(|folder| functions_of(folder)).collect();
     known.extend(wasi_drafts::packages().iter().flat_map(functions));
@@ -58,7 +65,7 @@ fn is_defined(linker: &mut wasmtime::component::Linker<Call>, interface: &str, f
 
 #[test]
 fn every_linked_import_has_a_row_and_every_row_is_linked() {
-    let mut linker = load::linker(&engine::for_compiling(engine::Effort::Usual).unwrap()).unwrap();
+    let mut linker = linker();
     let (mut linked, mut missing, mut stale) = (BTreeSet::new(), Vec::new(), Vec::new());
     let known = known();
     for (interface, function) in known.clone() {
@@ -89,7 +96,7 @@ fn every_linked_import_has_a_row_and_every_row_is_linked() {
 
 #[test]
 fn linked_import_without_a_row_is_noticed() {
-    let mut linker = load::linker(&engine::for_compiling(engine::Effort::Usual).unwrap()).unwrap();
+    let mut linker = linker();
     assert!(is_defined(&mut linker, "wasi:io/poll@0.2.12", "poll"));
     assert!(!is_defined(&mut linker, "wasi:io/poll@0.2.12", "poll-later"));
     assert!(imports::find("wasi:io/poll@0.2.12").unwrap().class("poll-later").is_none());

@@ -3,17 +3,18 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use tokio::sync::Semaphore;
 use wasmtime::component::{Component, InstancePre};
 
 use super::*;
 use crate::blocking::Blocking;
 use crate::call::{Call, HostContext, Surroundings, visit};
+use crate::engine::{Effort, EngineKind};
+use crate::engines::Engines;
 use crate::events::Outbox;
+use crate::load;
 use crate::policy::Granted;
-use crate::{engine, load};
 
-const INSTANCES: u32 = 4;
+pub(super) const INSTANCES: u32 = 4;
 
 /// A component whose `run` executes this core code, with one page of memory.
 fn component(body: &str) -> String {
@@ -29,23 +30,25 @@ fn component(body: &str) -> String {
     )
 }
 
-/// An engine with a pool of four, and its clock.
-struct Bench {
+/// A component in an engine with a pool of four, and its clock.
+pub(super) struct Subject {
     ground: HostContext,
     instance: InstancePre<Call>,
 }
 
-impl Bench {
+impl Subject {
     fn new(wat: &str) -> Self {
-        let engine = engine::build(INSTANCES).unwrap();
-        engine::tick(&engine, Duration::from_millis(10)).unwrap();
-        let component = Component::from_binary(&engine, &wat::parse_str(wat).unwrap()).unwrap();
-        let instance = load::linker(&engine).unwrap().instantiate_pre(&component).unwrap();
-        let slots = Arc::new(Semaphore::new(INSTANCES as usize));
+        Self::of(EngineKind::Plain, wat)
+    }
+
+    pub(super) fn of(kind: EngineKind, wat: &str) -> Self {
+        let engines = Engines::start(INSTANCES, Effort::Usual, Duration::from_millis(10)).unwrap();
+        let own = engines.of(kind).unwrap();
+        let component = Component::from_binary(&own.engine, &wat::parse_str(wat).unwrap()).unwrap();
+        let instance = own.linker.instantiate_pre(&component).unwrap();
         Self {
             ground: HostContext {
-                engine,
-                slots,
+                engines,
                 names: None,
                 quotas: Arc::default(),
                 lines: Default::default(),
@@ -55,11 +58,11 @@ impl Bench {
         }
     }
 
-    async fn run(&self, limits: &CallLimits) -> Result<(), CallError> {
+    pub(super) async fn run(&self, limits: &CallLimits) -> Result<(), CallError> {
         self.run_with(limits, Arc::new(CallState::default())).await
     }
 
-    async fn run_with(&self, limits: &CallLimits, shared: Arc<CallState>) -> Result<(), CallError> {
+    pub(super) async fn run_with(&self, limits: &CallLimits, shared: Arc<CallState>) -> Result<(), CallError> {
         let (sender, _receiver) = mpsc::channel(1);
         let outbox = Outbox::new(sender, 10, 0);
         let granted = Arc::new(Granted::default());
@@ -80,8 +83,8 @@ impl Bench {
         .unwrap();
         let ran = visit(&self.ground, &self.instance, call, limits, |store, instance| {
             Box::pin(async move {
-                let run = instance.get_typed_func::<(), ()>(&mut *store, "run")?;
-                run.call_async(store, ()).await
+                let run = instance.get_func(&mut *store, "run").unwrap();
+                run.call_async(store, &[], &mut []).await
             })
         });
         ran.await
@@ -91,7 +94,7 @@ impl Bench {
 async fn run(body: &str, change: impl FnOnce(&mut CallLimits)) -> (FaultKind, String) {
     let mut limits = limits();
     change(&mut limits);
-    match Bench::new(&component(body)).run(&limits).await {
+    match Subject::new(&component(body)).run(&limits).await {
         Err(CallError::Fault { kind, reason }) => (kind, reason),
         other => panic!("{other:?}"),
     }
@@ -123,14 +126,14 @@ async fn memory_limit_sums_all_memories() {
         (core instance $j (instantiate $m))
         (func (export \"run\") (canon lift (core func $i \"run\"))))";
     let limits = CallLimits { memory_bytes: 150 * 65536, ..limits() };
-    let outcome = Bench::new(two_memories).run(&limits).await;
+    let outcome = Subject::new(two_memories).run(&limits).await;
     assert!(matches!(outcome, Err(CallError::Fault { kind: FaultKind::Limit, .. })), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn table_growth_is_limited() {
     let grow = "(loop (br_if 0 (i32.ne (i32.const -1) (table.grow $t (ref.null func) (i32.const 1000)))))";
-    let outcome = Bench::new(&component(grow)).run(&limits()).await;
+    let outcome = Subject::new(&component(grow)).run(&limits()).await;
     // A table ends at the size of its slot, long before the sum of all tables does; the guest sees the failure.
     assert_eq!(outcome, Ok(()));
     let tables: String = (0..6).map(|at| format!("(table $t{at} 39000 funcref)")).collect();
@@ -138,7 +141,7 @@ async fn table_growth_is_limited() {
         "(component (core module $m {tables} (func (export \"run\"))) (core instance $i (instantiate $m))
             (func (export \"run\") (canon lift (core func $i \"run\"))))"
     );
-    let outcome = Bench::new(&wat).run(&limits()).await;
+    let outcome = Subject::new(&wat).run(&limits()).await;
     assert!(
         matches!(&outcome, Err(CallError::Fault { kind: FaultKind::Limit, reason }) if reason.contains("table")),
         "{outcome:?}"
@@ -158,17 +161,17 @@ async fn stack_overflow_and_traps_have_distinct_reasons() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_call_stops_and_frees_its_instance() {
-    let bench = Arc::new(Bench::new(&component("(loop (br 0))")));
+    let subject = Arc::new(Subject::new(&component("(loop (br 0))")));
     // Many more than the pool holds at once.
     for _ in 0..INSTANCES * 10 {
-        let bench = Arc::clone(&bench);
-        let running = tokio::spawn(async move { bench.run(&limits()).await });
+        let subject = Arc::clone(&subject);
+        let running = tokio::spawn(async move { subject.run(&limits()).await });
         tokio::time::sleep(Duration::from_millis(2)).await;
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
     }
     let limits = CallLimits { cpu_ms: 20, ..limits() };
-    let all = futures::future::join_all((0..INSTANCES).map(|_| bench.run(&limits))).await;
+    let all = futures::future::join_all((0..INSTANCES).map(|_| subject.run(&limits))).await;
     assert!(
         all.iter().all(|outcome| matches!(outcome, Err(CallError::Fault { kind: FaultKind::Limit, .. }))),
         "{all:?}"
@@ -177,14 +180,14 @@ async fn dropped_call_stops_and_frees_its_instance() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn paused_loop_stops_cpu_and_wall_clocks() {
-    let bench = Bench::new(&component("(loop (br 0))"));
+    let subject = Subject::new(&component("(loop (br 0))"));
     let limits = CallLimits { cpu_ms: 600, wall_ms: 5000, ..limits() };
     let control = Control::default();
     let shared = Arc::clone(&control.shared);
     let over = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&over);
     let running = tokio::spawn(async move {
-        let outcome = bench.run_with(&limits, shared).await;
+        let outcome = subject.run_with(&limits, shared).await;
         ended.store(true, Ordering::Release);
         outcome
     });
@@ -202,7 +205,7 @@ async fn paused_loop_stops_cpu_and_wall_clocks() {
     assert!(matches!(outcome, Err(CallError::Fault { kind: FaultKind::Limit, .. })), "{outcome:?}");
 }
 
-async fn wait_until(mut happened: impl FnMut() -> bool) {
+pub(super) async fn wait_until(mut happened: impl FnMut() -> bool) {
     for _ in 0..2000 {
         if happened() {
             return;
@@ -214,13 +217,13 @@ async fn wait_until(mut happened: impl FnMut() -> bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn oversized_components_are_refused_at_load() {
-    let engine = engine::build(INSTANCES).unwrap();
-    let linker = load::linker(&engine).unwrap();
+    let engines = Engines::start(INSTANCES, Effort::Usual, Duration::from_millis(10)).unwrap();
+    let own = engines.plain();
     let memories: String = (0..9).map(|_| "(core instance (instantiate $m))").collect();
     let wat = format!("(component (core module $m (memory 1)) {memories})");
     let raw = load::read(&Source::Bytes(wat::parse_str(wat).unwrap().into())).unwrap();
-    let component = Component::from_binary(&engine, &raw.bytes).unwrap();
-    let Err(problems) = load::link(&linker, &component, &raw) else { panic!("it was accepted") };
+    let component = Component::from_binary(&own.engine, &raw.bytes).unwrap();
+    let Err(problems) = load::link(&own.linker, &component, &raw) else { panic!("it was accepted") };
     let problems = problems.join("; ");
     assert!(problems.contains("9 memories; 8 is the most"), "{problems}");
     assert!(problems.contains("does not export bulkhead:plugin/tools@0.1.0"), "{problems}");

@@ -13,6 +13,7 @@ mod programs;
 mod quick;
 mod typed;
 mod waiting;
+mod wasi_03;
 mod wasi_drafts;
 
 use std::collections::BTreeMap;

@@ -35,7 +35,7 @@ use super::call::Call;
 use super::fault::HostFailure;
 use super::load::ToolPolicy;
 use super::wasi_context::{beginning, escaped};
-use bulkhead_domain::exports::{ASYNCHRONOUS, of_function, of_parameter, of_result};
+use bulkhead_domain::exports::{of_function, of_parameter, of_result};
 
 /// Interfaces of this package make a component one of ours.
 pub(super) const OUR_PACKAGE: &str = "bulkhead:plugin/";
@@ -234,9 +234,6 @@ impl ExportedFunction {
         let Self { export, index, ty } = self;
         let mut problems = Vec::new();
         let mut reader = Reader::new();
-        if ty.async_() {
-            problems.push(ASYNCHRONOUS.to_owned());
-        }
         let mut parameters = Vec::new();
         for (name, ty) in ty.params() {
             match shape::name(name).and_then(|name| Ok(Field { name, shape: reader.shape(&ty)? })) {

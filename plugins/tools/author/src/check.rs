@@ -6,7 +6,7 @@
 use toml::{Table, Value};
 use wasmparser::{Parser, Payload, Validator, WasmFeatures};
 use wit_parser::decoding::{DecodedWasm, decode};
-use wit_parser::{PackageMetadata, Resolve, TypeDefKind, TypeId, WorldItem, WorldKey};
+use wit_parser::{PackageMetadata, Resolve, TypeDefKind, TypeId, World, WorldItem, WorldKey};
 
 use bulkhead_domain::imports;
 
@@ -159,6 +159,12 @@ fn of_world(component: &[u8], findings: &mut Findings) {
             findings.exports.push(name);
         }
     }
+    if let Some(reason) = of_wasi_03(&resolve, world, &findings.imports) {
+        findings.warnings.push(format!(
+            "it needs WASI 0.3 ({reason}), which is experimental: a host refuses it until the operator allows it with wasi = \"0.3\" in its \
+             [[plugin]]"
+        ));
+    }
     let is_ours = findings.exports.iter().any(|export| export.starts_with(interface::PACKAGE));
     if is_ours && !findings.exports.iter().any(|export| *export == interface::tools()) {
         findings.refused.push(format!("it does not export {}, which every plugin needs", interface::tools()));
@@ -171,6 +177,24 @@ fn of_world(component: &[u8], findings: &mut Findings) {
             "it exports nothing; expected {}, or functions of its own, which become its tools",
             interface::tools()
         ));
+    }
+}
+
+/// What a component needs of WASI 0.3, if anything.
+fn of_wasi_03(resolve: &Resolve, world: &World, imports: &[String]) -> Option<String> {
+    let imported = imports.iter().find(|import| import.starts_with("wasi:") && import.contains("@0.3."));
+    let functions = |(_, item): (_, &WorldItem)| match item {
+        WorldItem::Function(function) => function.kind.is_async(),
+        WorldItem::Interface { id, .. } => resolve
+            .interfaces
+            .get(*id)
+            .is_some_and(|interface| interface.functions.values().any(|function| function.kind.is_async())),
+        WorldItem::Type { .. } => false,
+    };
+    let is_async = || world.imports.iter().chain(&world.exports).any(functions);
+    match imported {
+        Some(import) => Some(format!("it imports {import}")),
+        None => is_async().then(|| "it has asynchronous functions".to_owned()),
     }
 }
 
@@ -359,6 +383,29 @@ mod tests {
         assert!(!types.iter().any(|why| why.contains("it imports")), "{types:?}");
         let resource = of("prism:colour/brush@1.2.0", "(export \"brush\" (type (sub resource)))");
         assert!(resource.iter().any(|why| why.contains("it imports prism:colour/brush@1.2.0")), "{resource:?}");
+    }
+
+    #[test]
+    fn what_needs_wasi_03_is_warned_about() {
+        for (wat, reason) in [
+            (
+                "(import \"wasi:random/random@0.3.0\" (instance (export \"f\" (func))))",
+                "it imports wasi:random/random@0.3.0",
+            ),
+            ("(import \"acme:weather/types@1.0.0\" (instance (export \"t\" (type (sub resource)))))", ""),
+            (
+                "(core module $m (func (export \"f\") (result i32) unreachable)
+                    (func (export \"on\") (param i32 i32 i32) (result i32) unreachable))
+                (core instance $i (instantiate $m))
+                (func (export \"f\") async (canon lift (core func $i \"f\") async (callback (core func $i \"on\"))))",
+                "it has asynchronous functions",
+            ),
+        ] {
+            let findings = checked(&format!("(component {wat})"));
+            let warned = findings.warnings.iter().find(|warning| warning.contains("wasi = \"0.3\""));
+            assert_eq!(warned.is_some(), !reason.is_empty(), "{wat}: {findings:?}");
+            assert!(warned.is_none_or(|warned| warned.contains(reason)), "{warned:?}");
+        }
     }
 
     #[test]

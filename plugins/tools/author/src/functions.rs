@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use bulkhead_domain::exports::{ASYNCHRONOUS, NO_USABLE_FUNCTION, NotJson, of_function, of_parameter, of_result};
+use bulkhead_domain::exports::{NO_USABLE_FUNCTION, NotJson, of_function, of_parameter, of_result};
 use wit_parser::{Function, Resolve, Type, TypeDefKind, TypeId, World, WorldItem};
 
 use crate::check::{Findings, left_out};
@@ -43,9 +43,6 @@ pub(crate) fn check(resolve: &Resolve, world: &World, findings: &mut Findings) {
 /// Why a function is no tool.
 fn problems(resolve: &Resolve, function: &Function) -> Vec<String> {
     let mut wrong = Vec::new();
-    if function.kind.is_async() {
-        wrong.push(ASYNCHRONOUS.to_owned());
-    }
     for param in &function.params {
         wrong.extend(not_json(resolve, param.ty).map(|why| of_parameter(&param.name, why)));
     }

@@ -15,10 +15,14 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::{layout, manifest, scripted, steps, toolchain};
+use crate::toolchain::{self, Toolchain};
+use crate::{layout, manifest, scripted, steps};
 
 /// Crates whose examples are the components.
 const OF_EXAMPLES: [&str; 2] = ["refused", "foreign"];
+
+/// Guests with features of shared dependencies that no other guest may have: what is asynchronous belongs to WASI 0.3.
+const APART: [&str; 1] = ["concurrent"];
 
 /// Compiles the guests and publishes the named ones, or all of them.
 pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
@@ -89,11 +93,20 @@ fn package(name: &str) -> String {
     format!("plugin-{name}")
 }
 
-/// Always compiles all of them: Cargo unites the features that the packages of one build ask of a dependency, so a guest that
+/// Always compiles all of them, those that are apart by themselves: Cargo unites the features that the packages of one build ask of a dependency, so a guest that
 /// is built alone would have other bytes, and a digest that changes with the command is none. What did not change is not
 /// compiled again.
 fn compile(names: &[String]) -> anyhow::Result<()> {
     let toolchain = toolchain::find()?;
+    let (apart, together): (Vec<_>, Vec<_>) = names.iter().partition(|name| APART.contains(&name.as_str()));
+    let builds = std::iter::once(together).chain(apart.into_iter().map(|name| vec![name]));
+    for names in builds.filter(|names| !names.is_empty()) {
+        compile_together(&toolchain, &names)?;
+    }
+    toolchain.remember()
+}
+
+fn compile_together(toolchain: &Toolchain, names: &[&String]) -> anyhow::Result<()> {
     let mut cargo: Command = steps::cargo();
     cargo.args(["build", "--profile", "guest", "--target", toolchain::TARGET, "--target-dir"]);
     cargo.arg(layout::guest_target());
@@ -102,8 +115,7 @@ fn compile(names: &[String]) -> anyhow::Result<()> {
         cargo.arg("--package").arg(package(name));
     }
     toolchain.apply(&mut cargo);
-    steps::run(&format!("compile the guests for {}", toolchain::TARGET), &mut cargo)?;
-    toolchain.remember()
+    steps::run(&format!("compile the guests for {}", toolchain::TARGET), &mut cargo)
 }
 
 /// Puts a component, or its WIT, where hosts and tests look for it.
