@@ -27,7 +27,11 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
     let config = sources::load(&sources, None)?;
     let scratch = tempfile::tempdir()?;
     let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), None)?;
-    let inspecting = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone()));
+    let source = match sources::bare_component(&arguments.file, &config, &sandbox).await? {
+        Ok(source) => source,
+        Err(error) => return Ok(refuse(&error)),
+    };
+    let inspecting = sandbox.inspect(source);
     let what = format!("compiling {}", arguments.file.display());
     let inspected = progress::during(&what, Elsewhere::Nothing, inspecting).await;
     match inspected {
