@@ -14,6 +14,7 @@ mod canary;
 mod commands;
 mod compatibility;
 mod compile;
+mod composition;
 mod doctor;
 mod documented;
 mod egress;

@@ -19,7 +19,7 @@ use super::views::{
 use super::{Answer, ControlError, Request};
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_identity::principal::Principals;
-use bulkhead_plugins::sources::{ComponentFetcher, Source, SourceError};
+use bulkhead_plugins::sources::{ComponentFetcher, ConfiguredSource, Source, SourceError};
 use bulkhead_plugins::{
     Calls, CanaryRequest, CanaryThresholdOverrides, Candidate, Digest, DrainThen, Error, Plugins, Stage, Staged,
     SwitchResult, Target, Tenant,
@@ -134,9 +134,22 @@ pub(super) fn failed(error: Error) -> ControlError {
 }
 
 impl PluginAdmin {
+    /// From the file of a configured plugin that is composed comes the whole.
     async fn fetch(&self, source: Source, pinned: Option<Digest>, name: Option<String>) -> Result<Candidate, Error> {
-        let verified = self.intake.take(&source, pinned).await.map_err(|error| {
-            let plugin = name.clone().unwrap_or_else(|| source.to_string());
+        let configured = match &name {
+            Some(name) => self.intake.configured(name).map(|configured| (name.clone(), configured)),
+            None => self.intake.configured_from(&source),
+        };
+        let composed = configured.filter(|(_, of)| of.source == source && !of.compose.is_empty());
+        let (name, wanted) = match composed {
+            Some((of, composed)) => {
+                let sha256 = pinned.or(composed.sha256);
+                (Some(of), ConfiguredSource { sha256, ..composed })
+            }
+            None => (name, ConfiguredSource::single(source, pinned)),
+        };
+        let verified = self.intake.take_whole(&wanted).await.map_err(|error| {
+            let plugin = name.clone().unwrap_or_else(|| wanted.source.to_string());
             Error::Refused(vec![LoadError::refused(plugin, vec![error.to_string()])])
         })?;
         Ok(verified.candidate(name))
@@ -171,7 +184,7 @@ impl PluginAdmin {
     /// Where a plugin comes from: as the configuration says, else as its newest version came.
     async fn source_of(&self, name: &str) -> Result<(Source, Option<Digest>), ControlError> {
         if let Some(configured) = self.intake.configured(name) {
-            return Ok(configured);
+            return Ok((configured.source, configured.sha256));
         }
         let versions = self.plugins.versions(name).await.map_err(failed)?;
         let source = versions.first().map(|version| version.source.clone()).unwrap_or_default();

@@ -42,7 +42,7 @@ use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::{TaskSupport, Tool, ToolAnnotations};
 
 /// Bytes of a component. Stops a compiler bomb.
-const COMPONENT_BYTES_MAX: u64 = 128 << 20;
+pub(super) const COMPONENT_BYTES_MAX: u64 = 128 << 20;
 
 /// Where a component's bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -281,7 +281,7 @@ pub fn read_component(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// The eight bytes at the beginning say what a file is.
-fn check_kind(bytes: &[u8]) -> Result<(), String> {
+pub(super) fn check_kind(bytes: &[u8]) -> Result<(), String> {
     match bytes.first_chunk::<8>() {
         Some(b"\0asm\x0d\0\x01\0") => Ok(()),
         Some(b"\0asm\x01\0\0\0") => {

@@ -116,6 +116,29 @@ pub(super) fn manifest(bytes: &[u8]) -> Result<Option<Manifest>, String> {
     Ok(None)
 }
 
+/// Puts a manifest in front of everything else in a component, where it is found first.
+pub(super) fn put_first(component: &[u8], manifest: &str) -> Vec<u8> {
+    let name = [leb128(SECTION.len()), SECTION.as_bytes().to_vec()].concat();
+    let size = leb128(name.len() + manifest.len());
+    // The eight bytes that say what a file is, then a section of kind 0.
+    let (head, rest) = component.split_at(component.len().min(8));
+    [head, &[0], &size, &name, manifest.as_bytes(), rest].concat()
+}
+
+/// A number as WebAssembly writes it.
+fn leb128(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = (number & 0x7F) as u8;
+        number >>= 7;
+        if number == 0 {
+            bytes.push(low);
+            return bytes;
+        }
+        bytes.push(low | 0x80);
+    }
+}
+
 fn read(data: &[u8]) -> Result<Manifest, String> {
     if data.len() > BYTES_MAX {
         return Err(format!("its manifest has {} bytes; {BYTES_MAX} is the most", data.len()));

@@ -141,6 +141,9 @@ pub enum Error {
     /// Nothing vouches for it, or not what the operator wants.
     #[error(transparent)]
     Untrusted(#[from] Refusal),
+    /// Components that cannot be made into one.
+    #[error("{what} cannot be composed: {problem}")]
+    NotComposed { what: String, problem: String },
     /// The server, or the way to it, failed.
     #[error("{what}: {problem}")]
     Failed { what: String, problem: String },
@@ -151,7 +154,8 @@ impl Error {
     pub fn is_passing(&self) -> bool {
         match self {
             Self::File(_) | Self::TooSlow { .. } | Self::Failed { .. } => true,
-            Self::Private { .. } | Self::TooLarge { .. } | Self::Digest { .. } | Self::Untrusted(_) => false,
+            Self::Private { .. } | Self::TooLarge { .. } | Self::Digest { .. } => false,
+            Self::Untrusted(_) | Self::NotComposed { .. } => false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The names of sources, as an operator types them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::{fmt, io};
 
@@ -69,6 +69,14 @@ impl Source {
         match self {
             Self::File(path) => std::path::absolute(path).map(Self::File),
             other => Ok(other),
+        }
+    }
+
+    /// Of a file of this machine.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Https(_) | Self::Oci(_) => None,
         }
     }
 

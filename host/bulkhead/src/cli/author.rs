@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use super::grant_arguments::GrantArguments;
 use super::plugin_test::{self, TestArguments};
 use super::registry::{self, ConfiguredPushArguments, PullArguments};
-use super::{PROGRAM, check, dev};
+use super::{PROGRAM, check, compose, dev};
 
 /// What authors of plugins do.
 #[derive(Debug, Subcommand)]
@@ -21,6 +21,8 @@ pub(crate) enum AuthorCommand {
     Test(TestArguments),
     /// Serve a project, and build and switch again whenever its sources change
     Dev(DevArguments),
+    /// Make one component of several: what one imports and one behind it exports is connected
+    Compose(compose::ComposeArguments),
     /// Put a component into an OCI registry
     Push(ConfiguredPushArguments),
     /// Take a component out of an OCI registry into a file
@@ -79,6 +81,7 @@ pub(crate) async fn run(command: AuthorCommand) -> anyhow::Result<ExitCode> {
         AuthorCommand::Check(arguments) => check::run(arguments.check).await,
         AuthorCommand::Test(arguments) => plugin_test::run(arguments).await,
         AuthorCommand::Dev(arguments) => dev::run(arguments).await,
+        AuthorCommand::Compose(arguments) => tokio::task::spawn_blocking(move || compose::run(&arguments)).await?,
         AuthorCommand::Push(arguments) => registry::push(arguments).await,
         AuthorCommand::Pull(arguments) => registry::pull(arguments).await,
     }

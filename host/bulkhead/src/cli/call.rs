@@ -74,7 +74,11 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
     };
     let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
     let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), Some(Arc::new(Alone)))?;
-    let loading = sandbox.load(sources::plugin_source(plugin, &Arc::default()));
+    let source = match sources::whole_source(plugin, &config, &sandbox).await? {
+        Ok(source) => source,
+        Err(error) => return Ok(refuse(&error)),
+    };
+    let loading = sandbox.load(source);
     let what = format!("compiling {}", arguments.file.display());
     let loaded = match progress::during(&what, Elsewhere::Nothing, loading).await {
         Ok(loaded) => loaded,

@@ -28,8 +28,11 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
     let config = sources::load(&sources, None)?;
     let scratch = tempfile::tempdir()?;
     let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), None)?;
-    let mut source = sources::bare_source(&arguments.file, config.call.clone());
     let of_file = |plugin: &&PluginConfig| plugin.pinned && plugin.place != ConfigLocation::Flag("--plugin");
+    let mut source = match sources::bare_component(&arguments.file, &config, &sandbox).await? {
+        Ok(source) => source,
+        Err(error) => return Ok(refuse(&error)),
+    };
     if let Some(entry) = config.plugins.iter().find(of_file) {
         source.wasi = entry.policy.source.wasi;
     }

@@ -14,6 +14,7 @@ mod call;
 mod check;
 mod client;
 mod compile_cache;
+mod compose;
 mod data_directory;
 mod dev;
 mod dev_host;

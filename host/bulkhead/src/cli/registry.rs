@@ -109,7 +109,7 @@ pub(super) async fn pull(arguments: PullArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// The whole file or none.
-fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub(super) fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut draft = tempfile::Builder::new().permissions(Permissions::from_mode(0o644)).tempfile_in(folder)?;
     draft.write_all(bytes)?;

@@ -13,12 +13,12 @@ use bulkhead_domain::toolset::Toolsets;
 use bulkhead_net::address::normal_host;
 use bulkhead_plugins::sources::oci::Logins;
 use bulkhead_plugins::sources::{
-    self, ComponentFetcher, Configured, FetchOptions, Progress, PublicKey, Rule, Trust, Watch,
+    self, ComponentFetcher, Configured, ConfiguredSource, FetchOptions, Progress, PublicKey, Rule, Trust, Watch,
 };
-use bulkhead_plugins::{ConfiguredPlugin, NamedPolicy, Plugins, Policy};
+use bulkhead_plugins::{ConfiguredPlugin, NamedPolicy, Plugins, Policy, component};
 use bulkhead_protocol::{TOOLS_PER_PAGE, ToolListing};
 use bulkhead_runtime::policy::{DirGrant, TenantBounds};
-use bulkhead_runtime::{NamedDirectory, Overlap, PluginSource, exposing, overlaps};
+use bulkhead_runtime::{LoadError, NamedDirectory, Overlap, PluginSource, Sandbox, exposing, overlaps};
 use bulkhead_store::vault::VaultKeys;
 use sha2::{Digest as _, Sha256};
 
@@ -72,6 +72,8 @@ pub(crate) fn load_with_digest(
 pub(crate) fn plugins(config: &Config) -> anyhow::Result<Vec<PluginConfig>> {
     refuse_overlaps(&config.plugins)?;
     let mut plugins = config.plugins.clone();
+    let parts: Vec<_> = plugins.iter().flat_map(|plugin| plugin.compose.clone()).collect();
+    let is_part = |file: &Path| parts.iter().filter_map(sources::Source::path).any(|part| same_file(part, file));
     for folder in &config.plugin_dirs {
         for file in
             components(folder).with_context(|| format!("the plugin folder {} cannot be read", folder.display()))?
@@ -79,7 +81,7 @@ pub(crate) fn plugins(config: &Config) -> anyhow::Result<Vec<PluginConfig>> {
             let known = plugins
                 .iter()
                 .any(|plugin| matches!(&plugin.source, sources::Source::File(known) if same_file(known, &file)));
-            if !known {
+            if !known && !is_part(&file) {
                 plugins.push(PluginConfig::found(file, config.call.clone()));
             }
         }
@@ -164,12 +166,50 @@ pub(crate) fn wanted(
     tenants: &Arc<TenantBounds>,
 ) -> anyhow::Result<Vec<ConfiguredPlugin>> {
     let wanted = |plugin: PluginConfig| {
-        let source = plugin.source.clone().absolute().with_context(|| format!("plugin {}", plugin.label()))?;
+        let from = configured_source(&plugin)?;
         let (intake, name) = (Arc::clone(intake), plugin.name().cloned());
-        let supply = Arc::new(Configured { intake, source, sha256: plugin.sha256, name });
+        let supply = Arc::new(Configured { intake, from, name });
         Ok(ConfiguredPlugin { pinned: plugin.pinned, supply, policy: policy(plugin, tenants) })
     };
     plugins(config)?.into_iter().map(wanted).collect()
+}
+
+/// Where its component is, for a host that works in another folder.
+fn configured_source(plugin: &PluginConfig) -> anyhow::Result<ConfiguredSource> {
+    let absolute = || -> std::io::Result<_> {
+        let source = plugin.source.clone().absolute()?;
+        let compose = plugin.compose.iter().cloned().map(sources::Source::absolute).collect::<std::io::Result<_>>()?;
+        Ok(ConfiguredSource { source, compose, sha256: plugin.sha256 })
+    };
+    absolute().with_context(|| format!("plugin {}", plugin.label()))
+}
+
+/// A component by its file, with nothing granted. One that the configuration composes is taken as the whole.
+pub(crate) async fn bare_component(
+    file: &Path,
+    config: &Config,
+    sandbox: &Arc<Sandbox>,
+) -> anyhow::Result<Result<PluginSource, LoadError>> {
+    let bare = bare_source(file, config.call.clone());
+    let is_it = |plugin: &&PluginConfig| plugin.source.path().is_some_and(|known| same_file(known, file));
+    let composed = config.plugins.iter().filter(|plugin| !plugin.compose.is_empty()).find(is_it);
+    let Some(plugin) = composed.cloned() else { return Ok(Ok(bare)) };
+    let found = whole_source(plugin, config, sandbox).await?;
+    Ok(found.map(|PluginSource { component, name, .. }| PluginSource { component, name, ..bare }))
+}
+
+/// What the runtime needs to know of a plugin, which is composed if the configuration says so.
+pub(crate) async fn whole_source(
+    plugin: PluginConfig,
+    config: &Config,
+    sandbox: &Arc<Sandbox>,
+) -> anyhow::Result<Result<PluginSource, LoadError>> {
+    if plugin.compose.is_empty() {
+        return Ok(Ok(plugin_source(plugin, &Arc::default())));
+    }
+    let (intake, from, name) = (intake(config)?, configured_source(&plugin)?, plugin.name().cloned());
+    let (supply, policy) = (Arc::new(Configured { intake, from, name }), policy(plugin, &Arc::default()));
+    Ok(component(sandbox, &ConfiguredPlugin { policy, supply, pinned: true }).await)
 }
 
 /// What the configuration says about each plugin, whatever its component.
@@ -186,7 +226,7 @@ pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<ComponentFetcher>> {
     let mut configured = HashMap::new();
     for plugin in &config.plugins {
         if let Some(name) = plugin.name() {
-            configured.insert(name.clone(), (plugin.source.clone().absolute()?, plugin.sha256));
+            configured.insert(name.clone(), configured_source(plugin)?);
         }
     }
     Ok(Arc::new(ComponentFetcher::new(trust(config)?, fetching(config), configured)))

@@ -94,7 +94,8 @@ fn section<S: Clone>(bounds: &[Bound<S>], ours: &S, theirs: &S, names: &mut Vec<
 }
 
 fn is_same(one: &PluginConfig, other: &PluginConfig) -> bool {
-    let which = |plugin: &PluginConfig| (plugin.name().cloned(), plugin.source.clone(), plugin.sha256, plugin.pinned);
+    let from = |plugin: &PluginConfig| (plugin.source.clone(), plugin.compose.clone(), plugin.sha256);
+    let which = |plugin: &PluginConfig| (plugin.name().cloned(), from(plugin), plugin.pinned);
     which(one) == which(other)
 }
 

@@ -17,7 +17,7 @@ use bulkhead_domain::tool::{TaskSupport, ToolAnnotations};
 use bulkhead_domain::toolset::HOST_TOOLS;
 use bulkhead_plugins::sources::{Digest, Source};
 use bulkhead_plugins::{AcceptChanges, CanaryThresholds, DrainThen, FAULTS_IN_A_ROW, Policy};
-use bulkhead_runtime::{self as runtime, PluginSource, Presentation, ToolPolicy, WasiVersion};
+use bulkhead_runtime::{self as runtime, COMPOSED_MAX, PluginSource, Presentation, ToolPolicy, WasiVersion};
 
 /// 30 days.
 const DRAIN_MS_MAX: u64 = 2_592_000_000;
@@ -28,7 +28,9 @@ const QUARANTINE_AFTER_MAX: u64 = 1_000_000;
 pub(crate) struct PluginConfig {
     /// Where its component is.
     pub source: Source,
-    /// What the SHA-256 of the component must be when it is taken from there.
+    /// What is composed with it.
+    pub compose: Vec<Source>,
+    /// What the SHA-256 of the component, or of what it is composed to, must be when it is taken from there.
     pub sha256: Option<Digest>,
     /// What is said about it, whichever version it is. The bounds of tenants are not in it yet.
     pub policy: Policy,
@@ -68,7 +70,7 @@ impl PluginConfig {
             canary: CanaryThresholds::default(),
             watch_switch_ms: 0,
         };
-        Self { source: Source::File(file), sha256: None, policy, pinned: false, place }
+        Self { source: Source::File(file), compose: Vec::new(), sha256: None, policy, pinned: false, place }
     }
 
     /// A component found in a folder of plugins.
@@ -144,6 +146,7 @@ const PLUGIN_KEYS: &[&str] = &[
     "file",
     "url",
     "oci",
+    "compose",
     "sha256",
     "prefix",
     "on_restart",
@@ -177,6 +180,7 @@ fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
             plugin.source = source;
         }
     }
+    plugin.compose = section.items("compose").iter().filter_map(read_part).collect();
     plugin.sha256 = section.parsed("sha256", digest);
     let choice = [("fail", false), ("rerun", true)];
     let policy = &mut plugin.policy;
@@ -211,6 +215,12 @@ fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
     } else if plugin.name().is_none() && plugin.sha256.is_some() {
         let why = "missing; a plugin with sha256 needs one: the digest holds for whatever comes under that name";
         section.refuse("name", why);
+    }
+    if plugin.compose.len() >= COMPOSED_MAX {
+        section.refuse("compose", format_args!("with the plugin's own, {COMPOSED_MAX} components are the most"));
+    }
+    if plugin.name().is_none() && section.has("compose") {
+        section.refuse("name", "missing; a plugin with compose needs one: it is what the components are composed to");
     }
     let call = section.get("call").map(|item| item.overrides("call")).unwrap_or_default();
     let tools = section.get("tool").map(|item| read_tools(&item)).unwrap_or_default();
@@ -259,6 +269,11 @@ fn read_remote(text: &str, scheme: &str) -> Result<Source, String> {
     let whole = if text.contains("://") { text.to_owned() } else { format!("{scheme}{text}") };
     let source = whole.parse::<Source>().map_err(|error| error.to_string())?;
     if whole.starts_with(scheme) { Ok(source) } else { Err(format!("must begin with {scheme}")) }
+}
+
+/// A file, or an address with its scheme.
+fn read_part(item: &Item<'_>) -> Option<Source> {
+    if item.text()?.contains("://") { item.parsed(str::parse) } else { read_file(item).map(Source::File) }
 }
 
 /// A SHA-256 with or without its name in front.

@@ -157,7 +157,12 @@ pub(super) const TABLES: &[Table] = &[
             ("file", "", "The component: a file"),
             ("url", "", "In place of file: an https address"),
             ("oci", "", "In place of file: REGISTRY/REPOSITORY:TAG"),
-            ("sha256", "", "The digest that the component must have"),
+            (
+                "compose",
+                "",
+                "Components, files or addresses, that bring what this one imports: they become one component",
+            ),
+            ("sha256", "", "The digest that the component must have; with compose, that of the whole"),
             ("prefix", "", "Text that is put before the names of its tools"),
             ("config", "", "Table of settings that the plugin reads"),
             (

@@ -1,12 +1,13 @@
 //! From a source to a candidate: fetched, and trusted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 
-use super::{Digest, Error, FetchOptions, Source, Trust, Verified, fetch};
+use super::{Digest, Error, FetchOptions, Refusal, Source, Trust, Verified, fetch};
 use crate::{Candidate, ComponentSource};
 use bulkhead_runtime::LoadError;
 
@@ -21,11 +22,42 @@ struct Rules {
     trust: Trust,
     fetching: FetchOptions,
     /// By the plugin's name: where the configuration says that its component is.
-    configured: HashMap<String, (Source, Option<Digest>)>,
+    configured: HashMap<String, ConfiguredSource>,
+}
+
+/// Where a component is, or the components that it is composed of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfiguredSource {
+    pub source: Source,
+    /// What is composed with it, in this order. Empty: nothing.
+    pub compose: Vec<Source>,
+    /// What its SHA-256 must be: of one that is composed, the whole's.
+    pub sha256: Option<Digest>,
+}
+
+/// Components of watched folders that are parts of configured plugins.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ComposedFiles {
+    /// By the first component of each.
+    pub(super) parts: HashMap<PathBuf, Vec<PathBuf>>,
+    /// Those that are no plugins of their own.
+    pub(super) only_parts: HashSet<PathBuf>,
+}
+
+impl ConfiguredSource {
+    /// A component as it is.
+    pub fn single(source: Source, sha256: Option<Digest>) -> Self {
+        Self { source, compose: Vec::new(), sha256 }
+    }
+
+    /// Every component of it.
+    fn all(&self) -> impl Iterator<Item = &Source> {
+        std::iter::once(&self.source).chain(&self.compose)
+    }
 }
 
 impl ComponentFetcher {
-    pub fn new(trust: Trust, fetching: FetchOptions, configured: HashMap<String, (Source, Option<Digest>)>) -> Self {
+    pub fn new(trust: Trust, fetching: FetchOptions, configured: HashMap<String, ConfiguredSource>) -> Self {
         Self { rules: ArcSwap::from_pointee(Rules { trust, fetching, configured }) }
     }
 
@@ -44,16 +76,62 @@ impl ComponentFetcher {
         Ok(rules.trust.verify(source, pinned, fetched)?)
     }
 
-    /// Where the configuration says that a plugin is, and what its SHA-256 must be.
-    pub fn configured(&self, plugin: &str) -> Option<(Source, Option<Digest>)> {
+    /// The same of everything that a plugin is composed of; then `sha256` is that of the whole. Each component passes the rule for its
+    /// own source.
+    ///
+    /// # Errors
+    /// As [`Self::take`], or the components do not fit together.
+    pub async fn take_whole(&self, wanted: &ConfiguredSource) -> Result<Verified, Error> {
+        if wanted.compose.is_empty() {
+            return self.take(&wanted.source, wanted.sha256).await;
+        }
+        let mut parts = Vec::new();
+        for source in wanted.all() {
+            parts.push(self.take(source, None).await?);
+        }
+        let composed = tokio::task::spawn_blocking(|| Verified::composed(parts)).await;
+        let whole = composed.unwrap_or_else(|_| {
+            let (what, problem) = (wanted.source.to_string(), "the host panicked while composing it".to_owned());
+            Err(Error::NotComposed { what, problem })
+        })?;
+        match wanted.sha256.filter(|pinned| *pinned != whole.sha256()) {
+            None => Ok(whole),
+            Some(pinned) => Err(Error::Untrusted(Refusal {
+                source_name: wanted.source.to_string(),
+                expected: format!("sha256 {pinned}"),
+                found: format!("sha256 {} of what it is composed to", whole.sha256()),
+            })),
+        }
+    }
+
+    /// Where the configuration says that a plugin is.
+    pub fn configured(&self, plugin: &str) -> Option<ConfiguredSource> {
         self.rules.load().configured.get(plugin).cloned()
     }
 
-    /// The plugin that the configuration says comes from there, and what its SHA-256 must be.
-    pub fn configured_from(&self, source: &Source) -> Option<(String, Option<Digest>)> {
+    /// The plugin that the configuration says comes from there.
+    pub fn configured_from(&self, source: &Source) -> Option<(String, ConfiguredSource)> {
         let rules = self.rules.load();
-        let found = rules.configured.iter().find(|(_, (configured, _))| configured == source);
-        found.map(|(name, (_, pinned))| (name.clone(), *pinned))
+        let found = rules.configured.iter().find(|(_, configured)| configured.source == *source);
+        found.map(|(name, configured)| (name.clone(), configured.clone()))
+    }
+
+    /// The files that configured plugins are composed of.
+    pub(super) fn composed_files(&self) -> ComposedFiles {
+        let rules = self.rules.load();
+        let mut files = ComposedFiles::default();
+        for configured in rules.configured.values().filter(|configured| !configured.compose.is_empty()) {
+            let paths = configured.compose.iter().filter_map(Source::path).map(Path::to_owned);
+            let paths: Vec<_> = paths.collect();
+            files.only_parts.extend(paths.iter().cloned());
+            if let Some(first) = configured.source.path() {
+                files.parts.insert(first.to_owned(), paths);
+            }
+        }
+        for first in rules.configured.values().filter_map(|configured| configured.source.path()) {
+            files.only_parts.remove(first);
+        }
+        files
     }
 }
 
@@ -61,23 +139,22 @@ impl ComponentFetcher {
 #[derive(Clone, Debug)]
 pub struct Configured {
     pub intake: Arc<ComponentFetcher>,
-    pub source: Source,
-    pub sha256: Option<Digest>,
+    pub from: ConfiguredSource,
     pub name: Option<String>,
 }
 
 #[async_trait]
 impl ComponentSource for Configured {
     fn label(&self) -> String {
-        self.source.to_string()
+        self.from.source.to_string()
     }
 
     fn is_local(&self) -> bool {
-        matches!(self.source, Source::File(_))
+        self.from.all().all(|source| source.path().is_some())
     }
 
     async fn fetch(&self) -> Result<Candidate, LoadError> {
-        let taken = self.intake.take(&self.source, self.sha256).await;
+        let taken = self.intake.take_whole(&self.from).await;
         let verified = taken.map_err(|error| LoadError {
             plugin: self.label(),
             problems: vec![error.to_string()],

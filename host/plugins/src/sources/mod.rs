@@ -12,7 +12,7 @@ mod pattern;
 mod trust;
 mod watch;
 
-pub use acquire::{ComponentFetcher, Configured};
+pub use acquire::{ComponentFetcher, Configured, ConfiguredSource};
 pub use bulkhead_sources::{
     COMPONENT_BYTES_MAX, Digest, Error, FETCH_MS_DEFAULT, FetchOptions, Fetched, OciReference, Progress, PublicKey,
     Refusal, Signature, SigningKey, Source, SourceError, beside, oci,

@@ -3,14 +3,15 @@
 //! Invariant: a [`Verified`] exists only after every check; the first rule whose pattern fits a source decides about it, and what
 //! comes over a network is never taken because nobody said anything.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
 use super::pattern::Pattern;
-use super::{Digest, Fetched, PublicKey, Refusal, Signature, Source};
+use super::{Digest, Error, Fetched, PublicKey, Refusal, Signature, Source};
 use crate::{Candidate, Pinning, Provenance};
-use bulkhead_runtime::Wit;
+use bulkhead_runtime::{Part, Wit, compose};
 use bulkhead_sources::signature::message;
 
 /// What the sources of a pattern need.
@@ -163,6 +164,33 @@ impl Verified {
         &self.signed_by
     }
 
+    /// One component of several that have passed. It comes from where the first one does; it is signed only if all are, and the strictest
+    /// rule about definitions that change is the one for it.
+    ///
+    /// # Errors
+    /// They do not fit together.
+    pub(super) fn composed(parts: Vec<Self>) -> Result<Self, Error> {
+        let names: Vec<_> = parts.iter().map(|part| part.source.to_string()).collect();
+        let inputs: Vec<_> =
+            parts.iter().zip(&names).map(|(part, name)| Part { name, bytes: &part.fetched.bytes }).collect();
+        let refused = |problem: String| Error::NotComposed { what: names.join(" + "), problem };
+        let bytes = compose(&inputs).map_err(|problems| refused(problems.join("; ")))?;
+        drop(inputs);
+        let signed_by = if parts.iter().all(|part| !part.signed_by.is_empty()) {
+            let all: BTreeSet<_> = parts.iter().flat_map(|part| part.signed_by.iter().cloned()).collect();
+            all.into_iter().collect()
+        } else {
+            Vec::new()
+        };
+        let changed_definitions = strictest(parts.iter().map(|part| part.changed_definitions));
+        let origin = parts.iter().map(|part| part.fetched.origin.as_str()).collect::<Vec<_>>().join(" + ");
+        let sha256 = Digest(Sha256::digest(&bytes).into());
+        let Some(first) = parts.into_iter().next() else { return Err(refused("there are none".to_owned())) };
+        let Fetched { file, wit, .. } = first.fetched;
+        let fetched = Fetched { bytes, sha256, origin, file, signatures: Vec::new(), wit };
+        Ok(Self { fetched, source: first.source, signed_by, changed_definitions })
+    }
+
     /// What the plugins take, of a source that an operator named.
     pub fn candidate(self, name: Option<String>) -> Candidate {
         Candidate { is_attended: true, ..self.automatic_candidate(name) }
@@ -185,6 +213,16 @@ impl Verified {
             },
         }
     }
+}
+
+/// Of several rules that have a say about one component. One that says nothing leaves it to the plugin's own `accept_changes`, which
+/// no other rule may widen.
+fn strictest(rules: impl Iterator<Item = Option<Pinning>> + Clone) -> Option<Pinning> {
+    let says = |pinning| rules.clone().any(|rule| rule == pinning);
+    [Some(Pinning::Hold), None, Some(Pinning::Show)]
+        .into_iter()
+        .find(|pinning| says(*pinning))
+        .unwrap_or(Some(Pinning::Allow))
 }
 
 #[cfg(test)]
@@ -254,6 +292,19 @@ mod tests {
         let refusal = refused(&trust(&[&acme]), Some(b), signed());
         assert!(refusal.contains(&format!("expected sha256 {b}, found sha256 {a}")), "{refusal}");
         trust(&[&acme]).verify(&SOURCE.parse().unwrap(), Some(a), signed()).unwrap();
+    }
+
+    #[test]
+    fn strictest_rule_of_composed_sources_counts() {
+        use Pinning::{Allow, Hold, Show};
+        for (rules, expected) in [
+            (&[Some(Allow), Some(Allow)][..], Some(Allow)),
+            (&[Some(Allow), Some(Show)], Some(Show)),
+            (&[Some(Allow), None], None),
+            (&[None, Some(Show), Some(Hold)], Some(Hold)),
+        ] {
+            assert_eq!(strictest(rules.iter().copied()), expected, "{rules:?}");
+        }
     }
 
     #[test]

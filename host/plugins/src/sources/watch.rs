@@ -5,8 +5,8 @@
 //! refused, and is said once, until something about it changes; what failed by no fault of its own is tried again, less and less
 //! often; a file that changes without its bytes changing decides nothing.
 //!
-//! A file is known by what it leads to: its path behind all links, inode, size and time of change, and the same of its signature and
-//! its WIT text. So a link that is swapped is a change, whichever link on the way it is. A removed file changes nothing: the plugin
+//! A file is known by what it leads to: its path behind all links, inode, size and time of change, and the same of its signature, its
+//! WIT text and the components that it is composed with, which are no plugins of their own. So a link that is swapped is a change, whichever link on the way it is. A removed file changes nothing: the plugin
 //! goes on, until an operator removes it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,8 @@ use notify::Watcher as _;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{ComponentFetcher, Source, beside};
+use super::acquire::ComposedFiles;
+use super::{ComponentFetcher, ConfiguredSource, Source, beside};
 use crate::{Candidate, Digest, Error, Plugins, Stage, pause_after};
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_domain::task::PluginVersion;
@@ -107,8 +108,8 @@ impl Watch {
                     watched.insert(folder.clone());
                 }
             }
-            let folders = self.folders.clone();
-            let found = tokio::task::spawn_blocking(move || scan(&folders)).await.unwrap_or_default();
+            let (folders, composed) = (self.folders.clone(), self.intake.composed_files());
+            let found = tokio::task::spawn_blocking(move || scan(&folders, &composed)).await.unwrap_or_default();
             for (folder, problem) in &found.unreadable {
                 // A folder that comes back is another one.
                 watched.remove(folder);
@@ -188,10 +189,11 @@ impl Watch {
     /// `None`: the file changed while it was read.
     async fn take(&self, path: &Path, file: &Seen, decided: &mut BTreeMap<String, Digest>) -> Option<Taken> {
         let source = Source::File(path.to_owned());
-        let (name, pinned) = self.intake.configured_from(&source).unzip();
-        let taken = self.intake.take(&source, pinned.flatten()).await;
-        let again = path.to_owned();
-        if tokio::task::spawn_blocking(move || print_of(&again)).await.ok().as_ref() != Some(&file.print) {
+        let (name, wanted) = self.intake.configured_from(&source).unzip();
+        let wanted = wanted.unwrap_or_else(|| ConfiguredSource::single(source.clone(), None));
+        let taken = self.intake.take_whole(&wanted).await;
+        let (again, composed) = (path.to_owned(), self.intake.composed_files());
+        if tokio::task::spawn_blocking(move || print_of(&again, &composed)).await.ok().as_ref() != Some(&file.print) {
             return None;
         }
         let label = || name.clone().unwrap_or_else(|| path.display().to_string());
@@ -238,7 +240,8 @@ impl Watch {
             Err(Error::NotFound(_)) => Vec::new(),
             versions => versions?,
         };
-        if let Some((configured, _)) = self.intake.configured(name).filter(|(configured, _)| configured != source) {
+        if let Some(configured) = self.intake.configured(name).filter(|configured| configured.source != *source) {
+            let configured = configured.source;
             return Ok(Brought::Foreign(format!(
                 "the configuration says that {name} comes from {configured}, so {source} is not it"
             )));
@@ -328,7 +331,7 @@ struct FolderScan {
     unreadable: BTreeMap<PathBuf, String>,
 }
 
-fn scan(folders: &[PathBuf]) -> FolderScan {
+fn scan(folders: &[PathBuf], composed: &ComposedFiles) -> FolderScan {
     let mut found = FolderScan::default();
     for folder in folders {
         let entries = match std::fs::read_dir(folder) {
@@ -338,10 +341,11 @@ fn scan(folders: &[PathBuf]) -> FolderScan {
                 continue;
             }
         };
-        for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_component(path)) {
+        let is_plugin = |path: &PathBuf| is_component(path) && !composed.only_parts.contains(path);
+        for path in entries.flatten().map(|entry| entry.path()).filter(is_plugin) {
             // What does not lead to a file is nothing yet.
             if std::fs::metadata(&path).is_ok_and(|facts| facts.is_file()) {
-                let print = print_of(&path);
+                let print = print_of(&path, composed);
                 found.components.insert(path, print);
             }
         }
@@ -355,13 +359,16 @@ fn is_component(path: &Path) -> bool {
     !is_hidden && path.extension().is_some_and(|extension| extension == "wasm")
 }
 
-fn print_of(path: &Path) -> Print {
+/// Of the file, and of those that it is composed of.
+fn print_of(path: &Path, composed: &ComposedFiles) -> Print {
     let one = |path: &Path| {
         let behind = path.canonicalize().ok()?;
         let facts = behind.metadata().ok()?;
         Some((behind, facts.ino(), facts.len(), facts.mtime(), facts.mtime_nsec()))
     };
-    vec![one(path), one(&beside(path)), one(&path.with_extension("wit"))]
+    let parts = composed.parts.get(path).into_iter().flatten();
+    let parts = parts.flat_map(|part| [one(part), one(&beside(part))]);
+    [one(path), one(&beside(path)), one(&path.with_extension("wit"))].into_iter().chain(parts).collect()
 }
 
 #[cfg(test)]

@@ -145,6 +145,15 @@ fn plugin_source_and_trust_patterns_are_read() {
     let nameless = format!("[[plugin]]\nfile = 'a'\nsha256 = '{}'", "5".repeat(64));
     refused_once(&nameless, "etc/bulkhead.toml:1: plugin.?.name: missing", "sha256 needs one");
     load(&format!("{nameless}\nname = 'a'")).unwrap();
+    let composed = "[[plugin]]\nname = 'a'\nfile = 'a'\ncompose = ['b.wasm', 'oci://ghcr.io/a/c:1']";
+    let parts: Vec<_> = load(composed).unwrap().plugins[0].compose.iter().map(ToString::to_string).collect();
+    assert_eq!(parts, ["etc/b.wasm", "oci://ghcr.io/a/c:1"]);
+    let nameless = "[[plugin]]\nfile = 'a'\ncompose = ['b']";
+    refused_once(nameless, "etc/bulkhead.toml:1: plugin.?.name: missing", "compose needs one");
+    let plain = "[[plugin]]\nname = 'a'\nfile = 'a'\ncompose = ['http://a.example/b']";
+    refused_once(plain, "etc/bulkhead.toml:4: plugin.a.compose:", "use https");
+    let many = format!("[[plugin]]\nname = 'a'\nfile = 'a'\ncompose = {:?}", ["b"; 16]);
+    refused_once(&many, "etc/bulkhead.toml:1: plugin.a.compose: with the plugin's own, 16 components", "");
     refused_once("[[trust]]\nsource = '**'", "etc/bulkhead.toml:1: trust.keys:", "unsigned = true");
     refused_once("[[trust]]\nkeys = ['a']", "etc/bulkhead.toml:1: trust.source: missing", "");
     refused_once("[[trust]]\nsource = 'example.com'\nkeys = ['a']", "etc/bulkhead.toml:2: trust.source:", "begins");

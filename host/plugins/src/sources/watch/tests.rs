@@ -22,7 +22,7 @@ pub(crate) fn fetching() -> FetchOptions {
 
 /// Looks when everything has settled, and what is to be tried again is due.
 async fn look(watch: &Watch, known: &mut WatchState) -> Next {
-    watch.look(known, scan(&watch.folders), false).await;
+    watch.look(known, scan(&watch.folders, &watch.intake.composed_files()), false).await;
     let [file] = known.seen.values_mut().collect::<Vec<_>>().try_into().map_err(|_| "one file").unwrap();
     file.since -= SETTLE;
     if let Next::Retry { at, .. } = &mut file.next {
