@@ -33,6 +33,9 @@ pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
     for name in scripts.iter().filter(is_chosen) {
         finished.push(scripted::build(name, !names.is_empty())?);
     }
+    if names.is_empty() {
+        scripted::install_c()?;
+    }
     if names.is_empty() { remove_others(&finished) } else { Ok(()) }
 }
 
