@@ -36,6 +36,7 @@ mod operators;
 mod pausing;
 mod plugin_tests;
 mod plugins;
+mod programs;
 mod recovery;
 mod refusals;
 mod registry;

@@ -31,10 +31,11 @@ use super::manifest::RequestedLimits;
 use super::operation::{Operation, Returned};
 use super::output;
 use super::policy::{DirGrant, Granted, GrantedTo};
+use super::programs::Program;
 use super::supervise::{Stopped, Supervised};
 use super::wasi_context::{Clock, Printed, Stream, random};
 use super::{CallContext, CallEvent, CallSpec, TenantNames, ToolEntry};
-use bulkhead_domain::call::CallError;
+use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
 
 /// A component that is ready to be called.
@@ -124,6 +125,16 @@ pub(super) struct HostContext {
     pub(super) blocking: Arc<BlockingPools>,
 }
 
+/// What a call has around it besides its grants.
+pub(super) struct Surroundings<'a> {
+    /// The tenant's name, where a directory needs it.
+    pub(super) tenant: Option<&'a str>,
+    pub(super) quotas: &'a Quotas,
+    pub(super) blocking: Blocking,
+    /// The arguments and streams of a command.
+    pub(super) program: Option<Program>,
+}
+
 /// The data of a store.
 pub(super) struct Call {
     pub(super) facts: CallContext,
@@ -138,6 +149,10 @@ pub(super) struct Call {
     pub(super) ids_drawn: u64,
     /// Whether the guest's wish to become a task was already decided.
     pub(super) detach_settled: bool,
+    /// Of a call that runs a command.
+    pub(super) program: Option<Program>,
+    /// Bytes of the result, for what is collected while the guest runs.
+    pub(super) result_bytes: u64,
     limiter: Limiter,
     table: ResourceTable,
     clock: Clock,
@@ -156,7 +171,7 @@ impl Call {
         limits: &CallLimits,
         shared: Arc<CallState>,
         outbox: Outbox,
-        (tenant, quotas, blocking): (Option<&str>, &Quotas, Blocking),
+        Surroundings { tenant, quotas, blocking, program }: Surroundings<'_>,
     ) -> Result<Box<Self>, HostFailure> {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HOST_RESOURCES_MAX);
@@ -165,7 +180,7 @@ impl Call {
         let clock = Clock::start(facts.outside.as_ref().and_then(|outside| outside.unix_ms()));
         let (mut wasi, mut rooms) = (None, DirectoryQuotas::default());
         if !granted.directories.is_empty() {
-            let mut world = world(&plugin, &granted, &facts, clock);
+            let mut world = world(&plugin, &granted, &facts, clock, program.as_ref());
             rooms = files::open(&mut world, &granted.directories, tenant, quotas, &blocking)?;
             wasi = Some(world.build());
         }
@@ -183,9 +198,16 @@ impl Call {
             rooms,
             ids_drawn: 0,
             detach_settled: false,
+            program,
+            result_bytes: limits.result_bytes,
             table,
             http,
         }))
+    }
+
+    /// Lets go of everything that the guest holds of the host; it must not run any more.
+    pub(super) fn drop_resources(&mut self) {
+        self.table = ResourceTable::new();
     }
 
     /// A store for it, with every limit set.
@@ -208,7 +230,13 @@ impl Call {
 }
 
 /// What the guest sees of the world: what was granted, and nothing else. Its directories have to be opened yet.
-fn world(plugin: &Arc<str>, granted: &Granted, facts: &CallContext, clock: Clock) -> WasiCtxBuilder {
+fn world(
+    plugin: &Arc<str>,
+    granted: &Granted,
+    facts: &CallContext,
+    clock: Clock,
+    program: Option<&Program>,
+) -> WasiCtxBuilder {
     let mut world = WasiCtx::builder();
     world
         .wall_clock(clock)
@@ -217,19 +245,25 @@ fn world(plugin: &Arc<str>, granted: &Granted, facts: &CallContext, clock: Clock
         .insecure_random(random(facts.seed, Stream::Insecure))
         .insecure_random_seed(u128::from_le_bytes(facts.call_id.0))
         .max_random_size(RANDOM_BYTES_MAX)
-        .stdout(Printed::new(Arc::clone(plugin), "stdout"))
-        .stderr(Printed::new(Arc::clone(plugin), "stderr"))
         .allow_tcp(false)
         .allow_udp(false)
         .allow_ip_name_lookup(false)
         .envs(&granted.environment);
+    match program {
+        Some(program) => program.set_up(&mut world),
+        None => {
+            let printed = |stream| Printed::new(Arc::clone(plugin), stream);
+            world.stdout(printed("stdout")).stderr(printed("stderr"));
+        }
+    }
     world
 }
 
 impl WasiView for Call {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self { wasi, table, denials, facts, clock, .. } = self;
-        let wasi = wasi.get_or_insert_with(|| world(denials.plugin(), denials.granted(), facts, *clock).build());
+        let Self { wasi, table, denials, facts, clock, program, .. } = self;
+        let wasi = wasi
+            .get_or_insert_with(|| world(denials.plugin(), denials.granted(), facts, *clock, program.as_ref()).build());
         WasiCtxView { ctx: wasi, table }
     }
 }
@@ -283,9 +317,10 @@ async fn execute(
         Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
         _ => None,
     };
-    let mut call =
-        Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas, blocking))
-            .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
+    let program = plugin.exports.program(&operation, &name, &limits)?;
+    let around = Surroundings { tenant: tenant.as_deref(), quotas: &ground.quotas, blocking, program: program.clone() };
+    let mut call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), around)
+        .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
     call.egress.share(line);
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
@@ -299,7 +334,18 @@ async fn execute(
         Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
         Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
     });
-    denials.name_in(outcome)
+    denials.name_in(outcome.map_err(|error| with_stderr(error, program.as_ref())))
+}
+
+/// A program that crashes says why on standard error.
+fn with_stderr(error: CallError, program: Option<&Program>) -> CallError {
+    match (error, program.and_then(Program::stderr_line)) {
+        (CallError::Fault { kind: FaultKind::Trap, reason }, Some(stderr)) => {
+            let reason = fault::cut(format!("{reason}; the end of its standard error: {stderr}"));
+            CallError::Fault { kind: FaultKind::Trap, reason }
+        }
+        (error, _) => error,
+    }
 }
 
 /// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end.
@@ -333,7 +379,6 @@ fn passed_max(limits: &CallLimits) -> u64 {
 
 /// The public reason of a call that was stopped from outside.
 fn stopped_because(stopped: Stopped, limits: &CallLimits) -> CallError {
-    use bulkhead_domain::call::FaultKind;
     match stopped {
         Stopped::Cpu => fault::limit(format!("the tool used more than its {} of CPU time", Time(limits.cpu_ms))),
         Stopped::Wall => CallError::Fault {

@@ -1,8 +1,9 @@
 //! What a component exports: its interfaces, and the one place where they are called.
 //!
 //! Every plugin of our world exports tools; resources, prompts and completions are looked up in each component and taken where they
-//! are there. The functions of a component that does not know us are tools too.
+//! are there. The functions of a component that does not know us are tools too, and so are a program and a web service.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use wasmtime::component::types::ComponentItem;
@@ -13,8 +14,11 @@ use super::bindings::exports::bulkhead::plugin::{completions, prompts, resources
 use super::call::Call;
 use super::load::ComponentBytes as Component;
 use super::operation::Operation;
+use super::programs::{Program, Programs};
 use super::typed;
 use super::wasi_context::escaped;
+use bulkhead_domain::call::CallError;
+use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::server_features::Reference;
 
 /// Pages of resources that are looked at when a plugin is loaded.
@@ -39,6 +43,8 @@ enum Tools {
     Listed { tools: tools::GuestIndices, call_tool: CallToolExport },
     /// They are its functions.
     Typed(typed::Functions),
+    /// It is a program or a web service.
+    Programs(Programs),
 }
 
 /// What a guest gave back, unchecked.
@@ -67,7 +73,19 @@ impl Exports {
         let mut problems = Vec::new();
         let tools = listed(instance).or_else(|error| {
             let component = instance.component();
-            let functions = (!typed::is_ours(component))
+            let is_foreign = !typed::is_ours(component);
+            // Who has functions of their own means these.
+            if is_foreign && !typed::has_functions(component) {
+                match Programs::find(instance) {
+                    Ok(Some(programs)) => return Ok(Tools::Programs(programs)),
+                    Ok(None) => {}
+                    Err(wrong) => {
+                        problems.push(wrong);
+                        return Err(());
+                    }
+                }
+            }
+            let functions = is_foreign
                 .then(|| typed::Functions::find(component, &file.bytes, file.wit_file.as_deref()));
             match functions {
                 Some(Ok(functions)) => return Ok(Tools::Typed(functions)),
@@ -92,9 +110,26 @@ impl Exports {
         }
     }
 
-    /// Whether the tools are the component's own functions.
+    /// Whether the component says nothing of tools: they are made of what it exports.
     pub(super) fn is_typed(&self) -> bool {
-        matches!(self.tools, Tools::Typed(_))
+        matches!(self.tools, Tools::Typed(_) | Tools::Programs(_))
+    }
+
+    /// What the call of a command has around it; `None`: the operation is none.
+    ///
+    /// # Errors
+    ///
+    /// Its arguments do not fit.
+    pub(super) fn program(
+        &self,
+        operation: &Operation,
+        plugin: &str,
+        limits: &CallLimits,
+    ) -> Result<Option<Program>, CallError> {
+        match &self.tools {
+            Tools::Programs(programs) => programs.program(operation, plugin, limits),
+            _ => Ok(None),
+        }
     }
 
     pub(super) fn has_resources(&self) -> bool {
@@ -124,6 +159,7 @@ impl Exports {
                         call.call_async(store, (&tool, arguments.as_str())).await?.0
                     }
                     Tools::Typed(functions) => functions.call(store, instance, &tool, arguments.as_str()).await?,
+                    Tools::Programs(programs) => programs.call(store, instance, &tool, arguments.as_str()).await?,
                 };
                 Ok(returned.map(RawOutput::Tool))
             }
@@ -168,6 +204,10 @@ impl Exports {
         let tools = match &self.tools {
             Tools::Listed { tools, .. } => tools.load(&mut *store, instance)?.call_list_tools(&mut *store).await?,
             Tools::Typed(functions) => functions.tools(),
+            Tools::Programs(programs) => {
+                let plugin = Arc::clone(store.data().denials.plugin());
+                programs.tools(&plugin, store, instance)?
+            }
         };
         let templates = match &self.resources {
             None => Vec::new(),

@@ -19,6 +19,11 @@ const LOGGED_BYTES_MAX: usize = 1024;
 #[error("{0}")]
 pub(super) struct HostFailure(pub(super) String);
 
+/// A web service did not keep to HTTP; says how.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct BrokenAnswer(pub(super) &'static str);
+
 pub(super) fn limit(reason: impl Into<String>) -> CallError {
     CallError::Fault { kind: FaultKind::Limit, reason: reason.into() }
 }
@@ -52,6 +57,9 @@ pub(super) fn classify(plugin: &str, error: &wasmtime::Error, passed_max: u64) -
     }
     if let Some(failure) = error.downcast_ref::<HostFailure>() {
         return internal(plugin, &failure.0);
+    }
+    if let Some(broken) = error.downcast_ref::<BrokenAnswer>() {
+        return invalid_output(broken.0);
     }
     if error.is::<wasmtime::PoolConcurrencyLimitError>() {
         return internal(plugin, &format!("the instance pool is full: {error:#}"));

@@ -42,6 +42,7 @@ mod operation;
 mod output;
 mod outside;
 pub mod policy;
+mod programs;
 mod published;
 mod sampling;
 pub mod sandbox;

@@ -85,8 +85,15 @@ pub(super) const LIST_WALL_MS: u64 = 10_000;
 /// The limit that a guest hit. The text names it for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LimitHit {
-    Memory { bytes_max: u64 },
+    Memory {
+        bytes_max: u64,
+    },
     TableElements,
+    /// Of what becomes the result, by the name that people know it by.
+    Output {
+        what: &'static str,
+        bytes_max: u64,
+    },
 }
 
 impl fmt::Display for LimitHit {
@@ -94,6 +101,9 @@ impl fmt::Display for LimitHit {
         match self {
             Self::Memory { bytes_max } => write!(f, "the tool used more than its {} of memory", Bytes(*bytes_max)),
             Self::TableElements => write!(f, "the tool used more than {TABLE_ELEMENTS_MAX} table elements"),
+            Self::Output { what, bytes_max } => {
+                write!(f, "the tool's {what} is longer than {}, which is call.result_bytes", Bytes(*bytes_max))
+            }
         }
     }
 }

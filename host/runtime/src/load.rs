@@ -10,7 +10,7 @@ use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
 use super::bindings::PluginFull;
 use super::blocking::Blocking;
-use super::call::{Call, CallCount, HostContext, Plugin, visit};
+use super::call::{Call, CallCount, HostContext, Plugin, Surroundings, visit};
 use super::call_state::CallState;
 use super::catalog::PluginFeatures;
 use super::declared::{self, DeclarationPolicy};
@@ -382,8 +382,9 @@ fn detached_call(
     let (sender, _) = mpsc::channel(1);
     let (shared, outbox) = (Arc::new(CallState::default()), Outbox::new(sender, 1, 0));
     let blocking = Blocking::of(&ground.blocking, TenantId([0; 16]));
-    let files = (None, &*ground.quotas, blocking);
-    let call = Call::new(Arc::clone(name), Arc::clone(granted), CallContext::detached(), limits, shared, outbox, files);
+    let around = Surroundings { tenant: None, quotas: &ground.quotas, blocking, program: None };
+    let call =
+        Call::new(Arc::clone(name), Arc::clone(granted), CallContext::detached(), limits, shared, outbox, around);
     call.map_err(|failure| failure.0)
 }
 

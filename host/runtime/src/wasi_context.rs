@@ -126,7 +126,7 @@ impl Printed {
         Self(Arc::new(Mutex::new(PrintedLine { plugin, stream, left: STDIO_BYTES_MAX, bytes: Vec::new() })))
     }
 
-    fn show(&self, bytes: &[u8]) {
+    pub(super) fn show(&self, bytes: &[u8]) {
         if tracing::enabled!(target: PRINTED, tracing::Level::DEBUG) {
             self.0.lock().add(bytes);
         }

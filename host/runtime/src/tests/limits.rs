@@ -8,7 +8,7 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::*;
 use crate::blocking::Blocking;
-use crate::call::{Call, HostContext, visit};
+use crate::call::{Call, HostContext, Surroundings, visit};
 use crate::events::Outbox;
 use crate::policy::Granted;
 use crate::{engine, load};
@@ -70,7 +70,12 @@ impl Bench {
             limits,
             shared,
             outbox,
-            (None, &self.ground.quotas, Blocking::of(&self.ground.blocking, TENANT)),
+            Surroundings {
+                tenant: None,
+                quotas: &self.ground.quotas,
+                blocking: Blocking::of(&self.ground.blocking, TENANT),
+                program: None,
+            },
         )
         .unwrap();
         let ran = visit(&self.ground, &self.instance, call, limits, |store, instance| {

@@ -8,6 +8,7 @@ mod imports;
 mod limits;
 mod loading;
 mod offers;
+mod programs;
 mod quick;
 mod typed;
 mod waiting;

@@ -330,8 +330,7 @@ async fn platform_interfaces_are_not_tools() {
     let names: Vec<_> = loaded.tools.iter().map(|entry| entry.tool.name.as_str()).collect();
     assert_eq!(names, ["nothing"]);
     for (interface, kind) in [
-        ("wasi:cli/run@0.2.9", "it is a program for a command line (wasi:cli/run@0.2.9), which this host does not run"),
-        ("wasi:http/incoming-handler@0.2.0", "it is an HTTP server (wasi:http/incoming-handler@0.2.0)"),
+        ("wasi:cli/run@9.9.9", "it is a program for a command line (wasi:cli/run@9.9.9), which this host does not run"),
         ("wasi:other/thing", "it exports wasi:other/thing alone"),
     ] {
         let problems = problems(&exporting(interface, "")).await.join("\n");
@@ -340,6 +339,22 @@ async fn platform_interfaces_are_not_tools() {
             "{problems}"
         );
     }
+    let problems = problems(&exporting("wasi:http/incoming-handler@0.2.0", "")).await.join("\n");
+    assert!(problems.contains("its export wasi:http/incoming-handler@0.2.0 is not that of WASI"), "{problems}");
+    let loaded = House::new().publish(component(&exporting("wasi:cli/run@0.2.9", ""))).await;
+    assert_eq!(loaded.tools[0].tool.name, "stranger", "a command is called like its plugin");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn platform_function_of_other_type_is_refused_at_load() {
+    let wat = format!(
+        r#"(component {MODULE}
+            (func $run (result u32) (canon lift (core func $i "zero")))
+            (instance $platform (export "run" (func $run)))
+            (export "wasi:cli/run@0.2.3" (instance $platform)))"#
+    );
+    let problems = problems(&wat).await.join("\n");
+    assert!(problems.contains("it cannot be started"), "{problems}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

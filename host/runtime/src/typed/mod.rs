@@ -163,6 +163,11 @@ pub(super) fn is_ours(component: &Component) -> bool {
     component.component_type().exports(component.engine()).any(|(name, _)| name.starts_with(OUR_PACKAGE))
 }
 
+/// Whether a component exports functions of its author's.
+pub(super) fn has_functions(component: &Component) -> bool {
+    !collect(component).is_empty()
+}
+
 /// Puts the operator's words in the place of those that were found.
 pub(super) fn present(tools: &mut [tools::Tool], policies: &BTreeMap<String, ToolPolicy>) {
     for tool in tools {

@@ -1,6 +1,6 @@
 //! Components from Rust, by Cargo.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -22,7 +22,14 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
     }
     let mut command = Command::new(cargo);
     command.current_dir(&project.folder);
-    command.args(["build", "--lib", "--release", "--target", TARGET, "--message-format=json-render-diagnostics"]);
+    command.args([
+        "build",
+        kind_of_target(&project.folder),
+        "--release",
+        "--target",
+        TARGET,
+        "--message-format=json-render-diagnostics",
+    ]);
     command.args(&options.cargo);
     let built = programs::output("cargo build", &mut command)?;
     let component = component(&built).ok_or_else(|| Error::Failed {
@@ -30,6 +37,14 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
         reason: "it made no component: the package needs `[lib]` with `crate-type = [\"cdylib\"]`".to_owned(),
     })?;
     programs::read(&component)
+}
+
+/// A package that has a `main` and no library is a command, which is a component as it is.
+fn kind_of_target(folder: &Path) -> &'static str {
+    let has = |file: &str| folder.join("src").join(file).is_file();
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+    let names_library = manifest.lines().any(|line| line.trim() == "[lib]");
+    if has("main.rs") && !has("lib.rs") && !names_library { "--bins" } else { "--lib" }
 }
 
 /// Every way to a compiler for the target, in the words of `XTASK_GUEST_TOOLCHAIN`.
@@ -74,6 +89,22 @@ mod tests {
         ] {
             assert!(remedy.contains(way), "{way}: {remedy}");
         }
+    }
+
+    #[test]
+    fn package_with_main_alone_is_built_as_a_command() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("src")).unwrap();
+        let write = |file: &str, text: &str| std::fs::write(folder.path().join(file), text).unwrap();
+        write("Cargo.toml", "[package]\nname = 'a'\n");
+        assert_eq!(kind_of_target(folder.path()), "--lib", "Cargo says best what is missing");
+        write("src/main.rs", "");
+        assert_eq!(kind_of_target(folder.path()), "--bins");
+        write("src/lib.rs", "");
+        assert_eq!(kind_of_target(folder.path()), "--lib");
+        std::fs::remove_file(folder.path().join("src/lib.rs")).unwrap();
+        write("Cargo.toml", "[lib]\npath = 'lib.rs'\n");
+        assert_eq!(kind_of_target(folder.path()), "--lib");
     }
 
     #[test]

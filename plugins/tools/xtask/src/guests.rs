@@ -1,7 +1,7 @@
 //! Builds the guests: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin-NAME` crate becomes `target/plugins/NAME.wasm`.
 //!
-//! The crate `refused` is the exception: each of its examples is one component that a host must refuse, so that a dozen
-//! of them need no folder each.
+//! The crates `refused` and `foreign` are the exceptions: each of their examples is one component that a host must refuse, or that knows
+//! nothing of this host, so that a dozen of them need no folder each.
 //!
 //! A guest with WIT of its own (`NAME/wit/NAME.wit`) does not know this host and carries no manifest; its WIT is
 //! published beside the component, where the host looks for descriptions.
@@ -17,7 +17,8 @@ use anyhow::{Context as _, bail};
 
 use crate::{layout, manifest, scripted, steps, toolchain};
 
-const REFUSED: &str = "refused";
+/// Crates whose examples are the components.
+const OF_EXAMPLES: [&str; 2] = ["refused", "foreign"];
 
 /// Compiles the guests and publishes the named ones, or all of them.
 pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
@@ -47,8 +48,8 @@ fn publish_compiled(known: &[String], chosen: &[&String]) -> anyhow::Result<Vec<
     let built = layout::guest_target().join(toolchain::TARGET).join("guest");
     let mut finished = Vec::new();
     for name in chosen {
-        if *name == REFUSED {
-            for example in examples()? {
+        if OF_EXAMPLES.contains(&name.as_str()) {
+            for example in examples(name)? {
                 let component = format!("{example}.wasm");
                 finished.push(publish(&built.join("examples").join(&component), &component)?);
             }
@@ -73,9 +74,9 @@ fn folders() -> anyhow::Result<Vec<String>> {
     Ok(layout::guests()?.into_iter().filter(|(_, folder)| is_crate(folder)).map(|(name, _)| name).collect())
 }
 
-fn examples() -> anyhow::Result<Vec<String>> {
+fn examples(name: &str) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(layout::guest(REFUSED)?.join("examples"))? {
+    for entry in std::fs::read_dir(layout::guest(name)?.join("examples"))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "rs")
             && let Some(name) = path.file_stem().and_then(|stem| stem.to_str())

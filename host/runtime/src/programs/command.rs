@@ -1,0 +1,354 @@
+//! A command: `args` and `stdin` in, standard output and the exit code out.
+//!
+//! Owns the streams of one call. Standard output is the result, so writing more of it than a result may hold ends the call; standard
+//! error goes to the operator's log, and its end to the caller if the program fails.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::AsyncWrite;
+use wasmtime::component::Instance;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::bindings::CommandIndices;
+use wasmtime_wasi::p2::pipe::MemoryInputPipe;
+use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
+use wasmtime_wasi_io::poll::Pollable;
+use wasmtime_wasi_io::streams::{OutputStream, StreamError, StreamResult};
+
+use super::{said, text};
+use crate::bindings::bulkhead::plugin::types as wit;
+use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
+use crate::call::Call;
+use crate::fault::HostFailure;
+use crate::json::accept;
+use crate::limits::{LimitHit, STDIO_BYTES_MAX};
+use crate::wasi_context::{Printed, escaped};
+
+/// Arguments of one run. Each costs some bytes of the host, however short it is, and again whenever the guest asks for them.
+const ARGUMENTS_MAX: usize = 256;
+
+/// Bytes of the end of standard error that a failure shows.
+const STDERR_TAIL_BYTES_MAX: usize = 4 << 10;
+
+/// Where the bytes of a program come from that are no text.
+const STDOUT_URI: &str = "bulkhead:stdout";
+
+pub(super) fn description(plugin: &str) -> String {
+    format!(
+        "Runs the program {plugin} once, with these arguments and this standard input, and returns what it writes to standard output. \
+         An exit code other than 0 is an error, which shows the end of standard error."
+    )
+}
+
+pub(super) fn input_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "args": {
+                "type": "array",
+                "items": {"type": "string"},
+                "maxItems": ARGUMENTS_MAX,
+                "description": "The arguments of the command line, without the program's name."
+            },
+            "stdin": {"type": "string", "description": "What the program reads from standard input."}
+        },
+        "additionalProperties": false
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    stdin: String,
+}
+
+/// What one run has around it; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Program {
+    /// The plugin's name comes first, as a program's does.
+    arguments: Arc<[String]>,
+    stdin: MemoryInputPipe,
+    stdout: Sink<Stdout>,
+    stderr: Sink<Stderr>,
+}
+
+impl Program {
+    /// Of a call with these arguments.
+    ///
+    /// # Errors
+    ///
+    /// They do not fit.
+    pub(super) fn new(plugin: &str, arguments: &str, stdout_bytes_max: u64) -> Result<Self, String> {
+        let Arguments { args, stdin } =
+            serde_json::from_str(arguments).map_err(|error| format!("the arguments do not fit: {error}"))?;
+        if args.len() > ARGUMENTS_MAX {
+            return Err(format!("args: {} arguments; {ARGUMENTS_MAX} is the most", args.len()));
+        }
+        Ok(Self {
+            arguments: [plugin.to_owned()].into_iter().chain(args).collect(),
+            stdin: MemoryInputPipe::new(stdin),
+            stdout: Sink::new(Stdout { bytes: Vec::new(), bytes_max: stdout_bytes_max }),
+            stderr: Sink::new(Stderr { printed: Printed::new(plugin.into(), "stderr"), tail: VecDeque::new() }),
+        })
+    }
+
+    /// Gives the guest its arguments and streams.
+    pub(crate) fn set_up(&self, world: &mut WasiCtxBuilder) {
+        world.args(&self.arguments).stdin(self.stdin.clone()).stdout(self.stdout.clone()).stderr(self.stderr.clone());
+    }
+
+    /// The end of standard error in one line; `None`: nothing was written there.
+    pub(crate) fn stderr_line(&self) -> Option<String> {
+        let tail = self.stderr_tail();
+        let lines: Vec<_> = tail.lines().map(|line| escaped(line.trim())).filter(|line| !line.is_empty()).collect();
+        (!lines.is_empty()).then(|| lines.join(" / "))
+    }
+
+    fn stderr_tail(&self) -> String {
+        let mut stderr = self.stderr.0.lock();
+        let tail = stderr.tail.make_contiguous();
+        // It may begin inside of a character.
+        let begin = tail.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
+        String::from_utf8_lossy(tail.get(begin..).unwrap_or_default()).trim_end().to_owned()
+    }
+
+    fn output(&self, code: i32) -> ToolOutput {
+        let stdout = std::mem::take(&mut self.stdout.0.lock().bytes);
+        if code == 0 {
+            return success(stdout);
+        }
+        let mut words = format!("The program ended with exit code {code}.");
+        let stderr = self.stderr_tail();
+        if !stderr.is_empty() {
+            words.push_str(&format!(" The end of its standard error:\n{stderr}"));
+        }
+        let mut output = said(words);
+        output.content.extend(block(stdout));
+        output
+    }
+}
+
+/// JSON stands in the structured content, and the protocol repeats it as text; anything else is text. A number or a word is JSON by
+/// accident only.
+fn success(stdout: Vec<u8>) -> ToolOutput {
+    let (mut content, mut structured) = (Vec::new(), None);
+    let is_json = |text: &str| text.trim_start().starts_with(['{', '[']) && accept(text).is_ok();
+    match String::from_utf8(stdout) {
+        Ok(text) if is_json(&text) => structured = Some(text),
+        Ok(text) => content.extend(block(text.into_bytes())),
+        Err(binary) => content.extend(block(binary.into_bytes())),
+    }
+    ToolOutput { content, structured, is_error: false, meta: Vec::new() }
+}
+
+/// Text as it is, other bytes as a resource; nothing for nothing.
+fn block(stdout: Vec<u8>) -> Option<wit::Content> {
+    match String::from_utf8(stdout) {
+        Ok(empty) if empty.is_empty() => None,
+        Ok(stdout) => Some(text(stdout)),
+        Err(binary) => {
+            let contents = wit::ResourceContents {
+                uri: STDOUT_URI.to_owned(),
+                mime_type: Some("application/octet-stream".to_owned()),
+                body: wit::ResourceBody::Blob(binary.into_bytes()),
+                meta: Vec::new(),
+            };
+            Some(wit::Content::Resource(wit::EmbeddedResource { contents, annotations: None, meta: Vec::new() }))
+        }
+    }
+}
+
+/// Runs `main` to its end, or until it ends itself.
+pub(super) async fn run(
+    command: &CommandIndices,
+    store: &mut wasmtime::Store<Call>,
+    instance: &Instance,
+) -> wasmtime::Result<ToolOutput> {
+    let command = command.load(&mut *store, instance)?;
+    let code = match command.wasi_cli_run().call_run(&mut *store).await {
+        Ok(Ok(())) => 0,
+        Ok(Err(())) => 1,
+        Err(error) => match error.downcast_ref::<I32Exit>() {
+            Some(exit) => exit.0,
+            None => return Err(error),
+        },
+    };
+    let program = store.data().program.as_ref();
+    let program = program.ok_or_else(|| HostFailure("a program was run without its streams".to_owned()))?;
+    Ok(program.output(code))
+}
+
+/// What takes a guest's bytes.
+trait Take: Send + 'static {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), LimitHit>;
+}
+
+/// Standard output, whole.
+struct Stdout {
+    bytes: Vec<u8>,
+    bytes_max: u64,
+}
+
+impl Take for Stdout {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), LimitHit> {
+        if (self.bytes.len() + bytes.len()) as u64 > self.bytes_max {
+            return Err(LimitHit::Output { what: "standard output", bytes_max: self.bytes_max });
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// Standard error: logged as that of every plugin, and its end kept.
+struct Stderr {
+    printed: Printed,
+    tail: VecDeque<u8>,
+}
+
+impl Take for Stderr {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), LimitHit> {
+        self.printed.show(bytes);
+        let kept = bytes.get(bytes.len().saturating_sub(STDERR_TAIL_BYTES_MAX)..).unwrap_or_default();
+        let excess = (self.tail.len() + kept.len()).saturating_sub(STDERR_TAIL_BYTES_MAX);
+        self.tail.drain(..excess);
+        self.tail.extend(kept);
+        Ok(())
+    }
+}
+
+/// An output stream of a guest; all clones are the same one.
+struct Sink<W>(Arc<Mutex<W>>);
+
+impl<W> Sink<W> {
+    fn new(taker: W) -> Self {
+        Self(Arc::new(Mutex::new(taker)))
+    }
+}
+
+impl<W> Clone for Sink<W> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<W> IsTerminal for Sink<W> {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl<W: Take> StdoutStream for Sink<W> {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(tokio::io::sink())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+#[async_trait::async_trait]
+impl<W: Take> Pollable for Sink<W> {
+    async fn ready(&mut self) {}
+}
+
+#[async_trait::async_trait]
+impl<W: Take> OutputStream for Sink<W> {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.0.lock().take(&bytes).map_err(|hit| StreamError::Trap(hit.into()))
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(STDIO_BYTES_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(arguments: &Value) -> Program {
+        Program::new("tool", &arguments.to_string(), 10).unwrap()
+    }
+
+    fn texts(output: &ToolOutput) -> Vec<&str> {
+        let blocks = output.content.iter().map(|block| match block {
+            wit::Content::Text(text) => text.text.as_str(),
+            other => panic!("{other:?}"),
+        });
+        blocks.collect()
+    }
+
+    #[test]
+    fn program_name_precedes_its_arguments() {
+        assert_eq!(*program(&json!({"args": ["-n", "7"]})).arguments, ["tool", "-n", "7"]);
+        assert_eq!(*program(&json!({})).arguments, ["tool"]);
+    }
+
+    #[test]
+    fn arguments_that_do_not_fit_are_refused() {
+        let too_many = json!({"args": vec![""; ARGUMENTS_MAX + 1]});
+        for (arguments, why) in [
+            (too_many, "256 is the most"),
+            (json!({"args": "-n"}), "do not fit"),
+            (json!({"argv": []}), "unknown field `argv`"),
+        ] {
+            let wrong = Program::new("tool", &arguments.to_string(), 10).err().unwrap();
+            assert!(wrong.contains(why), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn json_on_stdout_is_structured_content_and_accidental_json_is_text() {
+        let printed = |text: &str| success(text.as_bytes().to_vec());
+        for json in ["{\"a\": 1}\n", " [1,\n 2]"] {
+            let output = printed(json);
+            assert_eq!((output.structured.as_deref(), output.content.len()), (Some(json), 0), "{json}");
+        }
+        for text in ["42\n", "null", "{not json", "{} {}", "plain"] {
+            let output = printed(text);
+            assert_eq!((output.structured.as_ref(), texts(&output)), (None, vec![text]));
+        }
+        assert!(printed("").content.is_empty());
+    }
+
+    #[test]
+    fn binary_stdout_is_an_embedded_resource() {
+        let output = success(vec![0x89, b'P', 0xFF]);
+        let [wit::Content::Resource(embedded)] = output.content.as_slice() else { panic!("{output:?}") };
+        assert!(matches!(&embedded.contents.body, wit::ResourceBody::Blob(data) if data == &[0x89, b'P', 0xFF]));
+    }
+
+    #[test]
+    fn stdout_ends_at_the_result_limit() {
+        let mut stdout = program(&json!({})).stdout;
+        stdout.write(Bytes::from_static(b"0123456789")).unwrap();
+        let Err(StreamError::Trap(error)) = stdout.write(Bytes::from_static(b"x")) else { panic!("it went on") };
+        assert!(error.downcast_ref::<LimitHit>().is_some_and(|hit| hit.to_string().contains("call.result_bytes")));
+    }
+
+    #[test]
+    fn failure_shows_code_stdout_and_end_of_stderr() {
+        let mut program = program(&json!({}));
+        program.stdout.write(Bytes::from_static(b"half")).unwrap();
+        program.stderr.write(Bytes::from("ü".repeat(STDERR_TAIL_BYTES_MAX))).unwrap();
+        program.stderr.write(Bytes::from_static(b"no such\nfile\n")).unwrap();
+        let output = program.output(3);
+        assert!(output.is_error);
+        let [words, "half"] = texts(&output)[..] else { panic!("{output:?}") };
+        assert!(words.starts_with("The program ended with exit code 3. The end of its standard error:\nü"), "{words}");
+        assert!(words.ends_with("üno such\nfile") && words.len() < STDERR_TAIL_BYTES_MAX + 100, "{words}");
+        assert!(program.stderr_line().unwrap().ends_with("üno such / file"));
+    }
+}

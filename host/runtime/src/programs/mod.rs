@@ -1,0 +1,153 @@
+//! Commands and web services: components that a platform starts or sends requests to, and that this host offers as tools.
+//!
+//! Owns the two tools that stand for `wasi:cli/run` and `wasi:http/incoming-handler`, and what passes in and out of them. The sandbox
+//! around a call is the same as for every plugin. Invariant: a call has an instance of its own, so that no program meets what another
+//! call left; what comes out is kept within the call's limits while it is written, not after.
+
+mod command;
+mod service;
+
+use serde_json::Value;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Instance, InstancePre};
+use wasmtime_wasi::p2::bindings::CommandIndices;
+use wasmtime_wasi_http::p2::bindings::ProxyIndices;
+
+pub(super) use self::command::Program;
+use super::bindings::bulkhead::plugin::types as wit;
+use super::bindings::exports::bulkhead::plugin::tools;
+use super::call::Call;
+use super::operation::Operation;
+use super::wasi_context::escaped;
+use bulkhead_domain::call::CallError;
+use bulkhead_domain::limits::CallLimits;
+
+/// Exported by what has a `main`, in each version that the host knows.
+const RUN: &str = "wasi:cli/run@0.2.";
+/// Exported by what answers HTTP requests, likewise.
+const HANDLER: &str = "wasi:http/incoming-handler@0.2.";
+/// The tool of a web service. That of a command is called like its plugin.
+const REQUEST: &str = "request";
+
+/// What a component exports of the two.
+pub(super) struct Programs {
+    command: Option<CommandIndices>,
+    service: Option<ProxyIndices>,
+}
+
+impl Programs {
+    /// `None`: it exports neither.
+    ///
+    /// # Errors
+    ///
+    /// One is there, and not as WASI says.
+    pub(super) fn find(instance: &InstancePre<Call>) -> Result<Option<Self>, String> {
+        let command = exported(instance, RUN, CommandIndices::new)?;
+        let service = exported(instance, HANDLER, ProxyIndices::new)?;
+        Ok((command.is_some() || service.is_some()).then_some(Self { command, service }))
+    }
+
+    /// The tools, of a plugin of this name. How long they run is unknown, so they may become tasks; the operator may narrow that.
+    ///
+    /// # Errors
+    ///
+    /// An exported function has other types than WASI says.
+    pub(super) fn tools(
+        &self,
+        plugin: &str,
+        store: &mut wasmtime::Store<Call>,
+        instance: &Instance,
+    ) -> wasmtime::Result<Vec<tools::Tool>> {
+        let mut found = Vec::new();
+        if let Some(command) = &self.command {
+            command.load(&mut *store, instance)?;
+            found.push(tool(plugin, command::description(plugin), &command::input_schema(), None));
+        }
+        if let Some(service) = &self.service {
+            service.load(&mut *store, instance)?;
+            let output_schema = service::output_schema().to_string();
+            found.push(tool(REQUEST, service::description(plugin), &service::input_schema(), Some(output_schema)));
+        }
+        Ok(found)
+    }
+
+    /// What a call of the command has around it, made of its arguments; `None`: the call is of something else.
+    ///
+    /// # Errors
+    ///
+    /// The arguments do not fit.
+    pub(super) fn program(
+        &self,
+        operation: &Operation,
+        plugin: &str,
+        limits: &CallLimits,
+    ) -> Result<Option<Program>, CallError> {
+        let Operation::CallTool { tool, arguments } = operation else { return Ok(None) };
+        if self.is_request(tool) {
+            return Ok(None);
+        }
+        Program::new(plugin, arguments.as_str(), limits.result_bytes).map(Some).map_err(CallError::InvalidParams)
+    }
+
+    /// Runs the program, or has the service answer a request.
+    pub(super) async fn call(
+        &self,
+        store: &mut wasmtime::Store<Call>,
+        instance: &Instance,
+        tool: &str,
+        arguments: &str,
+    ) -> wasmtime::Result<Result<tools::ToolOutput, wit::CallError>> {
+        match (&self.command, &self.service) {
+            (_, Some(service)) if tool == REQUEST => {
+                service::request(service, store, instance, arguments).await.map(Ok)
+            }
+            (Some(command), _) => command::run(command, store, instance).await.map(Ok),
+            _ => Ok(Err(wit::CallError::NotFound("this version of the plugin has no such tool".to_owned()))),
+        }
+    }
+
+    fn is_request(&self, tool: &str) -> bool {
+        self.command.is_none() || self.service.is_some() && tool == REQUEST
+    }
+}
+
+/// Looks for an interface by the beginning of its name.
+fn exported<T>(
+    instance: &InstancePre<Call>,
+    name: &str,
+    find: impl FnOnce(&InstancePre<Call>) -> wasmtime::Result<T>,
+) -> Result<Option<T>, String> {
+    let component = instance.component();
+    let ty = component.component_type();
+    let mut exports = ty.exports(component.engine());
+    let is_this = |item: &ComponentItem| matches!(item, ComponentItem::ComponentInstance(_));
+    let Some((export, _)) = exports.find(|(export, item)| export.starts_with(name) && is_this(&item.ty)) else {
+        return Ok(None);
+    };
+    find(instance).map(Some).map_err(|error| {
+        format!("its export {} is not that of WASI: {}", escaped(export), escaped(&format!("{error:#}")))
+    })
+}
+
+fn tool(name: &str, description: String, input_schema: &Value, output_schema: Option<String>) -> tools::Tool {
+    tools::Tool {
+        name: name.to_owned(),
+        title: None,
+        description,
+        input_schema: input_schema.to_string(),
+        output_schema,
+        annotations: None,
+        task_support: tools::TaskSupport::Optional,
+        icons: Vec::new(),
+        meta: Vec::new(),
+    }
+}
+
+fn text(text: impl Into<String>) -> wit::Content {
+    wit::Content::Text(wit::TextContent { text: text.into(), annotations: None, meta: Vec::new() })
+}
+
+/// A failure in words, which a model can read and react to.
+fn said(words: impl Into<String>) -> tools::ToolOutput {
+    tools::ToolOutput { content: vec![text(words)], structured: None, is_error: true, meta: Vec::new() }
+}

@@ -1,0 +1,310 @@
+//! A web service: one HTTP request in, the response out, and no network between them.
+//!
+//! Owns both as JSON. A status of 400 or more is an answer like any other; what the service does not answer at all, or breaks off, is a
+//! failure. The body is taken while the guest writes it, so that one without an end is stopped at the call's limit.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures::future::try_join;
+use http::header::{CONTENT_LENGTH, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http_body_util::{BodyExt as _, Full};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
+use wasmtime::component::Instance;
+use wasmtime_wasi_http::p2::bindings::ProxyIndices;
+use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
+use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
+use wasmtime_wasi_http::{Error, WasiHttpView as _};
+
+use super::said;
+use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
+use crate::call::Call;
+use crate::fault::BrokenAnswer;
+use crate::limits::LimitHit;
+
+/// Headers of one request. Each costs the host much more than its bytes.
+const HEADERS_MAX: usize = 256;
+
+/// Whom a request is for that does not say so.
+const HOST_NAME: &str = "localhost";
+
+pub(super) fn description(plugin: &str) -> String {
+    format!(
+        "Sends one HTTP request to the web service {plugin} and returns its response, whatever the status. The service runs inside of the \
+         host, for this request alone: it keeps nothing from one request to the next."
+    )
+}
+
+/// Header values by name: one, or several.
+fn headers_schema(description: &str) -> Value {
+    let value = json!({"type": ["string", "array"], "items": {"type": "string"}});
+    json!({"type": "object", "additionalProperties": value, "description": description})
+}
+
+fn encoding_schema() -> Value {
+    json!({"type": "string", "enum": ["text", "base64"], "description": "How `body` is written; base64 for what is no text."})
+}
+
+pub(super) fn input_schema() -> Value {
+    let mut headers = headers_schema("Values by name.");
+    if let Some(headers) = headers.as_object_mut() {
+        headers.insert("maxProperties".to_owned(), HEADERS_MAX.into());
+    }
+    json!({
+        "type": "object",
+        "properties": {
+            "method": {"type": "string", "default": "GET", "description": "The method, such as GET or POST."},
+            "path": {"type": "string", "default": "/", "description": "The path, with a query if there is one."},
+            "headers": headers,
+            "body": {"type": "string", "description": "The body of the request."},
+            "body_encoding": encoding_schema()
+        },
+        "additionalProperties": false
+    })
+}
+
+pub(super) fn output_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "status": {"type": "integer", "minimum": 100, "maximum": 999},
+            "headers": headers_schema("Values by name, which is in lower case."),
+            "body": {"type": "string"},
+            "body_encoding": encoding_schema()
+        },
+        "required": ["status", "headers", "body", "body_encoding"],
+        "additionalProperties": false
+    })
+}
+
+/// How a body stands in JSON.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum BodyEncoding {
+    #[default]
+    Text,
+    Base64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    #[serde(default = "get")]
+    method: String,
+    #[serde(default = "root")]
+    path: String,
+    #[serde(default)]
+    headers: Map<String, Value>,
+    #[serde(default)]
+    body: String,
+    #[serde(default)]
+    body_encoding: BodyEncoding,
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+/// The request that the arguments describe, or which of them is wrong.
+fn parse(arguments: &str) -> Result<http::Request<Bytes>, String> {
+    let Arguments { method, path, headers, body, body_encoding } =
+        serde_json::from_str(arguments).map_err(|error| format!("The arguments do not fit: {error}"))?;
+    let body = match body_encoding {
+        BodyEncoding::Text => Bytes::from(body),
+        BodyEncoding::Base64 => STANDARD.decode(body).map_err(|error| format!("body: no base64: {error}"))?.into(),
+    };
+    if !path.starts_with('/') {
+        return Err(format!("path: {path:?} does not begin with a slash"));
+    }
+    let mut request = http::Request::new(body);
+    *request.method_mut() =
+        Method::from_bytes(method.as_bytes()).map_err(|_| format!("method: {method:?} is no method of HTTP"))?;
+    *request.uri_mut() =
+        path.parse::<Uri>().map_err(|error| format!("path: {path:?} is not a path of a request: {error}"))?;
+    let headers = parse_headers(&headers)?;
+    let size = HeaderValue::from(request.body().len());
+    *request.headers_mut() = headers;
+    if !request.headers().contains_key(HOST) {
+        request.headers_mut().insert(HOST, HeaderValue::from_static(HOST_NAME));
+    }
+    // Whatever the caller counted: these are the bytes that come.
+    if !request.body().is_empty() || request.headers().contains_key(CONTENT_LENGTH) {
+        request.headers_mut().insert(CONTENT_LENGTH, size);
+    }
+    Ok(request)
+}
+
+fn parse_headers(headers: &Map<String, Value>) -> Result<HeaderMap, String> {
+    let mut parsed = HeaderMap::new();
+    for (name, values) in headers {
+        let key = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| format!("headers: {name:?} is not the name of a header"))?;
+        let values = match values {
+            Value::Array(values) => values.as_slice(),
+            value => std::slice::from_ref(value),
+        };
+        for value in values {
+            let value = value.as_str().and_then(|value| HeaderValue::from_str(value).ok());
+            let value = value
+                .ok_or_else(|| format!("headers: {name:?} has a value that is not a line of visible characters"))?;
+            if parsed.len() >= HEADERS_MAX {
+                return Err(format!("headers: more than {HEADERS_MAX} values"));
+            }
+            parsed.append(key.clone(), value);
+        }
+    }
+    Ok(parsed)
+}
+
+/// What came of a request.
+enum Answer {
+    Response(http::response::Parts, Vec<u8>),
+    /// The service says why there is none.
+    Error(ErrorCode),
+    Nothing,
+}
+
+/// Has the service answer a request.
+pub(super) async fn request(
+    service: &ProxyIndices,
+    store: &mut wasmtime::Store<Call>,
+    instance: &Instance,
+    arguments: &str,
+) -> wasmtime::Result<ToolOutput> {
+    let request = match parse(arguments) {
+        Ok(request) => request,
+        Err(wrong) => return Ok(said(wrong)),
+    };
+    let service = service.load(&mut *store, instance)?;
+    let bytes_max = store.data().result_bytes;
+    let (sender, receiver) = oneshot::channel();
+    let mut http = store.data_mut().http();
+    let request = http.new_incoming_request(Scheme::Http, request.map(|body| Full::new(body).map_err(no_error)))?;
+    let outparam = http.new_response_outparam(sender)?;
+    let guest = async {
+        service.wasi_http_incoming_handler().call_handle(&mut *store, request, outparam).await?;
+        // What the guest still holds would keep the body open although nobody writes any more.
+        store.data_mut().drop_resources();
+        Ok(())
+    };
+    let answer = async {
+        match receiver.await {
+            Ok(Ok(response)) => collect(response, bytes_max).await,
+            Ok(Err(code)) => Ok(Answer::Error(code)),
+            Err(_) => Ok(Answer::Nothing),
+        }
+    };
+    match try_join(guest, answer).await?.1 {
+        Answer::Response(head, body) => Ok(output(&head, body)),
+        Answer::Error(code) => Ok(said(format!("The service did not answer: {code:?}"))),
+        Answer::Nothing => Err(BrokenAnswer("the service ended without a response").into()),
+    }
+}
+
+fn no_error(never: std::convert::Infallible) -> Error {
+    match never {}
+}
+
+/// Reads a body as it is written.
+async fn collect(response: http::Response<HyperOutgoingBody>, bytes_max: u64) -> wasmtime::Result<Answer> {
+    let (head, mut body) = response.into_parts();
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| BrokenAnswer("the service broke off the body of its response"))?;
+        let Some(data) = frame.data_ref() else { continue };
+        if (bytes.len() + data.len()) as u64 > bytes_max {
+            return Err(LimitHit::Output { what: "response body", bytes_max }.into());
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok(Answer::Response(head, bytes))
+}
+
+fn output(head: &http::response::Parts, body: Vec<u8>) -> ToolOutput {
+    let mut headers = Map::new();
+    for name in head.headers.keys() {
+        let values = head.headers.get_all(name).iter();
+        let mut values: Vec<_> =
+            values.map(|value| Value::from(String::from_utf8_lossy(value.as_bytes()).into_owned())).collect();
+        let value = if values.len() == 1 { values.remove(0) } else { Value::Array(values) };
+        headers.insert(name.as_str().to_owned(), value);
+    }
+    let (body, encoding) = match String::from_utf8(body) {
+        Ok(text) => (text, "text"),
+        Err(binary) => (STANDARD.encode(binary.as_bytes()), "base64"),
+    };
+    let response = json!({"status": head.status.as_u16(), "headers": headers, "body": body, "body_encoding": encoding});
+    ToolOutput { content: Vec::new(), structured: Some(response.to_string()), is_error: false, meta: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &Value) -> http::Request<Bytes> {
+        parse(&arguments.to_string()).unwrap()
+    }
+
+    #[test]
+    fn request_has_defaults_and_a_host() {
+        let request = parsed(&json!({}));
+        assert_eq!((request.method(), request.uri().to_string().as_str()), (&Method::GET, "/"));
+        assert_eq!(request.headers()[HOST], "localhost");
+        assert!(!request.headers().contains_key(CONTENT_LENGTH));
+    }
+
+    #[test]
+    fn request_carries_what_the_arguments_say() {
+        let request = parsed(&json!({"method": "POST", "path": "/a?b=c", "body": "/wA=", "body_encoding": "base64",
+            "headers": {"Host": "example.com", "content-length": "99", "X-Twice": ["one", "two"]}}));
+        assert_eq!(request.uri().path_and_query().unwrap(), "/a?b=c");
+        assert_eq!(request.headers()[HOST], "example.com");
+        assert_eq!(request.headers()[CONTENT_LENGTH], "2", "the bytes that come are counted here");
+        assert_eq!(request.headers().get_all("x-twice").iter().count(), 2);
+        assert_eq!(request.body().as_ref(), [0xFF, 0]);
+    }
+
+    #[test]
+    fn request_that_is_no_http_is_refused_by_member() {
+        let many = Value::from(vec!["x"; HEADERS_MAX + 1]);
+        for (arguments, why) in [
+            (json!({"method": "GE T"}), "method: \"GE T\""),
+            (json!({"path": "example.com"}), "path: \"example.com\" does not begin"),
+            (json!({"path": "/a b"}), "path: \"/a b\" is not"),
+            (json!({"headers": {"a b": "x"}}), "headers: \"a b\""),
+            (json!({"headers": {"a": "x\r\ny: z"}}), "headers: \"a\" has a value"),
+            (json!({"headers": {"a": many}}), "more than 256"),
+            (json!({"body": "?", "body_encoding": "base64"}), "body: no base64"),
+            (json!({"url": "/"}), "unknown field `url`"),
+        ] {
+            let wrong = parse(&arguments.to_string()).unwrap_err();
+            assert!(wrong.contains(why), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn response_is_told_with_repeated_headers_and_encoding() {
+        let response = http::Response::builder()
+            .status(404)
+            .header("set-cookie", "a=1")
+            .header("set-cookie", "b=2")
+            .header("content-type", "image/png");
+        let (head, ()) = response.body(()).unwrap().into_parts();
+        let told = |body: &[u8]| {
+            let output = output(&head, body.to_vec());
+            assert!(!output.is_error, "a status is an answer");
+            serde_json::from_str::<Value>(&output.structured.unwrap()).unwrap()
+        };
+        let headers = json!({"set-cookie": ["a=1", "b=2"], "content-type": "image/png"});
+        assert_eq!(told(b"hi"), json!({"status": 404, "headers": headers, "body": "hi", "body_encoding": "text"}));
+        assert_eq!(told(&[0xFF, 0])["body"], "/wA=");
+        assert_eq!(told(&[0xFF, 0])["body_encoding"], "base64");
+    }
+}
