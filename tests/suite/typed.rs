@@ -217,6 +217,49 @@ async fn typed_plugin_is_inspected_and_called_from_command_line() {
     assert_eq!(output.status.code(), Some(1), "the function failed");
 }
 
+/// A component that imports files, and one of whose functions has to do with a resource.
+const MIXED: &str = r#"(component
+    (import "wasi:filesystem/preopens@0.2.0" (instance))
+    (import "wasi:filesystem/types@0.2.0" (instance (export "descriptor" (type (sub resource)))))
+    (core module $m (func (export "give") (result i32) (i32.const 7)))
+    (core instance $i (instantiate $m))
+    (type $counter' (resource (rep i32)))
+    (export $counter "counter" (type $counter'))
+    (func (export "seven") (result u32) (canon lift (core func $i "give")))
+    (func (export "make") (result (own $counter)) (canon lift (core func $i "give"))))"#;
+
+#[tokio::test]
+async fn functions_left_out_and_grants_of_imports_are_named_on_the_command_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mixed.wasm");
+    std::fs::write(&file, wat::parse_str(MIXED).expect("a component")).expect("a file");
+    let file = file.display().to_string();
+    let left_out = "function make: its result is or holds a resource, which lives inside the component only";
+    let said = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file, "--json"], None).await;
+    let shown: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(shown["leftOut"], json!([left_out]), "{shown}");
+    assert_eq!(shown["usableGrants"], json!([{"grant": "directories", "import": "wasi:filesystem/types"}]), "{shown}");
+    assert_eq!(tool(&shown, "seven")["description"], "seven. No parameters. Returns: integer.");
+    let said = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file], None).await;
+    for line in [left_out, "directories (it imports wasi:filesystem/types)"] {
+        assert!(said.lines().any(|found| found.trim() == line), "{line}: {said}");
+    }
+    let said = command::run(&mut command::bulkhead(), &["plugin", "check", &file], None).await;
+    assert!(said.contains(&format!("warning: left out: {left_out}")), "{said}");
+    assert!(said.contains("which can use: directories (it imports wasi:filesystem/types)"), "{said}");
+    let foreign = "(component (import \"spin:postgres/postgres@3.0.0\" (instance (export \"open\" (func)))))";
+    std::fs::write(&file, wat::parse_str(foreign).expect("a component")).expect("a file");
+    for verb in ["inspect", "check"] {
+        let output = command::output(&mut command::bulkhead(), &["plugin", verb, &file], None).await;
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        assert_eq!(output.status.code(), Some(4), "{said}");
+        assert!(
+            said.contains("it imports spin:postgres/postgres@3.0.0 of Fermyon Spin, which this host does not have"),
+            "{said}"
+        );
+    }
+}
+
 /// Makes a component of a module and a world of its own, as the tutorials of componentize-py do.
 fn componentize(folder: &Path, name: &str, wit: &str, module: &str) -> PathBuf {
     let project = folder.join(name);

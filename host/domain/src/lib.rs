@@ -7,6 +7,8 @@
 
 pub mod call;
 pub mod clock;
+pub mod exports;
+pub mod imports;
 pub mod lifecycle;
 pub mod limits;
 pub mod names;

@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use super::events::Outbox;
 use super::operation::Returned;
 use super::policy::Granted;
-use bulkhead_domain::call::CallError;
+use bulkhead_domain::call::{CallError, FaultKind};
+use bulkhead_domain::imports::{Grant, grant_hint};
 use bulkhead_domain::tool::{Content, ContentKind, Meta};
 
 /// Different grants that a call's failure names.
@@ -92,7 +93,10 @@ impl Denials {
                 missing.iter().for_each(|grant| self.note(grant.clone()));
             }
         }
-        let found = self.0.found.lock();
+        let mut found = self.0.found.lock().clone();
+        if found.is_empty() {
+            found = self.guessed(matches!(outcome, Err(CallError::Fault { kind: FaultKind::Trap, .. })));
+        }
         if found.is_empty() {
             return outcome;
         }
@@ -112,5 +116,20 @@ impl Denials {
             // Their texts are fixed.
             other => other,
         }
+    }
+
+    /// What may have been missing, for a component that says nothing of what it wants: the grants of the kinds that it looked for and has
+    /// none of. A guest that crashes looks for variables in any case.
+    fn guessed(&self, has_crashed: bool) -> Vec<String> {
+        let OfCall { granted, looked_for, .. } = &*self.0;
+        let may_lack = |(grant, _): &&(Grant, &str)| match grant {
+            Grant::Directories => granted.directories.is_empty() && looked_for.directories.load(Ordering::Relaxed),
+            Grant::Env => {
+                !has_crashed && granted.environment.is_empty() && looked_for.variables.load(Ordering::Relaxed)
+            }
+            // The host sees what is missing of the others.
+            Grant::Http | Grant::Kv | Grant::Config => false,
+        };
+        granted.usable.iter().filter(may_lack).map(|usable| grant_hint(*usable)).collect()
     }
 }

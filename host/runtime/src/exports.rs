@@ -18,6 +18,7 @@ use super::programs::{Program, Programs};
 use super::typed;
 use super::wasi_context::escaped;
 use bulkhead_domain::call::CallError;
+use bulkhead_domain::exports::NO_USABLE_FUNCTION;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::server_features::Reference;
 
@@ -90,7 +91,7 @@ impl Exports {
             match functions {
                 Some(Ok(functions)) => return Ok(Tools::Typed(functions)),
                 Some(Err(wrong)) => {
-                    problems.push("it does not export bulkhead:plugin/tools@0.1.0 of the world, and its own functions cannot be tools".to_owned());
+                    problems.push(NO_USABLE_FUNCTION.to_owned());
                     problems.extend(wrong);
                 }
                 None => {
@@ -129,6 +130,14 @@ impl Exports {
         match &self.tools {
             Tools::Programs(programs) => programs.program(operation, plugin, limits),
             _ => Ok(None),
+        }
+    }
+
+    /// The component's own functions that are no tools, each with the reason.
+    pub(super) fn left_out(&self) -> &[String] {
+        match &self.tools {
+            Tools::Listed { .. } | Tools::Programs(_) => &[],
+            Tools::Typed(functions) => functions.left_out(),
         }
     }
 

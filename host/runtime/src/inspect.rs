@@ -5,6 +5,7 @@ use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
 
 pub use super::manifest::{Manifest, RequestedLimits, RequestedPolicy};
+use bulkhead_domain::imports::Grant;
 use bulkhead_domain::server_features::{Prompt, Resource, ResourceTemplate};
 use bulkhead_domain::tool::Tool;
 
@@ -22,6 +23,10 @@ pub struct Inspection {
     pub exports: Vec<String>,
     /// Whether the component knows nothing of this host, so that its functions are the tools.
     pub typed: bool,
+    /// Its functions that cannot be tools, each with the reason.
+    pub left_out: Vec<String>,
+    /// Of such a component without a manifest: the grants that its imports can make use of, and the interface that says so.
+    pub usable_grants: Vec<(Grant, &'static str)>,
     pub tools: Vec<Tool>,
     pub prompts: Vec<Prompt>,
     pub templates: Vec<ResourceTemplate>,

@@ -14,6 +14,7 @@ mod call_state;
 pub mod catalog;
 mod clash;
 mod compile;
+mod component_names;
 mod component_store;
 mod declared;
 mod denials;

@@ -13,6 +13,7 @@ use super::blocking::Blocking;
 use super::call::{Call, CallCount, HostContext, Plugin, Surroundings, visit};
 use super::call_state::CallState;
 use super::catalog::PluginFeatures;
+use super::component_names::ComponentNames;
 use super::declared::{self, DeclarationPolicy};
 use super::events::Outbox;
 use super::exports::{Exports, RawListing};
@@ -28,6 +29,7 @@ use super::wasi_context::{self, escaped};
 use super::{CallContext, CatalogPlugin, ToolEntry};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, FaultKind};
+use bulkhead_domain::imports::{self, Grant};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::names::check_name;
 use bulkhead_domain::requestor::TenantId;
@@ -218,8 +220,22 @@ pub(super) struct ComponentBytes {
     pub(super) bytes: Arc<[u8]>,
     pub(super) digest: [u8; 32],
     pub(super) manifest: Option<Manifest>,
+    /// Of a component that says nothing of what it wants: what its imports can make use of, and the interface that says so.
+    pub(super) usable_grants: Vec<(Grant, &'static str)>,
     /// Where its author's WIT would be: beside it, under the same name.
     pub(super) wit_file: Option<PathBuf>,
+}
+
+/// What the imports of a component could make use of, if it knows nothing of this host: every other one says what it wants.
+fn usable_grants(component: &[u8], manifest: Option<&Manifest>) -> Vec<(Grant, &'static str)> {
+    if manifest.is_some() {
+        return Vec::new();
+    }
+    let names = ComponentNames::read(component);
+    if names.exports.iter().any(|export| export.starts_with(typed::OUR_PACKAGE)) {
+        return Vec::new();
+    }
+    imports::usable_grants(names.imports)
 }
 
 /// Reads a component and checks that it is one.
@@ -234,7 +250,8 @@ pub(super) fn read(source: &Source) -> Result<ComponentBytes, Vec<String>> {
         Source::File(path) => Some(path.with_extension("wit")),
         Source::Bytes(_) => None,
     };
-    Ok(ComponentBytes { digest: Sha256::digest(&bytes).into(), bytes, manifest, wit_file })
+    let usable_grants = usable_grants(&bytes, manifest.as_ref());
+    Ok(ComponentBytes { digest: Sha256::digest(&bytes).into(), bytes, manifest, usable_grants, wit_file })
 }
 
 /// Reads a component's file, if it is one (a device may never end) and not larger than it may be.
@@ -287,7 +304,7 @@ pub(super) fn name(source: &PluginSource, manifest: Option<&Manifest>) -> Result
     Ok(name)
 }
 
-/// Every import that a guest may have.
+/// Every import that a guest may have. Each one has a row in `bulkhead_domain::imports`.
 pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub use destination::{GrantError, HostPattern, HttpGrant};
 
 use bulkhead_domain::Json;
+use bulkhead_domain::imports::Grant;
 use bulkhead_domain::limits::KeyValueLimits;
 use bulkhead_domain::requestor::TenantId;
 
@@ -159,6 +160,8 @@ pub(super) struct Granted {
     /// Requested grants that it does not have, named when a use of their kind fails.
     pub(super) missing_directories: Vec<String>,
     pub(super) missing_variables: Vec<String>,
+    /// Of a component that says nothing of what it wants: what its imports can make use of, and the interface that says so.
+    pub(super) usable: Vec<(Grant, &'static str)>,
 }
 
 /// The same by tenant: some are left less than the others.

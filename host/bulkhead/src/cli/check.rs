@@ -88,6 +88,7 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
     };
     let load_ms = begin.elapsed().as_millis();
     let mut found = Findings { errors: Vec::new(), warnings: of_manifest(&inspection, &config.call) };
+    found.warnings.extend(inspection.left_out.iter().map(|function| bulkhead_author::check::left_out(function)));
     if offers_nothing(&inspection) {
         found.errors.push("it offers no tool, no prompt and no resource".to_owned());
     }

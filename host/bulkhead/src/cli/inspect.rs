@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use crate::config::{ConfigLocation, PluginConfig};
+use bulkhead_domain::imports::grant_hint;
 use bulkhead_domain::server_features::{Described, Prompt, PromptArgument};
 use bulkhead_protocol::{prompt_json, resource_json, template_json, tool_json};
 use bulkhead_runtime::inspect::Inspection;
@@ -92,6 +93,11 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
         Some(manifest) => Some(toml::from_str(&manifest.text)?),
         None => None,
     };
+    let usable: Vec<_> = inspection
+        .usable_grants
+        .iter()
+        .map(|(grant, import)| json!({"grant": grant.key(), "import": import}))
+        .collect();
     Ok(json!({
         "name": inspection.name,
         "sha256": inspection.digest,
@@ -99,6 +105,8 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
         "imports": inspection.imports,
         "exports": inspection.exports,
         "typed": inspection.typed,
+        "leftOut": inspection.left_out,
+        "usableGrants": usable,
         "manifest": manifest,
         "tools": tools,
         "prompts": prompts,
@@ -123,6 +131,10 @@ fn text(inspection: &Inspection, value: &Value, table: &Table) -> String {
         Some(manifest) => list("manifest (what the plugin wants)", &plain_lines(manifest.text.trim())),
         None => list("manifest (what the plugin wants)", &["none".to_owned()]),
     }
+    if !inspection.usable_grants.is_empty() {
+        let usable: Vec<_> = inspection.usable_grants.iter().map(|usable| grant_hint(*usable)).collect();
+        list("grants that its imports can use", &usable);
+    }
     lines.extend(
         table.as_lines().iter().flat_map(|line| if line.is_empty() { vec![String::new()] } else { plain_lines(line) }),
     );
@@ -136,6 +148,10 @@ fn text(inspection: &Inspection, value: &Value, table: &Table) -> String {
         if let Some(output) = shown.get("outputSchema") {
             lines.push(format!("      output  {output}"));
         }
+    }
+    if !inspection.left_out.is_empty() {
+        lines.push("\nleft out (no tools can be made of these)".to_owned());
+        lines.extend(inspection.left_out.iter().map(|function| format!("  {function}")));
     }
     offers(inspection, &mut lines);
     lines.join("\n")

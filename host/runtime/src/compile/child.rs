@@ -107,6 +107,7 @@ fn receive() -> io::Result<Vec<u8>> {
 }
 
 fn compile(component: &[u8], limits: &CompileLimits) -> Result<Vec<u8>, String> {
+    super::foreign::check(component)?;
     let compiled = engine::for_compiling().and_then(|engine| engine.precompile_component(component));
     compiled.map_err(|error| super::refusal(&error, limits))
 }

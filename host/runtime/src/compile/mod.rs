@@ -15,6 +15,7 @@
 
 mod bounds;
 mod child;
+mod foreign;
 
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -103,6 +104,7 @@ impl Compiler {
                     move || {
                         let refused = CompileError::Refused;
                         bounds::check(&component, limits.functions_max).map_err(refused)?;
+                        foreign::check(&component).map_err(refused)?;
                         engine.precompile_component(&component).map_err(|error| refused(refusal(&error, &limits)))
                     },
                     &self.io,

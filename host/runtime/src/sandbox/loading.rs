@@ -13,7 +13,7 @@ use crate::exports::Exports;
 use crate::files;
 use crate::inspect::{self, Inspection};
 use crate::load::{self, ComponentBytes, LoadError, LoadedPlugin, PluginSource, Prepared, Source, UnknownTools, Wrong};
-use crate::manifest::{Manifest, RequestedLimits};
+use crate::manifest::RequestedLimits;
 use crate::policy::{Granted, GrantedTo, Grants};
 use crate::published::Published;
 use crate::typed;
@@ -109,7 +109,7 @@ impl Sandbox {
         let linked = tokio::task::spawn_blocking(move || {
             let mut problems = Vec::new();
             let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
-            let granted = host.grant(&source, raw.manifest.as_ref()).map_err(|wrong| problems.extend(wrong));
+            let granted = host.grant(&source, &raw).map_err(|wrong| problems.extend(wrong));
             // What is wrong with the component itself stays wrong, whatever else has failed.
             let passing = problems.is_empty() && matches!(component, Err(CompileError::Passing(_)));
             let component = component.map_err(|wrong| problems.push(wrong.to_string()));
@@ -187,7 +187,7 @@ impl Sandbox {
                 "its kept component has been changed: `bulkhead plugin add` repairs it".to_owned(),
             ]));
         }
-        let granted = self.grant(&source, raw.manifest.as_ref()).map_err(refuse)?;
+        let granted = self.grant(&source, &raw).map_err(refuse)?;
         self.list_again(loaded, source, (Arc::new(granted), loaded.plugin.wanted.clone())).await
     }
 
@@ -241,7 +241,8 @@ impl Sandbox {
     }
 
     /// What its calls may reach: the grants that its manifest requests, within the bounds of each tenant.
-    fn grant(&self, source: &PluginSource, manifest: Option<&Manifest>) -> Result<GrantedTo, Vec<String>> {
+    fn grant(&self, source: &PluginSource, raw: &ComponentBytes) -> Result<GrantedTo, Vec<String>> {
+        let manifest = raw.manifest.as_ref();
         let mut problems = Vec::new();
         if source.manifest_required && manifest.is_none() {
             problems.push("it carries no manifest, and the configuration requires one".to_owned());
@@ -280,6 +281,7 @@ impl Sandbox {
                 keyvalue: grants.keyvalue,
                 missing_directories,
                 missing_variables,
+                usable: raw.usable_grants.clone(),
             })
         };
         let tenants = source.tenants.iter().map(|(id, bound)| (*id, ready(effective.within(bound)))).collect();
@@ -344,10 +346,12 @@ impl Sandbox {
             name: loaded.version.name.clone(),
             digest: hex(&loaded.version.digest),
             size: raw.bytes.len() as u64,
+            usable_grants: raw.usable_grants,
             manifest: raw.manifest,
             imports,
             exports,
             typed: loaded.plugin.exports.is_typed(),
+            left_out: loaded.plugin.exports.left_out().to_vec(),
             tools: loaded.tools.iter().map(|entry| entry.tool.clone()).collect(),
             prompts: loaded.offers.prompts.iter().map(|entry| entry.prompt.clone()).collect(),
             templates: loaded.offers.templates.iter().map(|entry| entry.template.clone()).collect(),

@@ -4,6 +4,7 @@ mod egress;
 mod files;
 mod grants;
 mod guests;
+mod import_table;
 mod imports;
 mod limits;
 mod loading;

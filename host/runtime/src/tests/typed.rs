@@ -89,11 +89,7 @@ async fn exported_functions_are_tools_with_schemas() {
     let expected = json!({"type": "object", "properties": {"result": integer}, "required": ["result"],
         "additionalProperties": false});
     assert_eq!(serde_json::from_str::<Value>(tool.output_schema.as_ref().unwrap().as_str()).unwrap(), expected);
-    assert_eq!(
-        tool.description,
-        "The function add of acme:maths/sums@1.2.3. Takes a (an integer from 0 to 4294967295), \
-         b (an integer from 0 to 4294967295). Returns an integer from 0 to 4294967295."
-    );
+    assert_eq!(tool.description, "add of acme:maths/sums@1.2.3. Parameters: a: integer, b: integer. Returns: integer.");
     assert_eq!(tool.task_support, TaskSupport::Optional);
 
     let output = house.call("acme.maths.sums.add", r#"{"a": 40, "b": 2}"#).await.unwrap();
@@ -191,21 +187,102 @@ async fn operator_presentation_completes_typed_tools() {
     assert!(error.contains("tool \"echo\": the plugin itself says"), "{error}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn wit_types_without_json_form_are_refused() {
-    let wat = format!(
+/// A component two of whose functions have to do with a resource, and what else it has.
+fn with_resource(more: &str) -> String {
+    format!(
         r#"(component {MODULE}
             (type $blob' (resource (rep i32)))
             (export $blob "blob" (type $blob'))
-            (func (export "good") (param "a" u32) (param "b" u32) (result u32) (canon lift (core func $i "add")))
+            {more}
             (func (export "open") (param "a" u32) (param "b" u32) (result (own $blob)) (canon lift (core func $i "add")))
             (func (export "size") (param "blob" (borrow $blob)) (result u32) (canon lift (core func $i "check"))))"#
-    );
-    let problems = problems(&wat).await;
-    let text = problems.join("\n");
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn component_with_unusable_functions_alone_is_refused() {
+    let text = problems(&with_resource("")).await.join("\n");
+    assert!(text.contains("its own functions cannot be tools"), "{text}");
     assert!(text.contains("function open: its result is or holds a resource"), "{text}");
     assert!(text.contains("function size: parameter blob is or holds a resource"), "{text}");
-    assert!(!text.contains("good"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn functions_without_json_form_are_left_out_and_named() {
+    let house = House::new();
+    let good =
+        r#"(func (export "good") (param "a" u32) (param "b" u32) (result u32) (canon lift (core func $i "add")))"#;
+    let wat = with_resource(good);
+    let inspection = house.sandbox.inspect(component(&wat)).await.unwrap();
+    assert_eq!(
+        inspection.left_out,
+        [
+            "function open: its result is or holds a resource, which lives inside the component only",
+            "function size: parameter blob is or holds a resource, which lives inside the component only",
+        ]
+    );
+    let loaded = house.publish(component(&wat)).await;
+    assert_eq!(loaded.tools.iter().map(|entry| entry.tool.name.as_str()).collect::<Vec<_>>(), ["good"]);
+    assert_eq!(structured(&house.call("good", r#"{"a": 40, "b": 2}"#).await.unwrap()), json!({"result": 42}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn component_of_another_host_is_refused_before_it_is_compiled() {
+    // A body that no compiler takes: whoever compiles it complains.
+    let wat = r#"(component
+        (import "fermyon:spin/llm@2.0.0" (instance (export "infer" (func))))
+        (import "wasmcloud:bus/lattice@1.0.0" (instance (export "link" (func))))
+        (import "wasi:clocks/wall-clock@0.2.0" (instance (export "now" (func))))
+        (core module (func (result i32))))"#;
+    let text = problems(wat).await.join("\n");
+    assert!(
+        text.contains("it imports fermyon:spin/llm@2.0.0 of Fermyon Spin, which this host does not have"),
+        "{text}"
+    );
+    assert!(text.contains("it imports wasmcloud:bus/lattice@1.0.0 of wasmCloud"), "{text}");
+    assert!(!text.contains("wall-clock") && !text.contains("compile"), "{text}");
+    // Without them, the compiler sees it.
+    let ours = "(component (core module (func (result i32))))";
+    assert!(!problems(ours).await.join("\n").contains("it imports"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_call_of_a_stranger_names_the_grant_of_its_imports() {
+    let house = House::new();
+    let wat = format!(
+        r#"(component
+            (import "wasi:filesystem/types@0.2.0" (instance $types (export "descriptor" (type (sub resource)))))
+            (alias export $types "descriptor" (type $descriptor))
+            (import "wasi:filesystem/preopens@0.2.0" (instance $preopens
+                (alias outer 1 $descriptor (type $d))
+                (export "descriptor" (type $own (eq $d)))
+                (export "get-directories" (func (result (list (tuple (own $own) string)))))))
+            {MODULE}
+            (core func $get (canon lower (func $preopens "get-directories") (memory (core memory $i "memory"))
+                (realloc (core func $i "realloc"))))
+            (core module $n
+                (import "" "get" (func $get (param i32)))
+                (func (export "look") (param i32) (result i32) (call $get (i32.const 8)) (local.get 0)))
+            (core instance $n (instantiate $n (with "" (instance (export "get" (func $get))))))
+            (func (export "look") (param "fail" bool) (result (result)) (canon lift (core func $n "look"))))"#
+    );
+    let loaded = house.publish(component(&wat)).await;
+    assert_eq!(loaded.tools.len(), 1);
+    assert!(!house.call("look", r#"{"fail": false}"#).await.unwrap().is_error);
+    let failed = house.call("look", r#"{"fail": true}"#).await.unwrap();
+    let ContentKind::Text(why) = &failed.content.last().unwrap().kind else { panic!() };
+    assert_eq!(why, "not granted to this plugin: directories (it imports wasi:filesystem/types)");
+    // With a directory it failed for another reason.
+    let folder = TempDir::new().unwrap();
+    let mut plugin = component(&wat);
+    plugin.grants.directories = vec![crate::policy::DirGrant {
+        host: folder.path().to_owned(),
+        guest: "/data".to_owned(),
+        write: false,
+        bytes_max: None,
+    }];
+    house.publish(plugin).await;
+    assert_eq!(house.call("look", r#"{"fail": true}"#).await.unwrap().content.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,7 +307,7 @@ async fn oversized_wit_types_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn overlong_wit_names_are_refused() {
+async fn functions_with_overlong_wit_names_are_left_out() {
     let (long, longest) = ("a".repeat(129), "a".repeat(128));
     let mut items = String::new();
     let mut function = |name: &str, parameter: &str, ty: &str| {
@@ -246,8 +323,10 @@ async fn overlong_wit_names_are_refused() {
     function("word", "x", &format!("(enum \"{long}\")"));
     function("parameter", &long, "(enum \"a\")");
     function("good", &longest, &format!("(record (field \"{longest}\" u32))"));
-    let problems = problems(&format!("(component {MODULE} {items})")).await;
-    let text = problems.join("\n");
+    let inspecting = House::new();
+    let inspection = inspecting.sandbox.inspect(component(&format!("(component {MODULE} {items})"))).await.unwrap();
+    assert_eq!(inspection.tools.len(), 1, "the one whose names are short enough");
+    let text = inspection.left_out.join("\n");
     for name in ["field", "case", "flag", "word"] {
         let problem = format!("function {name}: parameter x is or holds a name of 129 bytes; 128 is the most");
         assert!(text.contains(&problem), "{name}: {text}");

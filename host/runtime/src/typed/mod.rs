@@ -1,8 +1,9 @@
 //! Typed mode: a component that does not know us, each of whose functions is a tool.
 //!
 //! Owns everything between a component's exported functions and the tools that clients see: names, schemas, descriptions, and the
-//! conversion of arguments and results. The sandbox around a call is the same as for every plugin. Invariant: a component is taken
-//! with all functions of its author's or not at all, and a function's tool depends on the component alone, descriptions apart.
+//! conversion of arguments and results. The sandbox around a call is the same as for every plugin. Invariant: a function of the author's
+//! is a tool, or is left out with a reason that operators can read; and a function's tool depends on the component alone, descriptions
+//! apart.
 
 mod docs;
 mod elsewhere;
@@ -34,9 +35,10 @@ use super::call::Call;
 use super::fault::HostFailure;
 use super::load::ToolPolicy;
 use super::wasi_context::{beginning, escaped};
+use bulkhead_domain::exports::{ASYNCHRONOUS, of_function, of_parameter, of_result};
 
 /// Interfaces of this package make a component one of ours.
-const OUR_PACKAGE: &str = "bulkhead:plugin/";
+pub(super) const OUR_PACKAGE: &str = "bulkhead:plugin/";
 
 /// Instances inside of instances. WIT has one level.
 const NESTING_MAX: usize = 4;
@@ -50,6 +52,8 @@ const DESCRIBED_BYTES_MAX: usize = 64 << 10;
 /// The functions of one component.
 pub(super) struct Functions {
     functions: Vec<Function>,
+    /// Those that cannot be tools, each with the reason.
+    left_out: Vec<String>,
     glossary: Glossary,
 }
 
@@ -75,7 +79,7 @@ impl Functions {
     ///
     /// # Errors
     ///
-    /// Every function that cannot be a tool, each with the reason; a component must not lose some of its functions silently.
+    /// Every function that cannot be a tool, each with the reason, if none can be.
     pub(super) fn find(component: &Component, bytes: &[u8], wit_file: Option<&Path>) -> Result<Self, Vec<String>> {
         let found = collect(component);
         if found.is_empty() {
@@ -83,19 +87,23 @@ impl Functions {
             return Err(vec![escaped(&elsewhere::why_no_tools(ty.exports(component.engine()).map(|(name, _)| name)))]);
         }
         let docs = Docs::of(bytes, wit_file);
-        let mut problems = Vec::new();
+        let mut left_out = Vec::new();
         let exports: Vec<_> = found.iter().map(|found| found.export.clone()).collect();
         let names = names::of(&exports);
         let functions = found.into_iter().zip(names).filter_map(|(found, name)| {
             let read = found.read(name, &docs);
-            read.map_err(|wrong| problems.extend(wrong)).ok()
+            read.map_err(|wrong| left_out.extend(wrong)).ok()
         });
-        let functions = functions.collect();
-        if problems.is_empty() {
-            Ok(Self { functions, glossary: Glossary::of(component, &docs) })
-        } else {
-            Err(problems)
+        let functions: Vec<_> = functions.collect();
+        if functions.is_empty() {
+            return Err(left_out);
         }
+        Ok(Self { functions, left_out, glossary: Glossary::of(component, &docs) })
+    }
+
+    /// What is no tool, and why.
+    pub(super) fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// The functions as tools. How long they run is unknown, so they may become tasks; the operator may narrow that.
@@ -227,17 +235,16 @@ impl ExportedFunction {
         let mut problems = Vec::new();
         let mut reader = Reader::new();
         if ty.async_() {
-            problems.push("is asynchronous, which this host does not offer".to_owned());
+            problems.push(ASYNCHRONOUS.to_owned());
         }
         let mut parameters = Vec::new();
         for (name, ty) in ty.params() {
             match shape::name(name).and_then(|name| Ok(Field { name, shape: reader.shape(&ty)? })) {
                 Ok(parameter) => parameters.push(parameter),
-                Err(wrong) => problems.push(format!("parameter {} {wrong}", beginning(name, shape::NAME_BYTES_MAX))),
+                Err(wrong) => problems.push(of_parameter(beginning(name, shape::NAME_BYTES_MAX), wrong)),
             }
         }
-        let returns =
-            reader.returns(ty.results().next().as_ref()).map_err(|wrong| problems.push(format!("its result {wrong}")));
+        let returns = reader.returns(ty.results().next().as_ref()).map_err(|wrong| problems.push(of_result(wrong)));
         match returns {
             Ok(returns) if problems.is_empty() => {
                 let written = docs.find(&export).map(plain);
@@ -247,7 +254,7 @@ impl ExportedFunction {
             }
             _ => {
                 let shown = escaped(&export.to_string());
-                Err(problems.into_iter().map(|problem| format!("function {shown}: {problem}")).collect())
+                Err(problems.into_iter().map(|problem| of_function(&shown, problem)).collect())
             }
         }
     }

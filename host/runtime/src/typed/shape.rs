@@ -5,6 +5,8 @@
 
 use wasmtime::component::types::Type;
 
+use bulkhead_domain::exports::NotJson;
+
 /// Nesting of one type. Stops schemas and values that are deeper than any client reads.
 const DEPTH_MAX: usize = 16;
 
@@ -190,7 +192,7 @@ impl Reader {
                 ok: result.ok().map(|ty| self.read(&ty, inner)).transpose()?.map(Box::new),
                 error: result.err().map(|ty| self.read(&ty, inner)).transpose()?.map(Box::new),
             },
-            other => return Err(refusal(other).to_owned()),
+            other => return Err(not_json(other).to_string()),
         })
     }
 
@@ -221,12 +223,12 @@ pub(super) fn name(name: &str) -> Result<String, String> {
 }
 
 /// Why a type has no form in JSON.
-fn refusal(ty: &Type) -> &'static str {
+fn not_json(ty: &Type) -> NotJson {
     match ty {
-        Type::Own(_) | Type::Borrow(_) => "is or holds a resource, which lives inside the component only",
-        Type::Stream(_) => "is or holds a stream, which cannot be passed as JSON",
-        Type::Future(_) => "is or holds a future, which cannot be passed as JSON",
-        Type::ErrorContext => "is or holds an error context, which cannot be passed as JSON",
-        _ => "is or holds a type that this host does not know",
+        Type::Own(_) | Type::Borrow(_) => NotJson::Resource,
+        Type::Stream(_) => NotJson::Stream,
+        Type::Future(_) => NotJson::Future,
+        Type::ErrorContext => NotJson::ErrorContext,
+        _ => NotJson::Unknown,
     }
 }

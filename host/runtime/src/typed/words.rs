@@ -1,4 +1,6 @@
 //! A function's signature in words, for functions without documentation.
+//!
+//! Owns the words. Invariant: they are those of the schema (`string`, `integer`, …), because it is JSON that a caller writes.
 
 use super::names::Export;
 use super::shape::{Case, Field, Returns, Shape};
@@ -9,60 +11,56 @@ const NAMES_MAX: usize = 12;
 /// One paragraph: which function, what it takes, what it returns.
 pub(super) fn describe(export: &Export, parameters: &[Field], returns: &Returns) -> String {
     let mut text = match &export.interface {
-        Some(interface) => format!("The function {} of {interface}.", export.function),
-        None => format!("The function {}.", export.function),
+        Some(interface) => format!("{} of {interface}.", export.function),
+        None => format!("{}.", export.function),
     };
     match parameters {
-        [] => text.push_str(" Takes nothing."),
+        [] => text.push_str(" No parameters."),
         parameters => {
             let parts: Vec<_> = parameters.iter().map(parameter).collect();
-            text.push_str(&format!(" Takes {}.", parts.join(", ")));
+            text.push_str(&format!(" Parameters: {}.", parts.join(", ")));
         }
     }
-    text.push_str(&match returns {
-        Returns::Nothing => " Returns nothing.".to_owned(),
-        Returns::Value(shape) => format!(" Returns {}.", noun(shape)),
-        Returns::Fallible { ok, error } => {
-            let ok = ok.as_ref().map_or_else(|| "nothing".to_owned(), noun);
-            match error {
-                Some(error) => format!(" Returns {ok}, or fails with {}.", noun(error)),
-                None => format!(" Returns {ok}, or fails."),
-            }
-        }
-    });
+    let (value, error) = match returns {
+        Returns::Nothing => (None, None),
+        Returns::Value(shape) => (Some(shape), None),
+        Returns::Fallible { ok, error } => (ok.as_ref(), error.as_ref()),
+    };
+    text.push_str(&value.map_or_else(|| " Returns nothing.".to_owned(), |value| format!(" Returns: {}.", noun(value))));
+    if let Some(error) = error {
+        text.push_str(&format!(" Error: {}.", noun(error)));
+    }
     text
 }
 
 fn parameter(field: &Field) -> String {
     match &field.shape {
-        Shape::Option(inner) => format!("optionally {} ({})", field.name, noun(inner)),
-        shape => format!("{} ({})", field.name, noun(shape)),
+        Shape::Option(inner) => format!("{}: {} (optional)", field.name, noun(inner)),
+        shape => format!("{}: {}", field.name, noun(shape)),
     }
 }
 
 fn noun(shape: &Shape) -> String {
     match shape {
-        Shape::Bool => "true or false".to_owned(),
-        Shape::Integer(integer) if integer.is_wide() => {
-            "an integer of 64 bits, as a string of digits where it is large".to_owned()
-        }
-        Shape::Integer(integer) => {
-            let (smallest, largest) = integer.bounds();
-            format!("an integer from {smallest} to {largest}")
-        }
-        Shape::F32 | Shape::F64 => "a number".to_owned(),
-        Shape::Char => "a character".to_owned(),
-        Shape::Text => "a text".to_owned(),
+        Shape::Bool => "boolean".to_owned(),
+        Shape::Integer(_) => "integer".to_owned(),
+        Shape::F32 | Shape::F64 => "number".to_owned(),
+        Shape::Char => "character".to_owned(),
+        Shape::Text => "string".to_owned(),
         Shape::Bytes => "bytes in base64".to_owned(),
-        Shape::List(item) => format!("a list, each {}", noun(item)),
-        Shape::Tuple(items) => format!("a list of {} values", items.len()),
-        Shape::Record(fields) => format!("an object with {}", names(fields.iter().map(|field| &field.name))),
+        Shape::List(item) => format!("list of {}", noun(item)),
+        Shape::Tuple(items) => format!("[{}]", items.iter().map(noun).collect::<Vec<_>>().join(", ")),
+        Shape::Record(fields) => format!("object {{{}}}", names(fields.iter().map(|field| &field.name))),
         Shape::Option(inner) => format!("{} or null", noun(inner)),
         Shape::Enum(words) => format!("one of {}", names(words)),
         Shape::Flags(words) => format!("any of {}", names(words)),
-        Shape::Variant(cases) => format!("a case of {}", names(cases.iter().map(|Case { name, .. }| name))),
-        Shape::Result { .. } => "a success or an error".to_owned(),
+        Shape::Variant(cases) => format!("case {}", alternatives(cases)),
+        Shape::Result { .. } => "success or error".to_owned(),
     }
+}
+
+fn alternatives(cases: &[Case]) -> String {
+    names(cases.iter().map(|case| &case.name)).replace(", ", " | ")
 }
 
 fn names<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
@@ -70,5 +68,36 @@ fn names<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
     match all.get(..NAMES_MAX) {
         Some(first) if first.len() < all.len() => format!("{} and {} more", first.join(", "), all.len() - first.len()),
         _ => all.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::typed::shape::Integer;
+
+    #[test]
+    fn undocumented_function_reads_like_a_signature() {
+        let export = Export { interface: Some("local:files/fs@1.0.0".to_owned()), function: "list".to_owned() };
+        let field = |name: &str, shape: Shape| Field { name: name.to_owned(), shape };
+        let depth = Shape::Option(Box::new(Shape::Integer(Integer::U32)));
+        let order = Shape::Enum(vec!["name".to_owned(), "size".to_owned()]);
+        let parameters = [field("path", Shape::Text), field("depth", depth), field("order", order)];
+        let ok =
+            Some(Shape::List(Box::new(Shape::Record(vec![field("name", Shape::Text), field("size", Shape::F64)]))));
+        assert_eq!(
+            describe(&export, &parameters, &Returns::Fallible { ok, error: Some(Shape::Text) }),
+            "list of local:files/fs@1.0.0. Parameters: path: string, depth: integer (optional), order: one of name, size. \
+             Returns: list of object {name, size}. Error: string."
+        );
+        let bare = Export { interface: None, function: "reset".to_owned() };
+        assert_eq!(describe(&bare, &[], &Returns::Nothing), "reset. No parameters. Returns nothing.");
+        let case = |name: &str, payload| Case { name: name.to_owned(), payload };
+        let shape =
+            Shape::Tuple(vec![Shape::Bool, Shape::Variant(vec![case("css", Some(Shape::Text)), case("none", None)])]);
+        assert_eq!(
+            describe(&bare, &[field("x", Shape::Bytes)], &Returns::Value(shape)),
+            "reset. Parameters: x: bytes in base64. Returns: [boolean, case css | none]."
+        );
     }
 }

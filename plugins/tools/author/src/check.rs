@@ -8,16 +8,14 @@ use wasmparser::{Parser, Payload, Validator, WasmFeatures};
 use wit_parser::decoding::{DecodedWasm, decode};
 use wit_parser::{PackageMetadata, Resolve, TypeDefKind, TypeId, WorldItem, WorldKey};
 
+use bulkhead_domain::imports;
+
 use crate::interface::{self, Direction};
-use crate::{manifest, project};
+use crate::{functions, manifest, project};
 
 /// Bytes of a component and of its manifest that a host reads.
 const COMPONENT_BYTES_MAX: usize = 128 << 20;
 const MANIFEST_BYTES_MAX: usize = 64 << 10;
-/// Interfaces that a host offers beside its own, without the members of their packages.
-const OFFERED: [&str; 6] =
-    ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
-const OFFERED_HTTP: [&str; 2] = ["wasi:http/types@", "wasi:http/outgoing-handler@"];
 /// What a manifest may wish for in `[call]`.
 pub const CALL_KEYS: [&str; 7] =
     ["cpu_ms", "wall_ms", "memory_bytes", "arguments_bytes", "result_bytes", "log_bytes", "events_per_second"];
@@ -137,13 +135,21 @@ fn of_world(component: &[u8], findings: &mut Findings) {
         }
     };
     let Some(world) = resolve.worlds.get(world) else { return };
+    let mut required = Vec::new();
     for (key, item) in &world.imports {
         let name = resolve.name_world_key(key);
-        match of_import(&resolve, key, item, &name) {
-            Ok(()) => findings.imports.push(name),
-            Err(wrong) => findings.refused.extend(wrong),
+        match key {
+            WorldKey::Interface(id) if name.starts_with(interface::PACKAGE) => {
+                findings.refused.extend(interface::differences(&resolve, *id, &name, Direction::Import));
+            }
+            _ if is_of_types_alone(&resolve, item) => {}
+            _ => required.push(name.clone()),
         }
+        findings.imports.push(name);
     }
+    findings.refused.extend(imports::refusals(required.iter().map(String::as_str)));
+    let absent = required.iter().filter(|import| imports::is_absent_release(import));
+    findings.refused.extend(absent.map(|import| imports::refusal(import)));
     for (key, item) in &world.exports {
         let name = resolve.name_world_key(key);
         if let (WorldKey::Interface(id), true) = (key, name.starts_with(interface::PACKAGE)) {
@@ -157,27 +163,14 @@ fn of_world(component: &[u8], findings: &mut Findings) {
     if is_ours && !findings.exports.iter().any(|export| *export == interface::tools()) {
         findings.refused.push(format!("it does not export {}, which every plugin needs", interface::tools()));
     }
+    if !is_ours {
+        functions::check(&resolve, world, findings);
+    }
     if findings.exports.is_empty() {
         findings.refused.push(format!(
             "it exports nothing; expected {}, or functions of its own, which become its tools",
             interface::tools()
         ));
-    }
-}
-
-fn of_import(resolve: &Resolve, key: &WorldKey, item: &WorldItem, name: &str) -> Result<(), Vec<String>> {
-    let is_offered = OFFERED.iter().any(|package| name.starts_with(package)) && name.contains("@0.2.")
-        || OFFERED_HTTP.iter().any(|start| name.starts_with(start) && name.contains("@0.2."));
-    match key {
-        WorldKey::Interface(id) if name.starts_with(interface::PACKAGE) => {
-            let wrong = interface::differences(resolve, *id, name, Direction::Import);
-            if wrong.is_empty() { Ok(()) } else { Err(wrong) }
-        }
-        _ if is_offered || is_of_types_alone(resolve, item) => Ok(()),
-        _ => Err(vec![format!(
-            "it imports {name}, which no host has; expected interfaces of bulkhead:plugin, and those of WASI 0.2 (cli, clocks, \
-             filesystem, io, random, sockets, and http as a client)"
-        )]),
     }
 }
 
@@ -273,7 +266,17 @@ fn expect(table: &Table, path: &str, key: &str, what: &str, is_it: impl Fn(&Valu
 /// What users and operators would miss in a manifest. `imports` are the component's.
 pub fn manifest_warnings(text: Option<&str>, imports: &[String]) -> Vec<String> {
     let Some(table) = text.and_then(|text| text.parse::<Table>().ok()) else {
-        return vec!["it carries no manifest: its name is the file's, and operators see no wishes".to_owned()];
+        let mut warnings =
+            vec!["it carries no manifest: its name is the file's, and operators see no wishes".to_owned()];
+        let usable = imports::usable_grants(imports.iter().map(String::as_str));
+        if !usable.is_empty() {
+            let usable: Vec<_> = usable.into_iter().map(imports::grant_hint).collect();
+            warnings.push(format!(
+                "what it needs can only be guessed from its imports, which can use: {}",
+                usable.join(", ")
+            ));
+        }
+        return warnings;
     };
     let mut warnings = Vec::new();
     let mut unknown = |path: &str, table: &Table, known: &[&str]| {
@@ -298,6 +301,11 @@ pub fn manifest_warnings(text: Option<&str>, imports: &[String]) -> Vec<String> 
         );
     }
     warnings
+}
+
+/// What is said of an own function of a component that is no tool.
+pub fn left_out(function: &str) -> String {
+    format!("left out: {function}")
 }
 
 #[cfg(test)]

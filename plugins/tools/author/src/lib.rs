@@ -11,6 +11,7 @@ mod c;
 mod c_tools;
 pub mod check;
 mod docs;
+mod functions;
 mod interface;
 mod javascript;
 mod manifest;

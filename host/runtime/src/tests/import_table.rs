@@ -1,0 +1,85 @@
+//! The table of imports against what the linker really defines.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use bulkhead_domain::imports::{self, INTERFACES};
+use wit_parser::Resolve;
+
+use super::*;
+use crate::call::Call;
+use crate::engine;
+use crate::load;
+
+/// Every function that the packages of a folder have for guests to import, with its interface.
+fn functions_of(folder: &Path) -> BTreeSet<(String, String)> {
+    let mut resolve = Resolve { all_features: true, ..Resolve::default() };
+    resolve.push_dir(folder).unwrap();
+    functions(&resolve)
+}
+
+fn functions(resolve: &Resolve) -> BTreeSet<(String, String)> {
+    let named = resolve.interfaces.iter().filter_map(|(id, interface)| Some((resolve.id_of(id)?, interface)));
+    let each = |(name, interface): (String, &wit_parser::Interface)| {
+        interface.functions.keys().map(|function| (name.clone(), function.clone())).collect::<Vec<_>>()
+    };
+    named.flat_map(each).collect()
+}
+
+/// The folder of a dependency's source.
+fn source_of(package: &str) -> std::path::PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).args(["metadata", "--format-version", "1", "--offline"]);
+    let said = command.output().unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let found = packages.iter().find(|found| found["name"] == package).unwrap();
+    Path::new(found["manifest_path"].as_str().unwrap()).parent().unwrap().to_owned()
+}
+
+/// Every function that somebody has written down for guests to import.
+fn known() -> BTreeSet<(String, String)> {
+    let wit = [
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit"),
+        source_of("wasmtime-wasi").join("src/p2/wit"),
+        source_of("wasmtime-wasi-http").join("wit"),
+    ];
+    let known: BTreeSet<_> = wit.iter().flat_map(|folder| functions_of(folder)).collect();
+    assert!(known.len() > 200, "{} functions are known", known.len());
+    known
+}
+
+/// Whether the linker has something under this name: then nothing else can be put there.
+fn is_defined(linker: &mut wasmtime::component::Linker<Call>, interface: &str, function: &str) -> bool {
+    linker.instance(interface).unwrap().func_wrap(function, |_, (): ()| Ok(())).is_err()
+}
+
+#[test]
+fn every_linked_import_has_a_row_and_every_row_is_linked() {
+    let mut linker = load::linker(&engine::for_compiling().unwrap()).unwrap();
+    let (mut linked, mut missing) = (BTreeSet::new(), Vec::new());
+    for (interface, function) in known() {
+        let row = imports::find(&interface).and_then(|row| row.class(&function));
+        if is_defined(&mut linker, &interface, &function) {
+            if row.is_none() {
+                missing.push(format!("{function} of {interface}"));
+            }
+            linked.insert((interface.split('@').next().unwrap().to_owned(), function));
+        }
+    }
+    assert!(missing.is_empty(), "linked and without a row in domain/src/imports/table.rs: {missing:?}");
+    let rows = INTERFACES.iter().flat_map(|row| {
+        row.functions.iter().flat_map(|(_, names)| *names).map(|name| (row.name.to_owned(), (*name).to_owned()))
+    });
+    let stale: Vec<_> = rows.filter(|row| !linked.contains(row)).collect();
+    assert!(stale.is_empty(), "rows of functions that are not linked: {stale:?}");
+}
+
+#[test]
+fn linked_import_without_a_row_is_noticed() {
+    let mut linker = load::linker(&engine::for_compiling().unwrap()).unwrap();
+    assert!(is_defined(&mut linker, "wasi:io/poll@0.2.12", "poll"));
+    assert!(!is_defined(&mut linker, "wasi:io/poll@0.2.12", "poll-later"));
+    assert!(imports::find("wasi:io/poll@0.2.12").unwrap().class("poll-later").is_none());
+}
