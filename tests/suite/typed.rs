@@ -219,8 +219,12 @@ async fn typed_plugin_is_inspected_and_called_from_command_line() {
 
 /// A component that imports files, and one of whose functions has to do with a resource.
 const MIXED: &str = r#"(component
-    (import "wasi:filesystem/preopens@0.2.0" (instance))
-    (import "wasi:filesystem/types@0.2.0" (instance (export "descriptor" (type (sub resource)))))
+    (import "wasi:filesystem/types@0.2.0" (instance $types (export "descriptor" (type (sub resource)))))
+    (alias export $types "descriptor" (type $descriptor))
+    (import "wasi:filesystem/preopens@0.2.0" (instance
+        (alias outer 1 $descriptor (type $outer))
+        (export "descriptor" (type $own (eq $outer)))
+        (export "get-directories" (func (result (list (tuple (own $own) string)))))))
     (core module $m (func (export "give") (result i32) (i32.const 7)))
     (core instance $i (instantiate $m))
     (type $counter' (resource (rep i32)))
@@ -238,15 +242,19 @@ async fn functions_left_out_and_grants_of_imports_are_named_on_the_command_line(
     let said = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file, "--json"], None).await;
     let shown: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!(shown["leftOut"], json!([left_out]), "{shown}");
-    assert_eq!(shown["usableGrants"], json!([{"grant": "directories", "import": "wasi:filesystem/types"}]), "{shown}");
+    assert_eq!(
+        shown["usableGrants"],
+        json!([{"grant": "directories", "import": "wasi:filesystem/preopens"}]),
+        "{shown}"
+    );
     assert_eq!(tool(&shown, "seven")["description"], "seven. No parameters. Returns: integer.");
     let said = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file], None).await;
-    for line in [left_out, "directories (it imports wasi:filesystem/types)"] {
+    for line in [left_out, "directories (it imports wasi:filesystem/preopens)"] {
         assert!(said.lines().any(|found| found.trim() == line), "{line}: {said}");
     }
     let said = command::run(&mut command::bulkhead(), &["plugin", "check", &file], None).await;
     assert!(said.contains(&format!("warning: left out: {left_out}")), "{said}");
-    assert!(said.contains("which can use: directories (it imports wasi:filesystem/types)"), "{said}");
+    assert!(said.contains("which can use: directories (it imports wasi:filesystem/preopens)"), "{said}");
     let foreign = "(component (import \"spin:postgres/postgres@3.0.0\" (instance (export \"open\" (func)))))";
     std::fs::write(&file, wat::parse_str(foreign).expect("a component")).expect("a file");
     for verb in ["inspect", "check"] {

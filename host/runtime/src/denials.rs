@@ -11,12 +11,16 @@ use parking_lot::Mutex;
 use super::events::Outbox;
 use super::operation::Returned;
 use super::policy::Granted;
+use super::wasi_context::{beginning, escaped};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::imports::{Grant, grant_hint};
 use bulkhead_domain::tool::{Content, ContentKind, Meta};
 
 /// Different grants that a call's failure names.
 const NAMED_MAX: usize = 8;
+
+/// Bytes of a setting's name in a call's failure.
+const SETTING_BYTES_MAX: usize = 128;
 
 /// What one call was granted, and what it reached for besides. Cheap to clone: what all calls of a plugin count up and down is
 /// counted once for each.
@@ -36,6 +40,8 @@ struct OfCall {
 struct LookedFor {
     directories: AtomicBool,
     variables: AtomicBool,
+    /// Settings that are not there; a guest may well do without.
+    settings: Mutex<Vec<String>>,
 }
 
 impl Denials {
@@ -71,6 +77,15 @@ impl Denials {
 
     pub(super) fn looked_for_variables(&self) {
         self.0.looked_for.variables.store(true, Ordering::Relaxed);
+    }
+
+    /// The plugin's configuration has no such setting.
+    pub(super) fn looked_for_setting(&self, key: &str) {
+        let key = escaped(beginning(key, SETTING_BYTES_MAX));
+        let mut settings = self.0.looked_for.settings.lock();
+        if settings.len() < NAMED_MAX && !settings.contains(&key) {
+            settings.push(key);
+        }
     }
 
     /// The outcome, which names what was not granted if it is a failure. Of a guest that looked
@@ -119,7 +134,7 @@ impl Denials {
     }
 
     /// What may have been missing, for a component that says nothing of what it wants: the grants of the kinds that it looked for and has
-    /// none of. A guest that crashes looks for variables in any case.
+    /// none of, and the settings that it asked for in vain. A guest that crashes looks for variables in any case.
     fn guessed(&self, has_crashed: bool) -> Vec<String> {
         let OfCall { granted, looked_for, .. } = &*self.0;
         let may_lack = |(grant, _): &&(Grant, &str)| match grant {
@@ -130,6 +145,8 @@ impl Denials {
             // The host sees what is missing of the others.
             Grant::Http | Grant::Kv | Grant::Config => false,
         };
-        granted.usable.iter().filter(may_lack).map(|usable| grant_hint(*usable)).collect()
+        let settings = looked_for.settings.lock();
+        let settings = settings.iter().map(|key| format!("{} {key}", Grant::Config.key()));
+        granted.usable.iter().filter(may_lack).map(|usable| grant_hint(*usable)).chain(settings).collect()
     }
 }

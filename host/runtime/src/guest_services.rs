@@ -44,6 +44,16 @@ pub trait GuestServices: fmt::Debug + Send + Sync + 'static {
         ttl_ms: Option<u64>,
     ) -> Result<(), KeyValueError>;
 
+    /// Keeps a value if what is there has this SHA-256, or if nothing is there for `None`; says whether it was so. Durable on return.
+    async fn set_if(
+        &self,
+        plugin: &str,
+        limits: &KeyValueLimits,
+        key: String,
+        value: Vec<u8>,
+        seen: Option<[u8; 32]>,
+    ) -> Result<bool, KeyValueError>;
+
     /// Forgets a key, durable on return.
     async fn delete(&self, plugin: &str, key: String) -> Result<(), KeyValueError>;
 

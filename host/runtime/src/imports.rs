@@ -38,6 +38,23 @@ impl Call {
         self.shared.audience(&self.facts)
     }
 
+    /// A record of the guest's log: for the operator at debug level, and for the client that wants records of this level.
+    pub(super) fn log_record(
+        &self,
+        level: LogLevel,
+        logger: Option<String>,
+        data: String,
+        as_json: impl FnOnce(String) -> Json,
+    ) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let text = escaped(beginning(&data, LOGGED_BYTES_MAX));
+            tracing::debug!(plugin = &**self.denials.plugin(), ?level, text, "guest log");
+        }
+        if self.audience().log_level.is_some_and(|lowest| level >= lowest) {
+            self.outbox.log(level, logger, as_json(data));
+        }
+    }
+
     /// Sends an event that has a reply, and waits for it with both clocks stopped. `None`: the receiver is gone.
     async fn converse<T>(&mut self, event: impl FnOnce(oneshot::Sender<T>) -> CallEvent) -> Option<T> {
         let (reply, replied) = oneshot::channel();
@@ -67,16 +84,10 @@ impl wit::Host for Call {
 
     async fn log(&mut self, level: wit::LogLevel, logger: Option<String>, data: String) -> Result<()> {
         self.enter().await;
-        let level = LogLevel::from(level);
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            let text = escaped(beginning(&data, LOGGED_BYTES_MAX));
-            tracing::debug!(plugin = &**self.denials.plugin(), ?level, text, "guest log");
-        }
-        if self.audience().log_level.is_some_and(|lowest| level >= lowest) {
-            // A record that is not JSON is still worth reading: it goes out as a JSON string.
-            let data = accept(&data).unwrap_or_else(|_| Json::new(serde_json::Value::String(data).to_string()));
-            self.outbox.log(level, logger, data);
-        }
+        // A record that is not JSON is still worth reading: it goes out as a JSON string.
+        let as_json =
+            |data: String| accept(&data).unwrap_or_else(|_| Json::new(serde_json::Value::String(data).to_string()));
+        self.log_record(level.into(), logger, data, as_json);
         Ok(())
     }
 

@@ -10,20 +10,20 @@ use super::guest_services::{GuestServices, KeyValueError};
 use bulkhead_domain::limits::KeyValueLimits;
 
 /// Bytes of a key, as the interface says.
-const KEY_BYTES_MAX: usize = 256;
+pub(super) const KEY_BYTES_MAX: usize = 256;
 
 type HostResult<T> = Result<std::result::Result<T, wit::Error>>;
 
 /// What a guest works with.
-struct Keeping {
-    guest_services: Arc<dyn GuestServices>,
-    limits: KeyValueLimits,
-    plugin: Arc<str>,
+pub(super) struct Keeping {
+    pub(super) guest_services: Arc<dyn GuestServices>,
+    pub(super) limits: KeyValueLimits,
+    pub(super) plugin: Arc<str>,
 }
 
 impl Call {
     /// What was granted, if anything was.
-    fn keeping(&self) -> std::result::Result<Keeping, wit::Error> {
+    pub(super) fn keeping(&self) -> std::result::Result<Keeping, wit::Error> {
         let denied = |why: &str| wit::Error::Denied(why.to_owned());
         let plugin = Arc::clone(self.denials.plugin());
         let Some(limits) = self.denials.granted().keyvalue.clone() else {
@@ -39,14 +39,14 @@ impl Call {
     }
 }
 
-fn checked(key: &str) -> std::result::Result<(), wit::Error> {
+pub(super) fn checked(key: &str) -> std::result::Result<(), wit::Error> {
     if (1..=KEY_BYTES_MAX).contains(&key.len()) {
         return Ok(());
     }
     Err(wit::Error::Invalid(format!("a key has 1 to {KEY_BYTES_MAX} bytes; this one has {}", key.len())))
 }
 
-fn in_wit_words(error: KeyValueError) -> wit::Error {
+pub(super) fn in_wit_words(error: KeyValueError) -> wit::Error {
     match error {
         KeyValueError::Quota(why) => wit::Error::Quota(why),
         KeyValueError::TooLarge(why) => wit::Error::TooLarge(why),

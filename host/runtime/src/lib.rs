@@ -59,6 +59,7 @@ mod tests;
 mod threads;
 mod typed;
 mod wasi_context;
+mod wasi_drafts;
 mod wit_enums;
 
 use std::sync::Arc;

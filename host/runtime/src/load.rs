@@ -26,6 +26,7 @@ use super::policy::{Granted, GrantedTo, Grants, TenantBounds};
 use super::server_features;
 use super::typed;
 use super::wasi_context::{self, escaped};
+use super::wasi_drafts;
 use super::{CallContext, CatalogPlugin, ToolEntry};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, FaultKind};
@@ -310,6 +311,7 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     PluginFull::add_to_linker::<_, HasSelf<_>>(&mut linker, |call| call)?;
+    wasi_drafts::add_to_linker(&mut linker)?;
     files::guard(&mut linker)?;
     wasi_context::tell_errors_plainly(&mut linker)?;
     Ok(linker)

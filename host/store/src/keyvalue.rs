@@ -85,6 +85,13 @@ pub struct KeyValueNamespace {
 /// What has been counted; a space is counted once, before it is first changed.
 type Count = Arc<OnceCell<Mutex<KeyValueUsage>>>;
 
+/// What has to be there so that a value is written.
+struct Condition<'a> {
+    is_expected: &'a (dyn Fn(Option<&[u8]>) -> bool + Send + Sync),
+    /// What has expired by now is not there.
+    now: UnixMs,
+}
+
 /// Everything that plugins keep.
 pub struct KeyValues {
     rows: Arc<dyn Store>,
@@ -109,9 +116,8 @@ impl KeyValues {
                 return Ok(None);
             }
             // A piece is missing where somebody wrote another value in between.
-            let Some(stored) = self.stored(space, &entry).await? else { continue };
-            let sealing = if entry.is_sealed { self.rows.sealing_key(space.tenant).await? } else { None };
-            return entry.open(space, key, stored, sealing.as_ref()).map(Some);
+            let Some(value) = self.opened(space, key, &entry).await? else { continue };
+            return Ok(Some(value));
         }
         Err(Error::Corrupt("pieces of a kept value are missing".to_owned()))
     }
@@ -129,6 +135,35 @@ impl KeyValues {
         value: &[u8],
         expires_at: Option<UnixMs>,
     ) -> Result<(), KeyValueError> {
+        self.write(space, limits, (key, value, expires_at), None).await.map(|_| ())
+    }
+
+    /// Keeps a value, durable on return, if what is there is what its writer takes it for; says whether it was. An earlier time to live
+    /// is gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::set`].
+    pub async fn set_if(
+        &self,
+        space: &KeyValueNamespace,
+        limits: &KeyValueLimits,
+        (key, value): (&str, &[u8]),
+        is_expected: impl Fn(Option<&[u8]>) -> bool + Send + Sync,
+        now: UnixMs,
+    ) -> Result<bool, KeyValueError> {
+        let condition = Condition { is_expected: &is_expected, now };
+        self.write(space, limits, (key, value, None), Some(condition)).await
+    }
+
+    /// Whether the value was written, which only a condition can prevent.
+    async fn write(
+        &self,
+        space: &KeyValueNamespace,
+        limits: &KeyValueLimits,
+        (key, value, expires_at): (&str, &[u8], Option<UnixMs>),
+        condition: Option<Condition<'_>>,
+    ) -> Result<bool, KeyValueError> {
         let (bytes, bytes_max) = (value.len() as u64, limits.value_bytes_max.min(VALUE_BYTES_MAX));
         if bytes > bytes_max {
             return Err(KeyValueError::TooLarge { bytes, bytes_max });
@@ -138,6 +173,20 @@ impl KeyValues {
         let at = space.entry(key);
         for _ in 0..CONFLICTS_MAX {
             let old = self.entry(&at).await?;
+            if let Some(condition) = &condition {
+                let present = old.as_ref().map(|(entry, _)| entry).filter(|entry| !entry.is_expired(condition.now));
+                let value = match present {
+                    None => None,
+                    // A piece is missing where somebody wrote another value in between.
+                    Some(entry) => match self.opened(space, key, entry).await? {
+                        None => continue,
+                        value => value,
+                    },
+                };
+                if !(condition.is_expected)(value.as_deref()) {
+                    return Ok(false);
+                }
+            }
             let (entry, pieces) = Entry::new(space, key, value, expires_at, sealing.as_ref())?;
             let before = old.as_ref().map(|(entry, _)| entry.counted(key)).unwrap_or_default();
             let after = entry.counted(key);
@@ -147,7 +196,10 @@ impl KeyValues {
             changes.extend(pieces);
             changes.extend(expires_at.map(|due| (space.due(due, key), Some(Vec::new()))));
             match self.change(space, &at, old, changes).await {
-                Ok(()) => return Ok(release(&count, after, before)?),
+                Ok(()) => {
+                    release(&count, after, before)?;
+                    return Ok(true);
+                }
                 Err(Error::Conflict) => release(&count, before, after)?,
                 // Certainly not written.
                 Err(error @ Error::ReadOnly(_)) => {
@@ -326,6 +378,13 @@ impl KeyValues {
     async fn entry(&self, at: &[u8]) -> Result<Option<(Entry, Vec<u8>)>, Error> {
         let Some(bytes) = self.rows.row(RowKind::KeyValue, at).await? else { return Ok(None) };
         Ok(Some((Entry::decode(&bytes)?, bytes)))
+    }
+
+    /// The value of an entry; `None` when one of its pieces is not there.
+    async fn opened(&self, space: &KeyValueNamespace, key: &str, entry: &Entry) -> Result<Option<Vec<u8>>, Error> {
+        let Some(stored) = self.stored(space, entry).await? else { return Ok(None) };
+        let sealing = if entry.is_sealed { self.rows.sealing_key(space.tenant).await? } else { None };
+        entry.open(space, key, stored, sealing.as_ref()).map(Some)
     }
 
     /// What is stored for a value; `None` when one of its pieces is not there.

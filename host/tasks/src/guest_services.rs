@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use sha2::{Digest as _, Sha256};
+use tokio::task::JoinError;
 
 use crate::secrets::Secrets;
 use bulkhead_domain::clock::SharedClock;
@@ -69,15 +71,23 @@ impl GuestServices for TenantServices {
         let expires_at = ttl_ms.map(|ttl_ms| self.all.clock.now().saturating_add(ttl_ms));
         // To its end, even if the call is dropped: else the count would not fit what is there.
         let write = tokio::spawn(async move { keyvalues.set(&space, &limits, &key, &value, expires_at).await });
-        match write.await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(keyvalue::KeyValueError::Store(error))) => Err(unavailable(&error)),
-            Ok(Err(error @ keyvalue::KeyValueError::TooLarge { .. })) => {
-                Err(KeyValueError::TooLarge(error.to_string()))
-            }
-            Ok(Err(error @ keyvalue::KeyValueError::Quota { .. })) => Err(KeyValueError::Quota(error.to_string())),
-            Err(_) => Err(stopping()),
-        }
+        written(write.await)
+    }
+
+    async fn set_if(
+        &self,
+        plugin: &str,
+        limits: &KeyValueLimits,
+        key: String,
+        value: Vec<u8>,
+        seen: Option<[u8; 32]>,
+    ) -> Result<bool, KeyValueError> {
+        let (keyvalues, space, limits) = (Arc::clone(&self.all.keyvalues), self.space(plugin), limits.clone());
+        let now = self.all.clock.now();
+        let is_seen = move |found: Option<&[u8]>| found.map(|found| <[u8; 32]>::from(Sha256::digest(found))) == seen;
+        // To its end, as a plain write.
+        let write = tokio::spawn(async move { keyvalues.set_if(&space, &limits, (&key, &value), is_seen, now).await });
+        written(write.await)
     }
 
     async fn delete(&self, plugin: &str, key: String) -> Result<(), KeyValueError> {
@@ -99,6 +109,17 @@ impl GuestServices for TenantServices {
     }
 }
 
+/// What came of a write.
+fn written<T>(write: Result<Result<T, keyvalue::KeyValueError>, JoinError>) -> Result<T, KeyValueError> {
+    match write {
+        Ok(Ok(written)) => Ok(written),
+        Ok(Err(keyvalue::KeyValueError::Store(error))) => Err(unavailable(&error)),
+        Ok(Err(error @ keyvalue::KeyValueError::TooLarge { .. })) => Err(KeyValueError::TooLarge(error.to_string())),
+        Ok(Err(error @ keyvalue::KeyValueError::Quota { .. })) => Err(KeyValueError::Quota(error.to_string())),
+        Err(_) => Err(stopping()),
+    }
+}
+
 /// The log has the rest.
 fn unavailable(error: &store::Error) -> KeyValueError {
     tracing::warn!(%error, "what a plugin keeps cannot be read or written");
@@ -113,4 +134,27 @@ fn unavailable(error: &store::Error) -> KeyValueError {
 
 fn stopping() -> KeyValueError {
     KeyValueError::Unavailable("the host is shutting down".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_domain::clock::ManualClock;
+
+    #[tokio::test]
+    async fn value_is_kept_over_the_one_with_the_seen_digest_alone() {
+        let services = in_memory(Arc::new(ManualClock::at(1_000_000)));
+        let limits = KeyValueLimits { keys_max: 1, bytes_max: 100, value_bytes_max: 100 };
+        let digest = |value: &[u8]| Some(<[u8; 32]>::from(Sha256::digest(value)));
+        let write = async |key: &str, value: &[u8], seen: Option<[u8; 32]>| {
+            services.set_if("a", &limits, key.to_owned(), value.to_owned(), seen).await
+        };
+        assert_eq!(write("k", b"1", digest(b"0")).await, Ok(false));
+        assert_eq!(write("k", b"1", None).await, Ok(true));
+        assert_eq!(write("k", b"2", None).await, Ok(false));
+        assert_eq!(write("k", b"2", digest(b"1")).await, Ok(true));
+        assert_eq!(services.get("a", "k").await, Ok(Some(b"2".to_vec())));
+        assert_eq!(services.get("b", "k").await, Ok(None), "another plugin has its own");
+        assert!(matches!(write("other", b"1", None).await, Err(KeyValueError::Quota(_))));
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::find;
 
-/// Namespaces and packages of WIT that other hosts are known by; the longest one that fits says whose an import is.
-const WORLDS: [(&str, &str); 14] = [
+/// Namespaces and packages of WIT that other hosts are known by; the first one that fits says whose an import is.
+const WORLDS: [(&str, &str); 17] = [
     ("fermyon:", "Fermyon Spin"),
     ("spin:", "Fermyon Spin"),
     ("wasmcloud:", "wasmCloud"),
@@ -18,6 +18,9 @@ const WORLDS: [(&str, &str); 14] = [
     ("wasi:nn/", "the WASI proposal for machine learning"),
     ("wasi:sql/", "the WASI proposal for databases"),
     ("wasi:tls/", "the WASI proposal for TLS"),
+    ("wasi:keyvalue/", "another version of wasi:keyvalue"),
+    ("wasi:config/", "another version of wasi:config"),
+    ("wasi:logging/", "another version of wasi:logging"),
 ];
 
 /// Packages that WASI has released: which of their versions a host has, its engine knows best.
@@ -25,8 +28,8 @@ const RELEASED: [&str; 7] =
     ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:http/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
 /// What a component may import.
-const OFFERED: &str = "a component may import bulkhead:plugin and WASI 0.2 (cli, clocks, filesystem, http as a client, io, random, \
-     sockets)";
+const OFFERED: &str = "a component may import bulkhead:plugin, WASI 0.2 (cli, clocks, filesystem, http as a client, io, random, \
+     sockets), wasi:config, wasi:keyvalue and wasi:logging";
 
 /// Imports of one world that a refusal names.
 const NAMED_MAX: usize = 16;
@@ -83,6 +86,7 @@ mod tests {
             "spin:postgres/postgres@3.0.0",
             "wasmcloud:bus/lattice@1.0.0",
             "acme:secret/door@1.0.0",
+            "wasi:keyvalue/store@0.9.0",
             "wasi:clocks/system-clock@0.3.0",
             "bulkhead:plugin/later@0.9.0",
         ];
@@ -94,6 +98,7 @@ mod tests {
                 "it imports fermyon:spin/llm@2.0.0, spin:postgres/postgres@3.0.0 of Fermyon Spin",
                 "it imports wasmcloud:bus/lattice@1.0.0 of wasmCloud",
                 "it imports acme:secret/door@1.0.0",
+                "it imports wasi:keyvalue/store@0.9.0 of another version of wasi:keyvalue",
             ]
         );
         assert!(refused.iter().all(|text| text.ends_with(OFFERED)));
@@ -104,6 +109,6 @@ mod tests {
 
     #[test]
     fn offered_imports_are_not_refused() {
-        assert!(refusals(["wasi:http/types@0.2.1", "bulkhead:plugin/task@0.1.0"]).is_empty());
+        assert!(refusals(["wasi:http/types@0.2.1", "wasi:logging/logging", "bulkhead:plugin/task@0.1.0"]).is_empty());
     }
 }

@@ -6,10 +6,12 @@
 mod foreign;
 mod table;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 pub use foreign::{is_absent_release, refusal, refusals};
 pub use table::INTERFACES;
 
-/// What a call of an imported function can be to whoever wants to run the guest a second time with the same outcome. A function that is
+/// What a call of an imported function can be to a host that runs the guest a second time for the same outcome. A function that is
 /// several things, by its arguments, is the last of them: a write to stdout is pure, one into a file is an effect, and both are the same
 /// function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +54,7 @@ impl Grant {
 pub enum Versions {
     /// Every release with this beginning, such as `0.2.`.
     Releases(&'static str),
-    /// These alone.
+    /// These alone; an empty one stands for an interface without a version.
     Exactly(&'static [&'static str]),
 }
 
@@ -88,36 +90,38 @@ pub fn find(import: &str) -> Option<&'static Interface> {
     INTERFACES.iter().find(|interface| interface.name == name && interface.has(version))
 }
 
-/// The grants that these imports can make use of, each with an interface that says so. An import may have its function behind it.
+/// The grants that these imports can make use of, each with the first interface of the table that says so. An import may have its function
+/// behind it.
 pub fn usable_grants<'a>(imports: impl IntoIterator<Item = &'a str>) -> Vec<(Grant, &'static str)> {
-    let mut found = Vec::new();
-    for import in imports {
-        let name = import.split(['@', '.']).next().unwrap_or_default();
-        let interface = INTERFACES.iter().find(|interface| interface.name == name);
-        if let Some(Interface { name, grant: Some(grant), .. }) = interface
-            && !found.iter().any(|(known, _)| known == grant)
-        {
-            found.push((*grant, *name));
+    let imported: BTreeSet<_> = imports.into_iter().filter_map(|import| import.split(['@', '.']).next()).collect();
+    let mut found = BTreeMap::new();
+    for Interface { name, grant, .. } in INTERFACES {
+        if let Some(grant) = grant.filter(|_| imported.contains(name)) {
+            found.entry(grant).or_insert(*name);
         }
     }
-    found.sort_unstable();
-    found
+    found.into_iter().collect()
 }
 
-/// The same in words: `directories (it imports wasi:filesystem/types)`.
+/// The same in words: `directories (it imports wasi:filesystem/preopens)`.
 pub fn grant_hint((grant, interface): (Grant, &str)) -> String {
     format!("{} (it imports {interface})", grant.key())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]
     fn imports_are_found_in_versions_that_fit() {
-        for offered in ["wasi:io/poll@0.2.0", "wasi:io/poll@0.2.12", "bulkhead:plugin/task@0.1.0"] {
+        for offered in [
+            "wasi:io/poll@0.2.0",
+            "wasi:io/poll@0.2.12",
+            "bulkhead:plugin/task@0.1.0",
+            "wasi:config/store@0.2.0-rc.1",
+            "wasi:logging/logging",
+            "wasi:logging/logging@0.1.0-draft",
+        ] {
             assert!(find(offered).is_some(), "{offered}");
         }
         for absent in [
@@ -151,13 +155,11 @@ mod tests {
             "wasi:http/types@0.2.3.[constructor]fields",
             "wasi:filesystem/types@0.2.3",
             "wasi:filesystem/preopens@0.2.3",
-            "bulkhead:plugin/keyvalue@0.1.0.get",
+            "wasi:logging/logging.log",
+            "wasi:keyvalue/store@0.2.0-draft.open",
             "acme:things/door",
         ];
         let found: Vec<_> = usable_grants(imports).into_iter().map(grant_hint).collect();
-        assert_eq!(
-            found,
-            ["directories (it imports wasi:filesystem/types)", "kv (it imports bulkhead:plugin/keyvalue)"]
-        );
+        assert_eq!(found, ["directories (it imports wasi:filesystem/preopens)", "kv (it imports wasi:keyvalue/store)"]);
     }
 }

@@ -6,6 +6,8 @@ use super::{Grant, Interface, Versions};
 /// The versions of WASI that the host has.
 const WASI: Versions = Versions::Releases("0.2.");
 const OWN: Versions = Versions::Exactly(&["0.1.0"]);
+const CONFIG: Versions = Versions::Exactly(&["0.2.0-draft", "0.2.0-draft-2024-09-27", "0.2.0-rc.1"]);
+const KEYVALUE: Versions = Versions::Exactly(&["0.2.0-draft", "0.2.0-draft2"]);
 
 /// Every interface that a guest may import.
 pub const INTERFACES: &[Interface] = &[
@@ -359,5 +361,46 @@ pub const INTERFACES: &[Interface] = &[
             // The end of a request's body goes out.
             (Effect, &["[static]outgoing-body.finish"]),
         ],
+    },
+    Interface {
+        name: "wasi:config/store",
+        versions: CONFIG,
+        grant: Some(Grant::Config),
+        functions: &[(Pure, &["get", "get-all"])],
+    },
+    Interface {
+        // What the store was called once.
+        name: "wasi:config/runtime",
+        versions: Versions::Exactly(&["0.2.0-draft"]),
+        grant: Some(Grant::Config),
+        functions: &[(Pure, &["get", "get-all"])],
+    },
+    Interface {
+        name: "wasi:keyvalue/store",
+        versions: KEYVALUE,
+        grant: Some(Grant::Kv),
+        functions: &[
+            (Pure, &["open"]),
+            (Observation, &["[method]bucket.get", "[method]bucket.exists", "[method]bucket.list-keys"]),
+            (Effect, &["[method]bucket.set", "[method]bucket.delete"]),
+        ],
+    },
+    Interface {
+        name: "wasi:keyvalue/atomics",
+        versions: KEYVALUE,
+        grant: Some(Grant::Kv),
+        functions: &[(Observation, &["[static]cas.new", "[method]cas.current"]), (Effect, &["increment", "swap"])],
+    },
+    Interface {
+        name: "wasi:keyvalue/batch",
+        versions: KEYVALUE,
+        grant: Some(Grant::Kv),
+        functions: &[(Observation, &["get-many"]), (Effect, &["set-many", "delete-many"])],
+    },
+    Interface {
+        name: "wasi:logging/logging",
+        versions: Versions::Exactly(&["", "0.1.0-draft"]),
+        grant: None,
+        functions: &[(Advisory, &["log"])],
     },
 ];

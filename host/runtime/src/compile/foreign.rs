@@ -1,6 +1,6 @@
 //! Whether a component is made for another host, by its imports.
 //!
-//! Reads types, which only a compiler's process does. Invariant: what is no valid component passes here; who compiles it says why.
+//! Reads types, which only a compiler's process does. Invariant: what is no valid component passes here; the compiler says why.
 
 use wasmparser::component_types::{ComponentAnyTypeId, ComponentEntityType};
 use wasmparser::types::TypesRef;
@@ -18,7 +18,7 @@ pub(super) fn check(component: &[u8]) -> Result<(), String> {
     if refusals.is_empty() { Ok(()) } else { Err(refusals.join("; ")) }
 }
 
-/// The imports at the root that somebody has to provide: functions, and interfaces that have some or a resource. Types alone need nobody.
+/// The imports at the root that a host has to provide: functions, and interfaces that have some or a resource. Types alone need no host.
 fn required(component: &[u8]) -> Option<Vec<String>> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let (mut imports, mut depth) = (Vec::new(), 0_usize);
@@ -45,15 +45,15 @@ fn required(component: &[u8]) -> Option<Vec<String>> {
 }
 
 fn is_required(types: TypesRef<'_>, import: &str) -> bool {
-    let needs_somebody = |ty: &ComponentEntityType| match ty {
+    let needs_a_host = |ty: &ComponentEntityType| match ty {
         ComponentEntityType::Type { created, .. } => matches!(created, ComponentAnyTypeId::Resource(_)),
         _ => true,
     };
     match types.component_item_for_import(import).map(|item| item.ty) {
         Some(ComponentEntityType::Instance(id)) => {
-            types.get(id).is_none_or(|instance| instance.exports.values().any(|item| needs_somebody(&item.ty)))
+            types.get(id).is_none_or(|instance| instance.exports.values().any(|item| needs_a_host(&item.ty)))
         }
-        Some(ty) => needs_somebody(&ty),
+        Some(ty) => needs_a_host(&ty),
         None => true,
     }
 }

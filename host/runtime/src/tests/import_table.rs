@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use bulkhead_domain::imports::{self, INTERFACES};
+use bulkhead_domain::imports::{self, INTERFACES, Versions};
 use wit_parser::Resolve;
 
 use super::*;
@@ -45,7 +45,8 @@ fn known() -> BTreeSet<(String, String)> {
         source_of("wasmtime-wasi").join("src/p2/wit"),
         source_of("wasmtime-wasi-http").join("wit"),
     ];
-    let known: BTreeSet<_> = wit.iter().flat_map(|folder| functions_of(folder)).collect();
+    let mut known: BTreeSet<_> = wit.iter().flat_map(|folder| functions_of(folder)).collect();
+    known.extend(wasi_drafts::packages().iter().flat_map(functions));
     assert!(known.len() > 200, "{} functions are known", known.len());
     known
 }
@@ -58,21 +59,31 @@ fn is_defined(linker: &mut wasmtime::component::Linker<Call>, interface: &str, f
 #[test]
 fn every_linked_import_has_a_row_and_every_row_is_linked() {
     let mut linker = load::linker(&engine::for_compiling().unwrap()).unwrap();
-    let (mut linked, mut missing) = (BTreeSet::new(), Vec::new());
-    for (interface, function) in known() {
+    let (mut linked, mut missing, mut stale) = (BTreeSet::new(), Vec::new(), Vec::new());
+    let known = known();
+    for (interface, function) in known.clone() {
         let row = imports::find(&interface).and_then(|row| row.class(&function));
         if is_defined(&mut linker, &interface, &function) {
             if row.is_none() {
                 missing.push(format!("{function} of {interface}"));
             }
             linked.insert((interface.split('@').next().unwrap().to_owned(), function));
+        } else if row.is_some() {
+            stale.push((interface, function));
         }
     }
     assert!(missing.is_empty(), "linked and without a row in domain/src/imports/table.rs: {missing:?}");
     let rows = INTERFACES.iter().flat_map(|row| {
         row.functions.iter().flat_map(|(_, names)| *names).map(|name| (row.name.to_owned(), (*name).to_owned()))
     });
-    let stale: Vec<_> = rows.filter(|row| !linked.contains(row)).collect();
+    stale.extend(rows.filter(|row| !linked.contains(row)));
+    for row in INTERFACES {
+        // Of a draft, each version has types of its own.
+        let Versions::Exactly(versions) = row.versions else { continue };
+        let names = versions.iter().map(|version| format!("{}@{version}", row.name).trim_end_matches('@').to_owned());
+        let unknown = names.filter(|name| !row.functions.is_empty() && !known.iter().any(|(known, _)| known == name));
+        stale.extend(unknown.map(|name| (name, "any function".to_owned())));
+    }
     assert!(stale.is_empty(), "rows of functions that are not linked: {stale:?}");
 }
 

@@ -13,6 +13,7 @@ mod programs;
 mod quick;
 mod typed;
 mod waiting;
+mod wasi_drafts;
 
 use std::collections::BTreeMap;
 use std::path::Path;

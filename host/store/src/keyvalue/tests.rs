@@ -28,6 +28,32 @@ async fn rows(store: &dyn RowStore) -> usize {
 }
 
 #[tokio::test]
+async fn conditional_write_happens_only_over_the_expected_value() {
+    let (_, kept) = in_memory();
+    let space = space(1, "a");
+    let write = async |value: &[u8], expected: Option<&[u8]>, now| {
+        let is_expected = |found: Option<&[u8]>| found == expected;
+        kept.set_if(&space, &LIMITS, ("k", value), is_expected, now).await
+    };
+    assert!(!write(b"1", Some(b"0"), 0).await.unwrap(), "nothing is there");
+    assert!(write(b"1", None, 0).await.unwrap());
+    assert!(!write(b"2", None, 0).await.unwrap());
+    // A value in pieces is compared whole.
+    let large = vec![7; 9_000];
+    assert!(write(&large, Some(b"1"), 0).await.unwrap());
+    assert!(!write(b"3", Some(&large[1..]), 0).await.unwrap());
+    assert!(write(b"3", Some(&large), 0).await.unwrap());
+    assert_eq!(kept.get(&space, "k", 0).await.unwrap(), Some(b"3".to_vec()));
+    assert_eq!(kept.kept(&space).await.unwrap(), KeyValueUsage { keys: 1, bytes: 2 });
+    assert!(matches!(write(&[0; 15_001], Some(b"3"), 0).await, Err(KeyValueError::TooLarge { .. })));
+    // What has expired is not there.
+    kept.set(&space, &LIMITS, "k", b"old", Some(5)).await.unwrap();
+    assert!(!write(b"4", None, 4).await.unwrap());
+    assert!(write(b"4", None, 5).await.unwrap());
+    assert_eq!(kept.get(&space, "k", 1_000).await.unwrap(), Some(b"4".to_vec()));
+}
+
+#[tokio::test]
 async fn keyvalue_keys_are_isolated_by_plugin_and_tenant() {
     let (store, kept) = in_memory();
     // Names and keys that run into each other where they lie next to each other.

@@ -300,6 +300,13 @@ pub fn manifest_warnings(text: Option<&str>, imports: &[String]) -> Vec<String> 
                 .to_owned(),
         );
     }
+    let imports_kv = imports.iter().any(|import| import.starts_with("wasi:keyvalue/"));
+    if imports_kv && part("grants").get("kv").and_then(Value::as_bool) != Some(true) {
+        warnings.push(
+            "it imports wasi:keyvalue, but its manifest does not say grants.kv = true, so every call of it is denied"
+                .to_owned(),
+        );
+    }
     warnings
 }
 
@@ -391,5 +398,11 @@ mod tests {
         assert_eq!(manifest(good), Ok(()));
         assert_eq!(manifest_warnings(Some("x = 1"), &[]).len(), 2, "an unknown key, and no description");
         assert_eq!(manifest_warnings(None, &[]).len(), 1);
+        let keeps = ["wasi:keyvalue/store@0.2.0-draft".to_owned()];
+        let warnings = manifest_warnings(Some("description = 'x'"), &keeps);
+        assert!(warnings.len() == 1 && warnings[0].contains("grants.kv = true"), "{warnings:?}");
+        assert_eq!(manifest_warnings(Some("description = 'x'\ngrants.kv = true"), &keeps).len(), 0);
+        let guessed = manifest_warnings(None, &keeps);
+        assert!(guessed[1].ends_with("which can use: kv (it imports wasi:keyvalue/store)"), "{guessed:?}");
     }
 }

@@ -168,6 +168,17 @@ impl GuestServices for WithSecrets {
         self.inner.set(plugin, limits, key, value, ttl_ms).await
     }
 
+    async fn set_if(
+        &self,
+        plugin: &str,
+        limits: &KeyValueLimits,
+        key: String,
+        value: Vec<u8>,
+        seen: Option<[u8; 32]>,
+    ) -> Result<bool, KeyValueError> {
+        self.inner.set_if(plugin, limits, key, value, seen).await
+    }
+
     async fn delete(&self, plugin: &str, key: String) -> Result<(), KeyValueError> {
         self.inner.delete(plugin, key).await
     }
