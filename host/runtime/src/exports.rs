@@ -86,8 +86,8 @@ impl Exports {
                     }
                 }
             }
-            let functions = is_foreign
-                .then(|| typed::Functions::find(component, &file.bytes, file.wit_file.as_deref()));
+            let functions =
+                is_foreign.then(|| typed::Functions::find(component, &file.bytes, file.wit_file.as_deref()));
             match functions {
                 Some(Ok(functions)) => return Ok(Tools::Typed(functions)),
                 Some(Err(wrong)) => {

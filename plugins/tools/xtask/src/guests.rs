@@ -1,7 +1,7 @@
 //! Builds the guests: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin-NAME` crate becomes `target/plugins/NAME.wasm`.
 //!
-//! The crates `refused` and `foreign` are the exceptions: each of their examples is one component that a host must refuse, or that knows
-//! nothing of this host, so that a dozen of them need no folder each.
+//! The crates `refused`, `foreign` and `public` are the exceptions: each of their examples is one component that a host must refuse, or that
+//! knows nothing of this host, so that a dozen of them need no folder each.
 //!
 //! A guest with WIT of its own (`NAME/wit/NAME.wit`) does not know this host and carries no manifest; its WIT is
 //! published beside the component, where the host looks for descriptions.
@@ -18,7 +18,7 @@ use anyhow::{Context as _, bail};
 use crate::{layout, manifest, scripted, steps, toolchain};
 
 /// Crates whose examples are the components.
-const OF_EXAMPLES: [&str; 2] = ["refused", "foreign"];
+const OF_EXAMPLES: [&str; 3] = ["refused", "foreign", "public"];
 
 /// Compiles the guests and publishes the named ones, or all of them.
 pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
