@@ -61,7 +61,7 @@ pub fn component(name: &str) -> PathBuf {
     path
 }
 
-/// Whether a test that needs one of these languages' tools (`python`, `javascript`) cannot be run, as `cargo xtask test` says in
+/// Whether a test that needs one of these languages' tools (`python`, `javascript`, `c`) cannot be run, as `cargo xtask test` says in
 /// `XTASK_WITHOUT`; then it is said why. Where they are required nothing is left out.
 pub fn left_out(languages: &[&str]) -> bool {
     if std::env::var("XTASK_SCRIPT_GUESTS").as_deref() == Ok("required") {

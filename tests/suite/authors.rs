@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tests::client::{Client, text};
 use tests::wait::soon;
-use tests::{command, place};
+use tests::{Setup, command, place};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 /// What a build and its compilation may take on a machine that does other things as well.
@@ -482,6 +482,85 @@ async fn python_build_loads_late_imports_and_names_missing_ones() {
     assert!(warnings[1].starts_with("warning: words.py:13: modules are imported here by names"), "{}", built.err);
     let called = plugin(&project, &path, &["call", "late.wasm", "late", r#"{"text": "abc"}"#]).await;
     assert_eq!((called.code, called.out.trim_end()), (Some(0), "5/2 importlib.metadata"), "{}", called.err);
+}
+
+/// A C compiler that keeps what it has made of its library between runs.
+fn c() -> Shop {
+    let mut shop = Shop::new("c", path_with(&tools("c").join("bin")));
+    shop.variables = vec![("ZIG_GLOBAL_CACHE_DIR".to_owned(), tools("c").join("cache").display().to_string())];
+    shop
+}
+
+#[tokio::test]
+async fn c_plugin_is_created_built_and_called() {
+    if place::left_out(&["c"]) {
+        return;
+    }
+    whole_way(c(), |_| ()).await;
+}
+
+#[tokio::test]
+async fn c_plugin_is_served_as_its_table_says() {
+    if place::left_out(&["c"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::symlink(place::host_binary(), folder.path().join("bulkhead")).expect("a link");
+    let mut shop = c();
+    shop.find_also(folder.path());
+    plugin(folder.path(), &shop.path, &["new", "served", "--lang", "c"]).await;
+    let project = folder.path().join("served");
+    let built = shop.run(&project, "bulkhead plugin build").await;
+    assert_eq!(built.code, Some(0), "{}", built.err);
+
+    let plugins = format!("[[plugin]]\nfile = {:?}\n", project.join("served.wasm"));
+    let host = Setup::new().config(&plugins).start().await;
+    let client = Client::connect(&host).await;
+    let page = client.call("tools/list", json!({})).await.expect("a list");
+    let table = std::fs::read_to_string(project.join("tools.json")).expect("a table");
+    for tool in serde_json::from_str::<Vec<Value>>(&table).expect("JSON") {
+        let listed = page["tools"].as_array().into_iter().flatten().find(|listed| listed["name"] == tool["name"]);
+        let listed = listed.unwrap_or_else(|| panic!("no {tool} in {page}"));
+        for member in ["description", "inputSchema", "outputSchema", "annotations"] {
+            assert_eq!(listed[member], tool[member], "{member} of {tool}");
+        }
+    }
+    let greeting = client.tool("greet", json!({"name": "Zo\u{eb} \"\u{1f600}\""})).await.expect("a greeting");
+    assert_eq!(text(&greeting), "Hello, Zo\u{eb} \"\u{1f600}\"!");
+    let refused = client.tool("greet", json!({"name": 3})).await.expect("a result");
+    assert_eq!(refused["isError"], true, "{refused}");
+    let task = client.task("countdown", json!({"seconds": 2})).await;
+    client.until_status(&task, "completed").await;
+    let counted = client.about("tasks/result", &task).await.expect("a result");
+    assert_eq!(counted["structuredContent"], json!({"left": 0, "messages": []}));
+}
+
+#[tokio::test]
+async fn c_build_names_mistakes_with_their_place() {
+    if place::left_out(&["c"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::symlink(place::host_binary(), folder.path().join("bulkhead")).expect("a link");
+    let mut shop = c();
+    shop.find_also(folder.path());
+    plugin(folder.path(), &shop.path, &["new", "wrong", "--lang", "c"]).await;
+    let project = folder.path().join("wrong");
+    let source = std::fs::read_to_string(project.join("plugin.c")).expect("the plugin");
+    std::fs::write(project.join("plugin.c"), format!("{source}int wrong(void) {{ return nothing; }}\n"))
+        .expect("a file");
+    let built = shop.run(&project, "bulkhead plugin build").await;
+    let line = source.lines().count() + 1;
+    assert!(built.code == Some(1) && built.err.contains(&format!("plugin.c:{line}:26: error:")), "{}", built.err);
+    std::fs::write(project.join("plugin.c"), source).expect("a file");
+    std::fs::write(project.join("tools.json"), "[{\"name\": \"greet\"}]").expect("a file");
+    let built = shop.run(&project, "bulkhead plugin build").await;
+    assert!(
+        built.code == Some(1) && built.err.contains("tools.json:1:18: missing field `description`"),
+        "{}",
+        built.err
+    );
+    assert!(!project.join("wrong.wasm").exists(), "nothing of a build that failed is left");
 }
 
 #[tokio::test]

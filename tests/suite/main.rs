@@ -38,6 +38,7 @@ mod pausing;
 mod plugin_tests;
 mod plugins;
 mod programs;
+mod public_examples;
 mod recovery;
 mod refusals;
 mod registry;

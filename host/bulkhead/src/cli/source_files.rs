@@ -18,7 +18,7 @@ const OUTPUTS: [&str; 3] = ["build", "dist", "venv"];
 /// What is no source even in a folder `src`.
 const LEFTOVER_ENDS: [&str; 9] = ["log", "out", "err", "tmp", "bak", "orig", "swp", "swo", "part"];
 /// What components are made of, by the ends of the files' names.
-const SOURCE_ENDS: [&str; 10] = ["rs", "py", "pyi", "js", "mjs", "cjs", "ts", "json", "toml", "wit"];
+const SOURCE_ENDS: [&str; 12] = ["rs", "py", "pyi", "js", "mjs", "cjs", "ts", "c", "h", "json", "toml", "wit"];
 
 /// Every source with its time and size.
 pub(super) type Sources = Vec<(PathBuf, Option<SystemTime>, u64)>;

@@ -21,6 +21,7 @@ pub enum Lang {
     Js,
     #[value(alias = "typescript")]
     Ts,
+    C,
 }
 
 /// Start a plugin: a small project with two tools, a test and a README.
@@ -44,7 +45,7 @@ pub struct NewArguments {
 }
 
 /// Make a component of a project: with Cargo where there is a Cargo.toml, with componentize-py where there is a plugin.py, with
-/// componentize-js where there is a plugin.js or a plugin.ts.
+/// componentize-js where there is a plugin.js or a plugin.ts, with clang or Zig where there is a plugin.c.
 ///
 /// Nothing is installed: what is missing is named, with the command that installs it. The manifest is manifest.toml.
 #[derive(Args, Debug)]
@@ -106,6 +107,7 @@ pub(crate) fn new(arguments: &NewArguments) -> Outcome {
         Lang::Python => Language::Python,
         Lang::Js => Language::Javascript,
         Lang::Ts => Language::Typescript,
+        Lang::C => Language::C,
     };
     match bulkhead_author::create(&folder, &arguments.name, language) {
         Ok(()) => {

@@ -1,12 +1,14 @@
 //! What a plugin author needs from the command line: a new project, and a component from a project.
 //!
-//! Owns the templates, the copy of the SDKs that every project carries, and the calls of the three languages' own tools. It never
+//! Owns the templates, the copy of the SDKs that every project carries, and the calls of the languages' own tools. It never
 //! installs anything: it says what is missing and how to get it. Invariant: a component appears under its name only when it is whole,
 //! and with its manifest inside.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod c;
+mod c_tools;
 pub mod check;
 mod docs;
 mod functions;
@@ -28,6 +30,7 @@ mod wrap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use c::ZIG;
 pub use javascript::{PACKAGES as JAVASCRIPT_PACKAGES, node};
 pub use programs::find as find_program;
 pub use project::{Language, Project};
@@ -39,7 +42,7 @@ pub use wrap::{WrapOptions, wrap};
 /// Why there is no project or no component. The texts are for the author.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{}: there is no plugin here: no Cargo.toml, plugin.py, plugin.js or plugin.ts. `bulkhead plugin new` makes one", .0.display())]
+    #[error("{}: there is no plugin here: no Cargo.toml, plugin.py, plugin.js, plugin.ts or plugin.c. `bulkhead plugin new` makes one", .0.display())]
     NoProject(PathBuf),
     #[error(
         "{0:?} is no name for a plugin: use 1 to 64 lower-case letters, digits and dashes, beginning with a letter"
@@ -95,6 +98,7 @@ pub fn build(folder: &Path, options: &Options) -> Result<PathBuf, Error> {
         Language::Rust => rust::build(&project, options)?,
         Language::Python => python::build(&project, options)?,
         Language::Javascript | Language::Typescript => javascript::build(&project, options)?,
+        Language::C => c::build(&project, options)?,
     };
     let component = docs::with_docs(component, &project.folder.join("wit"))?;
     let component = manifest::with_manifest(component, project.manifest.as_deref())?;

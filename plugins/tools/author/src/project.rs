@@ -12,6 +12,7 @@ pub enum Language {
     Javascript,
     /// Built by the tools of JavaScript, from a `plugin.ts`.
     Typescript,
+    C,
 }
 
 /// A folder with a plugin's sources.
@@ -43,6 +44,8 @@ impl Project {
             Language::Typescript
         } else if has("Cargo.toml") {
             Language::Rust
+        } else if has("plugin.c") {
+            Language::C
         } else {
             return Err(Error::NoProject(folder));
         };

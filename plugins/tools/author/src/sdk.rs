@@ -96,6 +96,9 @@ const JAVASCRIPT: &[File] = files![
     "plugins/sdk/javascript/testing.js",
 ];
 
+const C: &[File] =
+    files!["plugins/sdk/c/bulkhead.h", "plugins/sdk/c/bulkhead_component.h", "plugins/sdk/c/bulkhead_testing.h",];
+
 /// The workspace that the Rust SDK is written in: its manifest takes versions and lints from there.
 const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
 
@@ -111,6 +114,7 @@ pub(crate) fn unpack(language: Language, folder: &Path) -> Result<(), Error> {
         Language::Rust => RUST,
         Language::Python => PYTHON,
         Language::Javascript | Language::Typescript => JAVASCRIPT,
+        Language::C => C,
     };
     for (path, text) in WIT.iter().chain(files) {
         write(&folder.join(path), text)?;
@@ -182,11 +186,12 @@ mod tests {
 
     #[test]
     fn a_project_carries_every_file_of_its_sdk() {
-        let all: [(&[&str], &[File]); 4] = [
+        let all: [(&[&str], &[File]); 5] = [
             (&["wit"], WIT),
             (&["plugins/sdk/rust", "plugins/sdk/rust-macros"], RUST),
             (&["plugins/sdk/python"], PYTHON),
             (&["plugins/sdk/javascript"], JAVASCRIPT),
+            (&["plugins/sdk/c"], C),
         ];
         for (folders, files) in all {
             let mut found = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Error, Language, javascript, python, sdk, typescript};
+use crate::{Error, Language, c, javascript, python, sdk, typescript};
 
 type File = (&'static str, &'static str);
 
@@ -54,6 +54,16 @@ const TYPESCRIPT: &[File] = files!["typescript":
     ".gitignore" = "gitignore.txt",
 ];
 
+const C: &[File] = files!["c":
+    "plugin.c" = "plugin.c",
+    "tools.json" = "tools.json",
+    "manifest.toml" = "../python/manifest.toml",
+    "test_plugin.c" = "test_plugin.c",
+    "tests/plugin.toml" = "../tests.toml",
+    "README.md" = "README.md",
+    ".gitignore" = "gitignore.txt",
+];
+
 /// Makes a project in a folder that is empty or not there yet.
 ///
 /// # Errors
@@ -75,6 +85,7 @@ pub fn create(folder: &Path, name: &str, language: Language) -> Result<(), Error
         Language::Python => PYTHON,
         Language::Javascript => JAVASCRIPT,
         Language::Typescript => TYPESCRIPT,
+        Language::C => C,
     };
     for (path, text) in files {
         sdk::write(&folder.join(path), &filled_in(text, name))?;
@@ -93,6 +104,7 @@ fn filled_in(text: &str, name: &str) -> String {
     let packages = packages.map(|(package, version)| format!("    \"{package}\": \"{version}\"")).collect::<Vec<_>>();
     text.replace("{{name}}", name)
         .replace("{{componentize-py}}", python::COMPONENTIZE_PY)
+        .replace("{{zig}}", c::ZIG)
         .replace("{{packages}}", &packages.join(",\n"))
         .replace("{{typescript}}", typescript::VERSION)
 }
@@ -104,7 +116,7 @@ mod tests {
 
     #[test]
     fn new_project_is_complete_without_placeholders() {
-        for language in [Language::Rust, Language::Python, Language::Javascript, Language::Typescript] {
+        for language in [Language::Rust, Language::Python, Language::Javascript, Language::Typescript, Language::C] {
             let folder = tempfile::tempdir().unwrap();
             create(folder.path(), "trip-planner", language).unwrap();
             let project = Project::find(folder.path()).unwrap();

@@ -70,7 +70,7 @@ pub fn wrap(options: &WrapOptions) -> Result<Findings, Error> {
 }
 
 /// Makes a component of a core module.
-fn component_of(mut module: Vec<u8>, world: Option<(&Path, &str)>) -> Result<Vec<u8>, String> {
+pub(crate) fn component_of(mut module: Vec<u8>, world: Option<(&Path, &str)>) -> Result<Vec<u8>, String> {
     let Facts { has_types, needs_adapter } = Facts::of(&module)?;
     match (has_types, world) {
         (true, _) => {}

@@ -1,7 +1,7 @@
 //! Builds the guests: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin-NAME` crate becomes `target/plugins/NAME.wasm`.
 //!
-//! The crates `refused` and `foreign` are the exceptions: each of their examples is one component that a host must refuse, or that knows
-//! nothing of this host, so that a dozen of them need no folder each.
+//! The crates `refused`, `foreign` and `public` are the exceptions: each of their examples is one component that a host must refuse, or that
+//! knows nothing of this host, so that a dozen of them need no folder each.
 //!
 //! A guest with WIT of its own (`NAME/wit/NAME.wit`) does not know this host and carries no manifest; its WIT is
 //! published beside the component, where the host looks for descriptions.
@@ -19,7 +19,7 @@ use crate::toolchain::{self, Toolchain};
 use crate::{layout, manifest, scripted, steps};
 
 /// Crates whose examples are the components.
-const OF_EXAMPLES: [&str; 2] = ["refused", "foreign"];
+const OF_EXAMPLES: [&str; 3] = ["refused", "foreign", "public"];
 
 /// Guests with features of shared dependencies that no other guest may have: what is asynchronous belongs to WASI 0.3.
 const APART: [&str; 1] = ["concurrent"];
@@ -37,6 +37,9 @@ pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
     let mut finished = publish_compiled(&known, &known.iter().filter(is_chosen).collect::<Vec<_>>())?;
     for name in scripts.iter().filter(is_chosen) {
         finished.push(scripted::build(name, !names.is_empty())?);
+    }
+    if names.is_empty() {
+        scripted::install_c()?;
     }
     if names.is_empty() { remove_others(&finished) } else { Ok(()) }
 }

@@ -55,7 +55,7 @@ Examples:
 enum Command {
     /// Build the guests into target/plugins/NAME.wasm.
     Plugins {
-        /// Which ones to put there, by folder below plugins/samples and plugins/fixtures (`refused` stands for every component that must be refused, `foreign` for those that know nothing of this host); all of
+        /// Which ones to put there, by folder below plugins/samples and plugins/fixtures (`refused` stands for every component that must be refused, `foreign` and `public` for those that know nothing of this host); all of
         /// them if none is named.
         names: Vec<String>,
     },

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
-use bulkhead_author::{COMPONENTIZE_PY, JAVASCRIPT_PACKAGES, Language, Options, Project};
+use bulkhead_author::{COMPONENTIZE_PY, JAVASCRIPT_PACKAGES, Language, Options, Project, ZIG};
 
 use crate::{layout, steps};
 
@@ -57,13 +57,24 @@ pub(crate) fn build(name: &str, is_named: bool) -> anyhow::Result<PathBuf> {
     Ok(component)
 }
 
+/// Installs what tests compile C with; no guest of the repository is written in it.
+pub(crate) fn install_c() -> anyhow::Result<()> {
+    match tools(Language::C) {
+        Err(error) if std::env::var(FORCE).as_deref() != Ok("required") => {
+            eprintln!("xtask: the tests of plugins in C are left out: {error:#}");
+            Ok(())
+        }
+        installed => installed.map(drop),
+    }
+}
+
 /// The languages whose guests are left out, for the tests that need them.
 pub(crate) fn missing() -> Vec<&'static str> {
-    let languages = [("python", Language::Python), ("javascript", Language::Javascript)];
+    let languages = [("python", Language::Python), ("javascript", Language::Javascript), ("c", Language::C)];
     languages.into_iter().filter(|(_, language)| tools(*language).is_err()).map(|(name, _)| name).collect()
 }
 
-/// Runs the unit tests of the two SDKs and of their samples.
+/// Runs the unit tests of the SDKs that are no crates, and of their samples.
 pub(crate) fn test() -> anyhow::Result<()> {
     let python = layout::sdk("python");
     let mut steps = Vec::new();
@@ -78,6 +89,12 @@ pub(crate) fn test() -> anyhow::Result<()> {
         command.arg("--test").current_dir(&folder);
         steps.push((folder, command));
     }
+    let c = layout::sdk("c");
+    let mut command = Command::new("sh");
+    // The machine's own compiler: the tests need no component.
+    command.args(["-ec", "cc -Wall -Wextra -Werror -I. -o \"$1\" tests/test_sdk.c && \"$1\"", "sh"]);
+    command.arg(layout::target().join("test_sdk_c")).current_dir(&c);
+    steps.push((c, command));
     for (folder, mut command) in steps {
         let folder = layout::shown(&folder);
         let program = command.get_program().to_owned();
@@ -103,13 +120,18 @@ fn tools(language: Language) -> anyhow::Result<PathBuf> {
     match language {
         Language::Python => python(),
         Language::Javascript | Language::Typescript => javascript(),
+        Language::C => environment("c", &[ZIG]),
         Language::Rust => bail!("Rust guests are built by Cargo"),
     }
 }
 
 fn python() -> anyhow::Result<PathBuf> {
-    let folder = layout::guest_tools().join("python");
-    let wanted = [&[COMPONENTIZE_PY][..], &PYTHON_TESTING].concat();
+    environment("python", &[&[COMPONENTIZE_PY][..], &PYTHON_TESTING].concat())
+}
+
+/// A virtual environment with these packages of PyPI.
+fn environment(name: &str, wanted: &[&str]) -> anyhow::Result<PathBuf> {
+    let folder = layout::guest_tools().join(name);
     if is_installed(&folder, &wanted.join(" ")) {
         return Ok(folder);
     }
@@ -117,7 +139,7 @@ fn python() -> anyhow::Result<PathBuf> {
     steps::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
         .context("install python3 with its module venv (Debian: `apt-get install python3 python3-venv`)")?;
     let mut pip = Command::new(folder.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(&wanted);
+    pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(wanted);
     let wanted = wanted.join(" ");
     steps::run(&format!("install {wanted} into {}", folder.display()), &mut pip)?;
     std::fs::write(folder.join("installed"), wanted)?;
