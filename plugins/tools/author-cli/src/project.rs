@@ -138,6 +138,7 @@ pub async fn build_project(
         Language::Rust => None,
         Language::Python => Some((project.name, "componentize-py")),
         Language::Javascript | Language::Typescript => Some((project.name, "componentize-js")),
+        Language::C => Some((project.name, "a compiler for C")),
     });
     let building = tokio::task::spawn_blocking(move || bulkhead_author::build(&folder, &options));
     Ok(match tool {
@@ -201,6 +202,7 @@ fn word(language: Language) -> &'static str {
         Language::Python => "python",
         Language::Javascript => "js",
         Language::Typescript => "ts",
+        Language::C => "c",
     }
 }
 
