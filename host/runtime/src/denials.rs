@@ -119,7 +119,12 @@ impl Denials {
         let with = |text: String| format!("{text} ({why})");
         match outcome {
             Ok(Returned::Tool(mut output)) => {
-                output.content.push(Content { kind: ContentKind::Text(why), annotations: None, meta: Meta::new() });
+                let text = |text| Content { kind: ContentKind::Text(text), annotations: None, meta: Meta::new() };
+                // An error without a text is told by its structured content, until there is another text.
+                if let (true, Some(error)) = (output.content.is_empty(), &output.structured) {
+                    output.content.push(text(error.as_str().to_owned()));
+                }
+                output.content.push(text(why));
                 Ok(Returned::Tool(output))
             }
             Err(CallError::InvalidParams(text)) => Err(CallError::InvalidParams(with(text))),
