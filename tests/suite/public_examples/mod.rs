@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::client::{Client, text};
+use tests::client::Client;
 use tests::{Setup, command, place};
 
 use self::shape::Shape;
@@ -290,11 +290,15 @@ async fn public_examples_are_served_side_by_side_with_their_grants() {
     ];
     assert_eq!(names, expected);
 
+    let texts = |result: &Value| -> Vec<String> {
+        let blocks = result["content"].as_array().into_iter().flatten();
+        blocks.filter_map(|block| block["text"].as_str().map(str::to_owned)).collect()
+    };
     let call = async |name: &str, arguments: Value| {
         let result = client.tool(name, arguments).await.expect("a result");
         match result["isError"] == true {
-            // What the tool says comes first, whatever the host adds.
-            true => Err(text(&result).to_owned()),
+            // What the tool says, and what the host adds.
+            true => Err(texts(&result).join("; ")),
             false => Ok(result["structuredContent"].clone()),
         }
     };

@@ -105,21 +105,25 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
         .iter()
         .map(|(grant, import)| json!({"grant": grant.key(), "import": import}))
         .collect();
-    Ok(json!({
+    let mut told = json!({
         "name": inspection.name,
         "sha256": inspection.digest,
         "bytes": inspection.size,
         "imports": inspection.imports,
         "exports": inspection.exports,
         "typed": inspection.typed,
-        "leftOut": inspection.left_out,
-        "usableGrants": usable,
         "manifest": manifest,
         "tools": tools,
         "prompts": prompts,
         "resources": resources,
         "resourceTemplates": templates,
-    }))
+    });
+    // Where there are any: what is said of other components stays as it was.
+    let more = [("leftOut", json!(inspection.left_out)), ("usableGrants", json!(usable))];
+    for (name, list) in more.into_iter().filter(|(_, list)| *list != json!([])) {
+        told[name] = list;
+    }
+    Ok(told)
 }
 
 fn text(inspection: &Inspection, value: &Value, table: &Table) -> String {
