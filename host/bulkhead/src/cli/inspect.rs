@@ -105,7 +105,7 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
         .iter()
         .map(|(grant, import)| json!({"grant": grant.key(), "import": import}))
         .collect();
-    let mut told = json!({
+    let told = json!({
         "name": inspection.name,
         "sha256": inspection.digest,
         "bytes": inspection.size,
@@ -119,11 +119,11 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
         "resourceTemplates": templates,
     });
     // Where there are any: what is said of other components stays as it was.
-    let more = [("leftOut", json!(inspection.left_out)), ("usableGrants", json!(usable))];
-    for (name, list) in more.into_iter().filter(|(_, list)| *list != json!([])) {
-        told[name] = list;
-    }
-    Ok(told)
+    let more = [("leftOut", json!(inspection.left_out)), ("usableGrants", json!(usable))]
+        .into_iter()
+        .filter(|(_, list)| *list != json!([]));
+    let members = told.as_object().cloned().unwrap_or_default().into_iter();
+    Ok(members.chain(more.map(|(name, list)| (name.to_owned(), list))).collect())
 }
 
 fn text(inspection: &Inspection, value: &Value, table: &Table) -> String {
