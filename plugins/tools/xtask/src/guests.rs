@@ -10,6 +10,7 @@
 //!
 //! A finished component is written only if its bytes changed, so that whatever is derived from it stays valid.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -48,7 +49,7 @@ fn publish_compiled(known: &[String], chosen: &[&String]) -> anyhow::Result<Vec<
     if chosen.is_empty() {
         return Ok(Vec::new());
     }
-    compile(known)?;
+    compile(known, chosen)?;
     let built = layout::guest_target().join(toolchain::TARGET).join("guest");
     let mut finished = Vec::new();
     for name in chosen {
@@ -96,17 +97,35 @@ fn package(name: &str) -> String {
     format!("plugin-{name}")
 }
 
-/// Always compiles all of them, those that are apart by themselves: Cargo unites the features that the packages of one build ask of a dependency, so a guest that
-/// is built alone would have other bytes, and a digest that changes with the command is none. What did not change is not
-/// compiled again.
-fn compile(names: &[String]) -> anyhow::Result<()> {
+/// Compiles the groups of which a guest is chosen, each as a whole: Cargo unites the features that the packages of one build ask of a
+/// dependency, so a guest that is built alone would have other bytes, and a digest that changes with the command is none. The samples
+/// are a group of their own, because the first command of a visitor needs nothing else. What did not change is not compiled again.
+fn compile(known: &[String], chosen: &[&String]) -> anyhow::Result<()> {
     let toolchain = toolchain::find()?;
-    let (apart, together): (Vec<_>, Vec<_>) = names.iter().partition(|name| APART.contains(&name.as_str()));
-    let builds = std::iter::once(together).chain(apart.into_iter().map(|name| vec![name]));
-    for names in builds.filter(|names| !names.is_empty()) {
-        compile_together(&toolchain, &names)?;
+    let samples = layout::samples();
+    let mut groups: BTreeMap<Group<'_>, Vec<&String>> = BTreeMap::new();
+    for name in known {
+        let group = if APART.contains(&name.as_str()) {
+            Group::Apart(name)
+        } else if layout::guest(name)?.starts_with(&samples) {
+            Group::Samples
+        } else {
+            Group::Fixtures
+        };
+        groups.entry(group).or_default().push(name);
+    }
+    for names in groups.values().filter(|names| names.iter().any(|name| chosen.contains(name))) {
+        compile_together(&toolchain, names)?;
     }
     toolchain.remember()
+}
+
+/// Guests that are compiled in one build.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Group<'a> {
+    Samples,
+    Fixtures,
+    Apart(&'a str),
 }
 
 fn compile_together(toolchain: &Toolchain, names: &[&String]) -> anyhow::Result<()> {

@@ -33,6 +33,11 @@ pub(crate) fn guests() -> anyhow::Result<BTreeMap<String, PathBuf>> {
     Ok(folders)
 }
 
+/// The guests that users see: what is not among them is a fixture of the tests.
+pub(crate) fn samples() -> PathBuf {
+    root().join("plugins/samples")
+}
+
 /// The folder of one guest's sources.
 pub(crate) fn guest(name: &str) -> anyhow::Result<PathBuf> {
     guests()?
