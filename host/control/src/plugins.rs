@@ -138,9 +138,9 @@ impl PluginAdmin {
     async fn fetch(&self, source: Source, pinned: Option<Digest>, name: Option<String>) -> Result<Candidate, Error> {
         let configured = match &name {
             Some(name) => self.intake.configured(name).map(|configured| (name.clone(), configured)),
-            None => self.intake.configured_from(&source),
+            None => self.intake.configured_from(&source).await,
         };
-        let composed = configured.filter(|(_, of)| of.source == source && !of.compose.is_empty());
+        let composed = configured.filter(|(_, of)| of.source.is_same(&source) && !of.compose.is_empty());
         let (name, wanted) = match composed {
             Some((of, composed)) => {
                 let sha256 = pinned.or(composed.sha256);

@@ -87,6 +87,9 @@ pub(super) struct Version {
     /// What the rule that its source came under says of definitions that change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pinning: Option<Pinning>,
+    /// Whether such a rule wants changes noted that another one lets pass.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) shows_changes: bool,
     /// Set until it is switched to again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) taken_back: Option<TakenBack>,
@@ -135,14 +138,15 @@ impl Version {
     pub(super) fn came(&mut self, provenance: &Provenance) -> bool {
         let shown =
             |text: &str| text.chars().filter(|character| !character.is_control()).take(SOURCE_CHARS_MAX).collect();
-        let Provenance { source, origin, signed_by, pinning } = provenance;
+        let Provenance { source, origin, signed_by, pinning, shows_changes } = provenance;
         // A signature that was once there does not go away because somebody hands in the same bytes without it.
         let signed_by = if signed_by.is_empty() { &self.signed_by } else { signed_by };
         let came: (String, String, _) = (shown(source), shown(origin), signed_by.clone());
-        let before = (&self.source, &self.origin, &self.signed_by, self.pinning);
-        let is_news = before != (&came.0, &came.1, &came.2, *pinning);
+        let rules = (*pinning, *shows_changes);
+        let before = (&self.source, &self.origin, &self.signed_by, (self.pinning, self.shows_changes));
+        let is_news = before != (&came.0, &came.1, &came.2, rules);
         (self.source, self.origin, self.signed_by) = came;
-        self.pinning = *pinning;
+        (self.pinning, self.shows_changes) = rules;
         is_news
     }
 }

@@ -62,7 +62,7 @@ impl Policies {
         digest: &Digest,
         canary: Option<&CanaryRow>,
     ) -> PinningDecision {
-        let source = entry.and_then(|entry| entry.versions.get(digest)?.pinning);
+        let version = entry.and_then(|entry| entry.versions.get(digest));
         let tenants: Vec<_> = match canary.filter(|canary| canary.share == 0) {
             Some(canary) => {
                 let ids = canary.tenants.iter().map(|tenant| TenantId::parse(&tenant.id));
@@ -71,7 +71,8 @@ impl Policies {
             // Also those that say nothing.
             None => self.tenants.values().copied().map(Some).chain([None]).collect(),
         };
-        say(self.of(name).accept_changes, source, &tenants)
+        let said = say(self.of(name).accept_changes, version.and_then(|version| version.pinning), &tenants);
+        PinningDecision { shown: said.shown || version.is_some_and(|version| version.shows_changes), ..said }
     }
 
     /// What holds for a version as it runs or would be run: to its part of the requestors while it is a canary.

@@ -74,6 +74,8 @@ pub struct Provenance {
     pub signed_by: Vec<String>,
     /// What the rule for the source says of definitions that change, if it says anything.
     pub pinning: Option<Pinning>,
+    /// Whether changes that pass are noted, whatever lets them pass: one of several rules wants it so.
+    pub shows_changes: bool,
 }
 
 /// Where the component of a plugin comes from that is configured for the start; the binary implements it.

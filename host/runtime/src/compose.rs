@@ -2,22 +2,32 @@
 //!
 //! Owns which export satisfies which import. Must not fetch or trust anything: it gets bytes and gives bytes, which are a component like
 //! any other. Invariant: the same components in the same order are the same bytes; every component has a use; an import that the host
-//! cannot bring is refused by its name.
+//! cannot bring is refused by its name; what a component is made of is counted before anything reads it as a whole.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use wac_graph::types::{Package, are_semver_compatible};
 use wac_graph::{CompositionGraph, EncodeOptions, InstantiationArgumentError, NodeId, PackageId};
 
+use super::compile::bounds;
 use super::load::{COMPONENT_BYTES_MAX, check_kind};
 use super::manifest;
-use super::wasi_context::escaped;
+use super::wasi_context::{beginning, escaped};
+use super::wasi_needs::has_plain_types;
 
 /// Components of one plugin.
 pub const COMPOSED_MAX: usize = 16;
 
 /// Names in one message; more are left out.
 const NAMED_MAX: usize = 8;
+/// Bytes of a name in a message.
+const SHOWN_BYTES_MAX: usize = 128;
+/// Things that are said to be wrong at once.
+const PROBLEMS_MAX: usize = 16;
+/// Imports of one component, and its exports. Each import is looked for among the exports of every component behind it.
+const NAMES_MAX: usize = 1_000;
+/// Functions of one component: more than an operator lets be compiled by default.
+const FUNCTIONS_MAX: u32 = 1_000_000;
 
 /// What the host brings, or will refuse in its own words.
 const OF_THE_HOST: [&str; 2] = ["wasi:", "bulkhead:plugin/"];
@@ -46,7 +56,8 @@ pub fn compose(parts: &[Part<'_>]) -> Result<Vec<u8>, Vec<String>> {
         problems.push(format!("{size} bytes together; a component has at most {COMPONENT_BYTES_MAX}"));
     }
     for part in parts {
-        problems.extend(check_kind(part.bytes).err().map(|wrong| format!("{}: {wrong}", part.name)));
+        let checked = check_kind(part.bytes).and_then(|()| check_size(part.bytes));
+        problems.extend(checked.err().map(|wrong| format!("{}: {}", part.name, escaped(&wrong))));
     }
     let manifest = manifest_of(parts).map_err(|wrong| problems.push(wrong));
     let (true, Ok(manifest)) = (problems.is_empty(), manifest) else { return Err(problems) };
@@ -58,6 +69,15 @@ pub fn compose(parts: &[Part<'_>]) -> Result<Vec<u8>, Vec<String>> {
         Some(manifest) => manifest::put_first(&composed, &manifest),
         None => composed,
     })
+}
+
+/// The library reads a component inside the host, with types inside types one below another on its stack.
+fn check_size(component: &[u8]) -> Result<(), String> {
+    bounds::check(component, FUNCTIONS_MAX)?;
+    if !has_plain_types(component) {
+        return Err("its types are too many, or lie too deep in each other, for composing it".to_owned());
+    }
+    Ok(())
 }
 
 /// The manifest of the whole is that of the first component. The host would otherwise take one that it finds inside for it.
@@ -100,6 +120,12 @@ impl<'a> Composition<'a> {
             let package = Package::from_bytes(&format!("part:{at}"), None, part.bytes, graph.types_mut());
             let package = package.map_err(|error| wrong(format!("{error:#}")))?;
             let package = graph.register_package(package).map_err(|error| wrong(error.to_string()))?;
+            let world = &graph.types()[graph[package].ty()];
+            for (names, what) in [(world.imports.len(), "imports"), (world.exports.len(), "exports")] {
+                if names > NAMES_MAX {
+                    return Err(wrong(format!("it has {names} {what}; {NAMES_MAX} is the most for composing it")));
+                }
+            }
             let instance = graph.instantiate(package);
             members.push(Member { name: part.name, package, instance, is_used: at == 0 });
         }
@@ -125,6 +151,7 @@ impl<'a> Composition<'a> {
         for at in 1..self.members.len() {
             problems.extend(self.unused(at));
         }
+        problems.truncate(PROBLEMS_MAX);
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
@@ -161,7 +188,7 @@ impl<'a> Composition<'a> {
             })
         };
         let wrong = |error: String| {
-            let (importer, provider) = (importer.name, provider.name);
+            let (importer, provider, import) = (importer.name, provider.name, shown(import));
             format!("{importer} imports {import} with other types than {provider} exports it: {error}")
         };
         connect().map_err(|error| escaped(&wrong(error)))
@@ -174,6 +201,7 @@ impl<'a> Composition<'a> {
             Some(before) => format!("; {} exports it, and has to stand behind {name}", before.name),
             None => String::new(),
         };
+        let import = shown(import);
         escaped(&format!("{name} imports {import}, which no component behind it exports{hint}"))
     }
 
@@ -202,8 +230,13 @@ impl<'a> Composition<'a> {
     }
 }
 
+/// The beginning of a name: it is the component's own choice.
+fn shown(name: &str) -> &str {
+    beginning(name, SHOWN_BYTES_MAX)
+}
+
 fn names(names: &[String]) -> String {
-    let shown: Vec<_> = names.iter().take(NAMED_MAX).map(String::as_str).collect();
+    let shown: Vec<_> = names.iter().take(NAMED_MAX).map(|name| shown(name)).collect();
     match shown.as_slice() {
         [] => "nothing".to_owned(),
         shown if shown.len() < names.len() => format!("{} and {} more", shown.join(", "), names.len() - shown.len()),
@@ -306,6 +339,46 @@ mod tests {
         assert_eq!(manifest::manifest(&bytes).unwrap().unwrap().name.as_deref(), Some("outer"));
         let wrong = composed(&[("main", &main), ("c", &with(&c, "inner"))]).unwrap_err();
         assert!(wrong.contains("c has a manifest and main has none"), "{wrong}");
+    }
+
+    /// A component of one section of types.
+    fn of_types(types: &[u8]) -> Vec<u8> {
+        let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
+        bytes.push(7);
+        let mut length = types.len();
+        while length >= 0x80 {
+            bytes.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        bytes.push(length as u8);
+        bytes.extend(types);
+        bytes
+    }
+
+    #[test]
+    fn component_that_exhausts_its_reader_is_refused_before_it_is_read() {
+        let main = component(&["a:b/c"], &["a:b/main"]);
+        // One type that begins with one that begins with one: an instance type whose first declaration is a type.
+        let deep: Vec<u8> = [1].into_iter().chain([0x42, 1, 1].repeat(300_000)).collect();
+        let wide: Vec<u8> = [vec![0x80, 0x80, 0x40], vec![0x7f; 1 << 20]].concat();
+        for (types, says) in [(deep, "deep in each other"), (wide, "types")] {
+            let wrong = composed(&[("main", &main), ("hostile", &of_types(&types))]).unwrap_err();
+            assert!(wrong.starts_with("hostile: ") && wrong.contains(says), "{wrong}");
+        }
+        let imports: String = (0..=NAMES_MAX).map(|at| format!("(import \"f{at}\" (func))")).collect();
+        let many = wat::parse_str(format!("(component {imports})")).unwrap();
+        let wrong = composed(&[("main", &main), ("many", &many)]).unwrap_err();
+        assert_eq!(wrong, "many: it has 1001 imports; 1000 is the most for composing it");
+    }
+
+    #[test]
+    fn problems_of_a_composition_are_few_and_short() {
+        let long = format!("a:{}/b", "x".repeat(1_000));
+        let names: Vec<_> = (0..100).map(|at| format!("a:b/i{at}")).chain([long]).collect();
+        let main = component(&names.iter().map(String::as_str).collect::<Vec<_>>(), &["a:b/main"]);
+        let wrong = composed(&[("main", &main), ("c", &component(&[], &["a:b/c"]))]).unwrap_err();
+        assert_eq!(wrong.lines().count(), PROBLEMS_MAX);
+        assert!(wrong.lines().all(|line| line.len() < 400), "{wrong}");
     }
 
     #[test]

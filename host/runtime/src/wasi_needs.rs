@@ -305,6 +305,19 @@ fn is_easily_read(types: &[u8]) -> bool {
     types.len() <= TYPES_BYTES_MAX && inner < TYPE_NESTING_MAX
 }
 
+/// Whether every section of types, also of the components inside, takes little to read ([`is_easily_read`]), and all of them together do.
+pub(super) fn has_plain_types(component: &[u8]) -> bool {
+    let mut bytes = 0_usize;
+    Parser::new(0).parse_all(component).map_while(Result::ok).all(|payload| match payload {
+        Payload::ComponentTypeSection(types) => {
+            let section = component.get(types.range()).unwrap_or_default();
+            bytes = bytes.saturating_add(section.len());
+            bytes <= TYPES_BYTES_MAX && is_easily_read(section)
+        }
+        _ => true,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

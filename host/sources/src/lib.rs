@@ -21,7 +21,7 @@ pub use bulkhead_net::client::Progress;
 pub use digest::Digest;
 pub use key::PublicKey;
 pub use signature::{SigningKey, beside};
-pub use source::{OciReference, Source, SourceError};
+pub use source::{OciReference, Source, SourceError, real_path};
 
 /// The largest component, in bytes, unless an operator says less.
 pub const COMPONENT_BYTES_MAX: u64 = 128 << 20;

@@ -31,6 +31,11 @@ pub struct SourceError {
     wrong: &'static str,
 }
 
+/// Where a path leads to, over links and `..`; of one that leads nowhere, the path itself.
+pub fn real_path(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
 impl FromStr for Source {
     type Err = SourceError;
 
@@ -69,6 +74,14 @@ impl Source {
         match self {
             Self::File(path) => std::path::absolute(path).map(Self::File),
             other => Ok(other),
+        }
+    }
+
+    /// Whether both name one thing: of files, whatever way leads to each.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(path), Self::File(other)) => real_path(path) == real_path(other),
+            _ => self == other,
         }
     }
 

@@ -138,7 +138,7 @@ fn components(folder: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {
-    a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
+    a == b || sources::real_path(a) == sources::real_path(b)
 }
 
 /// What the runtime needs to know of a plugin.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 
-use super::{Digest, Error, FetchOptions, Refusal, Source, Trust, Verified, fetch};
+use super::{Digest, Error, FetchOptions, Refusal, Source, Trust, Verified, fetch, real_path};
 use crate::{Candidate, ComponentSource};
 use bulkhead_runtime::LoadError;
 
@@ -35,13 +35,31 @@ pub struct ConfiguredSource {
     pub sha256: Option<Digest>,
 }
 
-/// Components of watched folders that are parts of configured plugins.
+/// Components of watched folders that are parts of configured plugins. Paths are as they are written, or [`Self::resolved`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct ComposedFiles {
     /// By the first component of each.
     pub(super) parts: HashMap<PathBuf, Vec<PathBuf>>,
     /// Those that are no plugins of their own.
     pub(super) only_parts: HashSet<PathBuf>,
+}
+
+impl Rules {
+    async fn take(&self, source: &Source, pinned: Option<Digest>, fetching: &FetchOptions) -> Result<Verified, Error> {
+        let fetched = fetch(source, fetching, self.trust.requires_signature(source)).await?;
+        Ok(self.trust.verify(source, pinned, fetched)?)
+    }
+}
+
+impl ComposedFiles {
+    /// The same with the paths behind all links. It asks the file system.
+    pub(super) fn resolved(&self) -> Self {
+        let real = |path: &PathBuf| real_path(path);
+        Self {
+            parts: self.parts.iter().map(|(first, parts)| (real(first), parts.clone())).collect(),
+            only_parts: self.only_parts.iter().map(real).collect(),
+        }
+    }
 }
 
 impl ConfiguredSource {
@@ -72,8 +90,7 @@ impl ComponentFetcher {
     /// It cannot be had, or nothing vouches for it.
     pub async fn take(&self, source: &Source, pinned: Option<Digest>) -> Result<Verified, Error> {
         let rules = self.rules.load_full();
-        let fetched = fetch(source, &rules.fetching, rules.trust.requires_signature(source)).await?;
-        Ok(rules.trust.verify(source, pinned, fetched)?)
+        rules.take(source, pinned, &rules.fetching).await
     }
 
     /// The same of everything that a plugin is composed of; then `sha256` is that of the whole. Each component passes the rule for its
@@ -85,9 +102,13 @@ impl ComponentFetcher {
         if wanted.compose.is_empty() {
             return self.take(&wanted.source, wanted.sha256).await;
         }
-        let mut parts = Vec::new();
+        let rules = self.rules.load_full();
+        let (mut parts, mut fetching) = (Vec::new(), rules.fetching.clone());
         for source in wanted.all() {
-            parts.push(self.take(source, None).await?);
+            let part = rules.take(source, None, &fetching).await?;
+            // Together they are as large as one may be: what follows is not even fetched.
+            fetching.component_bytes_max = fetching.component_bytes_max.saturating_sub(part.size());
+            parts.push(part);
         }
         let composed = tokio::task::spawn_blocking(|| Verified::composed(parts)).await;
         let whole = composed.unwrap_or_else(|_| {
@@ -109,11 +130,14 @@ impl ComponentFetcher {
         self.rules.load().configured.get(plugin).cloned()
     }
 
-    /// The plugin that the configuration says comes from there.
-    pub fn configured_from(&self, source: &Source) -> Option<(String, ConfiguredSource)> {
-        let rules = self.rules.load();
-        let found = rules.configured.iter().find(|(_, configured)| configured.source == *source);
-        found.map(|(name, configured)| (name.clone(), configured.clone()))
+    /// The plugin that the configuration says comes from there, whatever way leads to a file.
+    pub async fn configured_from(&self, source: &Source) -> Option<(String, ConfiguredSource)> {
+        let (rules, source) = (self.rules.load_full(), source.clone());
+        let found = move || {
+            let found = rules.configured.iter().find(|(_, configured)| configured.source.is_same(&source));
+            found.map(|(name, configured)| (name.clone(), configured.clone()))
+        };
+        tokio::task::spawn_blocking(found).await.ok().flatten()
     }
 
     /// The files that configured plugins are composed of.

@@ -15,7 +15,7 @@ mod watch;
 pub use acquire::{ComponentFetcher, Configured, ConfiguredSource};
 pub use bulkhead_sources::{
     COMPONENT_BYTES_MAX, Digest, Error, FETCH_MS_DEFAULT, FetchOptions, Fetched, OciReference, Progress, PublicKey,
-    Refusal, Signature, SigningKey, Source, SourceError, beside, oci,
+    Refusal, Signature, SigningKey, Source, SourceError, beside, oci, real_path,
 };
 pub use fetch::fetch;
 pub use pattern::Pattern;

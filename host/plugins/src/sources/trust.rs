@@ -41,6 +41,8 @@ pub struct Verified {
     signed_by: Vec<String>,
     /// What the rule says of definitions that change.
     changed_definitions: Option<Pinning>,
+    /// Whether a rule wants changes noted that another one lets pass.
+    shows_changes: bool,
 }
 
 impl Trust {
@@ -61,8 +63,10 @@ impl Trust {
         }
         let rule = self.rules.iter().find(|rule| rule.pattern.fits(source, fetched.file.as_deref()));
         let changed_definitions = rule.and_then(|rule| rule.changed_definitions);
-        let verified =
-            |fetched, signed_by| Verified { fetched, source: source.clone(), signed_by, changed_definitions };
+        let verified = |fetched, signed_by| {
+            let source = source.clone();
+            Verified { fetched, source, signed_by, changed_definitions, shows_changes: false }
+        };
         let Some(rule) = rule else {
             let named = pinned.is_some() || matches!(source, Source::Oci(oci) if oci.digest.is_some());
             if named || matches!(source, Source::File(_)) {
@@ -155,6 +159,11 @@ impl Verified {
         self.fetched.sha256
     }
 
+    /// Bytes of the component.
+    pub fn size(&self) -> u64 {
+        self.fetched.bytes.len() as u64
+    }
+
     /// The source as it was resolved.
     pub fn origin(&self) -> &str {
         &self.fetched.origin
@@ -183,12 +192,13 @@ impl Verified {
             Vec::new()
         };
         let changed_definitions = strictest(parts.iter().map(|part| part.changed_definitions));
+        let shows_changes = parts.iter().any(|part| part.changed_definitions == Some(Pinning::Show));
         let origin = parts.iter().map(|part| part.fetched.origin.as_str()).collect::<Vec<_>>().join(" + ");
         let sha256 = Digest(Sha256::digest(&bytes).into());
         let Some(first) = parts.into_iter().next() else { return Err(refused("there are none".to_owned())) };
         let Fetched { file, wit, .. } = first.fetched;
         let fetched = Fetched { bytes, sha256, origin, file, signatures: Vec::new(), wit };
-        Ok(Self { fetched, source: first.source, signed_by, changed_definitions })
+        Ok(Self { fetched, source: first.source, signed_by, changed_definitions, shows_changes })
     }
 
     /// What the plugins take, of a source that an operator named.
@@ -210,6 +220,7 @@ impl Verified {
                 origin: self.fetched.origin,
                 signed_by: self.signed_by,
                 pinning: self.changed_definitions,
+                shows_changes: self.shows_changes,
             },
         }
     }
@@ -304,6 +315,32 @@ mod tests {
             (&[None, Some(Show), Some(Hold)], Some(Hold)),
         ] {
             assert_eq!(strictest(rules.iter().copied()), expected, "{rules:?}");
+        }
+    }
+
+    #[test]
+    fn composed_plugin_notes_changes_where_one_rule_of_its_parts_wants_it() {
+        let part = |wat: &str, changed_definitions| {
+            let bytes = wat::parse_str(wat).unwrap();
+            let fetched = Fetched {
+                sha256: Digest(Sha256::digest(&bytes).into()),
+                bytes,
+                origin: "here".to_owned(),
+                file: None,
+                signatures: Vec::new(),
+                wit: None,
+            };
+            let source = Source::File("part.wasm".into());
+            Verified { fetched, source, signed_by: Vec::new(), changed_definitions, shows_changes: false }
+        };
+        let (main, c) = (
+            r#"(component (import "a:b/c" (instance)) (instance $i) (export "a:b/main" (instance $i)))"#,
+            r#"(component (instance $i) (export "a:b/c" (instance $i)))"#,
+        );
+        for (rule, shows) in [(Some(Pinning::Show), true), (Some(Pinning::Allow), false), (None, false)] {
+            let whole = Verified::composed(vec![part(main, None), part(c, rule)]).unwrap();
+            let provenance = whole.automatic_candidate(None).provenance;
+            assert_eq!((provenance.pinning, provenance.shows_changes), (None, shows), "{rule:?}");
         }
     }
 

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::acquire::ComposedFiles;
-use super::{ComponentFetcher, ConfiguredSource, Source, beside};
+use super::{ComponentFetcher, ConfiguredSource, Source, beside, real_path};
 use crate::{Candidate, Digest, Error, Plugins, Stage, pause_after};
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_domain::task::PluginVersion;
@@ -189,11 +189,13 @@ impl Watch {
     /// `None`: the file changed while it was read.
     async fn take(&self, path: &Path, file: &Seen, decided: &mut BTreeMap<String, Digest>) -> Option<Taken> {
         let source = Source::File(path.to_owned());
-        let (name, wanted) = self.intake.configured_from(&source).unzip();
+        let (name, wanted) = self.intake.configured_from(&source).await.unzip();
         let wanted = wanted.unwrap_or_else(|| ConfiguredSource::single(source.clone(), None));
         let taken = self.intake.take_whole(&wanted).await;
         let (again, composed) = (path.to_owned(), self.intake.composed_files());
-        if tokio::task::spawn_blocking(move || print_of(&again, &composed)).await.ok().as_ref() != Some(&file.print) {
+        if tokio::task::spawn_blocking(move || print_of(&again, &composed.resolved())).await.ok().as_ref()
+            != Some(&file.print)
+        {
             return None;
         }
         let label = || name.clone().unwrap_or_else(|| path.display().to_string());
@@ -332,7 +334,7 @@ struct FolderScan {
 }
 
 fn scan(folders: &[PathBuf], composed: &ComposedFiles) -> FolderScan {
-    let mut found = FolderScan::default();
+    let (mut found, composed) = (FolderScan::default(), composed.resolved());
     for folder in folders {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
@@ -341,11 +343,11 @@ fn scan(folders: &[PathBuf], composed: &ComposedFiles) -> FolderScan {
                 continue;
             }
         };
-        let is_plugin = |path: &PathBuf| is_component(path) && !composed.only_parts.contains(path);
+        let is_plugin = |path: &PathBuf| is_component(path) && !composed.only_parts.contains(&real_path(path));
         for path in entries.flatten().map(|entry| entry.path()).filter(is_plugin) {
             // What does not lead to a file is nothing yet.
             if std::fs::metadata(&path).is_ok_and(|facts| facts.is_file()) {
-                let print = print_of(&path, composed);
+                let print = print_of(&path, &composed);
                 found.components.insert(path, print);
             }
         }
@@ -359,14 +361,14 @@ fn is_component(path: &Path) -> bool {
     !is_hidden && path.extension().is_some_and(|extension| extension == "wasm")
 }
 
-/// Of the file, and of those that it is composed of.
+/// Of the file, and of those that it is composed of (`composed` is resolved).
 fn print_of(path: &Path, composed: &ComposedFiles) -> Print {
     let one = |path: &Path| {
         let behind = path.canonicalize().ok()?;
         let facts = behind.metadata().ok()?;
         Some((behind, facts.ino(), facts.len(), facts.mtime(), facts.mtime_nsec()))
     };
-    let parts = composed.parts.get(path).into_iter().flatten();
+    let parts = composed.parts.get(&real_path(path)).into_iter().flatten();
     let parts = parts.flat_map(|part| [one(part), one(&beside(part))]);
     [one(path), one(&beside(path)), one(&path.with_extension("wit"))].into_iter().chain(parts).collect()
 }

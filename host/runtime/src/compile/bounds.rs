@@ -61,7 +61,7 @@ impl Part {
 /// # Errors
 ///
 /// The first bound that it is over, with what was found.
-pub(super) fn check(component: &[u8], functions_max: u32) -> Result<(), String> {
+pub(crate) fn check(component: &[u8], functions_max: u32) -> Result<(), String> {
     let mut counts = BTreeMap::<Part, u64>::new();
     let (mut depth, mut nested) = (0_u64, Vec::new());
     for payload in Parser::new(0).parse_all(component) {

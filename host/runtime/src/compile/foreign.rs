@@ -6,7 +6,11 @@ use wasmparser::component_types::{ComponentAnyTypeId, ComponentEntityType};
 use wasmparser::types::TypesRef;
 use wasmparser::{Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
+use crate::wasi_context::{beginning, escaped};
 use bulkhead_domain::imports;
+
+/// Bytes of a name that a refusal shows; those of packages with a version have some fifty.
+const SHOWN_BYTES_MAX: usize = 128;
 
 /// Refuses a component that imports what this host does not have. No function is looked at, so that this takes a moment.
 ///
@@ -14,7 +18,8 @@ use bulkhead_domain::imports;
 ///
 /// A sentence for each world that such imports belong to.
 pub(super) fn check(component: &[u8]) -> Result<(), String> {
-    let refusals = imports::refusals(required(component).unwrap_or_default().iter().map(String::as_str));
+    let imports = required(component).unwrap_or_default();
+    let refusals = imports::refusals(imports.iter().map(String::as_str));
     if refusals.is_empty() { Ok(()) } else { Err(refusals.join("; ")) }
 }
 
@@ -28,7 +33,7 @@ fn required(component: &[u8]) -> Option<Vec<String>> {
             Payload::Version { .. } => depth += 1,
             Payload::ComponentImportSection(section) if depth == 1 => {
                 for import in section.clone() {
-                    imports.push(import.ok()?.name.name.to_owned());
+                    imports.push(import.ok()?.name.name);
                 }
             }
             Payload::End(_) => depth = depth.saturating_sub(1),
@@ -38,10 +43,15 @@ fn required(component: &[u8]) -> Option<Vec<String>> {
             && depth == 0
         {
             imports.retain(|import| is_required(types.as_ref(), import));
-            return Some(imports);
+            return Some(imports.into_iter().map(shown).collect());
         }
     }
     None
+}
+
+/// A name as operators see it: it is the component's own choice, down to what acts on a terminal.
+fn shown(import: &str) -> String {
+    escaped(beginning(import, SHOWN_BYTES_MAX))
 }
 
 fn is_required(types: TypesRef<'_>, import: &str) -> bool {
@@ -75,6 +85,14 @@ mod tests {
         assert_eq!(required(&component).unwrap(), ["acme:a/door@1.0.0", "acme:a/brush@1.0.0", "plain"]);
         let refused = check(&component).unwrap_err();
         assert!(refused.starts_with("it imports acme:a/door@1.0.0, acme:a/brush@1.0.0, plain, which"), "{refused}");
+    }
+
+    #[test]
+    fn names_in_a_refusal_are_short_and_cannot_act() {
+        let long = "x".repeat(10_000);
+        let wat = format!(r#"(component (import "url=<\u{{1b}}]0;{long}>" (func)))"#);
+        let refused = check(&wat::parse_str(&wat).unwrap()).unwrap_err();
+        assert!(refused.starts_with(r"it imports url=<\u{1b}]0;xx") && refused.len() < 600, "{refused}");
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! compiler that lets a component write its own machine code would do so inside the host as well. What the child keeps away is
 //! exhaustion and crashes.
 
-mod bounds;
+pub(super) mod bounds;
 mod child;
 mod foreign;
 

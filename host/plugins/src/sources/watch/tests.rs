@@ -77,3 +77,43 @@ fn watch_retry_pauses_grow_up_to_a_maximum() {
     assert_eq!(pauses[..4], [5, 10, 20, 40]);
     assert_eq!(pauses[39], 300);
 }
+
+#[test]
+fn parts_are_known_whatever_way_leads_to_them() {
+    let real = tempfile::tempdir().unwrap();
+    for name in ["first.wasm", "part.wasm", "other.wasm"] {
+        std::fs::write(real.path().join(name), name).unwrap();
+    }
+    let link = real.path().join("link");
+    std::os::unix::fs::symlink(real.path(), &link).unwrap();
+    let source = |path: &Path| Source::File(path.to_owned());
+    let compose = vec![source(&real.path().join("link/link/part.wasm"))];
+    let configured = ConfiguredSource { source: source(&link.join("first.wasm")), compose, sha256: None };
+    let configured = HashMap::from([("whole".to_owned(), configured)]);
+    let intake = ComponentFetcher::new(Trust::default(), fetching(), configured);
+    let names = |folder: &Path| {
+        let found = scan(&[folder.to_owned()], &intake.composed_files()).components;
+        found.into_iter().map(|(path, print)| (path.file_name().unwrap().to_owned(), print.len())).collect::<Vec<_>>()
+    };
+    // Of the first one, its own three files and the two of the part.
+    let expected = [("first.wasm".into(), 5), ("other.wasm".into(), 3)];
+    assert_eq!(names(real.path()), expected);
+    assert_eq!(names(&link), expected);
+}
+
+#[tokio::test]
+async fn composed_plugin_is_found_by_any_way_to_its_first_file_and_is_fetched_within_one_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, link) = (folder.path().join("first.wasm"), folder.path().join("link.wasm"));
+    std::fs::write(&first, vec![0; 700]).unwrap();
+    std::os::unix::fs::symlink(&first, &link).unwrap();
+    let source = Source::File(first);
+    let wanted = ConfiguredSource { source: source.clone(), compose: vec![source], sha256: None };
+    let configured = HashMap::from([("whole".to_owned(), wanted.clone())]);
+    let fetching = FetchOptions { component_bytes_max: 1_000, ..fetching() };
+    let intake = ComponentFetcher::new(Trust::default(), fetching, configured);
+    let found = intake.configured_from(&Source::File(link)).await;
+    assert_eq!(found, Some(("whole".to_owned(), wanted.clone())));
+    let refused = intake.take_whole(&wanted).await.unwrap_err().to_string();
+    assert!(refused.contains("has more than 300 bytes"), "{refused}");
+}
