@@ -134,7 +134,9 @@ impl ComponentFetcher {
     pub async fn configured_from(&self, source: &Source) -> Option<(String, ConfiguredSource)> {
         let (rules, source) = (self.rules.load_full(), source.clone());
         let found = move || {
-            let found = rules.configured.iter().find(|(_, configured)| configured.source.is_same(&source));
+            let of_it = rules.configured.iter().filter(|(_, configured)| configured.source.is_same(&source));
+            // Of several plugins of one file always the same.
+            let found = of_it.min_by_key(|(name, _)| *name);
             found.map(|(name, configured)| (name.clone(), configured.clone()))
         };
         tokio::task::spawn_blocking(found).await.ok().flatten()
