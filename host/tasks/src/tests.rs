@@ -266,6 +266,7 @@ fn origin() -> Origin {
         features: ClientFeatures::default(),
         log_level: None,
         progress_token: None,
+        trace: None,
     }
 }
 
