@@ -66,6 +66,7 @@ pub use session::Session;
 #[cfg(any(test, fuzzing))]
 pub use tests::fuzz;
 pub use tool_lists::{TOOLS_PER_PAGE, ToolListing};
+pub use unknown::nearest_name;
 
 /// One JSON-RPC message for the client.
 #[derive(Clone, Debug)]

@@ -14,14 +14,14 @@ const CHANGES_MAX: usize = 3;
 /// The refusal. `visible`: what there is of this kind, for this caller.
 pub(crate) fn refusal<'a>(what: &str, name: &str, visible: impl Iterator<Item = &'a str>) -> RpcError {
     let shown: String = name.chars().take(NAME_CHARS_MAX).collect();
-    RpcError::invalid_params(match nearest(name, visible) {
+    RpcError::invalid_params(match nearest_name(name, visible) {
         Some(near) => format!("Unknown {what}: {shown} (did you mean {near}?)"),
         None => format!("Unknown {what}: {shown}"),
     })
 }
 
-/// The name that takes the fewest changes; the first one of several.
-fn nearest<'a>(name: &str, visible: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// The name that was probably meant: the one that takes the fewest changes, the first one of several.
+pub fn nearest_name<'a>(name: &str, visible: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.is_empty() || name.len() > NAME_CHARS_MAX {
         return None;
     }
@@ -74,7 +74,7 @@ mod tests {
     const TOOLS: [&str; 5] = ["count_primes", "diff", "echo", "text.lines", "word_count"];
 
     fn meant(name: &str) -> Option<&'static str> {
-        nearest(name, TOOLS.into_iter())
+        nearest_name(name, TOOLS.into_iter())
     }
 
     #[test]

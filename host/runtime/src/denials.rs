@@ -109,13 +109,15 @@ impl Denials {
             }
         }
         let mut found = self.0.found.lock().clone();
-        if found.is_empty() {
+        let is_certain = !found.is_empty();
+        if !is_certain {
             found = self.guessed(matches!(outcome, Err(CallError::Fault { kind: FaultKind::Trap, .. })));
         }
         if found.is_empty() {
             return outcome;
         }
-        let why = format!("not granted to this plugin: {}", found.join("; "));
+        let what = if is_certain { "not granted to this plugin" } else { "a grant may be missing" };
+        let why = format!("{what}: {}", found.join("; "));
         let with = |text: String| format!("{text} ({why})");
         match outcome {
             Ok(Returned::Tool(mut output)) => {

@@ -85,7 +85,7 @@ pub(super) fn build(kind: EngineKind, instances_max: u32) -> wasmtime::Result<En
     let reason = match proof_of_no_swap() {
         Ok(proof) => match Engine::new(&config(kind, instances_max, true)) {
             Ok(engine) => {
-                tracing::info!(
+                tracing::debug!(
                     pagemap_scan = true,
                     proof,
                     "instance slots are reset in place: nothing can be swapped out"
@@ -97,7 +97,7 @@ pub(super) fn build(kind: EngineKind, instances_max: u32) -> wasmtime::Result<En
         },
         Err(reason) => reason,
     };
-    tracing::info!(pagemap_scan = false, reason, "instance slots are given back to the kernel after each call");
+    tracing::debug!(pagemap_scan = false, reason, "instance slots are given back to the kernel after each call");
     Engine::new(&config(kind, instances_max, false))
 }
 

@@ -13,7 +13,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::args::OperateArguments;
-use super::progress::{self, Elsewhere};
+use super::progress;
 use super::serve::stop_signal;
 use super::table::{cell, fields, member, now, when};
 use super::{EXIT_FAILED, print_error, print_line};
@@ -84,7 +84,7 @@ fn folder(operate: &OperateArguments) -> anyhow::Result<PathBuf> {
 async fn verify(anchor: Option<(u64, LineHash)>, operate: &OperateArguments) -> anyhow::Result<ExitCode> {
     let folder = folder(operate)?;
     let reading = tokio::task::spawn_blocking(move || audit::verify(&folder, anchor));
-    let (value, code) = match progress::during("reading the audit log", Elsewhere::PlainText, reading).await? {
+    let (value, code) = match progress::during("reading the audit log", reading).await? {
         Ok(verified) => (
             json!({
                 "sound": true,

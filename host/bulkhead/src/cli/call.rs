@@ -24,7 +24,7 @@ use super::args::{CallArguments, SourceArguments};
 use super::input_answers::{Answers, Unanswered, plain};
 use super::inspect::refuse;
 use super::plugin_test::WithSecrets;
-use super::progress::{self, Elsewhere};
+use super::progress;
 use super::{EXIT_FAILED, EXIT_USAGE, compile_cache, host, logging, print_error, print_line, sources};
 
 const EXIT_CALL: u8 = 3;
@@ -68,6 +68,9 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
         Ok(answers) => answers,
         Err(error) => return Ok(usage(&error)),
     };
+    if let Err(wrong) = read_arguments(&arguments.arguments) {
+        return Ok(usage(&wrong));
+    }
     let (plugin, secrets) = match plugin(&config, &arguments) {
         Ok(plugin) => plugin,
         Err(error) => return Ok(usage(&error)),
@@ -80,7 +83,7 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
     };
     let loading = sandbox.load(source);
     let what = format!("compiling {}", arguments.file.display());
-    let loaded = match progress::during(&what, Elsewhere::Nothing, loading).await {
+    let loaded = match progress::during(&what, loading).await {
         Ok(loaded) => loaded,
         Err(error) => return Ok(refuse(&error)),
     };
@@ -150,13 +153,25 @@ pub(super) fn find_tool<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Arc<
 
 pub(super) fn no_tool(catalog: &Catalog, name: &str) -> String {
     let names: Vec<_> = catalog.tools().iter().map(|tool| tool.tool.name.as_str()).collect();
-    format!("there is no tool {name:?}; there are {}", names.join(", "))
+    let hint = match bulkhead_protocol::nearest_name(name, names.iter().copied()) {
+        Some(near) => format!(" (did you mean {near}?)"),
+        None => String::new(),
+    };
+    let what = if names.len() == 1 { "the only one is" } else { "there are" };
+    format!("there is no tool {name:?}{hint}; {what} {}", names.join(", "))
+}
+
+/// What is no JSON object is so for every tool.
+fn read_arguments(arguments: &str) -> anyhow::Result<serde_json::Value> {
+    let value: serde_json::Value = serde_json::from_str(arguments)
+        .context("the arguments are not JSON: an object is expected, such as '{\"text\": \"hello\"}'")?;
+    anyhow::ensure!(value.is_object(), "the arguments are not a JSON object, such as '{{\"text\": \"hello\"}}'");
+    Ok(value)
 }
 
 /// What a client would be told before the call.
 pub(super) fn check(tool: &ToolEntry, arguments: &str) -> anyhow::Result<()> {
-    let value: serde_json::Value = serde_json::from_str(arguments).context("the arguments are not JSON")?;
-    anyhow::ensure!(value.is_object(), "the arguments are not a JSON object");
+    let value = read_arguments(arguments)?;
     if let Err(violations) = tool.input.check(&value) {
         let lines: Vec<_> = violations
             .iter()

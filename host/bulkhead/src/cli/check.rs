@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::args::SourceArguments;
 use super::inspect::EXIT_REFUSED;
-use super::progress::{self, Elsewhere};
+use super::progress;
 use super::{EXIT_FAILED, compile_cache, host, logging, print_line, sources};
 
 /// Characters of a tool's name that every client understands.
@@ -78,7 +78,7 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
     let source = || sources::bare_source(file, config.call.clone());
     let begin = Instant::now();
     let what = format!("compiling {}", file.display());
-    let inspection = match progress::during(&what, Elsewhere::Nothing, sandbox.inspect(source())).await {
+    let inspection = match progress::during(&what, sandbox.inspect(source())).await {
         Ok(inspection) => inspection,
         Err(error) => {
             let load_ms = begin.elapsed().as_millis();

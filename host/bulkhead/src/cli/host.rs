@@ -203,12 +203,14 @@ impl Host {
         }
         let taking_over = || "taking over what an earlier host left".to_owned();
         let recovered = progress::logged(taking_over, tasks.recover()).await?;
-        tracing::info!(
-            recovered.queued,
-            recovered.interrupted,
-            recovered.paused,
-            "took over what an earlier host left"
-        );
+        if recovered.queued + recovered.interrupted + recovered.paused > 0 {
+            tracing::info!(
+                recovered.queued,
+                recovered.interrupted,
+                recovered.paused,
+                "took over what an earlier host left"
+            );
+        }
         let tending = tokio::spawn({
             let (tasks, plugins) = (tasks.clone(), plugins.clone());
             async move { tokio::join!(tasks.run_maintenance(), plugins.run_maintenance(), plugins.fetch_awaited(refuse)) }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::args::{InspectArguments, SourceArguments};
 use super::grants::Table;
-use super::progress::{self, Elsewhere};
+use super::progress;
 use super::{compile_cache, host, logging, print_error, print_line, sources};
 
 /// A host would not load the component.
@@ -38,7 +38,7 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
     }
     let inspecting = sandbox.inspect(source);
     let what = format!("compiling {}", arguments.file.display());
-    let inspected = progress::during(&what, Elsewhere::Nothing, inspecting).await;
+    let inspected = progress::during(&what, inspecting).await;
     match inspected {
         Ok(inspection) => {
             // The component may be configured under its name, from another place.

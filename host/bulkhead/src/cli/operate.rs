@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::args::OperateArguments;
 use super::data_directory::Found;
-use super::progress::{self, Elsewhere};
+use super::progress;
 use super::table::{Layout, cell, fields, now};
 use super::{EXIT_FAILED, logging, print_error, print_line, sources};
 
@@ -187,7 +187,7 @@ pub(super) async fn execute<R: Request>(
     let what = progress::describe(&command);
     // Large, and the same for every request.
     let work = Box::pin(carry_out(operate, command, absent));
-    Ok(progress::during(&what, Elsewhere::PlainText, work).await?.read::<R>()?)
+    Ok(progress::during(&what, work).await?.read::<R>()?)
 }
 
 async fn carry_out(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Answer> {

@@ -9,22 +9,9 @@ use bulkhead_runtime::LoadProgress;
 use super::PROGRAM;
 use super::table::cell;
 
-/// What is said where stderr is no terminal.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Elsewhere {
-    /// A plain line now and then.
-    PlainText,
-    /// Nothing: stderr has something else to say there.
-    Nothing,
-}
-
-/// Does the work of a command and says what it is while it takes long.
-pub(super) async fn during<T>(what: &str, elsewhere: Elsewhere, work: impl Future<Output = T>) -> T {
-    let place = match elsewhere {
-        Elsewhere::PlainText => Place::Stderr(PROGRAM),
-        Elsewhere::Nothing => Place::Terminal(PROGRAM),
-    };
-    progress::during(place, || what.to_owned(), work).await
+/// Does the work of a command and says what it is while it takes long: on a terminal in one line, elsewhere in a plain line now and then.
+pub(super) async fn during<T>(what: &str, work: impl Future<Output = T>) -> T {
+    progress::during(Place::Stderr(PROGRAM), || what.to_owned(), work).await
 }
 
 /// The same for a host, which speaks to its operator in its log.

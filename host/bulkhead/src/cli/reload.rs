@@ -182,9 +182,13 @@ impl ConfigReloader {
         }
         anyhow::ensure!(
             found.at_start.is_empty(),
-            "needs a restart: {}; nothing was changed, not even what could be ({})",
+            "needs a restart: {}; nothing was changed{}",
             found.at_start.join(", "),
-            if found.live.is_empty() { "nothing".to_owned() } else { found.live.join(", ") }
+            if found.live.is_empty() {
+                String::new()
+            } else {
+                format!(", not even what could be ({})", found.live.join(", "))
+            }
         );
         let parts = &self.parts;
         sources::refuse_exposing(&config.plugins, &parts.data)?;

@@ -64,7 +64,9 @@ pub(crate) enum TokenCommand {
 pub(crate) async fn run(command: TokenCommand) -> anyhow::Result<ExitCode> {
     match command {
         TokenCommand::Create { requestor, tenant, expires, name, scopes, yes, operate } => {
-            if !yes && is_terminal() && !any_token(&operate).await? && !is_wanted()? {
+            // Who may make tokens but not list them is told in any case.
+            let is_first = !any_token(&operate).await.unwrap_or(false);
+            if is_first && !yes && is_terminal() && !is_wanted()? {
                 print_error("no token was made");
                 return Ok(ExitCode::from(EXIT_FAILED));
             }
@@ -74,11 +76,13 @@ pub(crate) async fn run(command: TokenCommand) -> anyhow::Result<ExitCode> {
             let view = execute(&operate, request, Absent::Create).await?;
             let code = show(&operate, &view, |_| cell(view.token.as_str()))?;
             print_error("this token is not stored and will not be shown again");
-            print_error(
-                "authentication is on: the host answers 401 to every request without a token from now on, also to clients that \
+            if is_first {
+                print_error(
+                    "authentication is on: the host answers 401 to every request without a token from now on, also to clients that \
                  are connected, and also after this token is revoked (with auth.anonymous_loopback = true in its configuration, \
                  it lets clients on its own machine in)",
-            );
+                );
+            }
             Ok(code)
         }
         TokenCommand::List(operate) => show_answer(&operate, TokenList {}, token_table).await,

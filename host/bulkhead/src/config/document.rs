@@ -95,7 +95,8 @@ fn fixed_section<'a>(item: &Item<'a>, base: &mut Layer<'_>) -> Option<Item<'a>> 
             continue;
         }
         let Some(key) = keys::find(&item.path, name.get_ref()) else {
-            reader.refuse(name, format!("{}: no such key in [{}]", member.path, item.path));
+            let hint = keys::hint(&item.path, name.get_ref());
+            reader.refuse(name, format!("{}: no such key in [{}]{hint}", member.path, item.path));
             continue;
         };
         let mut value = member.value();

@@ -503,6 +503,12 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
     of(SERVER).chain(of(LIMITS)).chain(of(CALL)).chain(of(COMPILE)).chain(of(LOG)).chain(of(AUDIT)).chain(of(SOURCES))
 }
 
+/// For the message about a name that no key of the section has: the one that was probably meant.
+pub(super) fn hint(section: &str, name: &str) -> String {
+    let known = all().filter(|key| key.section == section).map(|key| key.name);
+    bulkhead_protocol::nearest_name(name, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default()
+}
+
 /// The key of this name.
 pub(super) fn find(section: &str, name: &str) -> Option<&'static Key> {
     all().find(|key| key.section == section && key.name == name)

@@ -190,7 +190,7 @@ impl<'a> Item<'a> {
     pub(super) fn override_value(&self, prefix: &str, section: &str, name: &str, values: &mut Values) {
         let refuse = |message: String| self.reader.refuse(self.node, format!("{prefix}{section}.{name}: {message}"));
         match keys::find(section, name) {
-            None => refuse(format!("no such key in [{section}]")),
+            None => refuse(format!("no such key in [{section}]{}", keys::hint(section, name))),
             Some(key) if key.scope == Scope::Host => {
                 refuse(format!("holds for the whole host; set it in [{section}]"));
             }

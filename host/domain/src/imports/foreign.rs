@@ -31,6 +31,10 @@ const RELEASED: [&str; 7] =
 const OFFERED: &str = "a component may import bulkhead:plugin, WASI 0.2 (cli, clocks, filesystem, http as a client, io, random, \
      sockets), wasi:config, wasi:keyvalue and wasi:logging, and what the operator allows of WASI 0.3";
 
+/// What helps where another component has it.
+const COMPOSE: &str = "; what another component exports, `bulkhead plugin compose` puts into one file with it, or `compose` of its \
+     [[plugin]]";
+
 /// Imports of one world that a refusal names.
 const NAMED_MAX: usize = 16;
 
@@ -71,7 +75,9 @@ fn sentence(world: Option<&str>, imports: &[&str]) -> String {
     if let Some(more) = imports.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
         names += &format!(" and {more} more");
     }
-    format!("it imports {names}{of}, which this host does not have; {OFFERED}")
+    // What belongs to no known world may be another component's.
+    let remedy = if world.is_none() { COMPOSE } else { "" };
+    format!("it imports {names}{of}, which this host does not have; {OFFERED}{remedy}")
 }
 
 #[cfg(test)]
@@ -101,7 +107,9 @@ mod tests {
                 "it imports wasi:keyvalue/store@0.9.0 of another version of wasi:keyvalue",
             ]
         );
-        assert!(refused.iter().all(|text| text.ends_with(OFFERED)));
+        assert!(refused.iter().all(|text| text.contains(OFFERED)));
+        let composable: Vec<_> = refused.iter().map(|text| text.contains("plugin compose")).collect();
+        assert_eq!(composable, [false, false, true, false], "another component may have what is of no known world");
         let many: Vec<_> = (0..20).map(|number| format!("spin:a/b{number}@1.0.0")).collect();
         let refused = refusals(many.iter().map(String::as_str));
         assert!(refused[0].contains("spin:a/b15@1.0.0 and 4 more of Fermyon Spin"), "{refused:?}");

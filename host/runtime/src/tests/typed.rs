@@ -271,7 +271,7 @@ async fn failed_call_of_a_stranger_names_the_grant_of_its_imports() {
     assert!(!house.call("look", r#"{"fail": false}"#).await.unwrap().is_error);
     let failed = house.call("look", r#"{"fail": true}"#).await.unwrap();
     let ContentKind::Text(why) = &failed.content.last().unwrap().kind else { panic!() };
-    assert_eq!(why, "not granted to this plugin: directories (it imports wasi:filesystem/preopens)");
+    assert_eq!(why, "a grant may be missing: directories (it imports wasi:filesystem/preopens)");
     // With a directory it failed for another reason.
     let folder = TempDir::new().unwrap();
     let mut plugin = component(&wat);

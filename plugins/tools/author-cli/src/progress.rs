@@ -23,8 +23,6 @@ const OVERWRITE: &str = "\r\u{1b}[2K";
 pub enum Place {
     /// On stderr under the program's name: written over on a terminal, and a plain line now and then elsewhere.
     Stderr(&'static str),
-    /// The same, and nothing where stderr is no terminal: there it has something else to say.
-    Terminal(&'static str),
     /// Plain lines on stderr in any case: other programs write there meanwhile.
     Lines(&'static str),
     /// A record of the log, which gets the text and the seconds that have passed.
@@ -53,7 +51,7 @@ pub async fn during<T>(place: Place, what: impl Fn() -> String, work: impl Futur
         }
     };
     match place {
-        Place::Stderr(program) | Place::Terminal(program) if can_overwrite(&std::io::stderr()) => {
+        Place::Stderr(program) if can_overwrite(&std::io::stderr()) => {
             let show = |moment: Moment<'_>| match moment {
                 Moment::Busy { what, seconds } => write(&format!("{OVERWRITE}{program}: {what} … {seconds} s")),
                 Moment::Over => write(OVERWRITE),
@@ -61,7 +59,6 @@ pub async fn during<T>(place: Place, what: impl Fn() -> String, work: impl Futur
             follow(QUIET, what, work, show).await
         }
         Place::Stderr(program) | Place::Lines(program) => follow(PLAIN_EVERY, what, work, plain(program)).await,
-        Place::Terminal(_) => work.await,
         Place::Log(log) => {
             let show = |moment: Moment<'_>| {
                 if let Moment::Busy { what, seconds } = moment {

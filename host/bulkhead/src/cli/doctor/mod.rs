@@ -15,7 +15,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::SourceArguments;
-use super::progress::{self, Elsewhere};
+use super::progress;
 use super::{EXIT_FAILED, print_line, sources};
 
 /// Look at this machine: what a host here would lack, and what to do about it.
@@ -78,7 +78,7 @@ pub(super) async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> 
     let DoctorArguments { config, data, listen, json } = arguments;
     let (config, first) = configuration(SourceArguments { config, data, ..SourceArguments::default() }, listen)?;
     let mut findings = vec![first];
-    findings.extend(progress::during("looking at this machine", Elsewhere::PlainText, look(&config)).await?);
+    findings.extend(progress::during("looking at this machine", look(&config)).await?);
     Ok(report(&findings, json)?)
 }
 

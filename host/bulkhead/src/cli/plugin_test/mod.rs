@@ -35,7 +35,7 @@ use super::args::SourceArguments;
 use super::call::{self, Alone, CallWorld, End, Observed};
 use super::input_answers::{Answers, Unanswered};
 use super::inspect::refuse;
-use super::progress::{self, Elsewhere};
+use super::progress;
 use super::{EXIT_FAILED, EXIT_USAGE, compile_cache, host, logging, print_error, print_line, source_files, sources};
 
 /// Run the tests of a plugin against its built component.
@@ -102,7 +102,7 @@ pub(super) async fn run(arguments: TestArguments) -> anyhow::Result<ExitCode> {
     for (path, file) in &files {
         let what = format!("compiling {}", component.display());
         let loading = Suite::load(&sandbox, &config, root, file);
-        let suite = match progress::during(&what, Elsewhere::Nothing, loading).await {
+        let suite = match progress::during(&what, loading).await {
             Ok(Ok(suite)) => suite,
             Ok(Err(refused)) => return Ok(refuse(&refused)),
             Err(error) => return Ok(usage(&error.context(path.display().to_string()))),
