@@ -56,14 +56,19 @@ async fn host_without_plugins_logs_how_to_add_one() {
 }
 
 #[tokio::test]
-async fn token_create_says_that_authentication_is_on() {
-    let setup = Setup::new();
+async fn first_token_create_says_that_authentication_is_on() {
     for format in [&[][..], &["--json"]] {
-        let arguments = [&["token", "create", "--requestor", "anna"], format, &["--data"]].concat();
-        let output = command::output(&mut command::bulkhead(), &arguments, Some(&setup.data())).await;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{said}");
-        assert!(said.contains("authentication is on: the host answers 401 to every request without a token"), "{said}");
+        let setup = Setup::new();
+        // Who makes the second one knows.
+        for is_first in [true, false] {
+            let arguments = [&["token", "create", "--requestor", "anna"], format, &["--data"]].concat();
+            let output = command::output(&mut command::bulkhead(), &arguments, Some(&setup.data())).await;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{said}");
+            let turns_on = "authentication is on: the host answers 401 to every request without a token";
+            assert_eq!(said.contains(turns_on), is_first, "{said}");
+            assert!(said.contains("will not be shown again"), "{said}");
+        }
     }
     let help = command::run(&mut command::bulkhead(), &["token", "create", "--help"], None).await;
     assert!(help.contains("turns authentication on"), "{help}");

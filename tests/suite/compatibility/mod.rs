@@ -17,7 +17,7 @@ use tests::{Setup, place};
 use observe::Observer;
 
 /// Members that are new: the beginning of the command, the member, why.
-const CHANGED: [(&str, &str, &str); 8] = [
+const CHANGED: [(&str, &str, &str); 12] = [
     ("plugin check", "errors", "why a component is refused is told there as well"),
     ("admin limits", "tasks_running_per_tenant", NEW_LIMIT),
     ("admin limits", "request_bytes_open_per_requestor", NEW_LIMIT),
@@ -26,7 +26,12 @@ const CHANGED: [(&str, &str, &str); 8] = [
     ("admin limits", "answer_bytes_per_requestor", NEW_LIMIT),
     ("admin limits", "answer_bytes_per_tenant", NEW_LIMIT),
     ("admin limits", "answer_bytes_total", NEW_LIMIT),
+    ("admin limits", "tasks_stored_bytes_per_requestor", TIMELINE),
+    ("admin limits", "tasks_stored_bytes_per_tenant", TIMELINE),
+    ("tenant list", "bytes", TIMELINE),
+    ("store check", "bytes", TIMELINE),
 ];
+const TIMELINE: &str = "the record of a task that was interrupted says so, and takes more bytes";
 const NEW_LIMIT: &str = "a limit that the older program did not have";
 
 fn fixtures() -> PathBuf {
