@@ -26,9 +26,11 @@ pub mod task;
     reason = "only tests use it, and a fixture that fails ends its test"
 )]
 pub mod testing;
+pub mod timeline;
 pub mod timestamp;
 pub mod tool;
 pub mod toolset;
+pub mod trace;
 pub mod uri_template;
 
 use std::fmt;

@@ -6,6 +6,7 @@
 use super::UnixMs;
 use super::call::{CallError, InputRequest, InputResponse};
 use super::task::{Active, Input, Lease, Outcome, Phase, Task};
+use super::timeline::Transition;
 
 /// Runs that one task may have: the first one and two after restarts of the host.
 pub const ATTEMPTS_MAX: u32 = 3;
@@ -88,6 +89,7 @@ pub fn step(task: &Task, event: Event, now: UnixMs) -> Result<Task, Refusal> {
             Phase::Active(before) => {
                 next.phase = Phase::Paused { before };
                 next.status_message = message;
+                note(&mut next, Transition::Paused);
             }
             Phase::Paused { .. } => return Err(Refusal::Illegal("the task is already paused")),
             Phase::Ended(_) => return Err(Refusal::Ended),
@@ -96,6 +98,7 @@ pub fn step(task: &Task, event: Event, now: UnixMs) -> Result<Task, Refusal> {
             Phase::Paused { before } => {
                 next.phase = Phase::Active(before);
                 next.status_message = None;
+                note(&mut next, Transition::Resumed);
             }
             Phase::Active(_) => return Err(Refusal::Illegal("the task is not paused")),
             Phase::Ended(_) => return Err(Refusal::Ended),
@@ -126,6 +129,7 @@ fn start(next: &mut Task, lease: Lease) -> Result<(), Refusal> {
             next.status_message = None;
             next.lease = Some(lease);
             next.attempt = next.attempt.saturating_add(1);
+            note(next, Transition::Started { attempt: next.attempt });
             Ok(())
         }
         Phase::Active(_) => Err(Refusal::Illegal("the task already runs")),
@@ -141,11 +145,14 @@ fn ask(next: &mut Task, requests: Vec<InputRequest>) -> Result<(), Refusal> {
     if next.inputs.len().saturating_add(requests.len()) > INPUTS_MAX {
         return Err(Refusal::TooManyInputs);
     }
+    let questions = count(requests.len());
     for request in requests {
         let issued_key = issue_key(&next.inputs, &request.key);
         next.inputs.push(Input { issued_key, request, answer: None });
     }
-    set_active(next, Active::InputRequired)
+    set_active(next, Active::InputRequired)?;
+    note(next, Transition::Asked { questions });
+    Ok(())
 }
 
 /// The plugin's key at first use, then with `-2`, `-3` …: a key never names two questions of one task.
@@ -160,9 +167,11 @@ fn issue_key(inputs: &[Input], key: &str) -> String {
 fn answered(next: &mut Task, key: &str, answer: InputResponse) -> Result<(), Refusal> {
     let input = next.inputs.iter_mut().find(|input| input.issued_key == key && input.answer.is_none());
     input.ok_or(Refusal::NotOutstanding)?.answer = Some(answer);
-    if next.outstanding().next().is_none() {
+    let open = count(next.outstanding().count());
+    if open == 0 {
         set_active(next, Active::Running)?;
     }
+    note(next, Transition::Answered { open });
     Ok(())
 }
 
@@ -180,7 +189,38 @@ fn set_active(next: &mut Task, active: Active) -> Result<(), Refusal> {
     }
 }
 
+/// Notes what happened to the task at the time of this change.
+fn note(next: &mut Task, transition: Transition) {
+    next.timeline.note(next.updated_at, transition);
+}
+
+/// Notes what begins no timeline: the members of the record say it all.
+fn note_if_begun(next: &mut Task, transition: Transition) {
+    if !next.timeline.is_empty() {
+        note(next, transition);
+    }
+}
+
+/// A number of questions; [`INPUTS_MAX`] bounds it.
+fn count(questions: usize) -> u32 {
+    u32::try_from(questions).unwrap_or(u32::MAX)
+}
+
 fn end(next: &mut Task, outcome: Outcome, message: Option<String>) {
+    match (&outcome, &next.phase) {
+        (Outcome::Cancelled, Phase::Active(from)) => {
+            let from = *from;
+            note(next, Transition::Cancelled { from, is_paused: false });
+        }
+        (Outcome::Cancelled, Phase::Paused { before }) => {
+            let from = *before;
+            note(next, Transition::Cancelled { from, is_paused: true });
+        }
+        (Outcome::Output { is_error: false }, _) => note_if_begun(next, Transition::Succeeded),
+        (Outcome::Output { is_error: true }, _) => note_if_begun(next, Transition::ToolError),
+        (Outcome::Error(_), _) => note_if_begun(next, Transition::Failed),
+        (Outcome::Cancelled, Phase::Ended(_)) => {}
+    }
     next.phase = Phase::Ended(outcome);
     next.status_message = message;
     next.lease = None;
@@ -196,6 +236,7 @@ fn interrupt(next: &mut Task, rerun: bool) {
         // Nothing ran, so nothing is lost: it keeps its place.
         return;
     }
+    note(next, Transition::Interrupted);
     if !rerun || next.attempt >= ATTEMPTS_MAX {
         let message = if rerun {
             format!("the host was restarted while the task ran, for the {ATTEMPTS_MAX}rd time")

@@ -3,7 +3,9 @@
 use super::call::{CallError, ClientFeatures, InputRequest, InputResponse, LogLevel};
 use super::requestor::{Requestor, random_id};
 use super::server_features::{Completion, PromptOutput};
+use super::timeline::Timeline;
 use super::tool::{ResourceContents, ToolOutput};
+use super::trace::TraceContext;
 use super::{Json, UnixMs, read_hex, write_hex};
 
 use std::fmt;
@@ -55,6 +57,8 @@ pub struct Origin {
     pub log_level: Option<LogLevel>,
     /// Its progress token, as JSON.
     pub progress_token: Option<Json>,
+    /// The trace of the creating request: what the task does later belongs to it.
+    pub trace: Option<TraceContext>,
 }
 
 /// How long a task is kept.
@@ -185,6 +189,54 @@ pub struct Lease {
     pub until: UnixMs,
 }
 
+/// The longest name of a host.
+pub const HOLDER_BYTES_MAX: usize = 64;
+
+/// The host that a task belongs to, by its name among several that share a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder(String);
+
+impl Holder {
+    /// `None` when the name is empty or longer than [`HOLDER_BYTES_MAX`].
+    pub fn new(name: impl Into<String>) -> Option<Self> {
+        let name = name.into();
+        (1..=HOLDER_BYTES_MAX).contains(&name.len()).then_some(Self(name))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The most that a later version may add to a marker.
+pub const DURABLE_DETAIL_BYTES_MAX: usize = 64;
+
+/// Says that a run's journal is complete, so that even an empty one can be trusted after a crash. It holds for one attempt of a task:
+/// a program that does not know it raises the attempt and leaves it behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DurableMarker {
+    /// How the journal is written.
+    pub version: u8,
+    /// The run that it is about.
+    pub attempt: u32,
+    /// The engine that began the run.
+    pub engine_hash: u64,
+    detail: Vec<u8>,
+}
+
+impl DurableMarker {
+    /// `None` when `detail` is longer than [`DURABLE_DETAIL_BYTES_MAX`].
+    pub fn new(version: u8, attempt: u32, engine_hash: u64, detail: Vec<u8>) -> Option<Self> {
+        (detail.len() <= DURABLE_DETAIL_BYTES_MAX).then_some(Self { version, attempt, engine_hash, detail })
+    }
+
+    /// What its version says beyond the other members.
+    pub fn detail(&self) -> &[u8] {
+        &self.detail
+    }
+}
+
 /// A task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
@@ -223,6 +275,12 @@ pub struct Task {
     /// Runs so far; also the fencing token of a run's writes.
     pub attempt: u32,
     pub related: Vec<TaskId>,
+    /// What happened to it, from the first thing on that the members above do not say.
+    pub timeline: Timeline,
+    /// The host that it belongs to, where several share a store.
+    pub holder: Option<Holder>,
+    /// Set while a run keeps a journal.
+    pub durable: Option<DurableMarker>,
 }
 
 impl Task {

@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::limits::{CallLimits, Limits};
 use crate::requestor::Requestor;
 use crate::task::{Active, CallId, Design, Era, Origin, Phase, PluginVersion, Retention, Task, TaskId, Work};
+use crate::timeline::Timeline;
 use crate::tool::{TaskSupport, Tool};
 use crate::{Json, UnixMs};
 
@@ -29,6 +30,7 @@ impl Task {
                 features: ClientFeatures::default(),
                 log_level: None,
                 progress_token: None,
+                trace: None,
             },
             arguments_digest: [7; 32],
             created_at: 0,
@@ -46,6 +48,9 @@ impl Task {
             lease: None,
             attempt: 0,
             related: Vec::new(),
+            timeline: Timeline::default(),
+            holder: None,
+            durable: None,
         }
     }
 }

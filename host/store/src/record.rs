@@ -8,6 +8,7 @@ mod sealed;
 mod v1;
 mod v2;
 mod v3;
+mod v4;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,10 +27,15 @@ const FIRST: u8 = 1;
 const SECOND: u8 = 2;
 /// Both, where the operator gave a key: see [`sealed`].
 const THIRD: u8 = 3;
+/// Tasks with a trace, a timeline, a holder or a durable marker, whether they are sealed or not.
+const FOURTH: u8 = 4;
 const CHECKSUM_BYTES: usize = 4;
 
 /// A task as bytes.
 pub fn encode_task(task: &Task) -> Result<Vec<u8>, Error> {
+    if v4::is_needed(task) {
+        return encode_checked_as(FOURTH, &v4::open(task));
+    }
     match &task.work {
         Work::Tool(_) => encode_checked::<v1::TaskV1>(&task.to_repr()),
         Work::Resource | Work::Prompt | Work::Completion | Work::Answered => {
@@ -44,7 +50,11 @@ pub fn decode_task(bytes: &[u8]) -> Result<Task, Error> {
         (FIRST, body) => read::<v1::TaskV1>(body, "task").map(Repr::from_repr),
         (SECOND, body) => read::<v2::TaskV2>(body, "task").map(Repr::from_repr),
         (THIRD, body) => sealed::outline(body),
-        (version, _) => Err(unknown(version, THIRD, "task")),
+        (FOURTH, body) => match read::<v4::RecordV4>(body, "task")? {
+            v4::RecordV4::Open(task, trace) => v4::read(task, trace),
+            v4::RecordV4::Sealed { open, .. } => sealed::outline_v4(open),
+        },
+        (version, _) => Err(unknown(version, FOURTH, "task")),
     }
 }
 

@@ -8,7 +8,9 @@ use bulkhead_domain::call::*;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::server_features::{Completion, PromptMessage, PromptOutput};
 use bulkhead_domain::task::*;
+use bulkhead_domain::timeline::{TIMELINE_MAX, Timeline, TimelineEntry, Transition};
 use bulkhead_domain::tool::*;
+use bulkhead_domain::trace::TraceContext;
 
 /// Caps that nothing in a test reaches.
 pub(super) const WIDE: StoredCaps = StoredCaps {
@@ -89,6 +91,7 @@ pub fn full_task() -> Task {
             features: ClientFeatures::default().with(ClientFeature::Sampling).with(ClientFeature::Tasks),
             log_level: Some(LogLevel::Warning),
             progress_token: Some(Json::new("\"t\"")),
+            trace: None,
         },
         updated_at: 1_700_000_000_123,
         created_at: 1_700_000_000_000,
@@ -111,6 +114,33 @@ pub fn full_task() -> Task {
         related: vec![task_id(1)],
         ..task(requestor(1, 2), 300)
     }
+}
+
+/// The full task with a trace, every kind of transition, a holder and a durable marker.
+pub fn traced_task() -> Task {
+    let transitions = [
+        Transition::Started { attempt: 1 },
+        Transition::Asked { questions: 2 },
+        Transition::Answered { open: 1 },
+        Transition::Paused,
+        Transition::Resumed,
+        Transition::Interrupted,
+        Transition::Cancelled { from: Active::InputRequired, is_paused: true },
+        Transition::Succeeded,
+        Transition::ToolError,
+        Transition::Failed,
+    ];
+    // More than one of each, so that there is something left out.
+    let all = transitions.into_iter().cycle().take(TIMELINE_MAX);
+    let entries = (0..).zip(all).map(|(n, transition)| TimelineEntry { at: 1_700_000_000_000 + n * 1_000, transition });
+    let mut task = Task {
+        timeline: Timeline::restored(entries.collect(), 6).expect("as many as fit"),
+        holder: Holder::new("host-1"),
+        durable: DurableMarker::new(1, 2, 0xfedc_ba98, vec![1, 2, 3]),
+        ..full_task()
+    };
+    task.origin.trace = TraceContext::new([0xab; 16], [0xcd; 8], true);
+    task
 }
 
 /// An output of each kind of work that is no call of a tool.

@@ -24,6 +24,7 @@ use bulkhead_domain::lifecycle::{self, Event};
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Active, CallId, Phase, PluginVersion, Retention, Task, TaskId, TaskOutput};
+use bulkhead_domain::timeline::Timeline;
 use bulkhead_runtime::{CallContext, CallSpec, OnDemand, Operation};
 use bulkhead_store::{self as store, Creation, Store, StoredCaps};
 
@@ -227,6 +228,9 @@ impl Inner {
             lease: Some(self.lease()),
             attempt: u32::from(starts),
             related: request.job.related().to_vec(),
+            timeline: Timeline::default(),
+            holder: None,
+            durable: None,
         };
         if let Some(output) = &output {
             task = over_at_once(&task, output, now)?;

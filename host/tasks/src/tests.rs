@@ -267,6 +267,7 @@ fn origin() -> Origin {
         features: ClientFeatures::default(),
         log_level: None,
         progress_token: None,
+        trace: None,
     }
 }
 

@@ -217,6 +217,7 @@ impl World {
             features: ClientFeatures::default(),
             log_level: None,
             progress_token: None,
+            trace: None,
         };
         let request = TaskRequest { job: Job::Call(call), origin, ttl: RequestedTtl::Ms(ttl) };
         match self.life.runtime.block_on(self.life.tasks.create(&requestor, request)) {

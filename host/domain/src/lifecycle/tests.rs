@@ -5,6 +5,7 @@ use crate::Json;
 use crate::call::{ElicitationAction, InputRequestKind};
 use crate::requestor::{Requestor, RequestorId, TenantId};
 use crate::task::{NodeId, Task, TaskId};
+use crate::timeline::TIMELINE_MAX;
 
 const NOW: UnixMs = 1_000_000;
 
@@ -173,6 +174,73 @@ fn steering_message_is_delivered_to_one_attempt() {
     assert_eq!((again.attempt, again.steering, again.steering_delivered), (2, vec!["waiting".to_owned()], 1));
 }
 
+/// The transitions that were noted, without their times.
+fn noted(task: &Task) -> Vec<Transition> {
+    task.timeline.entries().iter().map(|entry| entry.transition).collect()
+}
+
+fn after(task: Task, events: Vec<Event>) -> Task {
+    events.into_iter().zip(1..).fold(task, |task, (event, n)| step(&task, event, NOW + n).unwrap())
+}
+
+fn finish(attempt: u32) -> Event {
+    Event::Finish { attempt, outcome: Outcome::Output { is_error: false }, message: None }
+}
+
+#[test]
+fn task_that_only_runs_and_ends_has_no_timeline() {
+    let running = task(Phase::Active(Active::Running));
+    let steer = || Event::Steer { message: "m".into(), queue_max: 2 };
+    let failed = Event::Finish { attempt: 1, outcome: Outcome::Error(CallError::Interrupted), message: None };
+    for end in [finish(1), failed, Event::Abandon { error: CallError::Interrupted, message: "gone".into() }] {
+        let ended = after(running.clone(), vec![steer(), Event::Deliver { attempt: 1 }, end]);
+        assert!(ended.timeline.is_empty(), "{:?}", ended.timeline);
+    }
+}
+
+#[test]
+fn timeline_begins_with_the_first_remarkable_transition_and_goes_on_to_the_end() {
+    let events = vec![
+        Event::Start { lease: lease() },
+        Event::RequestInput { attempt: 1, requests: vec![request("a"), request("b")] },
+        Event::Answer { key: "b".into(), answer: accept() },
+        Event::Pause { message: None },
+        Event::Answer { key: "a".into(), answer: accept() },
+        Event::Resume,
+        Event::Interrupt { rerun: true },
+        Event::Start { lease: lease() },
+        finish(2),
+    ];
+    let ended = after(task(Phase::Active(Active::Queued)), events);
+    let expected = [
+        Transition::Started { attempt: 1 },
+        Transition::Asked { questions: 2 },
+        Transition::Answered { open: 1 },
+        Transition::Paused,
+        Transition::Answered { open: 0 },
+        Transition::Resumed,
+        Transition::Interrupted,
+        Transition::Started { attempt: 2 },
+        Transition::Succeeded,
+    ];
+    assert_eq!(noted(&ended), expected);
+    let times: Vec<_> = ended.timeline.entries().iter().map(|entry| entry.at - NOW).collect();
+    assert_eq!(times, (1..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn cancelled_and_interrupted_tasks_say_from_where_they_ended() {
+    let queued = after(task(Phase::Active(Active::Queued)), vec![Event::Cancel]);
+    assert_eq!(noted(&queued), [Transition::Cancelled { from: Active::Queued, is_paused: false }]);
+    let paused = after(task(Phase::Active(Active::Running)), vec![Event::Pause { message: None }, Event::Cancel]);
+    let cancelled = Transition::Cancelled { from: Active::Running, is_paused: true };
+    assert_eq!(noted(&paused), [Transition::Paused, cancelled]);
+    let lost = after(task(Phase::Active(Active::Running)), vec![Event::Interrupt { rerun: false }]);
+    assert_eq!(noted(&lost), [Transition::Interrupted, Transition::Failed]);
+    let kept = after(task(Phase::Active(Active::Queued)), vec![Event::Interrupt { rerun: false }]);
+    assert!(kept.timeline.is_empty(), "nothing ran, so nothing was interrupted");
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     let keys = prop::sample::select(vec!["a", "b", "open"]);
     let attempts = 0..4u32;
@@ -214,6 +282,15 @@ proptest! {
             if waits {
                 prop_assert!(next.outstanding().next().is_some());
             }
+            let (before, after) = (current.timeline.entries(), next.timeline.entries());
+            prop_assert!(after.len() <= TIMELINE_MAX);
+            prop_assert!(after.windows(2).all(|pair| pair[0].at <= pair[1].at), "a timeline went back");
+            prop_assert!(after.len() as u64 + next.timeline.left_out() <= before.len() as u64 + current.timeline.left_out() + 2);
+            prop_assert!(before.iter().zip(after).take(16).all(|(old, new)| old == new), "the beginning changed");
+            if next.phase != current.phase && (!before.is_empty() || next.outcome().is_none()) {
+                prop_assert_eq!(after.last().map(|entry| entry.at), Some(next.updated_at), "a transition was not noted");
+            }
+            prop_assert_eq!(&next.origin, &current.origin);
             current = next;
         }
     }

@@ -88,6 +88,7 @@ pub(super) fn origin(session: &Session, reads_events: bool) -> Origin {
         features: server_requests::features(session, reads_events).with(ClientFeature::Tasks),
         log_level: Some(session.log_level()),
         progress_token: None,
+        trace: None,
     }
 }
 

@@ -152,6 +152,7 @@ impl Call {
             features,
             log_level,
             progress_token: self.progress_token.clone(),
+            trace: None,
         }
     }
 

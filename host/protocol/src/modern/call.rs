@@ -171,6 +171,7 @@ impl RoundTrip {
             features: self.client.features,
             log_level: self.client.log_level,
             progress_token: None,
+            trace: None,
         }
     }
 

@@ -28,7 +28,7 @@ macro_rules! same {
         }
     )*};
 }
-same!(bool, u32, u64, i32, f64, String, [u8; 16], [u8; 32]);
+same!(bool, u8, u32, u64, i32, f64, String, [u8; 8], [u8; 16], [u8; 32]);
 
 macro_rules! id {
     ($($kind:ident),*) => {$(
@@ -118,9 +118,10 @@ impl<A: Repr<V>, B: Repr<W>, V, W> Repr<(V, W)> for (A, B) {
     }
 }
 
-/// Declares the representation of a struct: the order of the fields is the order of the bytes.
+/// Declares the representation of a struct: the order of the fields is the order of the bytes. Fields that it goes `without` are younger
+/// than it; what is read has none of them.
 macro_rules! repr_struct {
-    ($repr:ident of $domain:ident { $($field:ident: $stored:ty),* $(,)? }) => {
+    ($repr:ident of $domain:ident { $($field:ident: $stored:ty),* $(,)? } $(without $($younger:ident),+)?) => {
         #[derive(serde::Serialize, serde::Deserialize)]
         pub(super) struct $repr { $($field: $stored),* }
 
@@ -129,7 +130,7 @@ macro_rules! repr_struct {
                 $repr { $($field: self.$field.to_repr()),* }
             }
             fn from_repr(stored: $repr) -> Self {
-                Self { $($field: Repr::from_repr(stored.$field)),* }
+                Self { $($field: Repr::from_repr(stored.$field),)* $($($younger: Default::default()),+)? }
             }
         }
     };

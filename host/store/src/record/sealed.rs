@@ -5,9 +5,10 @@
 
 use super::v2::TaskV2;
 use super::v3::{PrivateV3, SealedTaskV3, apart, together};
+use super::v4::{self, PrivateV4, RecordV4, TaskV4};
 use super::{
-    Blob, Error, Repr, THIRD, decode_output, decode_task, encode_checked_as, encode_output, read, split_checked,
-    to_bytes,
+    Blob, Error, FOURTH, Repr, THIRD, decode_output, decode_task, encode_checked_as, encode_output, read,
+    split_checked, to_bytes,
 };
 use crate::vault::{self, SealingKey};
 use bulkhead_domain::requestor::Requestor;
@@ -40,6 +41,12 @@ impl<'a> Owner<'a> {
 
 /// A task as bytes, with what is private of it sealed.
 pub fn seal_task(task: &Task, key: &SealingKey) -> Result<Vec<u8>, Error> {
+    if v4::is_needed(task) {
+        let (open, private) = v4::apart(task);
+        let open = to_bytes(&open)?;
+        let sealed = Owner::of(task).seal("record", &open, key, &to_bytes(&private)?)?;
+        return encode_checked_as(FOURTH, &RecordV4::Sealed { open: open.to_repr(), sealed: sealed.to_repr() });
+    }
     let (open, private) = apart(task);
     let open = to_bytes(&open)?;
     let sealed = Owner::of(task).seal("record", &open, key, &to_bytes(&private)?)?;
@@ -48,13 +55,26 @@ pub fn seal_task(task: &Task, key: &SealingKey) -> Result<Vec<u8>, Error> {
 
 /// A task from bytes, with all that is private. The key is asked for only if it is needed.
 pub fn open_task(bytes: &[u8], key: impl FnOnce(&Requestor) -> Result<SealingKey, Error>) -> Result<Task, Error> {
-    let (THIRD, body) = split_checked(bytes, "task")? else { return decode_task(bytes) };
-    let SealedTaskV3 { open, sealed } = read(body, "task")?;
+    let (version, open, sealed) = match split_checked(bytes, "task")? {
+        (THIRD, body) => {
+            let SealedTaskV3 { open, sealed } = read(body, "task")?;
+            (THIRD, open, sealed)
+        }
+        (FOURTH, body) => match read(body, "task")? {
+            RecordV4::Sealed { open, sealed } => (FOURTH, open, sealed),
+            RecordV4::Open(task, trace) => return v4::read(task, trace),
+        },
+        _ => return decode_task(bytes),
+    };
     let (open, sealed): (Vec<u8>, Vec<u8>) = (Repr::from_repr(open), Repr::from_repr(sealed));
-    let known = read::<TaskV2>(&open, "task")?;
-    let outline = Task::from_repr(read::<TaskV2>(&open, "task")?);
+    if version == THIRD {
+        let outline = Task::from_repr(read::<TaskV2>(&open, "task")?);
+        let private = Owner::of(&outline).open("record", &open, &key(&outline.requestor)?, &sealed)?;
+        return Ok(together(read::<TaskV2>(&open, "task")?, read::<PrivateV3>(&private, "task")?));
+    }
+    let outline = v4::outline(read::<TaskV4>(&open, "task")?)?;
     let private = Owner::of(&outline).open("record", &open, &key(&outline.requestor)?, &sealed)?;
-    Ok(together(known, read::<PrivateV3>(&private, "task")?))
+    v4::together(read::<TaskV4>(&open, "task")?, read::<PrivateV4>(&private, "task")?)
 }
 
 /// What is not private of a sealed task.
@@ -62,6 +82,12 @@ pub(super) fn outline(body: &[u8]) -> Result<Task, Error> {
     let SealedTaskV3 { open, .. } = read(body, "task")?;
     let open: Vec<u8> = Repr::from_repr(open);
     read::<TaskV2>(&open, "task").map(Repr::from_repr)
+}
+
+/// The same, of a record of version 4.
+pub(super) fn outline_v4(open: Blob) -> Result<Task, Error> {
+    let open: Vec<u8> = Repr::from_repr(open);
+    v4::outline(read::<TaskV4>(&open, "task")?)
 }
 
 /// An output as sealed bytes.

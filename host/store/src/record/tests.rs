@@ -2,12 +2,14 @@
 
 use proptest::prelude::*;
 
-use super::super::samples::{full_output, full_task, other_outputs, requestor, task};
+use super::super::samples::{full_output, full_task, other_outputs, requestor, task, traced_task};
 use super::*;
 use crate::vault::SealingKey;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, ClientFeature, FaultKind};
-use bulkhead_domain::task::{Active, Outcome, Phase, Retention, Task};
+use bulkhead_domain::task::{Active, DurableMarker, Holder, Outcome, Phase, Retention, Task};
+use bulkhead_domain::timeline::{TIMELINE_MAX, Timeline, TimelineEntry, Transition};
+use bulkhead_domain::trace::TraceContext;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -88,15 +90,16 @@ fn sealed_with() -> (SealingKey, Task) {
     (SealingKey::new(&[9; 32]), full_task())
 }
 
+fn unhex(line: &str) -> Vec<u8> {
+    let pairs = line.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+    pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+}
+
 #[test]
 fn sealed_task_of_version_3_can_be_opened() {
     let (key, task) = sealed_with();
     let owner = Owner { requestor: &task.requestor, id: task.id };
-    let bytes = |line: &str| -> Vec<u8> {
-        let pairs = line.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
-        pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
-    };
-    let lines: Vec<_> = include_str!("golden/sealed.v3.hex").lines().map(bytes).collect();
+    let lines: Vec<_> = include_str!("golden/sealed.v3.hex").lines().map(unhex).collect();
     let [record, output, arguments] = lines.as_slice() else { panic!("three lines") };
     assert_eq!((record[0], output[0]), (THIRD, THIRD));
     assert_eq!(open_task(record, |_| Ok(key.clone())).unwrap(), task);
@@ -109,15 +112,75 @@ fn sealed_task_of_version_3_can_be_opened() {
     assert!(decode_output(output).is_err());
 }
 
+/// Tasks that version 4 alone can write: of every kind of work, and with one of its members each.
+fn traced_tasks() -> Vec<Task> {
+    let alone = |change: fn(&mut Task)| {
+        let mut task = task(requestor(1, 2), 3);
+        change(&mut task);
+        task
+    };
+    vec![
+        traced_task(),
+        Task { work: Work::Resource, ..traced_task() },
+        alone(|task| task.origin.trace = TraceContext::new([1; 16], [2; 8], false)),
+        alone(|task| {
+            let entry = TimelineEntry { at: 4, transition: Transition::Paused };
+            task.timeline = Timeline::restored(vec![entry], 0).unwrap();
+        }),
+        alone(|task| task.holder = Holder::new("h")),
+        alone(|task| task.durable = DurableMarker::new(1, 0, 7, Vec::new())),
+    ]
+}
+
+#[test]
+fn task_with_trace_timeline_holder_or_marker_has_golden_bytes_of_version_4() {
+    let tasks = traced_tasks();
+    let bytes: Vec<_> = tasks.iter().map(|task| encode_task(task).unwrap()).collect();
+    let lines: String = bytes.iter().map(|bytes| hex(bytes) + "\n").collect();
+    assert_eq!(lines, include_str!("golden/task.v4.hex"));
+    for (bytes, task) in bytes.iter().zip(tasks) {
+        assert_eq!((bytes[0], decode_task(bytes).unwrap()), (FOURTH, task));
+    }
+}
+
+#[test]
+fn sealed_task_of_version_4_can_be_opened_and_hides_its_trace() {
+    let (key, task) = (SealingKey::new(&[9; 32]), traced_task());
+    let record = unhex(include_str!("golden/sealed.v4.hex").trim());
+    assert_eq!(record[0], FOURTH);
+    assert_eq!(open_task(&record, |_| Ok(key.clone())).unwrap(), task);
+    let outline = decode_task(&record).unwrap();
+    assert_eq!((outline.id, &outline.timeline, &outline.holder), (task.id, &task.timeline, &task.holder));
+    assert!(outline.origin.trace.is_none() && outline.inputs.is_empty());
+    let trace = task.origin.trace.unwrap();
+    assert!(!record.windows(8).any(|window| window == trace.parent_id), "the trace is legible");
+    // A fresh seal reads the same, and a task that needs no version 4 is sealed in version 3.
+    assert_eq!(open_task(&seal_task(&task, &key).unwrap(), |_| Ok(key.clone())).unwrap(), task);
+    assert_eq!(seal_task(&full_task(), &key).unwrap()[0], THIRD);
+}
+
+#[test]
+fn record_that_says_more_than_a_task_can_hold_is_corrupt() {
+    let bytes = encode_task(&traced_tasks()[4]).unwrap();
+    let body = &bytes[1..bytes.len() - CHECKSUM_BYTES];
+    // The holder `h` and then no marker and no trace end the record; here it has a name that is too long.
+    let (before, end) = body.split_at(body.len() - 4);
+    assert_eq!(end, [1, b'h', 0, 0]);
+    let mut changed = [&[FOURTH], before, &[65], &[b'h'; 65][..], &[0, 0]].concat();
+    changed.extend_from_slice(&crc32fast::hash(&changed).to_le_bytes());
+    assert!(matches!(decode_task(&changed), Err(Error::Corrupt(_))));
+    assert_eq!(traced_task().timeline.entries().len(), TIMELINE_MAX);
+}
+
 #[test]
 fn newer_record_version_is_refused_by_name() {
     let mut bytes = encode_task(&full_task()).unwrap();
     bytes.truncate(bytes.len() - CHECKSUM_BYTES);
-    bytes[0] = THIRD + 1;
+    bytes[0] = FOURTH + 1;
     let checksum = crc32fast::hash(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     let refused = decode_task(&bytes).unwrap_err().to_string();
-    assert!(refused.contains("version 4"), "{refused}");
+    assert!(refused.contains("version 5"), "{refused}");
 }
 
 proptest! {
@@ -143,7 +206,8 @@ proptest! {
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         length in any::<prop::sample::Index>(),
     ) {
-        let tasks = std::iter::once(full_task()).chain(other_tasks()).map(|task| encode_task(&task).unwrap());
+        let younger = traced_task();
+        let tasks = [full_task(), younger].into_iter().chain(other_tasks()).map(|task| encode_task(&task).unwrap());
         let outputs = std::iter::once(full_output()).chain(other_outputs()).map(|output| encode_output(&output).unwrap());
         for original in tasks.chain(outputs) {
             let version = original[0];

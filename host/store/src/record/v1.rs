@@ -31,7 +31,7 @@ repr_struct!(OriginV1 of Origin {
     features: u16,
     log_level: Option<LogLevelV1>,
     progress_token: Option<JsonText>,
-});
+} without trace);
 
 repr_enum!(RetentionV1 of Retention {
     FromCreation { ttl_ms: u64 },
@@ -109,7 +109,7 @@ repr_struct!(TaskV1 of Task {
     lease: Option<LeaseV1>,
     attempt: u32,
     related: List<[u8; 16]>,
-});
+} without timeline, holder, durable);
 
 repr_enum!(RoleV1 of Role { User, Assistant });
 repr_struct!(AnnotationsV1 of Annotations {

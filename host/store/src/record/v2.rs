@@ -36,7 +36,7 @@ repr_struct!(TaskV2 of Task {
     lease: Option<LeaseV1>,
     attempt: u32,
     related: List<[u8; 16]>,
-});
+} without timeline, holder, durable);
 
 repr_struct!(PromptMessageV2 of PromptMessage { role: RoleV1, content: ContentV1 });
 repr_struct!(PromptOutputV2 of PromptOutput {

@@ -1,0 +1,120 @@
+//! What happened to a task, in order and with times.
+//!
+//! Owns what is noted and how much of it is kept. Must not decide what may happen: [`lifecycle`](super::lifecycle) notes each
+//! transition as it allows it. Invariant: a timeline has at most [`TIMELINE_MAX`] entries, their times never go back, and what is left
+//! out lies between the first [`FIRST_ENTRIES`] and the others.
+//!
+//! A task that is created, runs and ends has none: its times of creation and of the last change and its status say it all. It begins
+//! with the first transition that they do not say.
+
+use super::UnixMs;
+use super::task::Active;
+
+/// Entries that a timeline keeps: the first 16, and of the others the last ones.
+pub const TIMELINE_MAX: usize = 64;
+/// How something began says more than its middle.
+const FIRST_ENTRIES: usize = 16;
+
+/// One thing that happened to a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transition {
+    /// It left the queue, for its run of this number.
+    Started {
+        attempt: u32,
+    },
+    /// It asked so many questions.
+    Asked {
+        questions: u32,
+    },
+    /// One question was answered; so many are still open.
+    Answered {
+        open: u32,
+    },
+    Paused,
+    Resumed,
+    /// The run was lost with its host.
+    Interrupted,
+    /// It was cancelled, from here.
+    Cancelled {
+        from: Active,
+        is_paused: bool,
+    },
+    /// It ended with an output.
+    Succeeded,
+    /// It ended with an output in which the tool reports an error.
+    ToolError,
+    /// It broke, or could never start.
+    Failed,
+}
+
+/// A transition and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimelineEntry {
+    pub at: UnixMs,
+    pub transition: Transition,
+}
+
+/// The transitions of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    entries: Vec<TimelineEntry>,
+    left_out: u64,
+}
+
+impl Timeline {
+    /// What was kept; `None` when there is more than a timeline can hold.
+    pub fn restored(entries: Vec<TimelineEntry>, left_out: u64) -> Option<Self> {
+        let is_possible = entries.len() <= TIMELINE_MAX && (left_out == 0 || entries.len() == TIMELINE_MAX);
+        is_possible.then_some(Self { entries, left_out })
+    }
+
+    /// What is kept, oldest first.
+    pub fn entries(&self) -> &[TimelineEntry] {
+        &self.entries
+    }
+
+    /// How many entries are not kept any more.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// After how many entries those are missing that were left out.
+    pub fn gap_after(&self) -> Option<usize> {
+        (self.left_out > 0).then_some(FIRST_ENTRIES)
+    }
+
+    /// Whether nothing was noted yet.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Notes a transition. A full timeline leaves out the oldest one after the first ones.
+    pub(super) fn note(&mut self, at: UnixMs, transition: Transition) {
+        if self.entries.len() >= TIMELINE_MAX {
+            self.entries.remove(FIRST_ENTRIES);
+            self.left_out = self.left_out.saturating_add(1);
+        }
+        self.entries.push(TimelineEntry { at, transition });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_timeline_keeps_the_first_and_the_last_entries_and_counts_the_others() {
+        let mut timeline = Timeline::default();
+        for attempt in 0..100 {
+            timeline.note(attempt.into(), Transition::Started { attempt });
+        }
+        let times: Vec<_> = timeline.entries().iter().map(|entry| entry.at).collect();
+        let expected: Vec<_> = (0..16).chain(52..100).collect();
+        assert_eq!((times, timeline.left_out(), timeline.gap_after()), (expected, 36, Some(16)));
+        let entries = timeline.entries().to_vec();
+        assert_eq!(Timeline::restored(entries.clone(), 36), Some(timeline));
+        assert_eq!(Timeline::restored(entries[1..].to_vec(), 36), None, "nothing is left out of a timeline with room");
+        let too_many = [entries, vec![TimelineEntry { at: 1, transition: Transition::Paused }]].concat();
+        assert_eq!(Timeline::restored(too_many, 0), None);
+    }
+}
