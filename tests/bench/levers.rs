@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
+use tests::collector::Collector;
 use tests::modern::{INTERACTION, Modern, TASKS};
 use tests::{Host, Setup};
 
+use crate::Plan;
 use crate::load::{Connection, Measured};
 use crate::modern::{connection, message};
 use crate::report::{Budget, Report};
-use crate::throughput::UNLIMITED;
+use crate::throughput::{CONNECTIONS, UNLIMITED, connections, costed, echo};
 
 /// A client that pulls levers as fast as it can.
 struct Hand {
@@ -85,6 +87,33 @@ pub(crate) async fn pause(report: &mut Report) -> anyhow::Result<()> {
         "ms",
         Budget::AtMost(50.0),
     );
+    Ok(())
+}
+
+/// What traces cost a call: echo calls on a host without them, on one that records nothing, and on one that records everything.
+pub(crate) async fn traces(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    const ROUNDS: u32 = 6;
+    let collector = Collector::start().await;
+    let unsampled = format!("{UNLIMITED}\n{}", collector.section("ratio = 0"));
+    let sampled = format!("{UNLIMITED}\n{}", collector.section("ratio = 1"));
+    let mut hosts = Vec::new();
+    for config in [UNLIMITED, &unsampled, &sampled] {
+        hosts.push(Setup::with(&["text"]).config(config).start().await);
+    }
+    let mut used = [const { Vec::new() }; 3];
+    for _ in 0..ROUNDS {
+        for (host, used) in hosts.iter().zip(&mut used) {
+            let connections = connections(host, CONNECTIONS).await?;
+            used.push(costed(host, connections, plan.each / ROUNDS, echo).await?.1);
+        }
+    }
+    // The least of the turns: what else the machine does only adds.
+    let [off, unsampled, sampled] = used.map(|turns| turns.into_iter().fold(f64::INFINITY, f64::min));
+    let of = |us: f64| {
+        format!("{us:.1} µs of processor time an echo to {off:.1} µs without traces, least of {ROUNDS} turns")
+    };
+    report.add("levers: traces, nothing sampled", of(unsampled), unsampled - off, "µs", Budget::AtMost(0.2));
+    report.add("levers: traces, everything sampled", of(sampled), sampled - off, "µs", Budget::AtMost(3.0));
     Ok(())
 }
 

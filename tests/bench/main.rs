@@ -71,6 +71,7 @@ async fn main() -> anyhow::Result<()> {
         levers::pause(&mut report).await?;
         levers::steer(&mut report).await?;
         levers::fan_out(&mut report).await?;
+        levers::traces(&plan, &mut report).await?;
     }
     if plan.wants("echo") || plan.wants("get") {
         throughput::calls_and_reads(&plan, &mut report).await?;

@@ -23,7 +23,7 @@ pub(crate) const UNLIMITED: &str = "[log]\nlevel = \"warn\"\n[server]\nsessions_
     tasks_stored_bytes_per_tenant = 1000000000000\ntasks_queued_per_requestor = 100000\n\
     tasks_waiting_per_requestor = 700\ncalls_running_per_tenant = 256\n";
 
-fn echo(_: usize, turn: u64) -> String {
+pub(crate) fn echo(_: usize, turn: u64) -> String {
     let params =
         json!({"name": "echo", "arguments": {"text": "a text of ordinary length, as it may come from a model"}});
     json!({"jsonrpc": "2.0", "id": turn, "method": "tools/call", "params": params}).to_string()

@@ -4,6 +4,7 @@
 //! message that a host sends through here is checked against the official schema, whoever asked for it.
 
 pub mod client;
+pub mod collector;
 pub mod command;
 pub mod host;
 pub mod issuer;

@@ -58,6 +58,7 @@ mod swap;
 mod tasks;
 mod tool_lists;
 mod trace;
+mod traces;
 mod typed;
 mod verdicts;
 mod wasi_03;

@@ -266,7 +266,8 @@ impl HostOperator {
 
     async fn show(&self, id: &str) -> Result<TaskDetailsView, ControlError> {
         let task = self.find(id).await?;
-        Ok(details(&task, &self.principals.names().await?))
+        let timeline = (!task.timeline.is_empty()).then(|| (&task.timeline).into());
+        Ok(TaskDetailsView { timeline, ..details(&task, &self.principals.names().await?) })
     }
 
     async fn order(&self, id: &str, order: TaskAction) -> Result<TaskDetailsView, ControlError> {
@@ -455,6 +456,7 @@ fn details(task: &Task, names: &[PrincipalNames]) -> TaskDetailsView {
         inputs: task.inputs.iter().map(input).collect(),
         steering_waiting: task.steering.len(),
         error: error_text(task),
+        timeline: None,
     }
 }
 

@@ -184,7 +184,16 @@ async fn operator_lists_and_cancels_tasks_of_all_requestors() {
     let again = operator.execute(resume).await.unwrap_err();
     assert!(matches!(&again, ControlError::Invalid(why) if why.contains("not paused")), "{again:?}");
     let cancelled = operator.execute(TasksCancel { id: second.clone() }).await.unwrap();
-    assert_eq!(cancelled.task.status, TaskStatus::Cancelled);
+    assert_eq!((cancelled.task.status, cancelled.timeline), (TaskStatus::Cancelled, None));
+    let shown = operator.execute(TasksShow { id: second.clone() }).await.unwrap();
+    let timeline = serde_json::to_string(&shown.timeline.unwrap().entries).unwrap();
+    let at = shown.task.updated_at;
+    assert_eq!(
+        timeline,
+        format!(
+            r#"[{{"at":{at},"transition":"paused"}},{{"at":{at},"transition":"resumed"}},{{"at":{at},"transition":"cancelled","from":"queued"}}]"#
+        )
+    );
     let again = operator.execute(TasksCancel { id: second }).await.unwrap_err();
     assert!(matches!(again, ControlError::Invalid(_)), "{again:?}");
 }

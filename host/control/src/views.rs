@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::task::{Active, Outcome, Phase};
+use bulkhead_domain::timeline::{Timeline, TimelineEntry, Transition};
 use bulkhead_identity::principal::TokenInfo;
 use bulkhead_plugins::{Changes, Digest, PluginView, Stage, Staged, SwitchResult, VersionView};
 use bulkhead_store::sled::{Moved, Report};
@@ -100,6 +101,75 @@ pub struct TaskDetailsView {
     pub inputs: Vec<InputView>,
     pub steering_waiting: usize,
     pub error: Option<String>,
+    /// Only of one task that is shown, and only where there is more to say than the members above do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<TimelineView>,
+}
+
+/// What happened to a task, oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimelineView {
+    pub entries: Vec<TimelineEntryView>,
+    /// Entries that were not kept, and after how many of the others they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOutView>,
+}
+
+/// Entries of a timeline that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutView {
+    pub after: usize,
+    pub count: u64,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimelineEntryView {
+    pub at: UnixMs,
+    #[serde(flatten)]
+    pub transition: TransitionView,
+}
+
+/// What it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "transition", rename_all = "snake_case")]
+pub enum TransitionView {
+    Started { attempt: u32 },
+    Asked { questions: u32 },
+    Answered { open: u32 },
+    Paused,
+    Resumed,
+    Interrupted,
+    Cancelled { from: TaskStatus },
+    Succeeded,
+    ToolError,
+    Failed,
+}
+
+impl From<Transition> for TransitionView {
+    fn from(transition: Transition) -> Self {
+        match transition {
+            Transition::Started { attempt } => Self::Started { attempt },
+            Transition::Asked { questions } => Self::Asked { questions },
+            Transition::Answered { open } => Self::Answered { open },
+            Transition::Paused => Self::Paused,
+            Transition::Resumed => Self::Resumed,
+            Transition::Interrupted => Self::Interrupted,
+            Transition::Cancelled { is_paused: true, .. } => Self::Cancelled { from: TaskStatus::Paused },
+            Transition::Cancelled { from, is_paused: false } => Self::Cancelled { from: (&Phase::Active(from)).into() },
+            Transition::Succeeded => Self::Succeeded,
+            Transition::ToolError => Self::ToolError,
+            Transition::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<&Timeline> for TimelineView {
+    fn from(timeline: &Timeline) -> Self {
+        let entry = |entry: &TimelineEntry| TimelineEntryView { at: entry.at, transition: entry.transition.into() };
+        let left_out = timeline.gap_after().map(|after| LeftOutView { after, count: timeline.left_out() });
+        Self { entries: timeline.entries().iter().map(entry).collect(), left_out }
+    }
 }
 
 impl AsRef<TaskView> for TaskDetailsView {

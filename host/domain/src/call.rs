@@ -168,6 +168,22 @@ impl std::fmt::Display for ClientFeature {
     }
 }
 
+impl CallError {
+    /// What kind of end it was, in one word for traces.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::InvalidParams(_) | Self::NotFound(_) | Self::MissingCapability(_) => "refused_input",
+            Self::Custom { .. } => "plugin",
+            Self::Fault { kind: FaultKind::Trap, .. } => "trap",
+            Self::Fault { kind: FaultKind::Limit, .. } => "limit",
+            Self::Fault { kind: FaultKind::Deadline, .. } => "deadline",
+            Self::Fault { kind: FaultKind::InvalidOutput, .. } => "invalid_output",
+            Self::Internal { .. } => "host",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
 /// What the requestor may read.
 impl std::fmt::Display for CallError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

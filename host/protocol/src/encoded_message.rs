@@ -68,6 +68,11 @@ impl EncodedMessage {
         self.wire_len() <= SMALL_BYTES
     }
 
+    /// The message with its control characters as they are.
+    pub(crate) fn held_text(&self) -> &str {
+        &self.text
+    }
+
     /// As it is on the wire.
     pub fn text(&self) -> Cow<'_, str> {
         match self.folded {

@@ -75,21 +75,11 @@ impl<'de> Deserialize<'de> for ProgressToken {
 }
 
 /// A message of the other side, as its envelope has it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Message<'a> {
     Request { id: &'a RequestId, method: &'a str, params: Option<&'a str> },
     Notification { method: &'a str, params: Option<&'a str> },
     Response { id: &'a RequestId, outcome: Result<&'a str, &'a PeerError> },
-}
-
-impl<'a> Message<'a> {
-    /// What a request or a notification is about.
-    pub(crate) fn params(&self) -> Option<&'a str> {
-        match self {
-            Self::Request { params, .. } | Self::Notification { params, .. } => *params,
-            Self::Response { .. } => None,
-        }
-    }
 }
 
 /// An error that the other side answered with. Only what is of use here.

@@ -23,6 +23,7 @@ mod legacy;
 mod methods;
 mod modern;
 mod notifications;
+mod operation;
 mod reader;
 mod rights;
 mod sep1686;
@@ -42,6 +43,7 @@ mod wire;
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::Stream;
 use futures::future::BoxFuture;
@@ -96,6 +98,8 @@ pub struct Peer<'a> {
     pub session: Option<Arc<Session>>,
     /// Headers that declare what the message is; only HTTP has them.
     pub declared: Option<Declared<'a>>,
+    /// The header `traceparent` of the request that the message came with, if it has one.
+    pub traceparent: Option<&'a str>,
     /// Whose requests can be cancelled by a notification: where several messages share one connection (stdio).
     pub connection: Option<Arc<Connection>>,
     /// A limit of its unread answers that has hardly any room left: requests that may be answered at length are refused.
@@ -110,8 +114,18 @@ impl Peer<'_> {
     /// The sender of a message with nothing beside it.
     #[cfg(any(test, fuzzing))]
     fn unheralded(requestor: Requestor, session: Option<Arc<Session>>) -> Self {
-        let (rights, declared, connection) = (Rights::default(), None, None);
-        Self { requestor, rights, session, declared, connection, full: None, reads_events: true, ends: None }
+        let (rights, declared, traceparent, connection) = (Rights::default(), None, None, None);
+        Self {
+            requestor,
+            rights,
+            session,
+            declared,
+            traceparent,
+            connection,
+            full: None,
+            reads_events: true,
+            ends: None,
+        }
     }
 }
 
@@ -210,6 +224,8 @@ struct ProtocolContext {
     stream_router: Arc<legacy::StreamRouter>,
     modern: modern::State,
     tool_lists: ToolLists,
+    /// A request that takes longer is a warning in the log; 0: none is.
+    slow_ms: AtomicU64,
 }
 
 impl ProtocolContext {
@@ -225,7 +241,21 @@ impl Protocol {
     pub fn new(tasks: Tasks, options: ProtocolOptions) -> Self {
         let modern = modern::State::new(&options);
         let (stream_router, tool_lists) = (Arc::default(), ToolLists::default());
-        Self { shared: Arc::new(ProtocolContext { tasks, options, stream_router, modern, tool_lists }) }
+        Self {
+            shared: Arc::new(ProtocolContext {
+                tasks,
+                options,
+                stream_router,
+                modern,
+                tool_lists,
+                slow_ms: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// Warns in the log of requests that take longer than this from now on; 0: of none.
+    pub fn set_slow_ms(&self, slow_ms: u64) {
+        self.shared.slow_ms.store(slow_ms, Ordering::Relaxed);
     }
 
     /// Lists tools in this way from now on, and tells everybody whose lists are others by that.
@@ -277,9 +307,13 @@ impl Mcp for Protocol {
             return refusal;
         }
         match (era, message) {
-            (Era::Modern, message) => trace::within(message.params(), || modern::receive(&self.shared, &peer, message)),
+            (Era::Modern, message) => operation::followed(&self.shared, &peer, era, &message, || {
+                modern::receive(&self.shared, &peer, message)
+            }),
             (Era::Legacy, Message::Request { id, method, params }) => {
-                trace::within(params, || legacy::request(&self.shared, &peer, id, method, params))
+                operation::followed(&self.shared, &peer, era, &message, || {
+                    legacy::request(&self.shared, &peer, id, method, params)
+                })
             }
             // A line cannot be refused like a POST: what is no request is never answered there.
             (Era::Legacy, Message::Notification { .. }) if peer.connection.is_some() && peer.session.is_none() => {

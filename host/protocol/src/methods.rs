@@ -127,6 +127,11 @@ impl Method {
         METHODS.get(self as usize)
     }
 
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        self.row().map_or("", |row| row.name)
+    }
+
     /// What it is about.
     pub(crate) fn subject(self) -> Subject {
         self.row().map_or(Subject::Handshake, |row| row.subject)

@@ -1,17 +1,16 @@
-//! Trace context that clients send along (`_meta` of a request, in the formats of the W3C), for readers of the host's log.
+//! Trace context that clients send along (`_meta` of a request, in the formats of the W3C).
 //!
-//! Owns the reading of it and the span around the work of a request. Invariant: what is malformed is passed over: no request fails for
-//! its trace. `baggage` is never looked at, because it may hold anything.
+//! Owns the reading of it. Invariant: what is malformed is passed over: no request fails for its trace. `baggage` is never looked at,
+//! because it may hold anything.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use futures::Stream;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tracing::Span;
 
-use super::{Exchange, Frame, Received, reader};
+use super::reader;
+use bulkhead_traces::TraceContext;
+
+/// Of the flags: the caller records its spans.
+const SAMPLED_FLAG: u8 = 1;
 
 /// The length that receivers have to carry; a longer one is useless.
 const STATE_BYTES_MAX: usize = 512;
@@ -33,30 +32,29 @@ struct Meta<'a> {
     tracestate: Option<&'a RawValue>,
 }
 
-/// The caller's span.
-#[derive(Debug, PartialEq, Eq)]
-struct Parent {
-    trace_id: String,
-    parent_id: String,
+/// What a client says of the trace that its request is part of.
+pub(super) struct CallerTrace {
+    pub(super) context: TraceContext,
+    pub(super) state: Option<String>,
 }
 
-impl Parent {
-    /// `VERSION-TRACE-PARENT-FLAGS`; later versions may go on after another hyphen.
-    fn read(text: &str) -> Option<Self> {
-        let mut parts = text.split('-');
-        let mut hex = |digits: usize| {
-            let part = parts.next()?;
-            let is_hex = part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-            (is_hex && part.len() == digits).then_some(part)
-        };
-        let (version, trace_id, parent_id, _flags) = (hex(2)?, hex(32)?, hex(16)?, hex(2)?);
-        let goes_on = parts.next().is_some();
-        let is_nothing = |id: &str| id.bytes().all(|byte| byte == b'0');
-        if version == "ff" || (version == "00" && goes_on) || is_nothing(trace_id) || is_nothing(parent_id) {
-            return None;
-        }
-        Some(Self { trace_id: trace_id.to_owned(), parent_id: parent_id.to_owned() })
+/// Reads `VERSION-TRACE-PARENT-FLAGS`; later versions may go on after another hyphen.
+pub(super) fn read_traceparent(text: &str) -> Option<TraceContext> {
+    let mut parts = text.split('-');
+    let mut hex = |digits: usize| {
+        let part = parts.next()?;
+        let is_hex = part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        (is_hex && part.len() == digits).then_some(part)
+    };
+    let (version, trace_id, parent_id, flags) = (hex(2)?, hex(32)?, hex(16)?, hex(2)?);
+    let goes_on = parts.next().is_some();
+    let trace_id = u128::from_str_radix(trace_id, 16).ok()?.to_be_bytes();
+    let parent_id = u64::from_str_radix(parent_id, 16).ok()?.to_be_bytes();
+    let flags = u8::from_str_radix(flags, 16).ok()?;
+    if version == "ff" || (version == "00" && goes_on) || trace_id == [0; 16] || parent_id == [0; 8] {
+        return None;
     }
+    Some(TraceContext { trace_id, parent_id, is_sampled: flags & SAMPLED_FLAG != 0 })
 }
 
 /// A list of `key=value` in visible ASCII.
@@ -66,44 +64,16 @@ fn state(text: &str) -> Option<&str> {
     (is_visible && is_list && !text.is_empty() && text.len() <= STATE_BYTES_MAX).then_some(text)
 }
 
-/// The span for a request that names its caller's.
-fn span(params: &str) -> Option<Span> {
+/// What the params of a request say of its trace.
+pub(super) fn of_caller(params: &str) -> Option<CallerTrace> {
     if !params.contains("traceparent") {
         return None;
     }
     let text = |raw: Option<&RawValue>| reader::read_if_fits::<String>(raw?.get());
     let Params { meta } = reader::read_if_fits(params)?;
-    let Parent { trace_id, parent_id } = Parent::read(&text(meta.traceparent)?)?;
-    // At the highest level, so that no setting of the log hides whose warning it is.
-    let span = tracing::error_span!("request", trace_id, parent_id, tracestate = tracing::field::Empty);
-    if let Some(state) = text(meta.tracestate).as_deref().and_then(state) {
-        span.record("tracestate", state);
-    }
-    Some(span)
-}
-
-/// Takes a request, and everything that becomes of it, within the span of its caller.
-pub(super) fn within(params: Option<&str>, take: impl FnOnce() -> Received) -> Received {
-    let Some(span) = params.and_then(span) else { return take() };
-    match span.in_scope(take) {
-        Received::Exchange(exchange) => Received::Exchange(Box::pin(Traced { span, exchange })),
-        other => other,
-    }
-}
-
-struct Traced {
-    span: Span,
-    exchange: Exchange,
-}
-
-impl Stream for Traced {
-    type Item = Frame;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Frame>> {
-        let Self { span, exchange } = &mut *self;
-        let _entered = span.enter();
-        exchange.as_mut().poll_next(context)
-    }
+    let context = read_traceparent(&text(meta.traceparent)?)?;
+    let state = text(meta.tracestate).filter(|text| state(text).is_some());
+    Some(CallerTrace { context, state })
 }
 
 #[cfg(test)]
@@ -114,11 +84,13 @@ mod tests {
 
     #[test]
     fn traceparent_needs_four_valid_parts() {
-        let parent = Parent::read(PARENT).unwrap();
-        assert_eq!(parent.trace_id, "0af7651916cd43dd8448eb211c80319c");
-        assert_eq!(parent.parent_id, "b7ad6b7169203331");
-        assert!(Parent::read(&PARENT.replacen("00", "cc", 1)).is_some(), "a later version");
-        assert!(Parent::read(&format!("{}-more", PARENT.replacen("00", "cc", 1))).is_some());
+        let parent = read_traceparent(PARENT).unwrap();
+        assert_eq!(u128::from_be_bytes(parent.trace_id), 0x0af7651916cd43dd8448eb211c80319c);
+        assert_eq!(u64::from_be_bytes(parent.parent_id), 0xb7ad6b7169203331);
+        let flagged = |flags: &str| read_traceparent(&format!("{}{flags}", &PARENT[..53])).unwrap().is_sampled;
+        assert!(flagged("01") && flagged("ff") && !flagged("00") && !flagged("fe"));
+        assert!(read_traceparent(&PARENT.replacen("00", "cc", 1)).is_some(), "a later version");
+        assert!(read_traceparent(&format!("{}-more", PARENT.replacen("00", "cc", 1))).is_some());
         for wrong in [
             "",
             "00",
@@ -131,7 +103,7 @@ mod tests {
             &PARENT.replace("b7ad6b7169203331", &"0".repeat(16)),
             &PARENT.replace('7', "g"),
         ] {
-            assert_eq!(Parent::read(wrong), None, "{wrong:?}");
+            assert_eq!(read_traceparent(wrong), None, "{wrong:?}");
         }
     }
 
@@ -145,7 +117,7 @@ mod tests {
 
     #[test]
     fn malformed_trace_context_is_ignored() {
-        let read = |text: &str| span(text).is_some();
+        let read = |text: &str| of_caller(text).is_some();
         assert!(read(&format!(r#"{{"_meta":{{"traceparent":"{PARENT}","tracestate":5,"baggage":{{}}}}}}"#)));
         for wrong in [
             r#"{"_meta":{"traceparent":5}}"#,

@@ -284,6 +284,7 @@ pub(super) async fn run(
     shared: Arc<CallState>,
     outbox: Outbox,
 ) {
+    let span = shared.span.clone();
     let call = AssertUnwindSafe(execute(&ground, &plugin, spec, shared, &outbox)).catch_unwind();
     let outcome = tokio::select! {
         biased;
@@ -292,6 +293,12 @@ pub(super) async fn run(
         }
         () = plugin.when_withdrawn() => Err(fault::withdrawn()),
     };
+    if let Some(span) = span {
+        if let Err(error) = &outcome {
+            span.fail(error.type_name());
+        }
+        span.end();
+    }
     // What comes now is the receiver's time.
     drop(plugin);
     outbox.finish(CallEvent::Finished(outcome)).await;
@@ -324,6 +331,7 @@ async fn execute(
     let mut call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), around)
         .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
     call.egress.share(line);
+    call.egress.record(meter.span.clone());
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })
@@ -363,12 +371,18 @@ pub(super) async fn visit<T: Send>(
         return Err(CallError::Interrupted);
     };
     let (denials, shared, outbox) = (call.denials.clone(), Arc::clone(&call.shared), call.outbox.clone());
+    let recorded = Arc::clone(&shared);
     let mut store = call.into_store(engine, limits);
     let guest = async {
         let instance = component.instantiate_async(&mut store).await?;
         body(&mut store, instance).await
     };
     let returned = Supervised::new(Box::pin(guest), shared, outbox, limits).await;
+    if let Some(span) = &recorded.span {
+        span.set("bulkhead.cpu_ms", i64::try_from(recorded.cpu().as_millis()).unwrap_or(i64::MAX));
+        let bytes = store.data().limiter.memory_bytes();
+        span.set("bulkhead.memory_bytes", i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
     drop(store);
     let returned = returned.map_err(|stopped| stopped_because(stopped, limits))?;
     returned.map_err(|error| fault::classify(denials.plugin(), &error, passed_max(limits)))

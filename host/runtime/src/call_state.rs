@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::{CallContext, Control};
 use bulkhead_domain::call::{ClientFeatures, LogLevel};
+use bulkhead_traces::Span;
 
 /// The state behind [`Control`].
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub struct CallState {
     task_id: OnceLock<String>,
     audience: Mutex<Option<ClientView>>,
     wall: Mutex<Wall>,
+    /// None of a call that is not recorded.
+    pub(super) span: Option<Span>,
     /// Told when the wall clock starts again, since its timer is then out of date.
     supervisor: AtomicWaker,
 }
@@ -54,6 +57,11 @@ impl Wall {
 }
 
 impl CallState {
+    /// Of a call that this span is of.
+    pub(super) fn recorded(span: Option<Span>) -> Self {
+        Self { span, ..Self::default() }
+    }
+
     /// Starts the wall clock, unless the call is paused already.
     pub(super) fn start(&self) {
         let mut wall = self.wall.lock();
@@ -199,6 +207,13 @@ impl Control {
     /// Whether messages wait for the guest. Without, it never asks for them.
     pub fn steering_pending(&self, pending: bool) {
         self.shared.steering.store(pending, Ordering::Release);
+    }
+
+    /// Says in the span of the call, if it has one, that something happened now.
+    pub fn note(&self, what: &'static str) {
+        if let Some(span) = &self.shared.span {
+            span.event(what);
+        }
     }
 
     /// CPU time so far, in milliseconds.

@@ -5,6 +5,7 @@
 //! carries exactly one `Host`.
 
 mod request_quota;
+mod request_span;
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -34,6 +35,7 @@ use super::wasi_context::{beginning, escaped};
 use bulkhead_net::AbortOnDrop;
 use bulkhead_net::address::normal_host;
 use bulkhead_net::dial::{self, DialError};
+use bulkhead_traces::Span;
 use request_quota::RequestPermit;
 pub(super) use request_quota::{RequestQuota, RequestQuotas};
 
@@ -87,17 +89,24 @@ pub(super) struct Egress {
     blocking: Blocking,
     /// Made at the first request.
     slots: Option<Arc<Semaphore>>,
+    /// Of the call, if it is recorded.
+    span: Option<Span>,
 }
 
 impl Egress {
     pub(super) fn new(denials: Denials, facts: &CallContext, blocking: Blocking) -> Self {
         let (guest_services, outside) = (facts.guest_services.clone(), facts.outside.clone());
-        Self { line: None, denials, guest_services, outside, blocking, slots: None }
+        Self { line: None, denials, guest_services, outside, blocking, slots: None, span: None }
     }
 
     /// Takes a place there for every request.
     pub(super) fn share(&mut self, line: RequestQuota) {
         self.line = Some(line);
+    }
+
+    /// Records every request within this span.
+    pub(super) fn record(&mut self, span: Option<Span>) {
+        self.span = span;
     }
 }
 
@@ -110,7 +119,7 @@ impl WasiHttpHooks for Egress {
     ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
         let (denials, guest_services, blocking) =
             (self.denials.clone(), self.guest_services.clone(), self.blocking.clone());
-        let outside = self.outside.clone();
+        let (outside, span) = (self.outside.clone(), self.span.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let slot = RequestSlot::take(Arc::clone(slots), self.line.as_ref());
         Box::new(async move {
@@ -125,7 +134,7 @@ impl WasiHttpHooks for Egress {
                 Some(outside) => Way::Recorded(&**outside),
                 None => Way::Network(&blocking, slot),
             };
-            let sent = send(way, &secrets, &denials, request, options.unwrap_or_default()).await;
+            let sent = send((way, span), &secrets, &denials, request, options.unwrap_or_default()).await;
             sent.map_err(|refusal| match refusal {
                 Refusal::Failed(error) => error,
                 Refusal::Missing(secret) => {
@@ -179,7 +188,7 @@ enum Way<'a> {
 }
 
 async fn send(
-    way: Way<'_>,
+    (way, span): (Way<'_>, Option<Span>),
     secrets: &[Secret],
     denials: &Denials,
     mut request: http::Request<WasiBody>,
@@ -205,12 +214,32 @@ async fn send(
         denials.note(lacking(!covering.is_empty(), method, tls, authority));
         return Err(Error::HttpRequestDenied.into());
     }
+    let span = span.and_then(|span| request_span::begin(&span, request.method(), &host, port));
+    if let Some(span) = &span {
+        request_span::pass_on(span, &matching, request.headers_mut());
+    }
+    let sent = dispatch(way, secrets, (request, options), (&matching, tls, &host, port), until).await;
+    if let Some(span) = &span {
+        request_span::end(span, &sent);
+    }
+    sent
+}
+
+/// Sends a request that passed every check.
+async fn dispatch(
+    way: Way<'_>,
+    secrets: &[Secret],
+    (mut request, options): (http::Request<WasiBody>, RequestOptions),
+    (matching, tls, host, port): (&[&HttpGrant], bool, &str, u16),
+    until: Instant,
+) -> Result<(Response, Driver), Refusal> {
+    let authority = request.uri().authority().ok_or(Error::HttpRequestUriInvalid)?;
     // Inserted, never appended: a second `Host` would be read by one proxy and ignored by the next.
     let value = HeaderValue::from_str(authority.as_str()).map_err(|_| Error::HttpRequestUriInvalid)?;
     request.headers_mut().insert(HOST, value);
     // From here on the request holds what the guest must not see; it goes to this one destination and is dropped.
     let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-    let target = Target { method: &method, tls, host: &host, port, path: &path };
+    let target = Target { method: &method, tls, host, port, path: &path };
     let filled = timeout_at(until, inject(request, secrets, target));
     let (mut request, injected) = filled.await.map_err(|_| Error::ConnectionWriteTimeout)??;
     let (blocking, slot) = match way {
@@ -225,7 +254,7 @@ async fn send(
     let request = request.map(|body| limited(body, REQUEST_BYTES_MAX as usize));
 
     let connect = clamp(options.connect_timeout, CONNECT_MAX);
-    let (mut sender, driver) = timeout(connect, connect_to(blocking, &matching, &host, port, tls))
+    let (mut sender, driver) = timeout(connect, connect_to(blocking, matching, host, port, tls))
         .await
         .map_err(|_| Error::ConnectionTimeout)??;
     // Dropped with the response or with this future: the connection ends with the call.

@@ -142,6 +142,11 @@ impl Limiter {
     pub(super) fn new(memory_bytes_max: u64) -> Self {
         Self { memory_bytes_max, memory_bytes: 0, table_elements: 0 }
     }
+
+    /// Bytes of all memories. They never shrink.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
 }
 
 impl ResourceLimiter for Limiter {

@@ -42,6 +42,7 @@ use bulkhead_domain::limits::CompileLimits;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::PluginVersion;
+use bulkhead_traces::{Kind, Span};
 
 pub use loads::LoadProgress;
 use loads::Loads;
@@ -351,7 +352,7 @@ impl Executor for Sandbox {
         }
         let (sender, events) = mpsc::channel(EVENTS_QUEUED_MAX);
         let outbox = Outbox::new(sender, spec.limits.events_per_second, spec.limits.log_bytes);
-        let shared = Arc::new(CallState::default());
+        let shared = Arc::new(CallState::recorded(guest_span(&spec)));
         let control = Control { shared: Arc::clone(&shared) };
         let ground = Arc::clone(&self.ground);
         let share = spec.share.clone();
@@ -374,6 +375,15 @@ impl Executor for Sandbox {
     fn engine_hash(&self) -> u64 {
         self.engine_hash
     }
+}
+
+/// The span of a call, within that of the request or task that it is for.
+fn guest_span(spec: &CallSpec) -> Option<Span> {
+    let span = bulkhead_traces::current()?.child(format!("bulkhead.guest {}", spec.plugin.name), Kind::Internal)?;
+    span.set("bulkhead.plugin", spec.plugin.name.clone());
+    span.set("bulkhead.plugin.version", hex(spec.plugin.digest.first_chunk::<6>().unwrap_or(&[0; 6])));
+    span.set("bulkhead.attempt", i64::from(spec.facts.attempt));
+    Some(span)
 }
 
 fn log_lost(error: &LoadError) {

@@ -33,6 +33,7 @@ use bulkhead_runtime::{CallSpec, Catalog, Executor, ListKind, MessageWorkers, Re
 use bulkhead_store::keyvalue::KeyValues;
 use bulkhead_store::replay_guard::{ReplayGuard, SingleUseToken};
 use bulkhead_store::{self as store, Store};
+use bulkhead_traces::Tracer;
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
 pub(super) const LEASE_MS: u64 = 30_000;
@@ -50,6 +51,8 @@ pub struct Options {
     /// Calls that can hold an instance at the same time: those that run, and those that wait or are paused.
     pub instances_max: u32,
     pub audit: Audit,
+    /// Begins traces, if there are to be any.
+    pub tracer: Tracer,
 }
 
 /// The task engine; cheap to clone.
@@ -65,6 +68,7 @@ pub(super) struct Inner {
     pub(super) executor: Arc<dyn Executor>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) audit: Audit,
+    pub(super) tracer: Tracer,
     pub(super) admission: Arc<Admission>,
     pub(super) availability: Availability,
     pub(super) watchers: Watchers,
@@ -82,7 +86,7 @@ pub(super) struct Inner {
 impl Tasks {
     /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::run_maintenance`]. To be made within a runtime.
     pub fn new(options: Options) -> Result<Self, Error> {
-        let Options { store, executor, health, clock, limits, cpu_weights, instances_max, audit } = options;
+        let Options { store, executor, health, clock, limits, cpu_weights, instances_max, audit, tracer } = options;
         let resting_max =
             instances_max.saturating_sub(limits.base().calls_running_total).min(limits.base().calls_resting_total);
         let service_stores = ServiceStores {
@@ -97,6 +101,7 @@ impl Tasks {
             executor,
             clock,
             audit,
+            tracer,
             availability: Availability::new(&limits.table()),
             watchers: Watchers::default(),
             admission: Admission::new(limits, resting_max),
@@ -116,6 +121,11 @@ impl Tasks {
     /// plugin, in lists and in calls.
     pub fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
         self.inner.catalog(requestor)
+    }
+
+    /// What begins traces.
+    pub fn tracer(&self) -> &Tracer {
+        &self.inner.tracer
     }
 
     /// How many tools are offered to requestors that are in no canary.

@@ -127,6 +127,7 @@ impl GuestDriver {
             Wait::Sleep { reply, .. } => self.wait_for_permit(Reply::Slept(reply)),
             Wait::Permit(reply) => {
                 self.guest.running.control.resume();
+                self.guest.running.control.note("goes_on");
                 match reply {
                     Reply::Answers(reply, answers) => drop(reply.send(answers)),
                     Reply::Slept(reply) => reply.send(()).unwrap_or_default(),
@@ -138,6 +139,7 @@ impl GuestDriver {
     }
 
     fn wait_for_permit(&mut self, reply: Reply) {
+        self.guest.running.control.note("waits_for_permit");
         self.wait = Wait::Permit(reply);
         self.rest_if_paused();
     }
@@ -175,6 +177,7 @@ impl GuestDriver {
             let _ = reply.send(());
             return;
         }
+        self.guest.running.control.note("sleep");
         if sleep >= REST_FROM {
             self.call_slot.rest(IdleState::Waiting);
         }
@@ -183,6 +186,7 @@ impl GuestDriver {
 
     /// The guest rests until its owner has the [answers](Self::answer).
     pub(super) fn await_answers(&mut self, reply: oneshot::Sender<Answers>) {
+        self.guest.running.control.note("input_required");
         self.call_slot.rest(IdleState::Waiting);
         self.wait = Wait::Answers(reply);
     }
@@ -199,6 +203,7 @@ impl GuestDriver {
         match (std::mem::replace(&mut self.is_paused, is_paused), is_paused) {
             (false, true) => {
                 self.guest.running.control.pause();
+                self.guest.running.control.note("paused");
                 self.rest_if_paused();
             }
             (true, false) if matches!(self.wait, Wait::Nothing) => self.wait = Wait::Permit(Reply::Nothing),

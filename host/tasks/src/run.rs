@@ -27,6 +27,7 @@ use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Active, Outcome, Phase, PluginVersion, Retention, Task, TaskOutput, Work};
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
 use bulkhead_runtime::{CallSpec, Operation};
+use bulkhead_traces::{InSpan as _, Span};
 
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
 pub(super) const OUTCOME_RETRY: Duration = Duration::from_secs(1);
@@ -139,6 +140,8 @@ impl Run {
 
 /// Starts the run on the runtime of the caller.
 pub(super) fn spawn(inner: Arc<Inner>, run: Arc<Run>, task: Arc<Task>, begin: RunStart, job: Option<Job>) {
+    let span = task_span(&inner, &task);
+    let recorded = span.clone();
     let work = async move {
         let left = time_left(&inner, &task);
         let driven = AssertUnwindSafe(Box::pin(drive(&inner, &run, &task, begin, job))).catch_unwind();
@@ -149,10 +152,37 @@ pub(super) fn spawn(inner: Arc<Inner>, run: Arc<Run>, task: Arc<Task>, begin: Ru
             let message = line(&error.to_string());
             write(&inner, &run, &task, &Event::Abandon { error, message }, None).await;
         }
+        if let Some(span) = recorded {
+            end_span(&span, &run);
+        }
         inner.watchers.end(task.id);
     };
     // The log tells whose request began it.
-    tokio::spawn(work.in_current_span());
+    let of_log = match &span {
+        Some(span) if tracing::Span::current().is_none() => span.of_log(),
+        _ => tracing::Span::current(),
+    };
+    tokio::spawn(work.in_span(span).instrument(of_log));
+}
+
+/// The span of a task whose creating request was recorded, in the trace of that request, however long ago that was.
+fn task_span(inner: &Inner, task: &Task) -> Option<Span> {
+    let span =
+        inner.tracer.go_on(format!("bulkhead.task {}", task.work.label()), &bulkhead_traces::current()?.context())?;
+    span.began_at(task.created_at);
+    span.set("bulkhead.attempt", i64::from(task.attempt.max(1)));
+    Some(span)
+}
+
+fn end_span(span: &Span, run: &Run) {
+    let task = run.task();
+    match task.as_ref().and_then(|task| task.outcome()) {
+        Some(Outcome::Error(error)) => span.fail(error.type_name()),
+        Some(Outcome::Output { is_error: true }) => span.fail("tool_error"),
+        Some(Outcome::Cancelled) => span.fail("cancelled"),
+        Some(Outcome::Output { is_error: false }) | None => {}
+    }
+    span.end();
 }
 
 /// What is left to a task that is kept from its end: one that never ends would hold its place for ever. Every other one is stopped

@@ -224,6 +224,7 @@ fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
         limits: limits.into(),
         cpu_weights: HashMap::new(),
         audit: bulkhead_audit::Audit::off(),
+        tracer: bulkhead_traces::Tracer::default(),
         instances_max: 100,
     };
     World { tasks: Tasks::new(options).unwrap(), health, store, clock, started, tidying }

@@ -202,6 +202,7 @@ impl Connection {
             rights: Rights::default(),
             session: self.session.clone(),
             declared: None,
+            traceparent: None,
             connection: Some(self.in_flight.clone()),
             reads_events: true,
             ends: None,

@@ -127,6 +127,7 @@ impl Life {
             limits: limits().into(),
             cpu_weights: HashMap::new(),
             audit: bulkhead_audit::Audit::off(),
+            tracer: bulkhead_traces::Tracer::default(),
             instances_max: 64,
         };
         let tasks = {

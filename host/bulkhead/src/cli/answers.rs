@@ -55,7 +55,7 @@ fn answer(request: &str, json: &str) -> (String, String) {
         "TenantPurge" => members::<TenantPurge>(json),
         "TenantNames" => members::<TenantNames>(json),
         "TasksList" => shown::<TasksList>(json, |view| tasks::task_list(view, layout)),
-        "TasksShow" => members::<TasksShow>(json),
+        "TasksShow" => shown::<TasksShow>(json, |view| tasks::details(view, layout)),
         "TasksCancel" => members::<TasksCancel>(json),
         "TasksPause" => members::<TasksPause>(json),
         "TasksResume" => members::<TasksResume>(json),

@@ -29,6 +29,7 @@ use bulkhead_store::sled::{SledOptions, SledStore};
 use bulkhead_store::{self as store, RowKind, RowStore as _};
 use bulkhead_tasks::secrets::Secrets;
 use bulkhead_tasks::{Options, Tasks};
+use bulkhead_traces::Tracer;
 use bulkhead_transport::quota::EdgeQuota;
 use bulkhead_transport::stdio::{self, StdioOptions};
 use futures::future::join_all;
@@ -39,10 +40,12 @@ use super::dev_host::CallTeller;
 use super::logging::Level;
 use super::store_maintenance::SledMaintenance;
 use super::tenants::Tenants;
-use super::{progress, reload, sources};
+use super::{progress, reload, sources, traces};
 
 /// How long a question to a client waits for its answer.
 const REQUEST_TIMEOUT_MS: u64 = 600_000;
+/// How long the end of a host waits for the collector to take the last spans.
+const SPANS_LEFT_MAX: Duration = Duration::from_secs(3);
 
 /// A running host without a transport.
 pub(crate) struct Host {
@@ -54,6 +57,7 @@ pub(crate) struct Host {
     pub(crate) limits: LiveLimits,
     pub(crate) now: SharedClock,
     pub(crate) audit: Audit,
+    tracer: Tracer,
     clock: Arc<dyn Clock>,
     data: PathBuf,
     line_bytes_max: usize,
@@ -146,6 +150,7 @@ impl Host {
             tracing::warn!(%tenant, "a tenant is not erased completely: repeat `bulkhead tenant purge`");
         }
         let audit = super::audit::of_host(config, data)?;
+        let tracer = traces::start(config)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
         let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
@@ -172,6 +177,7 @@ impl Host {
             limits: limits.clone(),
             cpu_weights,
             audit: audit.clone(),
+            tracer: tracer.clone(),
         })?;
         let secrets = super::secrets::open(config, store.clone()).await?;
         tasks.keep_secrets(Arc::clone(&secrets));
@@ -217,6 +223,7 @@ impl Host {
         });
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
         protocol.set_tool_listing(sources::tool_listing(config));
+        protocol.set_slow_ms(config.log.slow_ms);
         let now: SharedClock = Arc::clone(&clock);
         let line_bytes_max = usize::try_from(config.server.body_bytes_max).unwrap_or(usize::MAX);
         Ok(Self {
@@ -228,6 +235,7 @@ impl Host {
             limits,
             now,
             audit,
+            tracer,
             clock,
             data: data.to_owned(),
             line_bytes_max,
@@ -294,8 +302,12 @@ impl Host {
         drop(self.control);
         let drained = self.tasks.drain(grace).await;
         self.tending.abort();
-        let audit = self.audit;
-        tokio::task::spawn_blocking(move || audit.close()).await?;
+        let (audit, tracer) = (self.audit, self.tracer);
+        tokio::task::spawn_blocking(move || {
+            audit.close();
+            tracer.close(SPANS_LEFT_MAX);
+        })
+        .await?;
         drained?;
         Ok(())
     }

@@ -49,6 +49,7 @@ mod tenants;
 mod terminal;
 mod tokens;
 mod top;
+mod traces;
 mod trust;
 mod values;
 

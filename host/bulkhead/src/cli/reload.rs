@@ -233,6 +233,7 @@ impl ConfigReloader {
         parts.quota.limits_changed();
         terms.take_over();
         parts.protocol.set_tool_listing(sources::tool_listing(&config));
+        parts.protocol.set_slow_ms(config.log.slow_ms);
         (parts.level)(&config.log.level);
         parts.audit.note(|| {
             let entry = Entry::new("configuration.changed").operator(who).named(&changed.join(", "));

@@ -8,15 +8,18 @@ use std::process::ExitCode;
 use bulkhead_control::commands::{
     TaskFilter, TasksCancel, TasksList, TasksPage, TasksPause, TasksPurge, TasksResume, TasksShow,
 };
-use bulkhead_control::views::{TaskListView, TaskPageView, TaskView};
+use bulkhead_control::views::{
+    TaskDetailsView, TaskListView, TaskPageView, TaskView, TimelineEntryView, TimelineView, TransitionView,
+};
 use bulkhead_control::{ControlError, Request};
+use bulkhead_domain::timestamp::iso8601;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::EXIT_FAILED;
 use super::args::OperateArguments;
 use super::operate::{Absent, execute, show, show_answer, show_fields};
-use super::table::{Layout, cell};
+use super::table::{Layout, cell, fields_at};
 
 /// Tasks that are asked for at once.
 const PAGE: usize = 500;
@@ -124,7 +127,7 @@ pub(crate) async fn run(command: TasksCommand) -> anyhow::Result<ExitCode> {
             let view = TaskListView { tasks: view.tasks, more: view.more };
             show(&operate, &view, |layout| task_list(&view, layout))
         }
-        TasksCommand::Show { id, operate } => show_fields(&operate, TasksShow { id }).await,
+        TasksCommand::Show { id, operate } => show_answer(&operate, TasksShow { id }, details).await,
         TasksCommand::Cancel(tasks) => each(tasks, |id| TasksCancel { id }).await,
         TasksCommand::Pause { message, tasks } => each(tasks, |id| TasksPause { id, message: message.clone() }).await,
         TasksCommand::Resume(tasks) => each(tasks, |id| TasksResume { id }).await,
@@ -205,6 +208,38 @@ impl<T: AsRef<TaskView>> Orders<T> {
         let tasks: Vec<_> = self.tasks.iter().map(|task| task.as_ref().clone()).collect();
         let refused = self.refused.iter().map(|RefusedTask { id, why }| format!("\n{}: {}", cell(&**id), cell(&**why)));
         task_table(&tasks, layout) + &refused.collect::<String>()
+    }
+}
+
+/// One task, and below it what happened to it.
+pub(super) fn details(view: &TaskDetailsView, layout: &Layout) -> String {
+    let task = TaskDetailsView { timeline: None, ..view.clone() };
+    let timeline = view.timeline.as_ref().map(|timeline| format!("\n\n{}", timeline_table(timeline, layout)));
+    fields_at(&task, layout.now) + &timeline.unwrap_or_default()
+}
+
+fn timeline_table(timeline: &TimelineView, layout: &Layout) -> String {
+    let row = |entry: &TimelineEntryView| vec![iso8601(entry.at), transition(&entry.transition)];
+    let mut rows: Vec<_> = timeline.entries.iter().map(row).collect();
+    if let Some(left_out) = timeline.left_out {
+        let gap = vec!["-".to_owned(), format!("({} more, which were not kept)", left_out.count)];
+        rows.insert(left_out.after.min(rows.len()), gap);
+    }
+    layout.table(&["TIME", "TRANSITION"], &rows)
+}
+
+fn transition(transition: &TransitionView) -> String {
+    match transition {
+        TransitionView::Started { attempt } => format!("started, run {attempt}"),
+        TransitionView::Asked { questions } => format!("asked, questions: {questions}"),
+        TransitionView::Answered { open } => format!("answered, still open: {open}"),
+        TransitionView::Paused => "paused".to_owned(),
+        TransitionView::Resumed => "resumed".to_owned(),
+        TransitionView::Interrupted => "interrupted by the end of its host".to_owned(),
+        TransitionView::Cancelled { from } => format!("cancelled, was {}", from.name()),
+        TransitionView::Succeeded => "succeeded".to_owned(),
+        TransitionView::ToolError => "tool_error".to_owned(),
+        TransitionView::Failed => "failed".to_owned(),
     }
 }
 

@@ -34,6 +34,7 @@ impl Config {
         differ("server.tls", self.tls != other.tls, false);
         differ("secrets", self.secrets != other.secrets, false);
         differ("encryption", self.encryption != other.encryption, false);
+        differ("traces", self.traces != other.traces, false);
         differ("admin", self.admin != other.admin, false);
         differ("auth.resource", self.auth.resource != other.auth.resource, false);
         differ("auth.issuer", self.auth.issuers != other.auth.issuers, true);
@@ -79,7 +80,7 @@ impl Config {
 fn is_live(name: &str) -> bool {
     let at_start = ["limits.calls_running_total", "limits.calls_resting_total", "call.epoch_tick_ms"];
     let live = ["limits.", "call.", "sources."];
-    let single = ["log.level", "server.tools_per_page", "server.tool_search"];
+    let single = ["log.level", "log.slow_ms", "server.tools_per_page", "server.tool_search"];
     single.contains(&name) || (live.iter().any(|section| name.starts_with(section)) && !at_start.contains(&name))
 }
 

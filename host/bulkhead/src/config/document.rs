@@ -11,6 +11,7 @@ use super::layer::{Layer, Values};
 use super::plugin::{self, PluginEntry};
 use super::reader::{Item, Reader};
 use super::toolset::{self, ToolsetEntry};
+use super::traces::{self, TracesConfig};
 use super::trust::{self, TrustConfig};
 use super::{File, Report, SecretsConfig};
 use bulkhead_domain::limits::CPU_WEIGHT_MAX;
@@ -27,6 +28,7 @@ pub(super) struct Parsed {
     pub(super) auth: AuthConfig,
     pub(super) tls: Option<TlsConfig>,
     pub(super) admin: Option<AdminConfig>,
+    pub(super) traces: TracesConfig,
     pub(super) trust: Vec<TrustConfig>,
     pub(super) secrets: SecretsConfig,
     pub(super) encryption: Option<SecretLocation>,
@@ -72,12 +74,13 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
                 parsed.secrets.key_file = item.section(&["key_file"]).and_then(|section| section.file("key_file"));
             }
             "toolset" => parsed.toolsets = toolset::read(&item),
+            "traces" => parsed.traces = traces::read(item).unwrap_or_default(),
             "trust" => parsed.trust = trust::read(&item),
             "tenant" => parsed.tenants = read_tenants(&item),
             "token" => item
                 .refuse("tokens are not kept in the configuration; `bulkhead token create --requestor NAME` makes one"),
             other => {
-                let known = "[server], [admin], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [[trust]], [[plugin]], \
+                let known = "[server], [admin], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [traces], [[trust]], [[plugin]], \
                      [[toolset]] and [tenant.NAME]";
                 reader.refuse(name, format!("{other}: no such section; there are {known}"));
             }

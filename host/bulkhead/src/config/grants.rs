@@ -5,7 +5,7 @@ use std::path::Component;
 
 use super::reader::Item;
 use bulkhead_domain::limits::KeyValueLimits;
-use bulkhead_runtime::policy::{Bound, DirBound, DirGrant, Grants, TENANT_MARK};
+use bulkhead_runtime::policy::{Bound, DirBound, DirGrant, Grants, HttpGrant, TENANT_MARK};
 use bulkhead_store::keyvalue::VALUE_BYTES_MAX;
 
 /// A number with its default, its maximum and its meaning.
@@ -33,10 +33,23 @@ pub(super) fn read_grants(item: Item<'_>) -> Option<Grants> {
     let section = item.section_of("grant", &["directories", "http", "env"])?;
     Some(Grants {
         directories: section.items("directories").into_iter().filter_map(read_directory).collect(),
-        http: section.texts("http", str::parse),
+        http: section.items("http").into_iter().filter_map(read_destination).collect(),
         env: section.texts("env", variable),
         keyvalue: None,
     })
+}
+
+/// A destination as a text, or as a table that says more of it.
+fn read_destination(item: Item<'_>) -> Option<HttpGrant> {
+    if !item.is_table() {
+        return item.parsed(str::parse);
+    }
+    let section = item.section(&["to", "trace"])?;
+    let (to, trace) = (section.parsed("to", str::parse::<HttpGrant>), section.switch("trace").unwrap_or_default());
+    if !section.has("to") {
+        section.item.refuse("each destination needs `to`, such as \"https://api.example.com\"");
+    }
+    Some(HttpGrant { trace, ..to? })
 }
 
 /// What a tenant is left. A kind that is not named has no bound; what is wrong is not left.

@@ -464,6 +464,8 @@ section!(LOG, blank_log, struct LogConfig, "log", {
         "What is logged: off, error, warn, info, debug or trace";
     format: LogFormat = Kind::Text { default: "text", allowed: &["text", "json"] }, Host,
         "How it is logged, on stderr: text or json";
+    slow_ms: u64 = ms(10_000, 0, DAY), Host,
+        "A request that takes longer is a warning in the log, with its method, tool and outcome; 0: none is";
 });
 
 section!(AUDIT, blank_audit, struct AuditConfig, "audit", {

@@ -18,6 +18,7 @@ mod reference;
 #[cfg(test)]
 mod tests;
 mod toolset;
+mod traces;
 mod trust;
 
 use std::cell::RefCell;
@@ -40,6 +41,7 @@ pub(crate) use keys::{AuditConfig, LogConfig, LogFormat, ServerConfig, SourcesCo
 pub(crate) use keys::{Kind, all as all_keys};
 pub(crate) use plugin::PluginConfig;
 pub(crate) use reference::{configuration_markdown, keys_help};
+pub(crate) use traces::{TracesConfig, endpoint as collector_endpoint};
 pub(crate) use trust::TrustConfig;
 
 /// Everything that an operator decided.
@@ -75,6 +77,8 @@ pub(crate) struct Config {
     pub insecure: Insecure,
     /// `[admin]`.
     pub admin: Option<AdminConfig>,
+    /// `[traces]`.
+    pub traces: TracesConfig,
     /// Where the keys are with which stored tasks are sealed.
     pub encryption: Option<SecretLocation>,
 }
@@ -276,6 +280,7 @@ impl Config {
                 tls: parsed.tls,
                 insecure: flags.insecure,
                 admin: parsed.admin,
+                traces: parsed.traces,
                 encryption: parsed.encryption,
             })
         } else {

@@ -122,6 +122,10 @@ impl<'a> Item<'a> {
         Vec::new()
     }
 
+    pub(super) fn is_table(&self) -> bool {
+        self.node.get_ref().is_table()
+    }
+
     fn table(&self) -> Option<&'a DeTable<'a>> {
         self.typed(self.node.get_ref().as_table(), "a table")
     }

@@ -36,6 +36,26 @@ pub(super) const TABLES: &[Table] = &[
         ],
     },
     Table {
+        header: "[traces]",
+        purpose: "OpenTelemetry traces of requests, over OTLP/HTTP. Off without an endpoint. Below these keys, the variables OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES count.",
+        keys: &[
+            ("endpoint", "", "Base address of the collector, like http://127.0.0.1:4318; /v1/traces is added"),
+            (
+                "headers_file",
+                "",
+                "File with one `Name: value` a line, for a collector that wants a credential; needs https or a collector on this machine",
+            ),
+            ("ratio", "0", "The part of the requests without a traceparent that is recorded, from 0 to 1"),
+            (
+                "followed_per_second",
+                "50",
+                "Requests of one tenant that are recorded in one second because their traceparent has the flag sampled",
+            ),
+            ("followed_per_second_total", "500", "Those of all tenants"),
+            ("requestor", "false", "Whether spans name the requestor's id"),
+        ],
+    },
+    Table {
         header: "[secrets]",
         purpose: "The keys that secrets of plugins are sealed with. Without key_file the variable BULKHEAD_SECRET_KEY has them.",
         keys: &[(

@@ -30,7 +30,7 @@ use super::session::{Negotiated, PendingRequest, Reply, Session, TaskInputReques
 use super::tool_lists::Offered;
 use super::tool_search::ToolIndex;
 use super::wire::level;
-use super::{Exchange, Frame, Peer, ProtocolContext, Received, Rejection, input_requests, rights};
+use super::{Exchange, Frame, Peer, ProtocolContext, Received, Rejection, input_requests, operation, rights};
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::Era;
 use bulkhead_runtime::Catalog;
@@ -81,6 +81,7 @@ pub(super) fn request(
 ) -> Received {
     let answer = |id: &RequestId, error: &RpcError| Received::Exchange(immediate(refused(id, error)));
     let method = Method::named(name, Era::Legacy);
+    operation::note_method(method);
     if method == Some(Method::Initialize) {
         return initialize::initialize(shared, peer, id, params).unwrap_or_else(|error| answer(id, &error));
     }

@@ -15,7 +15,7 @@ use crate::sep1686::{self, TaskMetadata};
 use crate::session::Session;
 use crate::tool_search::{self, Query, ToolIndex, ToolRequest};
 use crate::wire::{Bare, OutputView, PageBody, ToolMembers, ToolView, tool_output};
-use crate::{Exchange, idempotency, rights, unknown};
+use crate::{Exchange, idempotency, operation, rights, unknown};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::ClientFeature;
 use bulkhead_domain::rights::{Need, Rights};
@@ -264,6 +264,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         rights::check(&request.rights, needs, unknown)?;
     }
     let tool = request.catalog.get(&params.name).ok_or_else(unknown)?;
+    operation::note_tool(tool);
     let manner = CallMode::read(&params, session, &tool.tool, &request.rights)?;
     if !matches!(manner, CallMode::Plain) {
         let name = &tool.tool.name;

@@ -39,6 +39,7 @@ use super::methods::{Method, Subject};
 use super::tool_lists::Offered;
 use super::tool_search::ToolIndex;
 use super::{Declared, Exchange, Frame, Peer, ProtocolContext, ProtocolOptions, Received, Rejection, VERSIONS};
+use crate::operation;
 use crate::rights;
 use crate::server_features::ServerInfo;
 use bulkhead_domain::requestor::Requestor;
@@ -136,8 +137,9 @@ fn request(
     name: &str,
     params: Option<&str>,
 ) -> Result<Exchange, RpcError> {
-    let meta = meta::read(params)?;
     let method = Method::named(name, Era::Modern);
+    operation::note_method(method);
+    let meta = meta::read(params)?;
     if let Some(declared) = &peer.declared {
         declared::check(declared, &meta.version, name, method, &meta.members)?;
     }

@@ -123,6 +123,7 @@ fn world_on(
         limits: limits().into(),
         cpu_weights: std::collections::HashMap::new(),
         audit: bulkhead_audit::Audit::off(),
+        tracer: bulkhead_traces::Tracer::default(),
         instances_max: 100,
     })
     .unwrap();

@@ -20,6 +20,8 @@ pub struct HttpGrant {
     pub port: u16,
     /// `/`: everything.
     pub path: String,
+    /// Whether the destination is told of the trace that a request is part of. Nothing that a text says.
+    pub trace: bool,
 }
 
 /// Which hosts a grant is for.
@@ -88,7 +90,7 @@ impl FromStr for HttpGrant {
             (Err(_), false) => HostPattern::Name(name),
             (Err(_), true) => HostPattern::Under(name),
         };
-        Ok(Self { methods, tls, host, port, path: path.to_owned() })
+        Ok(Self { methods, tls, host, port, path: path.to_owned(), trace: false })
     }
 }
 
@@ -165,7 +167,14 @@ impl HttpGrant {
             }
         };
         let host = self.host.meet(&other.host)?.clone();
-        Some(Self { methods, tls: self.tls, host, port: self.port, path: path.clone() })
+        Some(Self {
+            methods,
+            tls: self.tls,
+            host,
+            port: self.port,
+            path: path.clone(),
+            trace: self.trace || other.trace,
+        })
     }
 }
 

@@ -341,7 +341,8 @@ impl Sender {
     fn peer(self, session: Option<Arc<Session>>, headers: &HeaderMap) -> Peer<'_> {
         let Self { requestor, rights, full, reads_events, ends } = self;
         let declared = Some(checks::declared(headers));
-        Peer { requestor, rights, session, declared, connection: None, full, reads_events, ends }
+        let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
+        Peer { requestor, rights, session, declared, traceparent, connection: None, full, reads_events, ends }
     }
 }
 

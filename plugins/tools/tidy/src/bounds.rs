@@ -12,7 +12,7 @@ use crate::code::{self, Source, Token};
 use crate::repository::Repository;
 
 /// Where clients' traffic goes, what guests do to the host, and what both leave behind.
-const MODULES: [&str; 17] = [
+const MODULES: [&str; 18] = [
     "audit",
     "control",
     "identity",
@@ -29,6 +29,7 @@ const MODULES: [&str; 17] = [
     "runtime/threads",
     "store",
     "tasks",
+    "traces",
     "transport",
 ];
 

@@ -9,13 +9,15 @@ use crate::code::{self, Source};
 use crate::repository::Repository;
 
 /// Libraries with the only crates of the host that may depend on them; a name that ends in `*` stands for all that begin so.
-const OWNERS: [(&str, &[&str]); 6] = [
+const OWNERS: [(&str, &[&str]); 8] = [
     ("anyhow", &["bulkhead"]),
     ("clap", &["bulkhead"]),
     ("axum", &["transport"]),
     ("sled", &["store"]),
     ("wasmtime*", &["runtime"]),
     ("jsonwebtoken", &["bulkhead", "identity"]),
+    ("opentelemetry*", &["traces"]),
+    ("prost", &["traces"]),
 ];
 
 /// What a crate must not depend on, beyond what is owned by another.

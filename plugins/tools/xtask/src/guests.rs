@@ -41,6 +41,7 @@ pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
     }
     if names.is_empty() {
         scripted::install_c()?;
+        scripted::install_collector()?;
     }
     if names.is_empty() { remove_others(&finished) } else { Ok(()) }
 }

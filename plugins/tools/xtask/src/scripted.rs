@@ -19,6 +19,9 @@ const FORCE: &str = "XTASK_SCRIPT_GUESTS";
 /// without asking a registry.
 const PYTHON_TESTING: [&str; 2] = ["mypy==2.4.1", "setuptools==84.2.1"];
 
+/// A collector of OpenTelemetry whose wheel holds the program itself.
+const COLLECTOR: &str = "rotel==0.0.1a15";
+
 /// The guests' names, in order.
 pub(crate) fn folders() -> anyhow::Result<Vec<String>> {
     let is_script =
@@ -62,6 +65,17 @@ pub(crate) fn install_c() -> anyhow::Result<()> {
     match tools(Language::C) {
         Err(error) if std::env::var(FORCE).as_deref() != Ok("required") => {
             eprintln!("xtask: the tests of plugins in C are left out: {error:#}");
+            Ok(())
+        }
+        installed => installed.map(drop),
+    }
+}
+
+/// Installs the collector that a test exports traces to.
+pub(crate) fn install_collector() -> anyhow::Result<()> {
+    match environment("collector", &[COLLECTOR]) {
+        Err(error) if std::env::var(FORCE).as_deref() != Ok("required") => {
+            eprintln!("xtask: the test with a collector is left out: {error:#}");
             Ok(())
         }
         installed => installed.map(drop),
