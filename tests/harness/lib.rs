@@ -9,6 +9,7 @@ pub mod command;
 pub mod host;
 pub mod issuer;
 pub mod modern;
+pub mod parked;
 pub mod place;
 pub mod process;
 pub mod raw;

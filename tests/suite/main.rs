@@ -23,6 +23,7 @@ mod faces;
 mod fairness;
 mod first_use;
 mod grants;
+mod health;
 mod hostile;
 mod interaction;
 mod isolation;

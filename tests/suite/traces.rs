@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::Setup;
-use tokio::process::Command;
 use tests::client::{Client, all_capabilities};
 use tests::collector::{Collector, Span, attribute, hex};
 use tests::modern::Modern;
 use tests::stdio::Pipe;
 use tests::wait::until;
+use tokio::process::Command;
 
 use crate::egress::Web;
 
@@ -273,7 +273,8 @@ async fn a_collector_of_another_project_takes_the_spans() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");
     // Between here and there another program could take the ports, but the system hands them out in turn.
-    let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").to_string();
+    let free =
+        || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").to_string();
     let (http, grpc) = (free(), free());
     let to = || Stdio::from(std::fs::OpenOptions::new().create(true).append(true).open(&log).expect("a file"));
     let mut command = Command::new(program);

@@ -110,6 +110,11 @@ impl Audit {
         self.0.is_some()
     }
 
+    /// Whether the disk refuses what there is to write. It is tried again.
+    pub fn is_refused(&self) -> bool {
+        self.0.as_ref().is_some_and(|writer| writer.is_refused())
+    }
+
     /// Writes what waits, and says that the host went down in an orderly way. What is noted later is lost.
     pub fn close(&self) {
         if let Some(writer) = &self.0 {

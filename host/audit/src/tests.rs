@@ -190,6 +190,9 @@ fn audit_log_closes_on_a_full_disk() {
         assert_eq!(error.kind(), std::io::ErrorKind::DirectoryNotEmpty, "{error}");
     }
     audit.note(|| Entry::new("task.read"));
+    while !audit.is_refused() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     audit.close();
 }
 

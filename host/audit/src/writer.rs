@@ -46,6 +46,8 @@ pub(super) struct Writer {
     now: Now,
     lost: Arc<AtomicU64>,
     closing: Arc<AtomicBool>,
+    /// The disk did not take the last attempt.
+    refused: Arc<AtomicBool>,
     seldom: Mutex<Seldom>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -57,16 +59,17 @@ impl Writer {
         let room = if cfg!(test) { 256 } else { QUEUE_MAX };
         let (sender, receiver) = sync_channel(room);
         let (lost, closing) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let refused = Arc::new(AtomicBool::new(false));
         let begun = Entry::new("audit.opened").named(env!("CARGO_PKG_VERSION"));
         let begun =
             if cut == 0 { begun } else { begun.because("the last line was incomplete and was cut off").count(cut) };
         let _ = sender.try_send((now(), begun));
         let thread = std::thread::Builder::new().name("audit".to_owned()).spawn({
-            let (lost, closing) = (Arc::clone(&lost), Arc::clone(&closing));
-            move || work(log, &receiver, &lost, &closing)
+            let (lost, closing, refused) = (Arc::clone(&lost), Arc::clone(&closing), Arc::clone(&refused));
+            move || work(log, &receiver, &lost, &closing, &refused)
         })?;
         let (queue, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
-        Ok(Self { queue, now, lost, closing, seldom: Mutex::default(), thread })
+        Ok(Self { queue, now, lost, closing, refused, seldom: Mutex::default(), thread })
     }
 
     pub(super) fn note(&self, entry: Entry) {
@@ -91,6 +94,11 @@ impl Writer {
         *at = now;
         drop(seldom);
         self.note(Entry::new(event).because(reason).count(count));
+    }
+
+    /// Whether the disk refuses what there is to write.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire)
     }
 
     pub(super) fn close(&self) {
@@ -121,8 +129,7 @@ impl Drop for Writer {
     }
 }
 
-fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64, closing: &AtomicBool) {
-    let mut refused = false;
+fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64, closing: &AtomicBool, refused: &AtomicBool) {
     let mut sync_at: Option<Instant> = None;
     loop {
         let wait = sync_at.map_or(Duration::from_secs(3_600), |at| at.saturating_duration_since(Instant::now()));
@@ -135,7 +142,7 @@ fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64, closi
             sync_at = sync_at.or(Some(Instant::now() + SYNC_EVERY));
             let mut last_attempts = 0;
             while let Err(error) = log.append(&batch, lost) {
-                if !std::mem::replace(&mut refused, true) {
+                if !refused.swap(true, Ordering::AcqRel) {
                     tracing::error!("the audit log cannot be written, and is tried again: {error}");
                 }
                 last_attempts += u32::from(closing.load(Ordering::Acquire));
@@ -145,7 +152,7 @@ fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64, closi
                 }
                 std::thread::sleep(RETRY);
             }
-            if std::mem::take(&mut refused) {
+            if refused.swap(false, Ordering::AcqRel) {
                 tracing::info!("the audit log can be written again");
             }
         }

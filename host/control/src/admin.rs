@@ -10,10 +10,11 @@ use async_trait::async_trait;
 
 use super::ControlError;
 use super::commands::TaskFilter;
+use super::health::HostHealth;
 use super::operator::{HostOperator, is_expired, summary};
 use super::views::{
-    DrainView, LimitCount, LimitCounts, LimitsView, ReloadView, RequestorLimitsView, TaskPageView, TaskPurgeView,
-    TaskStatus, TenantLimitsView,
+    DrainView, HealthView, LimitCount, LimitCounts, LimitsView, ReloadView, RequestorLimitsView, TaskPageView,
+    TaskPurgeView, TaskStatus, TenantLimitsView,
 };
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
@@ -36,6 +37,7 @@ pub struct RunningHost {
     /// Reports the limits of the transport.
     pub edge: Arc<dyn UsageReport>,
     pub reload: Arc<dyn Reload>,
+    pub health: Arc<HostHealth>,
 }
 
 /// Takes another configuration.
@@ -253,6 +255,11 @@ impl HostOperator {
             tasks_waiting: left.tasks_waiting,
             tasks_paused: left.tasks_paused,
         })
+    }
+
+    /// Whether the host is healthy and ready.
+    pub(super) async fn health(&self) -> Result<HealthView, ControlError> {
+        Ok(self.running_host()?.health.view().await)
     }
 
     /// Takes nothing new from now on, or everything again; what has begun goes on.

@@ -223,6 +223,8 @@ commands! {
         "drain_end" DrainEnd(DrainEnd {}) -> DrainView,
         /// What is left to end.
         "drain_show" DrainShow(DrainShow {}) -> DrainView,
+        /// Whether the host is healthy and ready, and what that is read from.
+        "health_show" Health(HealthShow {}) -> HealthView,
         /// Reads the configuration again and takes it over, all of it or nothing.
         "reload" Reload(ConfigReload {
             /// Only says what would come of it.
@@ -343,7 +345,7 @@ impl Command {
                 TasksCommand::Cancel(_) | TasksCommand::Purge(_) => true,
             },
             Self::Host(command) => match command {
-                HostCommand::Limits(_) | HostCommand::Reload(_) => true,
+                HostCommand::Limits(_) | HostCommand::Health(_) | HostCommand::Reload(_) => true,
                 HostCommand::DrainBegin(_) | HostCommand::DrainEnd(_) | HostCommand::DrainShow(_) => true,
                 HostCommand::Attach(_) => false,
             },

@@ -10,6 +10,7 @@ pub mod admin;
 pub mod client;
 pub mod commands;
 pub mod erase;
+pub mod health;
 pub mod operator;
 pub mod plugins;
 pub mod remote;

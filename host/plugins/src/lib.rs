@@ -63,7 +63,9 @@ pub use staging::{Candidate, ComponentSource, Provenance, Staged};
 pub use start::{ConfiguredPlugin, component};
 pub use switch::{SwitchEffect, SwitchResult, SwitchedPlugin, Target};
 pub use tenant_removal::forget_tenant;
-pub use view::{CanaryView, IntegrityProblem, PluginState, PluginView, TakenBackView, Verified, VersionView};
+pub use view::{
+    CanaryView, IntegrityProblem, PluginCensus, PluginState, PluginView, TakenBackView, Verified, VersionView,
+};
 
 /// The first pause after a failure that may pass, and the longest.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));

@@ -58,6 +58,15 @@ pub enum PluginState {
     Staged,
 }
 
+/// How many plugins should run, how many do, and the names of those that do not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PluginCensus {
+    pub configured: usize,
+    pub serving: usize,
+    pub broken: Vec<String>,
+    pub awaited: Vec<String>,
+}
+
 /// A version that a part of the requestors gets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CanaryView {
@@ -127,6 +136,30 @@ impl Plugins {
     /// The store cannot be read.
     pub async fn list(&self) -> Result<Vec<PluginView>, Error> {
         let tasks = self.inner.calls.tasks().await?;
+        let mut listed = self.lines().await;
+        for line in &mut listed {
+            line.tasks = tasks.iter().filter(|(version, _)| version.name == line.name).map(|(_, count)| count).sum();
+        }
+        Ok(listed)
+    }
+
+    /// How many plugins there are and which do not run. Reads no store.
+    pub async fn census(&self) -> PluginCensus {
+        let mut census = PluginCensus::default();
+        for PluginView { name, state, .. } in self.lines().await {
+            match state {
+                PluginState::Active | PluginState::Pinned | PluginState::Quarantined => census.serving += 1,
+                PluginState::Broken => census.broken.push(name),
+                PluginState::Awaited => census.awaited.push(name),
+                PluginState::Unconfigured | PluginState::Removed | PluginState::Staged => continue,
+            }
+            census.configured += 1;
+        }
+        census
+    }
+
+    /// Every plugin by name, without its tasks.
+    async fn lines(&self) -> Vec<PluginView> {
         let state = self.inner.state.lock().await;
         let mut listed: Vec<_> = state.book.iter().map(|(name, entry)| self.line(&state, name, Some(entry))).collect();
         // Those of which the store knows nothing: pinned ones, those that are still to come, and those that were never sound.
@@ -142,11 +175,8 @@ impl Plugins {
                 listed.push(self.line(&state, &name, None));
             }
         }
-        for line in &mut listed {
-            line.tasks = tasks.iter().filter(|(version, _)| version.name == line.name).map(|(_, count)| count).sum();
-        }
         listed.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(listed)
+        listed
     }
 
     /// The versions that are offered to requestors that are in no canary.
@@ -154,6 +184,13 @@ impl Plugins {
         let catalog = self.inner.sandbox.catalog();
         let tools = catalog.tools().iter().map(|tool| &tool.plugin);
         tools.chain(catalog.libraries().iter().map(|library| &library.plugin)).cloned().collect()
+    }
+
+    /// Whether a version of this plugin is offered to requestors that are in no canary. Cheap: strangers may ask for it.
+    pub fn is_offered(&self, name: &str) -> bool {
+        let catalog = self.inner.sandbox.catalog();
+        catalog.libraries().iter().any(|library| library.plugin.name == name)
+            || catalog.tools().iter().any(|tool| tool.plugin.name == name)
     }
 
     fn line(&self, state: &State, name: &str, entry: Option<&Entry>) -> PluginView {

@@ -92,7 +92,7 @@ pub use operation::{Operation, Returned};
 pub use outside::OutsideWorld;
 pub use published::Canary;
 pub use sandbox::{LoadProgress, Sandbox, SandboxConfig, SandboxError, TenantNames};
-pub use threads::{Share, Stop};
+pub use threads::{GuestPulse, Share, Stop};
 pub use typed::wit_file;
 pub use wasi_context::PRINTED;
 pub use wasi_needs::WasiVersion;

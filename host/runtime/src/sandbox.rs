@@ -31,7 +31,7 @@ use super::inline_policy::InlineStats;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{LoadError, LoadedPlugin, PluginSource};
 use super::published::{Canary, Published};
-use super::threads::{Share, Stop, Threads};
+use super::threads::{GuestPulse, Share, Stop, Threads};
 use super::{
     CallEvent, CallSpec, CallState, Catalog, CatalogPlugin, Control, Executor, ListKind, RunningCall, StartError,
     StopOnDrop, ToolEntry,
@@ -181,6 +181,11 @@ impl Sandbox {
     /// How many calls can hold an instance at the same time, running or waiting.
     pub fn instances_max(&self) -> usize {
         self.instances
+    }
+
+    /// What says whether the guests' threads go on, once somebody [runs](GuestPulse::run) it.
+    pub fn guest_pulse(&self) -> GuestPulse {
+        self.guests.pulse()
     }
 
     /// How far the loading of plugins is.

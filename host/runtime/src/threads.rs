@@ -15,6 +15,7 @@
 //! here, and its tool has to earn that again. Work on large messages ([`message_workers`](super::message_workers)) has a second set of
 //! threads with the same queue, and its time is charged to the share that its tenant's guests have here.
 
+mod pulse;
 mod queue;
 
 use std::fmt;
@@ -32,6 +33,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use super::meter::Meter;
+pub use pulse::GuestPulse;
 use queue::FairQueue;
 pub use queue::Share;
 
@@ -152,14 +154,7 @@ impl Threads {
 
     /// Puts a future in line.
     pub(super) fn spawn(&self, share: &Share, work: impl Future<Output = ()> + Send + 'static) -> Arc<dyn Stop> {
-        let guest = Arc::new(Guest {
-            pool: Arc::clone(&self.0),
-            share: share.clone(),
-            state: AtomicU8::new(QUEUED),
-            work: Mutex::new(Some(Box::pin(work))),
-        });
-        self.0.push(Arc::clone(&guest));
-        guest
+        spawn(&self.0, share, work)
     }
 
     /// The same for one whose result is wanted. Nothing comes if it panics.
@@ -168,15 +163,39 @@ impl Threads {
         share: &Share,
         work: impl Future<Output = T> + Send + 'static,
     ) -> oneshot::Receiver<T> {
-        let (sender, receiver) = oneshot::channel();
-        self.spawn(share, async move {
-            // Who asked may have gone, also while the work stood in line.
-            if !sender.is_closed() {
-                let _ = sender.send(work.await);
-            }
-        });
-        receiver
+        run(&self.0, share, work)
     }
+
+    /// What says whether these threads go on.
+    pub(super) fn pulse(&self) -> GuestPulse {
+        GuestPulse::new(Arc::clone(&self.0), pulse::Times::default())
+    }
+}
+
+fn spawn(pool: &Arc<Pool>, share: &Share, work: impl Future<Output = ()> + Send + 'static) -> Arc<dyn Stop> {
+    let guest = Arc::new(Guest {
+        pool: Arc::clone(pool),
+        share: share.clone(),
+        state: AtomicU8::new(QUEUED),
+        work: Mutex::new(Some(Box::pin(work))),
+    });
+    pool.push(Arc::clone(&guest));
+    guest
+}
+
+fn run<T: Send + 'static>(
+    pool: &Arc<Pool>,
+    share: &Share,
+    work: impl Future<Output = T> + Send + 'static,
+) -> oneshot::Receiver<T> {
+    let (sender, receiver) = oneshot::channel();
+    spawn(pool, share, async move {
+        // Who asked may have gone, also while the work stood in line.
+        if !sender.is_closed() {
+            let _ = sender.send(work.await);
+        }
+    });
+    receiver
 }
 
 impl fmt::Debug for Threads {
@@ -194,6 +213,10 @@ impl Drop for Threads {
 }
 
 impl Pool {
+    fn is_closed(&self) -> bool {
+        self.line.lock().closed
+    }
+
     /// Puts a guest in line that says that it is queued.
     fn push(&self, guest: Arc<Guest>) {
         let share = guest.share.clone();

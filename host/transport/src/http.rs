@@ -100,7 +100,10 @@ pub fn bind(address: SocketAddr, authenticated: bool) -> Result<TcpListener, Bin
 }
 
 /// Says why the host should get no traffic at the moment.
-pub type Unready = Box<dyn Fn() -> Option<String> + Send + Sync>;
+pub type Unready = Box<dyn Fn() -> Option<&'static str> + Send + Sync>;
+
+/// Says why the host should be started again.
+pub type Unhealthy = Box<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
 /// What the edge serves with.
 pub struct ServerParts {
@@ -110,6 +113,7 @@ pub struct ServerParts {
     pub audit: Audit,
     pub quota: Arc<EdgeQuota>,
     pub unready: Unready,
+    pub unhealthy: Unhealthy,
     pub now: SharedClock,
     pub options: HttpOptions,
     /// Without one, HTTP is served in the clear.
@@ -126,6 +130,7 @@ pub struct Server {
     audit: Audit,
     quota: Arc<EdgeQuota>,
     unready: Unready,
+    unhealthy: Unhealthy,
     now: SharedClock,
     options: HttpOptions,
     /// Lower case, as they compare.
@@ -141,8 +146,19 @@ pub struct Server {
 
 impl Server {
     pub fn new(parts: ServerParts) -> Arc<Self> {
-        let ServerParts { mcp, sessions, authenticator, audit, quota, unready, now, options, certificate, workers } =
-            parts;
+        let ServerParts {
+            mcp,
+            sessions,
+            authenticator,
+            audit,
+            quota,
+            unready,
+            unhealthy,
+            now,
+            options,
+            certificate,
+            workers,
+        } = parts;
         let hosts = options.allowed_hosts.iter().map(|host| checks::one_spelling(host)).collect();
         let phase = watch::Sender::new(Phase::Serving);
         let failures = Failures::new(options.credential_failures_per_minute);
@@ -154,6 +170,7 @@ impl Server {
             audit,
             quota,
             unready,
+            unhealthy,
             now,
             options,
             hosts,
@@ -254,21 +271,27 @@ fn router(server: Arc<Server>) -> Router {
         .with_state(server)
 }
 
-/// Alive: the process answers. No credentials and no Host check, since probes have neither.
-async fn healthz() -> Response {
-    json_response(StatusCode::OK, r#"{"status":"ok"}"#.to_owned())
+/// Alive: the process answers, and guests can run. No credentials and no Host check, since probes have neither.
+async fn healthz(State(server): State<Arc<Server>>) -> Response {
+    match (server.unhealthy)() {
+        None => json_response(StatusCode::OK, r#"{"status":"ok"}"#.to_owned()),
+        Some(reason) => unavailable("unhealthy", reason),
+    }
 }
 
 /// Ready: the host can take new work.
 async fn readyz(State(server): State<Arc<Server>>) -> Response {
-    let draining = server.is_draining().then(|| "draining".to_owned());
+    let draining = server.is_draining().then_some("draining");
     match draining.or_else(|| (server.unready)()) {
         None => json_response(StatusCode::OK, r#"{"status":"ready"}"#.to_owned()),
-        Some(reason) => {
-            let body = serde_json::json!({ "status": "unready", "reason": reason });
-            json_response(StatusCode::SERVICE_UNAVAILABLE, body.to_string())
-        }
+        Some(reason) => unavailable("unready", reason),
     }
+}
+
+/// What a probe is told of a host that is not as it should be.
+fn unavailable(status: &str, reason: &str) -> Response {
+    let body = serde_json::json!({ "status": status, "reason": reason });
+    json_response(StatusCode::SERVICE_UNAVAILABLE, body.to_string())
 }
 
 /// What clients without a token need to know. Public, and the same for every Host and Origin.

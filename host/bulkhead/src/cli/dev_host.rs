@@ -32,6 +32,7 @@ use super::logging;
 use super::plugin_test::WithSecrets;
 use super::reload::{Granted, HostStartup, Origin};
 use super::serve::serve;
+use super::service_manager::ServiceManager;
 
 /// Characters of arguments, results and questions that are shown.
 const SHOWN_CHARACTERS: usize = 400;
@@ -53,7 +54,8 @@ pub(super) async fn run(arguments: DevArguments, data: &Path) -> anyhow::Result<
         None => None,
     };
     let told = CallTeller { answers: answers.map(Mutex::new).map(Arc::new), secrets, calls: Arc::default() };
-    serve(HostStartup { origin, config, digest, level, told: Some(told) }).await
+    let manager = ServiceManager::default();
+    serve(HostStartup { origin, config, digest, level, told: Some(told), manager }).await
 }
 
 /// What tells an author of their calls, and answers the questions that the file of `--answers` answers.

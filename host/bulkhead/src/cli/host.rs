@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::Config;
+use crate::config::{Config, ReadyRequirement};
 use crate::system_clock::SystemClock;
 use anyhow::Context as _;
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_control::admin::{Reload, RunningHost};
 use bulkhead_control::erase::EraseHooks;
+use bulkhead_control::health::HostHealth;
 use bulkhead_control::operator::HostOperator;
 use bulkhead_control::plugins::PluginAdmin;
 use bulkhead_control::server::{Attach, AttachedReader, AttachedWriter, Server};
@@ -63,7 +64,8 @@ pub(crate) struct Host {
     line_bytes_max: usize,
     plugin_admin: PluginAdmin,
     secrets: Arc<Secrets>,
-    tending: JoinHandle<((), (), ())>,
+    pub(crate) health: Arc<HostHealth>,
+    tending: JoinHandle<((), (), (), ())>,
     control: Option<Server>,
     /// Who else must let a tenant go that is erased.
     pub(crate) erase_hooks: Arc<EraseHooks>,
@@ -217,9 +219,26 @@ impl Host {
                 "took over what an earlier host left"
             );
         }
+        let health = Arc::new(HostHealth {
+            store: store.clone(),
+            tasks: tasks.clone(),
+            plugins: plugins.clone(),
+            guests: sandbox.guest_pulse(),
+            audit: audit.clone(),
+            clock: Arc::clone(&clock),
+            data: data.to_owned(),
+            required: config.server.ready_requires.iter().map(|ReadyRequirement::Plugin(name)| name.clone()).collect(),
+        });
         let tending = tokio::spawn({
-            let (tasks, plugins) = (tasks.clone(), plugins.clone());
-            async move { tokio::join!(tasks.run_maintenance(), plugins.run_maintenance(), plugins.fetch_awaited(refuse)) }
+            let (tasks, plugins, guests) = (tasks.clone(), plugins.clone(), health.guests.clone());
+            async move {
+                tokio::join!(
+                    tasks.run_maintenance(),
+                    plugins.run_maintenance(),
+                    plugins.fetch_awaited(refuse),
+                    guests.run()
+                )
+            }
         });
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
         protocol.set_tool_listing(sources::tool_listing(config));
@@ -241,6 +260,7 @@ impl Host {
             line_bytes_max,
             plugin_admin: PluginAdmin { plugins, intake },
             secrets,
+            health,
             tending,
             control: None,
             erase_hooks: Arc::default(),
@@ -271,7 +291,12 @@ impl Host {
         let mut operator = HostOperator::new(self.store.clone(), maintenance, task_control, Arc::clone(&self.clock));
         operator.principals = self.principals.clone();
         operator.plugin_admin = Some(self.plugin_admin.clone());
-        operator.running_host = Some(RunningHost { tasks: self.tasks.clone(), edge: self.quota.clone(), reload });
+        operator.running_host = Some(RunningHost {
+            tasks: self.tasks.clone(),
+            edge: self.quota.clone(),
+            reload,
+            health: Arc::clone(&self.health),
+        });
         operator.secrets = Some(Arc::clone(&self.secrets));
         operator.erase_hooks = Arc::clone(&self.erase_hooks);
         operator.audit = self.audit.clone();

@@ -37,6 +37,7 @@ mod reload;
 mod running;
 mod secrets;
 mod serve;
+mod service_manager;
 mod shell_support;
 mod source_files;
 mod sources;

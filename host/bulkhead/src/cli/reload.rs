@@ -32,6 +32,7 @@ use super::dev_host::CallTeller;
 use super::grant_arguments::GrantArguments;
 use super::host::Host;
 use super::logging::Level;
+use super::service_manager::ServiceManager;
 use super::sources;
 use super::table::now;
 use super::tenants::Tenants;
@@ -85,6 +86,8 @@ pub(crate) struct HostStartup {
     pub(crate) level: Level,
     /// Of an author's host: what tells of its calls.
     pub(crate) told: Option<CallTeller>,
+    /// Hears of reloads.
+    pub(crate) manager: ServiceManager,
 }
 
 impl HostStartup {
@@ -94,11 +97,11 @@ impl HostStartup {
         host: &Host,
         issuers: Vec<Trusted>,
     ) -> anyhow::Result<(Arc<Authenticator>, Arc<ConfigReloader>)> {
-        let Self { origin, config, digest, level, told: _ } = self;
+        let Self { origin, config, digest, level, told: _, manager } = self;
         let verifiers = Verifiers::new(&config, issuers, host);
         let authenticator = Arc::new(verifiers.authenticator(&config));
         let parts = host.followers(Arc::clone(&authenticator), level);
-        let reloading = ConfigReloader::new(origin, parts, config, digest, verifiers)?;
+        let reloading = ConfigReloader::new(origin, (parts, manager), config, digest, verifiers)?;
         Ok((authenticator, Arc::new(reloading)))
     }
 }
@@ -142,6 +145,7 @@ impl Drop for Watching {
 pub(crate) struct ConfigReloader {
     origin: Origin,
     parts: ReloadTargets,
+    manager: ServiceManager,
     /// SHA-256 of the token of administrators, if it is in a file.
     admin_token: Option<[u8; 32]>,
     current: Mutex<Current>,
@@ -161,7 +165,7 @@ impl ConfigReloader {
     /// Begins with the configuration that the host was started with, and watches its folders.
     fn new(
         origin: Origin,
-        parts: ReloadTargets,
+        (parts, manager): (ReloadTargets, ServiceManager),
         config: Config,
         digest: [u8; 32],
         verifiers: Verifiers,
@@ -169,7 +173,13 @@ impl ConfigReloader {
         let watching = parts.watch(&config)?;
         parts.audit.note(|| Entry::new("configuration.loaded").configuration(&digest, None));
         let admin_token = admin_token(&config);
-        Ok(Self { origin, parts, admin_token, current: Mutex::new(Current { config, digest, verifiers, watching }) })
+        Ok(Self {
+            origin,
+            parts,
+            manager,
+            admin_token,
+            current: Mutex::new(Current { config, digest, verifiers, watching }),
+        })
     }
 
     /// Everything that can go wrong.
@@ -258,6 +268,7 @@ impl ReloadTargets {
 #[async_trait]
 impl Reload for ConfigReloader {
     async fn reload(&self, who: &str, check: bool) -> Result<ReloadView, ControlError> {
+        let _reloading = (!check).then(|| self.manager.reloading());
         self.change(who, check).await.map_err(|error| {
             let said = match error.downcast_ref::<Problems>() {
                 Some(problems) => problems.to_string(),

@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bulkhead_control::commands::{ConfigReload, DrainBegin, DrainEnd, DrainShow};
+use bulkhead_control::commands::{ConfigReload, DrainBegin, DrainEnd, DrainShow, HealthShow};
 use bulkhead_control::views::{DrainView, ReloadView};
 use clap::Subcommand;
 
+use super::EXIT_FAILED;
 use super::args::OperateArguments;
 use super::operate::{Absent, execute, show, show_answer, show_fields};
-use super::table::cell;
+use super::table::{cell, fields};
 
 /// Between two looks at what is left to end.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -19,6 +20,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) enum HostCommand {
     /// Show whether the host takes new work, and how much of the old one there is
     Status(OperateArguments),
+    /// Show whether the host is healthy and ready, and what that is read from
+    #[command(after_long_help = "Exit code 1: the host is unhealthy or not ready; `reasons` says why.")]
+    Health(OperateArguments),
     /// Take nothing new, let what runs come to its end, and show how far that is; the host goes on answering reads
     Drain {
         /// Do not wait for the end
@@ -53,12 +57,19 @@ pub(crate) async fn run(command: HostCommand) -> anyhow::Result<ExitCode> {
         HostCommand::Status(operate) | HostCommand::Drain { status: true, operate, .. } => {
             show_fields(&operate, DrainShow {}).await
         }
+        HostCommand::Health(operate) => health(&operate).await,
         HostCommand::Drain { undo: true, operate, .. } => show_fields(&operate, DrainEnd {}).await,
         HostCommand::Drain { no_wait, operate, .. } => drain(&operate, !no_wait).await,
         HostCommand::Reload { check, operate } => {
             show_answer(&operate, ConfigReload { check }, |view, _| reloaded(view)).await
         }
     }
+}
+
+async fn health(operate: &OperateArguments) -> anyhow::Result<ExitCode> {
+    let view = execute(operate, HealthShow {}, Absent::Refuse).await?;
+    let code = show(operate, &view, |_| fields(&view))?;
+    Ok(if view.healthy && view.ready { code } else { ExitCode::from(EXIT_FAILED) })
 }
 
 async fn drain(operate: &OperateArguments, wait: bool) -> anyhow::Result<ExitCode> {

@@ -14,7 +14,6 @@ use bulkhead_identity::principal::Principals;
 use bulkhead_net::address::normal_host;
 use bulkhead_net::server::{Certificate, ConnectionWorkers};
 use bulkhead_runtime::LoadError;
-use bulkhead_store::TaskStore as _;
 use bulkhead_transport::http::{HttpOptions, Server, ServerParts, bind};
 use bulkhead_transport::session::{Registry, SessionOptions};
 use serde_json::json;
@@ -25,6 +24,7 @@ use url::Url;
 use super::args::ServeArguments;
 use super::host::{self, Host, open_store};
 use super::reload::{HostStartup, Origin};
+use super::service_manager::ServiceManager;
 use super::table::now;
 use super::{EXIT_FAILED, exit_code, logging, operate, print_error, print_line, progress, sources, trust};
 
@@ -43,13 +43,14 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             checked => checked,
         }
     } else {
-        serve(HostStartup { origin, config, digest, level, told: None }).await
+        let manager = ServiceManager::of_environment();
+        serve(HostStartup { origin, config, digest, level, told: None, manager }).await
     }
 }
 
 pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let config = &beginning.config.clone();
-    let data = config.server.data.clone();
+    let (data, manager) = (config.server.data.clone(), beginning.manager.clone());
     // Before anything slow: a signal during the start must not be lost.
     let stop = stop_signal()?;
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP cannot be listened for")?;
@@ -80,6 +81,9 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let workers = workers.context("threads cannot be started")?.map(Arc::new);
     let server = http_server(config, &host, authenticator, (certificate, workers.clone())).await?;
     print_line(format_args!("bulkhead: listening on {scheme}://{address}/mcp"));
+    manager.ready();
+    let health = Arc::clone(&host.health);
+    let watched = manager.watch(move || health.unhealthy().is_none());
     tracing::info!(%address, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
     if !host.tasks.offers_anything() {
         tracing::warn!(
@@ -90,6 +94,7 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let (stopped, when_stopped) = tokio::sync::oneshot::channel();
     let shutdown = async move {
         stop.await;
+        manager.stopping();
         tracing::info!("draining");
         // The receiver lives until the server is done.
         let _ = stopped.send(Instant::now());
@@ -101,6 +106,7 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     host.stop(Duration::from_millis(config.server.drain_ms).saturating_sub(waited)).await?;
     // What connections have started goes on until here.
     drop(workers);
+    drop(watched);
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
@@ -126,19 +132,15 @@ async fn http_server(
     let allowed_hosts = server.allowed_hosts.iter().cloned();
     let resource = config.auth.resource.as_deref().and_then(|text| Url::parse(text).ok());
     let resource_host = resource.as_ref().and_then(Url::host_str).map(normal_host);
-    let (store, tasks) = (Arc::clone(&host.store), host.tasks.clone());
-    let unready = move || match store.read_only() {
-        // Anybody may ask: why it is, with the place where it lies, is in the log.
-        Some(_) => Some("the store is read-only".to_owned()),
-        None => tasks.is_draining().then(|| "draining".to_owned()),
-    };
+    let (ready, healthy) = (Arc::clone(&host.health), Arc::clone(&host.health));
     Ok(Server::new(ServerParts {
         mcp: host.protocol.clone(),
         sessions,
         authenticator,
         audit: host.audit.clone(),
         quota,
-        unready: Box::new(unready),
+        unready: Box::new(move || ready.unready()),
+        unhealthy: Box::new(move || healthy.unhealthy()),
         now: host.now.clone(),
         options: HttpOptions {
             // Clients come by the name that the metadata says.

@@ -15,6 +15,7 @@ use super::args::SourceArguments;
 use super::host::{Host, open_store};
 use super::reload::{HostStartup, Origin};
 use super::serve::stop_signal;
+use super::service_manager::ServiceManager;
 use super::{compile_cache, logging, print_error, progress};
 
 /// What running tasks get after the client has closed the input: it waits for the end of the process, and kills it soon. Tasks that
@@ -25,6 +26,7 @@ pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> 
     let origin = Origin { sources: arguments.clone(), listen: None, insecure: Insecure::default(), granted: None };
     let (config, digest) = origin.read()?;
     let level = logging::start(&config.log);
+    let manager = ServiceManager::default();
     let data = &config.server.data.clone();
     let names_plugins = !arguments.plugins.is_empty() || !arguments.plugin_dirs.is_empty();
     // Plugins that were named for this client alone belong into a host of its own, unless it shares a data directory by name.
@@ -42,12 +44,12 @@ pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> 
     }
     if config.data_named {
         let grace = Duration::from_millis(config.server.drain_ms);
-        return own(HostStartup { origin, config, digest, level, told: None }, data, None, grace).await;
+        return own(HostStartup { origin, config, digest, level, told: None, manager }, data, None, grace).await;
     }
     let private = tempfile::tempdir().context("there is no room for a temporary data directory")?;
     // The data goes with this host; the next one need not compile the same plugins again.
     let code = compile_cache::of_user();
-    own(HostStartup { origin, config, digest, level, told: None }, private.path(), code, Duration::ZERO).await
+    own(HostStartup { origin, config, digest, level, told: None, manager }, private.path(), code, Duration::ZERO).await
 }
 
 /// Passes bytes between the client and a running host until either is done.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bulkhead_domain::limits::{CallLimits, CompileLimits, Limits};
+use bulkhead_domain::names::check_name;
 use bulkhead_net::address::{Network, NotANetwork};
 use bulkhead_plugins::sources::{COMPONENT_BYTES_MAX, FETCH_MS_DEFAULT};
 
@@ -275,6 +276,25 @@ macro_rules! section {
     };
 }
 
+/// What a host must have before it is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ReadyRequirement {
+    /// The plugin of this name is served.
+    Plugin(String),
+}
+
+impl ReadyRequirement {
+    fn parse(text: &str) -> Result<Self, String> {
+        let name = text.strip_prefix("plugin:").filter(|name| check_name(name).is_ok());
+        let name = name.ok_or_else(|| format!("{text:?} is not plugin:NAME, such as plugin:csv"))?;
+        Ok(Self::Plugin(name.to_owned()))
+    }
+}
+
+field!(Vec<ReadyRequirement>, Self::new(), List, |list: &Vec<String>| {
+    list.iter().map(|text| ReadyRequirement::parse(text)).collect()
+});
+
 section!(SERVER, blank_server, struct ServerConfig, "server", {
     listen: SocketAddr = Kind::Text { default: "127.0.0.1:8808", allowed: &[] }, Host,
         "ADDR:PORT to listen on; port 0 picks a free one; anything but a loopback address needs authentication and TLS";
@@ -286,6 +306,8 @@ section!(SERVER, blank_server, struct ServerConfig, "server", {
         "Exact origins of web pages that may call the host; also answered by CORS";
     trusted_proxies: Vec<Network> = Kind::List, Host,
         "Addresses and networks of proxies that have TLS in front of this host; only they say who is behind them";
+    ready_requires: Vec<ReadyRequirement> = Kind::List, Host,
+        "What must be served before /readyz says ready, each plugin:NAME; a plugin that is not named here and does not run leaves the host ready";
     drain_ms: u64 = ms(10_000, 0, 600_000), Host,
         "How long running calls may go on after SIGTERM";
     connections_max: u32 = count(10_000, 1, 1_000_000), Host,

@@ -36,7 +36,7 @@ pub(crate) use auth::{AuthConfig, IssuerConfig, SecretLocation};
 use document::TenantEntry;
 pub(crate) use exposure::{Insecure, TlsConfig};
 pub(crate) use grants::{keyvalue_defaults, variable as variable_name};
-pub(crate) use keys::{AuditConfig, LogConfig, LogFormat, ServerConfig, SourcesConfig};
+pub(crate) use keys::{AuditConfig, LogConfig, LogFormat, ReadyRequirement, ServerConfig, SourcesConfig};
 #[cfg(test)]
 pub(crate) use keys::{Kind, all as all_keys};
 pub(crate) use plugin::PluginConfig;

@@ -42,6 +42,7 @@ data = "./bulkhead-data"
 allowed_hosts = []
 allowed_origins = []
 trusted_proxies = []
+ready_requires = []
 drain_ms = 10000
 connections_max = 10000
 connections_per_address = 1000

@@ -160,3 +160,69 @@ async fn guests_are_dropped_with_their_threads() {
     waiting.stop();
     assert!(gone[1].load(Ordering::Acquire), "nobody is left who could do it later");
 }
+
+/// A pulse of these threads that runs, and says soon that they stand still.
+fn pulse(of: &Threads) -> GuestPulse {
+    let times = pulse::Times { every: Duration::from_millis(5), standstill_after: Duration::from_millis(500) };
+    let pulse = GuestPulse::new(Arc::clone(&of.0), times);
+    let runs = pulse.clone();
+    tokio::spawn(async move { runs.run().await });
+    pulse
+}
+
+/// Keeps so many threads, as no guest can, until what is returned is dropped.
+async fn park(threads: &Threads, count: usize) -> Vec<std::sync::mpsc::Sender<()>> {
+    let came = Arc::new(AtomicUsize::new(0));
+    let keep = |_| {
+        let (keeps, kept) = std::sync::mpsc::channel::<()>();
+        let came = Arc::clone(&came);
+        threads.spawn(&Share::default(), async move {
+            came.fetch_add(1, Ordering::AcqRel);
+            _ = kept.recv();
+        });
+        keeps
+    };
+    let keeps = (0..count).map(keep).collect();
+    until(|| came.load(Ordering::Acquire) == count).await;
+    keeps
+}
+
+#[tokio::test]
+async fn pulse_of_parked_threads_stops_and_comes_back() {
+    let threads = threads(2);
+    let pulse = pulse(&threads);
+    until(|| pulse.silent_for() < Duration::from_millis(100)).await;
+    let parked = park(&threads, 2).await;
+    until(|| pulse.stands_still()).await;
+    // This one, the one that runs, and that of the no-op.
+    assert!(Arc::strong_count(&pulse.passed_ms) <= 3, "one no-op waits in line, not one for every attempt");
+    drop(parked);
+    until(|| !pulse.stands_still()).await;
+}
+
+#[tokio::test]
+async fn pulse_goes_on_among_guests_that_compute() {
+    let threads = threads(1);
+    let turns = Arc::new(AtomicUsize::new(0));
+    let crowd: Vec<_> = (0..500).map(|_| threads.spawn(&Share::default(), spin(turns.clone()))).collect();
+    until(|| turns.load(Ordering::Acquire) > 1_000).await;
+    let pulse = pulse(&threads);
+    let until_then = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < until_then {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(!pulse.stands_still(), "{pulse:?}");
+    }
+    crowd.into_iter().for_each(Stop::stop);
+}
+
+#[tokio::test]
+async fn pulse_ends_with_its_threads() {
+    let threads = threads(1);
+    let pulse = GuestPulse::new(
+        Arc::clone(&threads.0),
+        pulse::Times { every: Duration::from_millis(5), ..pulse::Times::default() },
+    );
+    let runs = tokio::spawn(async move { pulse.run().await });
+    drop(threads);
+    tokio::time::timeout(Duration::from_secs(60), runs).await.unwrap().unwrap();
+}

@@ -158,13 +158,22 @@ async fn http_access_needs_a_valid_token() {
 
 #[tokio::test]
 async fn health_and_readiness_probes_answer() {
-    let edge = Edge::start(Setup { unready: Some("the store is read-only".into()), ..Setup::default() }).await;
+    let edge = Edge::start(Setup { unready: Some("the store is read-only"), ..Setup::default() }).await;
     let bare = edge.client().without("Host").without("Accept").with("Host", "10.1.2.3:80");
     assert_eq!(bare.send("GET", "/healthz", "").await.status, 200);
     let (status, body) = status_and_body(bare.send("GET", "/readyz", "").await).await;
     assert_eq!((status, body), (503, json!({ "status": "unready", "reason": "the store is read-only" })));
     assert_eq!(bare.send("POST", "/healthz", "").await.status, 405);
     assert_eq!(Edge::usual().await.client().send("GET", "/readyz", "").await.status, 200);
+}
+
+#[tokio::test]
+async fn unhealthy_host_says_so_to_probes() {
+    let edge = Edge::start(Setup { unhealthy: Some("the guests' threads stand still"), ..Setup::default() }).await;
+    let bare = edge.client().without("Host").with("Host", "10.1.2.3:80");
+    let (status, body) = status_and_body(bare.send("GET", "/healthz", "").await).await;
+    assert_eq!((status, body), (503, json!({ "status": "unhealthy", "reason": "the guests' threads stand still" })));
+    assert_eq!(bare.send("GET", "/readyz", "").await.status, 200, "who serves with it says whether it is ready");
 }
 
 #[tokio::test]

@@ -67,7 +67,8 @@ struct Setup {
     limits: Limits,
     loopback_only: bool,
     rows: Arc<Rows>,
-    unready: Option<String>,
+    unready: Option<&'static str>,
+    unhealthy: Option<&'static str>,
     has_workers: bool,
 }
 
@@ -98,6 +99,7 @@ impl Default for Setup {
             loopback_only: true,
             rows: Arc::default(),
             unready: None,
+            unhealthy: None,
             has_workers: false,
         }
     }
@@ -130,7 +132,8 @@ impl Edge {
             authenticator: Arc::new(Authenticator::new(vec![Arc::new(Tokens)], setup.loopback_only)),
             audit: bulkhead_audit::Audit::off(),
             quota: quota.clone(),
-            unready: Box::new(move || unready.clone()),
+            unready: Box::new(move || unready),
+            unhealthy: Box::new(move || setup.unhealthy),
             now,
             options: setup.options,
             certificate: None,

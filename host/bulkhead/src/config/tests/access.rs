@@ -89,6 +89,12 @@ fn token_issuer_config_has_defaults() {
         "",
     );
     refused_once("[server]\ntls = { certificate = 'a' }", "etc/bulkhead.toml:2: server.tls: needs", "key");
+    refused_once("[server]\nready_requires = ['csv']", "etc/bulkhead.toml:2: server.ready_requires:", "plugin:csv");
+    refused_once(
+        "[server]\nready_requires = ['plugin:a b']",
+        "etc/bulkhead.toml:2: server.ready_requires:",
+        "plugin:NAME",
+    );
     refused_once("[server]\ntrusted_proxies = ['proxy']", "etc/bulkhead.toml:2: server.trusted_proxies:", "network");
 }
 

@@ -1,0 +1,96 @@
+//! Whether a host is healthy and ready, and everything that an operator may know about that.
+//!
+//! Owns the two questions of probes and the view of operators, which have the same answers. Must not tell a probe a path, a name or a
+//! number: anybody may ask. Invariant: a probe's answer takes no lock that work holds and reads nothing, so it comes also from a host whose store
+//! or disk hangs; only a host that another start would help is unhealthy.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::views::{AuditHealth, ClockHealth, GuestsHealth, HealthView, PluginsHealth, StoreHealth};
+use bulkhead_audit::Audit;
+use bulkhead_domain::clock::Clock;
+use bulkhead_plugins::Plugins;
+use bulkhead_runtime::GuestPulse;
+use bulkhead_store::Store;
+use bulkhead_tasks::Tasks;
+
+/// Why a host should be started again.
+const STANDSTILL: &str = "the guests' threads stand still";
+/// Why a host should get no traffic, as anybody may know it.
+const READ_ONLY: &str = "the store is read-only";
+const DRAINING: &str = "draining";
+const PLUGIN_MISSING: &str = "a required plugin is not served";
+
+/// What the health of a host is read from.
+pub struct HostHealth {
+    pub store: Arc<dyn Store>,
+    pub tasks: Tasks,
+    pub plugins: Plugins,
+    pub guests: GuestPulse,
+    pub audit: Audit,
+    pub clock: Arc<dyn Clock>,
+    /// The data directory, whose disk may run full.
+    pub data: PathBuf,
+    /// Plugins without which the host is not ready.
+    pub required: Vec<String>,
+}
+
+impl HostHealth {
+    /// Why the host should be started again. Does not ask the store: no start makes room on a disk.
+    pub fn unhealthy(&self) -> Option<&'static str> {
+        self.guests.stands_still().then_some(STANDSTILL)
+    }
+
+    /// Why the host should get no traffic at the moment, the first reason.
+    pub fn unready(&self) -> Option<&'static str> {
+        self.reasons().next()
+    }
+
+    fn reasons(&self) -> impl Iterator<Item = &'static str> {
+        let reasons = [
+            self.store.read_only().is_some().then_some(READ_ONLY),
+            self.tasks.is_draining().then_some(DRAINING),
+            self.unhealthy(),
+            self.missing().next().is_some().then_some(PLUGIN_MISSING),
+        ];
+        reasons.into_iter().flatten()
+    }
+
+    fn missing(&self) -> impl Iterator<Item = &String> {
+        self.required.iter().filter(|name| !self.plugins.is_offered(name))
+    }
+
+    /// All of it, for operators.
+    pub async fn view(&self) -> HealthView {
+        let plugins = self.plugins.census().await;
+        let read_only = self.store.read_only();
+        let (now, system) = (self.clock.now(), self.clock.system());
+        let free = rustix::fs::statvfs(&self.data).map(|facts| facts.f_bavail.saturating_mul(facts.f_frsize));
+        HealthView {
+            healthy: self.unhealthy().is_none(),
+            ready: self.unready().is_none(),
+            reasons: self.reasons().map(str::to_owned).collect(),
+            draining: self.tasks.is_draining(),
+            store: StoreHealth { writable: read_only.is_none(), problem: read_only },
+            plugins: PluginsHealth {
+                configured: plugins.configured,
+                serving: plugins.serving,
+                broken: plugins.broken,
+                awaited: plugins.awaited,
+                missing: self.missing().cloned().collect(),
+            },
+            guests: GuestsHealth {
+                running: !self.guests.stands_still(),
+                silent_ms: u64::try_from(self.guests.silent_for().as_millis()).unwrap_or(u64::MAX),
+            },
+            audit: match (self.audit.is_on(), self.audit.is_refused()) {
+                (false, _) => AuditHealth::Off,
+                (true, false) => AuditHealth::Written,
+                (true, true) => AuditHealth::Refused,
+            },
+            disk_free_bytes: free.ok(),
+            clock: ClockHealth { now_ms: now, ahead_of_system_ms: now.saturating_sub(system) },
+        }
+    }
+}
