@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -18,7 +18,7 @@ use super::blocking::{Blocking, BlockingPools};
 use super::call_state::CallState;
 use super::denials::Denials;
 use super::egress::{Egress, RequestQuotas};
-use super::engines::{Engines, GuestEngine};
+use super::engines::{CallSlots, Engines, GuestEngine};
 use super::events::Outbox;
 use super::exports::Exports;
 use super::fault::{self, HostFailure};
@@ -38,6 +38,7 @@ use super::wasi_context::{Clock, Printed, Stream, random};
 use super::{CallContext, CallEvent, CallSpec, TenantNames, ToolEntry};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
+use bulkhead_domain::requestor::TenantId;
 
 /// A component that is ready to be called.
 pub(super) struct Plugin {
@@ -315,6 +316,7 @@ async fn execute(
     let name = Arc::clone(&plugin.name);
     let granted = Arc::clone(plugin.granted.of(tenant));
     let (line, blocking) = (ground.lines.of(tenant, &share), Blocking::of(&ground.blocking, tenant));
+    let owner = tenant;
     let tenant = match &ground.names {
         Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
         _ => None,
@@ -325,7 +327,7 @@ async fn execute(
         .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
     call.egress.share(line);
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
-    let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
+    let returned = visit(ground, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })
     });
     let returned = returned.await;
@@ -350,27 +352,30 @@ fn with_stderr(error: CallError, program: Option<&Program>) -> CallError {
     }
 }
 
-/// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end.
+/// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end. Waiting for a
+/// place is the call's own time: tenants that take all of them cannot have another one wait longer than its calls may take.
 pub(super) async fn visit<T: Send>(
     ground: &HostContext,
     component: &InstancePre<Call>,
+    tenant: Option<TenantId>,
     call: Box<Call>,
     limits: &CallLimits,
     body: impl for<'a> FnOnce(&'a mut wasmtime::Store<Call>, Instance) -> BoxFuture<'a, wasmtime::Result<T>> + Send,
 ) -> Result<T, CallError> {
     let engine = ground.engines.behind(component.engine());
-    let Ok(_slot) = engine.slots.acquire().await else {
-        return Err(CallError::Interrupted);
-    };
     let (denials, shared, outbox) = (call.denials.clone(), Arc::clone(&call.shared), call.outbox.clone());
-    let mut store = call.into_store(engine, limits);
+    let has_begun = AtomicBool::new(false);
     let guest = async {
+        // Dropped after the store, which takes the place.
+        let _slot = engine.slots.acquire(tenant).await;
+        has_begun.store(true, Ordering::Relaxed);
+        let mut store = call.into_store(engine, limits);
         let instance = component.instantiate_async(&mut store).await?;
         body(&mut store, instance).await
     };
     let returned = Supervised::new(Box::pin(guest), shared, outbox, limits).await;
-    drop(store);
-    let returned = returned.map_err(|stopped| stopped_because(stopped, limits))?;
+    let waited_for = (!has_begun.load(Ordering::Relaxed)).then_some(&engine.slots);
+    let returned = returned.map_err(|stopped| stopped_because(stopped, limits, waited_for))?;
     returned.map_err(|error| fault::classify(denials.plugin(), &error, passed_max(limits)))
 }
 
@@ -380,13 +385,16 @@ fn passed_max(limits: &CallLimits) -> u64 {
     limits.result_bytes.max(limits.log_bytes).saturating_mul(2).saturating_add(HOSTCALL_BYTES_BASE)
 }
 
-/// The public reason of a call that was stopped from outside.
-fn stopped_because(stopped: Stopped, limits: &CallLimits) -> CallError {
+/// The public reason of a call that was stopped from outside, maybe while it still waited for a place.
+fn stopped_because(stopped: Stopped, limits: &CallLimits, waited_for: Option<&CallSlots>) -> CallError {
     match stopped {
         Stopped::Cpu => fault::limit(format!("the tool used more than its {} of CPU time", Time(limits.cpu_ms))),
         Stopped::Wall => CallError::Fault {
             kind: FaultKind::Deadline,
-            reason: format!("the tool did not finish within {}", Time(limits.wall_ms)),
+            reason: match waited_for {
+                Some(slots) => format!("the tool could not begin within {}: {slots}", Time(limits.wall_ms)),
+                None => format!("the tool did not finish within {}", Time(limits.wall_ms)),
+            },
         },
     }
 }

@@ -32,7 +32,7 @@ fn component(body: &str) -> String {
 
 /// A component in an engine with a pool of four, and its clock.
 pub(super) struct Subject {
-    ground: HostContext,
+    pub(super) ground: HostContext,
     instance: InstancePre<Call>,
 }
 
@@ -81,7 +81,7 @@ impl Subject {
             },
         )
         .unwrap();
-        let ran = visit(&self.ground, &self.instance, call, limits, |store, instance| {
+        let ran = visit(&self.ground, &self.instance, Some(TENANT), call, limits, |store, instance| {
             Box::pin(async move {
                 let run = instance.get_func(&mut *store, "run").unwrap();
                 run.call_async(store, &[], &mut []).await
