@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::future::try_join;
 use http::header::{CONTENT_LENGTH, HOST};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use http_body_util::{BodyExt as _, Full};
 use serde::Deserialize;
@@ -131,6 +132,7 @@ fn parse(arguments: &str) -> Result<http::Request<Bytes>, String> {
     let headers = parse_headers(&headers)?;
     let size = HeaderValue::from(request.body().len());
     *request.headers_mut() = headers;
+    check_host(request.headers())?;
     if !request.headers().contains_key(HOST) {
         request.headers_mut().insert(HOST, HeaderValue::from_static(HOST_NAME));
     }
@@ -139,6 +141,19 @@ fn parse(arguments: &str) -> Result<http::Request<Bytes>, String> {
         request.headers_mut().insert(CONTENT_LENGTH, size);
     }
     Ok(request)
+}
+
+/// The guest gets the host as a text of its own, beside the headers, which may hold other bytes.
+fn check_host(headers: &HeaderMap) -> Result<(), String> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let is_host = |value: &HeaderValue| Authority::try_from(value.as_bytes()).is_ok();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => Err("headers: \"host\" has more than one value".to_owned()),
+        (Some(host), None) if !is_host(host) => {
+            Err("headers: \"host\" is not the name of a host, with a port if there is one".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn parse_headers(headers: &Map<String, Value>) -> Result<HeaderMap, String> {
@@ -281,6 +296,10 @@ mod tests {
             (json!({"headers": {"a b": "x"}}), "headers: \"a b\""),
             (json!({"headers": {"a": "x\r\ny: z"}}), "headers: \"a\" has a value"),
             (json!({"headers": {"a": many}}), "more than 256"),
+            (json!({"headers": {"Host": "é"}}), "headers: \"host\" is not the name of a host"),
+            (json!({"headers": {"host": ""}}), "headers: \"host\" is not the name of a host"),
+            (json!({"headers": {"host": "a/b"}}), "headers: \"host\" is not the name of a host"),
+            (json!({"headers": {"host": ["a", "é"]}}), "headers: \"host\" has more than one value"),
             (json!({"body": "?", "body_encoding": "base64"}), "body: no base64"),
             (json!({"url": "/"}), "unknown field `url`"),
         ] {
