@@ -1,10 +1,13 @@
 //! A command: `args` and `stdin` in, standard output and the exit code out.
 //!
-//! Owns the streams of one call. Standard output is the result, so writing more of it than a result may hold ends the call; standard
-//! error goes to the operator's log, and its end to the caller if the program fails.
+//! Owns the streams of one call, whichever version of WASI they are written through. Standard output is the result, so writing more of it
+//! than a result may hold ends the call; standard error goes to the operator's log, and its end to the caller if the program fails.
 
 use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -94,7 +97,7 @@ impl Program {
         Ok(Self {
             arguments: [plugin.to_owned()].into_iter().chain(args).collect(),
             stdin: MemoryInputPipe::new(stdin),
-            stdout: Sink::new(Stdout { bytes: Vec::new(), bytes_max: stdout_bytes_max }),
+            stdout: Sink::new(Stdout { bytes: Vec::new(), bytes_max: stdout_bytes_max, is_full: false }),
             stderr: Sink::new(Stderr { printed: Printed::new(plugin.into(), "stderr"), tail: VecDeque::new() }),
         })
     }
@@ -117,6 +120,21 @@ impl Program {
         // It may begin inside of a character.
         let begin = tail.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
         String::from_utf8_lossy(tail.get(begin..).unwrap_or_default()).trim_end().to_owned()
+    }
+
+    /// What a run is that ended so.
+    fn ended(&self, returned: wasmtime::Result<Result<(), ()>>) -> wasmtime::Result<ToolOutput> {
+        // Through WASI 0.3, writing too much is an error that the guest may make anything of.
+        self.stdout.0.lock().check()?;
+        let code = match returned {
+            Ok(Ok(())) => 0,
+            Ok(Err(())) => 1,
+            Err(error) => match error.downcast_ref::<I32Exit>() {
+                Some(exit) => exit.0,
+                None => return Err(error),
+            },
+        };
+        Ok(self.output(code))
     }
 
     fn output(&self, code: i32) -> ToolOutput {
@@ -172,17 +190,10 @@ pub(super) async fn run(
     instance: &Instance,
 ) -> wasmtime::Result<ToolOutput> {
     let command = command.load(&mut *store, instance)?;
-    let code = match command.wasi_cli_run().call_run(&mut *store).await {
-        Ok(Ok(())) => 0,
-        Ok(Err(())) => 1,
-        Err(error) => match error.downcast_ref::<I32Exit>() {
-            Some(exit) => exit.0,
-            None => return Err(error),
-        },
-    };
+    let returned = command.wasi_cli_run().call_run(&mut *store).await;
     let program = store.data().program.as_ref();
     let program = program.ok_or_else(|| HostFailure("a program was run without its streams".to_owned()))?;
-    Ok(program.output(code))
+    program.ended(returned)
 }
 
 /// What takes a guest's bytes.
@@ -194,13 +205,21 @@ trait Take: Send + 'static {
 struct Stdout {
     bytes: Vec<u8>,
     bytes_max: u64,
+    /// More was written than it may hold: it takes nothing any more.
+    is_full: bool,
+}
+
+impl Stdout {
+    fn check(&self) -> Result<(), LimitHit> {
+        let hit = LimitHit::Output { what: "standard output", bytes_max: self.bytes_max };
+        if self.is_full { Err(hit) } else { Ok(()) }
+    }
 }
 
 impl Take for Stdout {
     fn take(&mut self, bytes: &[u8]) -> Result<(), LimitHit> {
-        if (self.bytes.len() + bytes.len()) as u64 > self.bytes_max {
-            return Err(LimitHit::Output { what: "standard output", bytes_max: self.bytes_max });
-        }
+        self.is_full |= (self.bytes.len() + bytes.len()) as u64 > self.bytes_max;
+        self.check()?;
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
@@ -246,11 +265,27 @@ impl<W> IsTerminal for Sink<W> {
 
 impl<W: Take> StdoutStream for Sink<W> {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        Box::new(tokio::io::sink())
+        Box::new(self.clone())
     }
 
     fn p2_stream(&self) -> Box<dyn OutputStream> {
         Box::new(self.clone())
+    }
+}
+
+impl<W: Take> AsyncWrite for Sink<W> {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        // Of the kinds of errors, this one is told to the guest alone: the library has a line in the host's log for each other one.
+        let full = |hit: LimitHit| io::Error::new(io::ErrorKind::BrokenPipe, hit);
+        Poll::Ready(self.0.lock().take(bytes).map(|()| bytes.len()).map_err(full))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -276,6 +311,8 @@ impl<W: Take> OutputStream for Sink<W> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     fn program(arguments: &Value) -> Program {
@@ -336,6 +373,33 @@ mod tests {
         stdout.write(Bytes::from_static(b"0123456789")).unwrap();
         let Err(StreamError::Trap(error)) = stdout.write(Bytes::from_static(b"x")) else { panic!("it went on") };
         assert!(error.downcast_ref::<LimitHit>().is_some_and(|hit| hit.to_string().contains("call.result_bytes")));
+    }
+
+    #[test]
+    fn streams_of_wasi_03_are_the_same_ones_and_their_limit_ends_the_call() {
+        let program = program(&json!({}));
+        let write = |stream: Box<dyn AsyncWrite + Send + Sync>, bytes: &[u8]| {
+            tokio::io::AsyncWriteExt::write_all(&mut Box::into_pin(stream), bytes)
+                .now_or_never()
+                .expect("it never waits")
+        };
+        write(program.stdout.async_stream(), b"half").unwrap();
+        write(program.stderr.async_stream(), b"because\n").unwrap();
+        assert_eq!(program.stderr_line().as_deref(), Some("because"));
+        write(program.stdout.async_stream(), b" of it").unwrap();
+        let output = program.ended(Ok(Ok(()))).unwrap();
+        assert_eq!(texts(&output), ["half of it"]);
+
+        let refused = write(program.stdout.async_stream(), b"01234567890").unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::BrokenPipe);
+        assert!(
+            write(program.stdout.async_stream(), b"x").is_err(),
+            "what was left out would be missing in the middle"
+        );
+        for returned in [Ok(Ok(())), Ok(Err(())), Err(wasmtime::Error::msg("it did not like that"))] {
+            let error = program.ended(returned).unwrap_err();
+            assert!(error.downcast_ref::<LimitHit>().is_some_and(|hit| hit.to_string().contains("call.result_bytes")));
+        }
     }
 
     #[test]
