@@ -29,6 +29,7 @@ use crate::call::Call;
 use crate::fault::HostFailure;
 use crate::json::accept;
 use crate::limits::{LimitHit, STDIO_BYTES_MAX};
+use crate::output::{base64_size, block_size};
 use crate::wasi_context::{Printed, escaped};
 
 /// Arguments of one run. Each costs some bytes of the host, however short it is, and again whenever the guest asks for them.
@@ -138,18 +139,60 @@ impl Program {
     }
 
     fn output(&self, code: i32) -> ToolOutput {
-        let stdout = std::mem::take(&mut self.stdout.0.lock().bytes);
+        let (stdout, bytes_max) = {
+            let mut stdout = self.stdout.0.lock();
+            (std::mem::take(&mut stdout.bytes), stdout.bytes_max)
+        };
         if code == 0 {
             return success(stdout);
         }
-        let mut words = format!("The program ended with exit code {code}.");
-        let stderr = self.stderr_tail();
-        if !stderr.is_empty() {
-            words.push_str(&format!(" The end of its standard error:\n{stderr}"));
+        failure(code, &self.stderr_tail(), stdout, usize::try_from(bytes_max).unwrap_or(usize::MAX))
+    }
+}
+
+/// Words, and standard output beside them. A program that fails is an error that it reports, so what does not fit into a result is cut off:
+/// of standard output, which is incomplete anyway, before the end of standard error.
+fn failure(code: i32, stderr: &str, stdout: Vec<u8>, bytes_max: usize) -> ToolOutput {
+    const END_OF_STDERR: &str = " The end of its standard error:\n";
+    const CUT: &str = " Its standard output does not fit here as a whole.";
+    let ended = format!("The program ended with exit code {code}.");
+    let room = bytes_max.saturating_sub(block_size(&text(ended.as_str())));
+    let end = stderr.len().saturating_sub(room.saturating_sub(END_OF_STDERR.len()));
+    let stderr = stderr.get(stderr.ceil_char_boundary(end)..).filter(|end| !end.is_empty());
+    let reason = stderr.map(|stderr| format!("{END_OF_STDERR}{stderr}")).unwrap_or_default();
+    let room = room.saturating_sub(reason.len());
+    let whole = block(stdout);
+    let (cut, stdout) = match whole {
+        Some(whole) if block_size(&whole) > room => match room.checked_sub(CUT.len()) {
+            Some(room) => (CUT, beginning_of(whole, room)),
+            None => ("", None),
+        },
+        whole => ("", whole),
+    };
+    let mut output = said(format!("{ended}{cut}{reason}"));
+    output.content.extend(stdout);
+    output
+}
+
+/// The beginning of a block of standard output that has so many bytes at most; nothing for nothing.
+fn beginning_of(mut whole: wit::Content, bytes_max: usize) -> Option<wit::Content> {
+    let size = block_size(&whole);
+    match &mut whole {
+        wit::Content::Text(text) => {
+            let fits = (text.text.len() + bytes_max).saturating_sub(size);
+            text.text.truncate(text.text.floor_char_boundary(fits));
+            (!text.text.is_empty()).then_some(whole)
         }
-        let mut output = said(words);
-        output.content.extend(block(stdout));
-        output
+        wit::Content::Resource(wit::EmbeddedResource {
+            contents: wit::ResourceContents { body: wit::ResourceBody::Blob(data), .. },
+            ..
+        }) => {
+            // Three bytes take four.
+            let fits = (base64_size(data) + bytes_max).saturating_sub(size);
+            data.truncate(fits / 4 * 3);
+            (!data.is_empty()).then_some(whole)
+        }
+        _ => None,
     }
 }
 
@@ -403,8 +446,39 @@ mod tests {
     }
 
     #[test]
+    fn failure_of_any_size_fits_into_a_result() {
+        let size = |output: &ToolOutput| output.content.iter().map(block_size).sum::<usize>();
+        for (stdout, stderr) in [(b"ab\xC3\xBC".repeat(2000), "ü"), (vec![0xFF; 2000], "ü"), (vec![], "")] {
+            for lines in [0, 1, 100, 3000] {
+                let stderr = stderr.repeat(lines);
+                for bytes_max in 1024..1200 {
+                    let output = failure(-2_147_483_648, &stderr, stdout.clone(), bytes_max);
+                    assert!(output.is_error && size(&output) <= bytes_max, "{} of {bytes_max}", size(&output));
+                }
+            }
+        }
+        let output = failure(1, "no such file", b"x".repeat(4096), 4096);
+        let [words, stdout] = texts(&output)[..] else { panic!("{output:?}") };
+        assert_eq!(
+            words,
+            "The program ended with exit code 1. Its standard output does not fit here as a whole. The end of its standard error:\n\
+             no such file"
+        );
+        assert!(stdout.len() > 3800 && size(&output) == 4096, "as much as there is room for: {}", stdout.len());
+        let output = failure(1, &format!("{}the reason", "x".repeat(4096)), b"x".repeat(4096), 1024);
+        let [words] = texts(&output)[..] else { panic!("{output:?}") };
+        assert!(words.ends_with("xthe reason"), "{words}");
+        let output = failure(1, "", vec![0xFF; 4096], 4096);
+        assert!(
+            matches!(&output.content[..], [_, wit::Content::Resource(_)]) && size(&output) > 4090,
+            "{}",
+            size(&output)
+        );
+    }
+
+    #[test]
     fn failure_shows_code_stdout_and_end_of_stderr() {
-        let mut program = program(&json!({}));
+        let mut program = Program::new("tool", "{}", 16 << 10).unwrap();
         program.stdout.write(Bytes::from_static(b"half")).unwrap();
         program.stderr.write(Bytes::from("ü".repeat(STDERR_TAIL_BYTES_MAX))).unwrap();
         program.stderr.write(Bytes::from_static(b"no such\nfile\n")).unwrap();

@@ -20,11 +20,13 @@ use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 use wasmtime_wasi_http::{Error, WasiHttpView as _};
 
-use super::said;
+use super::{said, text};
 use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
 use crate::call::Call;
 use crate::fault::BrokenAnswer;
 use crate::limits::LimitHit;
+use crate::output::{base64_size, block_size};
+use crate::wasi_context::beginning;
 
 /// Headers of one request. Each costs the host much more than its bytes.
 const HEADERS_MAX: usize = 256;
@@ -218,9 +220,16 @@ pub(super) async fn request(
     };
     match try_join(guest, answer).await?.1 {
         Answer::Response(head, body) => Ok(output(&head, body)),
-        Answer::Error(code) => Ok(said(format!("The service did not answer: {code:?}"))),
+        Answer::Error(code) => Ok(said(unanswered(&code, bytes_max))),
         Answer::Nothing => Err(BrokenAnswer("the service ended without a response").into()),
     }
+}
+
+/// It may hold words of the service.
+fn unanswered(code: &ErrorCode, bytes_max: u64) -> String {
+    let words = format!("The service did not answer: {code:?}");
+    let envelope = block_size(&text(""));
+    beginning(&words, usize::try_from(bytes_max).unwrap_or(usize::MAX).saturating_sub(envelope)).to_owned()
 }
 
 fn no_error(never: std::convert::Infallible) -> Error {
@@ -230,16 +239,70 @@ fn no_error(never: std::convert::Infallible) -> Error {
 /// Reads a body as it is written.
 async fn collect(response: http::Response<HyperOutgoingBody>, bytes_max: u64) -> wasmtime::Result<Answer> {
     let (head, mut body) = response.into_parts();
-    let mut bytes = Vec::new();
+    let mut taken = ResponseBody::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| BrokenAnswer("the service broke off the body of its response"))?;
         let Some(data) = frame.data_ref() else { continue };
-        if (bytes.len() + data.len()) as u64 > bytes_max {
-            return Err(LimitHit::Output { what: "response body", bytes_max }.into());
-        }
-        bytes.extend_from_slice(data);
+        taken.add(data, bytes_max)?;
     }
-    Ok(Answer::Response(head, bytes))
+    Ok(Answer::Response(head, taken.finish(bytes_max)?))
+}
+
+/// A response body while it comes, and how long it gets as a string of JSON: text with escapes, everything else in base64.
+#[derive(Default)]
+struct ResponseBody {
+    bytes: Vec<u8>,
+    /// How much of it is text so far; a character may still be incomplete.
+    text_bytes: usize,
+    is_binary: bool,
+    /// The length with escapes.
+    escaped: usize,
+}
+
+impl ResponseBody {
+    /// Takes more, unless it can only get too long, whatever still comes.
+    fn add(&mut self, data: &[u8], bytes_max: u64) -> Result<(), LimitHit> {
+        if (self.bytes.len() + data.len()) as u64 > bytes_max {
+            return Err(LimitHit::Output { what: "response body", bytes_max });
+        }
+        self.bytes.extend_from_slice(data);
+        self.escaped += data.iter().map(|byte| escaped_size(*byte)).sum::<usize>();
+        if !self.is_binary {
+            match std::str::from_utf8(self.bytes.get(self.text_bytes..).unwrap_or_default()) {
+                Ok(text) => self.text_bytes += text.len(),
+                Err(error) => {
+                    self.text_bytes += error.valid_up_to();
+                    self.is_binary = error.error_len().is_some();
+                }
+            }
+        }
+        let encoded = if self.is_binary { self.base64() } else { self.base64().min(self.escaped) };
+        check_encoded(encoded, bytes_max)
+    }
+
+    fn finish(self, bytes_max: u64) -> Result<Vec<u8>, LimitHit> {
+        let is_text = self.text_bytes == self.bytes.len();
+        check_encoded(if is_text { self.escaped } else { self.base64() }, bytes_max)?;
+        Ok(self.bytes)
+    }
+
+    fn base64(&self) -> usize {
+        base64_size(&self.bytes)
+    }
+}
+
+fn check_encoded(bytes: usize, bytes_max: u64) -> Result<(), LimitHit> {
+    let hit = LimitHit::Output { what: "response body as a string of JSON", bytes_max };
+    if bytes as u64 > bytes_max { Err(hit) } else { Ok(()) }
+}
+
+/// What becomes of one byte of a text in a string of JSON.
+fn escaped_size(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0C => 2,
+        0..0x20 => 6,
+        _ => 1,
+    }
 }
 
 fn output(head: &http::response::Parts, body: Vec<u8>) -> ToolOutput {
@@ -306,6 +369,46 @@ mod tests {
             let wrong = parse(&arguments.to_string()).unwrap_err();
             assert!(wrong.contains(why), "{wrong}");
         }
+    }
+
+    #[test]
+    fn response_body_counts_as_it_stands_in_the_result() {
+        let taken = |pieces: &[&[u8]], bytes_max| {
+            let mut body = ResponseBody::default();
+            pieces.iter().try_for_each(|piece| body.add(piece, bytes_max))?;
+            body.finish(bytes_max)
+        };
+        let ascii: Vec<u8> = (0..=0x7F).collect();
+        let texts = ["", "plain", "gr\u{fc}n \u{6f22}", std::str::from_utf8(&ascii).unwrap()];
+        for text in texts {
+            let size = serde_json::to_string(text).unwrap().len() as u64 - 2;
+            // Also if it comes in the middle of its characters.
+            let pieces: Vec<_> = text.as_bytes().chunks(1).collect();
+            assert_eq!(taken(&pieces, size), Ok(text.as_bytes().to_vec()), "{text}");
+            if size > 0 {
+                assert!(taken(&pieces, size - 1).is_err(), "{text}");
+            }
+        }
+        for binary in [&[0xFF; 100][..], b"half a character \xC3", &[[0; 60], [0xFF; 60]].concat()[..]] {
+            let size = STANDARD.encode(binary).len() as u64;
+            let pieces: Vec<_> = binary.chunks(7).collect();
+            assert_eq!(taken(&pieces, size), Ok(binary.to_vec()), "{binary:?}");
+            let refused = taken(&pieces, size - 1).unwrap_err().to_string();
+            assert!(refused.contains("response body as a string of JSON is longer than"), "{refused}");
+        }
+        let endless = std::iter::repeat(&[0xFF; 10][..]);
+        let mut body = ResponseBody::default();
+        assert!(endless.take(10).try_for_each(|piece| body.add(piece, 100)).is_err(), "it is stopped while it comes");
+        assert!(body.bytes.len() <= 80, "{}", body.bytes.len());
+    }
+
+    #[test]
+    fn words_of_a_service_without_an_answer_fit_into_a_result() {
+        let words = unanswered(&ErrorCode::InternalError(Some("x".repeat(10_000))), 1024);
+        assert!(
+            words.starts_with("The service did not answer: ") && block_size(&text(words.as_str())) <= 1024,
+            "{words}"
+        );
     }
 
     #[test]
