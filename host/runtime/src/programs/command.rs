@@ -22,7 +22,7 @@ use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
 use wasmtime_wasi_io::poll::Pollable;
 use wasmtime_wasi_io::streams::{OutputStream, StreamError, StreamResult};
 
-use super::{said, text};
+use super::{misfit, said, text};
 use crate::bindings::bulkhead::plugin::types as wit;
 use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
 use crate::call::Call;
@@ -91,7 +91,7 @@ impl Program {
     /// They do not fit.
     pub(super) fn new(plugin: &str, arguments: &str, stdout_bytes_max: u64) -> Result<Self, String> {
         let Arguments { args, stdin } =
-            serde_json::from_str(arguments).map_err(|error| format!("the arguments do not fit: {error}"))?;
+            serde_json::from_str(arguments).map_err(|error| format!("the arguments do not fit: {}", misfit(&error)))?;
         if args.len() > ARGUMENTS_MAX {
             return Err(format!("args: {} arguments; {ARGUMENTS_MAX} is the most", args.len()));
         }
@@ -387,6 +387,12 @@ mod tests {
             let wrong = Program::new("tool", &arguments.to_string(), 10).err().unwrap();
             assert!(wrong.contains(why), "{wrong}");
         }
+    }
+
+    #[test]
+    fn refusal_names_the_beginning_of_an_unknown_argument() {
+        let wrong = Program::new("tool", &json!({"x".repeat(100_000): 1}).to_string(), 10).err().unwrap();
+        assert!(wrong.contains("unknown field `xxx") && wrong.len() < 400, "{} bytes", wrong.len());
     }
 
     #[test]

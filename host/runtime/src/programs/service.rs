@@ -20,7 +20,7 @@ use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 use wasmtime_wasi_http::{Error, WasiHttpView as _};
 
-use super::{said, text};
+use super::{misfit, quoted, said, text};
 use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
 use crate::call::Call;
 use crate::fault::BrokenAnswer;
@@ -118,19 +118,19 @@ fn root() -> String {
 /// The request that the arguments describe, or which of them is wrong.
 fn parse(arguments: &str) -> Result<http::Request<Bytes>, String> {
     let Arguments { method, path, headers, body, body_encoding } =
-        serde_json::from_str(arguments).map_err(|error| format!("The arguments do not fit: {error}"))?;
+        serde_json::from_str(arguments).map_err(|error| format!("The arguments do not fit: {}", misfit(&error)))?;
     let body = match body_encoding {
         BodyEncoding::Text => Bytes::from(body),
         BodyEncoding::Base64 => STANDARD.decode(body).map_err(|error| format!("body: no base64: {error}"))?.into(),
     };
     if !path.starts_with('/') {
-        return Err(format!("path: {path:?} does not begin with a slash"));
+        return Err(format!("path: {} does not begin with a slash", quoted(&path)));
     }
     let mut request = http::Request::new(body);
-    *request.method_mut() =
-        Method::from_bytes(method.as_bytes()).map_err(|_| format!("method: {method:?} is no method of HTTP"))?;
+    *request.method_mut() = Method::from_bytes(method.as_bytes())
+        .map_err(|_| format!("method: {} is no method of HTTP", quoted(&method)))?;
     *request.uri_mut() =
-        path.parse::<Uri>().map_err(|error| format!("path: {path:?} is not a path of a request: {error}"))?;
+        path.parse::<Uri>().map_err(|error| format!("path: {} is not a path of a request: {error}", quoted(&path)))?;
     let headers = parse_headers(&headers)?;
     let size = HeaderValue::from(request.body().len());
     *request.headers_mut() = headers;
@@ -162,15 +162,16 @@ fn parse_headers(headers: &Map<String, Value>) -> Result<HeaderMap, String> {
     let mut parsed = HeaderMap::new();
     for (name, values) in headers {
         let key = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| format!("headers: {name:?} is not the name of a header"))?;
+            .map_err(|_| format!("headers: {} is not the name of a header", quoted(name)))?;
         let values = match values {
             Value::Array(values) => values.as_slice(),
             value => std::slice::from_ref(value),
         };
         for value in values {
             let value = value.as_str().and_then(|value| HeaderValue::from_str(value).ok());
-            let value = value
-                .ok_or_else(|| format!("headers: {name:?} has a value that is not a line of visible characters"))?;
+            let value = value.ok_or_else(|| {
+                format!("headers: {} has a value that is not a line of visible characters", quoted(name))
+            })?;
             if parsed.len() >= HEADERS_MAX {
                 return Err(format!("headers: more than {HEADERS_MAX} values"));
             }
@@ -368,6 +369,23 @@ mod tests {
         ] {
             let wrong = parse(&arguments.to_string()).unwrap_err();
             assert!(wrong.contains(why), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn refusal_quotes_the_beginning_of_what_it_refuses() {
+        let long = "x".repeat(100_000);
+        for wrong in [
+            json!({"path": long}),
+            json!({"path": format!("/{long}\u{7f}")}),
+            json!({"method": format!("{long} ")}),
+            json!({"headers": {format!("{long} "): "a"}}),
+            json!({"headers": {"x".repeat(60_000): 1}}),
+            json!({long.as_str(): 1}),
+            json!({"body_encoding": long}),
+        ] {
+            let refused = parse(&wrong.to_string()).unwrap_err();
+            assert!(refused.contains("xxx") && refused.len() < 400, "{} bytes", refused.len());
         }
     }
 
