@@ -173,8 +173,6 @@ impl Call {
         outbox: Outbox,
         Surroundings { tenant, quotas, blocking, program }: Surroundings<'_>,
     ) -> Result<Box<Self>, HostFailure> {
-        let mut table = ResourceTable::new();
-        table.set_max_capacity(HOST_RESOURCES_MAX);
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(HTTP_FIELD_BYTES_MAX);
         let clock = Clock::start(facts.outside.as_ref().and_then(|outside| outside.unix_ms()));
@@ -200,14 +198,14 @@ impl Call {
             detach_settled: false,
             program,
             result_bytes: limits.result_bytes,
-            table,
+            table: resource_table(),
             http,
         }))
     }
 
     /// Lets go of everything that the guest holds of the host; it must not run any more.
     pub(super) fn drop_resources(&mut self) {
-        self.table = ResourceTable::new();
+        self.table = resource_table();
     }
 
     /// A store for it, with every limit set.
@@ -230,6 +228,13 @@ impl Call {
         });
         store
     }
+}
+
+/// An empty one, for as much as a guest may hold of the host.
+fn resource_table() -> ResourceTable {
+    let mut table = ResourceTable::new();
+    table.set_max_capacity(HOST_RESOURCES_MAX);
+    table
 }
 
 /// What the guest sees of the world: what was granted, and nothing else. Its directories have to be opened yet.
