@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -18,7 +18,7 @@ use super::blocking::{Blocking, BlockingPools};
 use super::call_state::CallState;
 use super::denials::Denials;
 use super::egress::{Egress, RequestQuotas};
-use super::engines::{Engines, GuestEngine};
+use super::engines::{CallSlots, Engines, GuestEngine};
 use super::events::Outbox;
 use super::exports::Exports;
 use super::fault::{self, HostFailure};
@@ -38,6 +38,7 @@ use super::wasi_context::{Clock, Printed, Stream, random};
 use super::{CallContext, CallEvent, CallSpec, TenantNames, ToolEntry};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
+use bulkhead_domain::requestor::TenantId;
 
 /// A component that is ready to be called.
 pub(super) struct Plugin {
@@ -172,8 +173,6 @@ impl Call {
         outbox: Outbox,
         Surroundings { tenant, quotas, blocking, program }: Surroundings<'_>,
     ) -> Result<Box<Self>, HostFailure> {
-        let mut table = ResourceTable::new();
-        table.set_max_capacity(HOST_RESOURCES_MAX);
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(HTTP_FIELD_BYTES_MAX);
         let clock = Clock::start(facts.outside.as_ref().and_then(|outside| outside.unix_ms()));
@@ -199,14 +198,14 @@ impl Call {
             detach_settled: false,
             program,
             result_bytes: limits.result_bytes,
-            table,
+            table: resource_table(),
             http,
         }))
     }
 
     /// Lets go of everything that the guest holds of the host; it must not run any more.
     pub(super) fn drop_resources(&mut self) {
-        self.table = ResourceTable::new();
+        self.table = resource_table();
     }
 
     /// A store for it, with every limit set.
@@ -229,6 +228,13 @@ impl Call {
         });
         store
     }
+}
+
+/// An empty one, for as much as a guest may hold of the host.
+fn resource_table() -> ResourceTable {
+    let mut table = ResourceTable::new();
+    table.set_max_capacity(HOST_RESOURCES_MAX);
+    table
 }
 
 /// What the guest sees of the world: what was granted, and nothing else. Its directories have to be opened yet.
@@ -322,6 +328,7 @@ async fn execute(
     let name = Arc::clone(&plugin.name);
     let granted = Arc::clone(plugin.granted.of(tenant));
     let (line, blocking) = (ground.lines.of(tenant, &share), Blocking::of(&ground.blocking, tenant));
+    let owner = tenant;
     let tenant = match &ground.names {
         Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
         _ => None,
@@ -333,7 +340,7 @@ async fn execute(
     call.egress.share(line);
     call.egress.record(meter.span.clone());
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
-    let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
+    let returned = visit(ground, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })
     });
     let returned = returned.await;
@@ -358,33 +365,42 @@ fn with_stderr(error: CallError, program: Option<&Program>) -> CallError {
     }
 }
 
-/// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end.
+/// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end. Waiting for a
+/// place is the call's own time: tenants that take all of them cannot have another one wait longer than its calls may take.
 pub(super) async fn visit<T: Send>(
     ground: &HostContext,
     component: &InstancePre<Call>,
+    tenant: Option<TenantId>,
     call: Box<Call>,
     limits: &CallLimits,
     body: impl for<'a> FnOnce(&'a mut wasmtime::Store<Call>, Instance) -> BoxFuture<'a, wasmtime::Result<T>> + Send,
 ) -> Result<T, CallError> {
     let engine = ground.engines.behind(component.engine());
-    let Ok(_slot) = engine.slots.acquire().await else {
-        return Err(CallError::Interrupted);
-    };
     let (denials, shared, outbox) = (call.denials.clone(), Arc::clone(&call.shared), call.outbox.clone());
     let recorded = Arc::clone(&shared);
-    let mut store = call.into_store(engine, limits);
+    let has_begun = AtomicBool::new(false);
     let guest = async {
-        let instance = component.instantiate_async(&mut store).await?;
-        body(&mut store, instance).await
+        // Dropped after the store, which takes the place.
+        let _slot = engine.slots.acquire(tenant).await;
+        has_begun.store(true, Ordering::Relaxed);
+        let mut store = call.into_store(engine, limits);
+        let returned = match component.instantiate_async(&mut store).await {
+            Ok(instance) => body(&mut store, instance).await,
+            Err(error) => Err(error),
+        };
+        // Of a guest that was stopped nobody asks any more.
+        if let Some(span) = &recorded.span {
+            let bytes = store.data().limiter.memory_bytes();
+            span.set("bulkhead.memory_bytes", i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+        returned
     };
     let returned = Supervised::new(Box::pin(guest), shared, outbox, limits).await;
     if let Some(span) = &recorded.span {
         span.set("bulkhead.cpu_ms", i64::try_from(recorded.cpu().as_millis()).unwrap_or(i64::MAX));
-        let bytes = store.data().limiter.memory_bytes();
-        span.set("bulkhead.memory_bytes", i64::try_from(bytes).unwrap_or(i64::MAX));
     }
-    drop(store);
-    let returned = returned.map_err(|stopped| stopped_because(stopped, limits))?;
+    let waited_for = (!has_begun.load(Ordering::Relaxed)).then_some(&engine.slots);
+    let returned = returned.map_err(|stopped| stopped_because(stopped, limits, waited_for))?;
     returned.map_err(|error| fault::classify(denials.plugin(), &error, passed_max(limits)))
 }
 
@@ -394,13 +410,16 @@ fn passed_max(limits: &CallLimits) -> u64 {
     limits.result_bytes.max(limits.log_bytes).saturating_mul(2).saturating_add(HOSTCALL_BYTES_BASE)
 }
 
-/// The public reason of a call that was stopped from outside.
-fn stopped_because(stopped: Stopped, limits: &CallLimits) -> CallError {
+/// The public reason of a call that was stopped from outside, maybe while it still waited for a place.
+fn stopped_because(stopped: Stopped, limits: &CallLimits, waited_for: Option<&CallSlots>) -> CallError {
     match stopped {
         Stopped::Cpu => fault::limit(format!("the tool used more than its {} of CPU time", Time(limits.cpu_ms))),
         Stopped::Wall => CallError::Fault {
             kind: FaultKind::Deadline,
-            reason: format!("the tool did not finish within {}", Time(limits.wall_ms)),
+            reason: match waited_for {
+                Some(slots) => format!("the tool could not begin within {}: {slots}", Time(limits.wall_ms)),
+                None => format!("the tool did not finish within {}", Time(limits.wall_ms)),
+            },
         },
     }
 }

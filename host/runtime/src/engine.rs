@@ -41,6 +41,8 @@ const TABLES_PER_CALL: u32 = 4;
 /// Calls of WASI 0.3 at the same time, on a host that has so many; the next ones wait. Stops the stacks of their pool from using up what
 /// the kernel lets a process map.
 const CONCURRENT_CALLS_MAX: u32 = 512;
+/// Those of one tenant, where not every call has a place: one tenant that keeps its calls waiting leaves an eighth to the others.
+const CONCURRENT_CALLS_PER_TENANT_MAX: u32 = 448;
 /// Stacks of one call of WASI 0.3: one for each part that can be asleep in the middle of a function, one for the call itself, and one that
 /// waits for work.
 const STACKS_PER_CONCURRENT_CALL: u32 = PARTS_MAX as u32 + 2;
@@ -61,6 +63,11 @@ impl EngineKind {
             Self::Plain => calls_max,
             Self::Concurrent => calls_max.min(CONCURRENT_CALLS_MAX),
         }
+    }
+
+    /// How many of them one tenant may have; `None`: there is room for all calls of the host, which bounds each tenant's itself.
+    pub(super) fn calls_per_tenant_max(self, calls_max: u32) -> Option<u32> {
+        (self.calls_max(calls_max) < calls_max).then_some(CONCURRENT_CALLS_PER_TENANT_MAX)
     }
 
     fn stacks_per_call(self) -> u32 {

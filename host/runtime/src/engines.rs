@@ -1,8 +1,10 @@
 //! The engines of a sandbox, each with what only its own guests can use: linker, pool, key of the code cache.
 //!
-//! Owns when the second one is made: with the first plugin of WASI 0.3, so that a host without such plugins pays nothing for it.
-//! Invariant: a component is compiled, linked and run by the same engine.
+//! Owns when the second one is made, with the first plugin of WASI 0.3, so that a host without such plugins pays nothing for it; and who
+//! gets a place in its pool. Invariants: a component is compiled, linked and run by the same engine; where not every call of the host has
+//! a place, one tenant cannot take all of them.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use wasmtime::{Engine, EngineWeak};
 use super::call::Call;
 use super::engine::{self, Effort, EngineKind};
 use super::load;
+use bulkhead_domain::requestor::TenantId;
+use bulkhead_limits::ScopedSemaphore;
 
 /// One engine with its own.
 pub(super) struct GuestEngine {
@@ -23,23 +27,72 @@ pub(super) struct GuestEngine {
     pub(super) linker: Linker<Call>,
     /// What compiled code depends on.
     pub(super) hash: u64,
-    /// Stands before the instance pool.
-    pub(super) slots: Semaphore,
+    pub(super) slots: CallSlots,
 }
 
 impl GuestEngine {
     /// One whose clock goes, with a pool for the calls of such a host.
     fn start(kind: EngineKind, effort: Effort, calls_max: u32, tick: Duration) -> Result<Arc<Self>, StartFailure> {
-        let calls_max = kind.calls_max(calls_max);
+        let slots = CallSlots::new(kind, calls_max);
         let build = || {
-            let engine = engine::build(kind, calls_max)?;
+            let engine = engine::build(kind, kind.calls_max(calls_max))?;
             let linker = load::linker(&engine, kind)?;
             let hash = engine::compatibility_hash(&engine, effort);
-            Ok(Self { kind, engine, linker, hash, slots: Semaphore::new(calls_max as usize) })
+            Ok(Self { kind, engine, linker, hash, slots })
         };
         let built = build().map_err(StartFailure::Engine)?;
         engine::tick(&built.engine, tick).map_err(StartFailure::Thread)?;
         Ok(Arc::new(built))
+    }
+}
+
+/// The places for calls on one engine, which stand before its instance pool.
+pub(super) struct CallSlots {
+    kind: EngineKind,
+    total: u32,
+    order: SlotOrder,
+}
+
+/// How the places are given.
+enum SlotOrder {
+    /// There is one for every call that the host admits.
+    First(Semaphore),
+    /// There are fewer. The host's own visits have no tenant, and a share as large as one's.
+    PerTenant { max: u32, free: Arc<ScopedSemaphore<Option<TenantId>>> },
+}
+
+impl CallSlots {
+    fn new(kind: EngineKind, calls_max: u32) -> Self {
+        let total = kind.calls_max(calls_max);
+        let order = match kind.calls_per_tenant_max(calls_max) {
+            Some(max) => SlotOrder::PerTenant { max, free: ScopedSemaphore::new(max as usize, total as usize) },
+            None => SlotOrder::First(Semaphore::new(total as usize)),
+        };
+        Self { kind, total, order }
+    }
+
+    /// Waits for a place, which is free again when what comes back is dropped. The wait has no bound of its own.
+    pub(super) async fn acquire(&self, tenant: Option<TenantId>) -> impl Send {
+        match &self.order {
+            // Never closed.
+            SlotOrder::First(free) => (free.acquire().await.ok(), None),
+            SlotOrder::PerTenant { free, .. } => (None, Some(free.acquire(tenant, 1).await)),
+        }
+    }
+}
+
+/// What a call is told that got none.
+impl fmt::Display for CallSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = match self.kind {
+            EngineKind::Plain => "0.2",
+            EngineKind::Concurrent => "0.3",
+        };
+        write!(f, "{} calls of plugins of WASI {version} is the most at a time", self.total)?;
+        match self.order {
+            SlotOrder::First(_) => Ok(()),
+            SlotOrder::PerTenant { max, .. } => write!(f, ", {max} of them of one tenant"),
+        }
     }
 }
 
@@ -123,5 +176,42 @@ impl Clocks {
         let engines = [Some(&self.plain), self.concurrent.get()];
         let running = engines.into_iter().flatten().filter_map(EngineWeak::upgrade);
         running.for_each(|engine| engine.increment_epoch());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    const A: Option<TenantId> = Some(TenantId([1; 16]));
+    const B: Option<TenantId> = Some(TenantId([2; 16]));
+
+    /// The places that a tenant gets at once.
+    fn taken(slots: &CallSlots, tenant: Option<TenantId>) -> Vec<impl Send> {
+        std::iter::from_fn(|| slots.acquire(tenant).now_or_never()).collect()
+    }
+
+    #[test]
+    fn tenant_that_keeps_its_calls_leaves_an_eighth_of_scarce_places_to_others() {
+        let slots = CallSlots::new(EngineKind::Concurrent, 4096);
+        let (a, b) = (taken(&slots, A), taken(&slots, B));
+        assert_eq!((a.len(), b.len()), (448, 64));
+        assert!(slots.acquire(None).now_or_never().is_none(), "all are taken");
+        drop(a);
+        assert_eq!(taken(&slots, None).len(), 448);
+        assert_eq!(
+            slots.to_string(),
+            "512 calls of plugins of WASI 0.3 is the most at a time, 448 of them of one tenant"
+        );
+    }
+
+    #[test]
+    fn places_for_all_calls_of_the_host_are_given_as_they_are_asked_for() {
+        for (kind, calls_max) in [(EngineKind::Plain, 4096), (EngineKind::Concurrent, 512)] {
+            let slots = CallSlots::new(kind, calls_max);
+            assert_eq!(taken(&slots, A).len(), calls_max as usize, "{kind:?}");
+        }
     }
 }

@@ -381,7 +381,7 @@ pub(super) async fn list(
     };
     let detached_call = || detached_call(name, granted, &limits, ground).map_err(|problem| Wrong::from(vec![problem]));
     let visitor = Arc::clone(exports);
-    let listed = visit(ground, instance, detached_call()?, &limits, move |store, instance| {
+    let listed = visit(ground, instance, None, detached_call()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.list(store, &instance).await })
     });
     let listed =
@@ -390,7 +390,7 @@ pub(super) async fn list(
         return Ok((listed, Vec::new()));
     }
     let visitor = Arc::clone(exports);
-    let resources = visit(ground, instance, detached_call()?, &limits, move |store, instance| {
+    let resources = visit(ground, instance, None, detached_call()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.resources(store, &instance).await })
     });
     // What cannot be listed now may well be listed in a call; then it belongs to nobody beforehand.

@@ -104,7 +104,7 @@ pub(super) fn contents_size(contents: &wit::ResourceContents) -> usize {
     contents.uri.len() + contents.mime_type.as_ref().map_or(0, String::len) + body + meta_size(&contents.meta)
 }
 
-fn base64_size(data: &[u8]) -> usize {
+pub(super) fn base64_size(data: &[u8]) -> usize {
     data.len().div_ceil(3) * 4
 }
 

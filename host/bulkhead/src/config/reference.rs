@@ -207,7 +207,8 @@ pub(super) const TABLES: &[Table] = &[
                 "wasi",
                 "\"0.2\"",
                 "`0.3`: its component may need WASI 0.3 and have asynchronous functions, whose implementation in wasmtime is experimental and \
-                 gets no promised security fixes",
+                 gets no promised security fixes; at most 512 calls of such plugins are in progress at a time, 448 of them of one tenant, \
+                 and more wait within their `wall_ms`",
             ),
             (
                 "quarantine_after",

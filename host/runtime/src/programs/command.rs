@@ -1,10 +1,13 @@
 //! A command: `args` and `stdin` in, standard output and the exit code out.
 //!
-//! Owns the streams of one call. Standard output is the result, so writing more of it than a result may hold ends the call; standard
-//! error goes to the operator's log, and its end to the caller if the program fails.
+//! Owns the streams of one call, whichever version of WASI they are written through. Standard output is the result, so writing more of it
+//! than a result may hold ends the call; standard error goes to the operator's log, and its end to the caller if the program fails.
 
 use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -19,13 +22,14 @@ use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
 use wasmtime_wasi_io::poll::Pollable;
 use wasmtime_wasi_io::streams::{OutputStream, StreamError, StreamResult};
 
-use super::{said, text};
+use super::{misfit, said, text};
 use crate::bindings::bulkhead::plugin::types as wit;
 use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
 use crate::call::Call;
 use crate::fault::HostFailure;
 use crate::json::accept;
 use crate::limits::{LimitHit, STDIO_BYTES_MAX};
+use crate::output::{base64_size, block_size};
 use crate::wasi_context::{Printed, escaped};
 
 /// Arguments of one run. Each costs some bytes of the host, however short it is, and again whenever the guest asks for them.
@@ -87,14 +91,14 @@ impl Program {
     /// They do not fit.
     pub(super) fn new(plugin: &str, arguments: &str, stdout_bytes_max: u64) -> Result<Self, String> {
         let Arguments { args, stdin } =
-            serde_json::from_str(arguments).map_err(|error| format!("the arguments do not fit: {error}"))?;
+            serde_json::from_str(arguments).map_err(|error| format!("the arguments do not fit: {}", misfit(&error)))?;
         if args.len() > ARGUMENTS_MAX {
             return Err(format!("args: {} arguments; {ARGUMENTS_MAX} is the most", args.len()));
         }
         Ok(Self {
             arguments: [plugin.to_owned()].into_iter().chain(args).collect(),
             stdin: MemoryInputPipe::new(stdin),
-            stdout: Sink::new(Stdout { bytes: Vec::new(), bytes_max: stdout_bytes_max }),
+            stdout: Sink::new(Stdout { bytes: Vec::new(), bytes_max: stdout_bytes_max, is_full: false }),
             stderr: Sink::new(Stderr { printed: Printed::new(plugin.into(), "stderr"), tail: VecDeque::new() }),
         })
     }
@@ -119,19 +123,76 @@ impl Program {
         String::from_utf8_lossy(tail.get(begin..).unwrap_or_default()).trim_end().to_owned()
     }
 
+    /// What a run is that ended so.
+    fn ended(&self, returned: wasmtime::Result<Result<(), ()>>) -> wasmtime::Result<ToolOutput> {
+        // Through WASI 0.3, writing too much is an error that the guest may make anything of.
+        self.stdout.0.lock().check()?;
+        let code = match returned {
+            Ok(Ok(())) => 0,
+            Ok(Err(())) => 1,
+            Err(error) => match error.downcast_ref::<I32Exit>() {
+                Some(exit) => exit.0,
+                None => return Err(error),
+            },
+        };
+        Ok(self.output(code))
+    }
+
     fn output(&self, code: i32) -> ToolOutput {
-        let stdout = std::mem::take(&mut self.stdout.0.lock().bytes);
+        let (stdout, bytes_max) = {
+            let mut stdout = self.stdout.0.lock();
+            (std::mem::take(&mut stdout.bytes), stdout.bytes_max)
+        };
         if code == 0 {
             return success(stdout);
         }
-        let mut words = format!("The program ended with exit code {code}.");
-        let stderr = self.stderr_tail();
-        if !stderr.is_empty() {
-            words.push_str(&format!(" The end of its standard error:\n{stderr}"));
+        failure(code, &self.stderr_tail(), stdout, usize::try_from(bytes_max).unwrap_or(usize::MAX))
+    }
+}
+
+/// Words, and standard output beside them. A program that fails is an error that it reports, so what does not fit into a result is cut off:
+/// of standard output, which is incomplete anyway, before the end of standard error.
+fn failure(code: i32, stderr: &str, stdout: Vec<u8>, bytes_max: usize) -> ToolOutput {
+    const END_OF_STDERR: &str = " The end of its standard error:\n";
+    const CUT: &str = " Its standard output does not fit here as a whole.";
+    let ended = format!("The program ended with exit code {code}.");
+    let room = bytes_max.saturating_sub(block_size(&text(ended.as_str())));
+    let end = stderr.len().saturating_sub(room.saturating_sub(END_OF_STDERR.len()));
+    let stderr = stderr.get(stderr.ceil_char_boundary(end)..).filter(|end| !end.is_empty());
+    let reason = stderr.map(|stderr| format!("{END_OF_STDERR}{stderr}")).unwrap_or_default();
+    let room = room.saturating_sub(reason.len());
+    let whole = block(stdout);
+    let (cut, stdout) = match whole {
+        Some(whole) if block_size(&whole) > room => match room.checked_sub(CUT.len()) {
+            Some(room) => (CUT, beginning_of(whole, room)),
+            None => ("", None),
+        },
+        whole => ("", whole),
+    };
+    let mut output = said(format!("{ended}{cut}{reason}"));
+    output.content.extend(stdout);
+    output
+}
+
+/// The beginning of a block of standard output that has so many bytes at most; nothing for nothing.
+fn beginning_of(mut whole: wit::Content, bytes_max: usize) -> Option<wit::Content> {
+    let size = block_size(&whole);
+    match &mut whole {
+        wit::Content::Text(text) => {
+            let fits = (text.text.len() + bytes_max).saturating_sub(size);
+            text.text.truncate(text.text.floor_char_boundary(fits));
+            (!text.text.is_empty()).then_some(whole)
         }
-        let mut output = said(words);
-        output.content.extend(block(stdout));
-        output
+        wit::Content::Resource(wit::EmbeddedResource {
+            contents: wit::ResourceContents { body: wit::ResourceBody::Blob(data), .. },
+            ..
+        }) => {
+            // Three bytes take four.
+            let fits = (base64_size(data) + bytes_max).saturating_sub(size);
+            data.truncate(fits / 4 * 3);
+            (!data.is_empty()).then_some(whole)
+        }
+        _ => None,
     }
 }
 
@@ -172,17 +233,10 @@ pub(super) async fn run(
     instance: &Instance,
 ) -> wasmtime::Result<ToolOutput> {
     let command = command.load(&mut *store, instance)?;
-    let code = match command.wasi_cli_run().call_run(&mut *store).await {
-        Ok(Ok(())) => 0,
-        Ok(Err(())) => 1,
-        Err(error) => match error.downcast_ref::<I32Exit>() {
-            Some(exit) => exit.0,
-            None => return Err(error),
-        },
-    };
+    let returned = command.wasi_cli_run().call_run(&mut *store).await;
     let program = store.data().program.as_ref();
     let program = program.ok_or_else(|| HostFailure("a program was run without its streams".to_owned()))?;
-    Ok(program.output(code))
+    program.ended(returned)
 }
 
 /// What takes a guest's bytes.
@@ -194,13 +248,21 @@ trait Take: Send + 'static {
 struct Stdout {
     bytes: Vec<u8>,
     bytes_max: u64,
+    /// More was written than it may hold: it takes nothing any more.
+    is_full: bool,
+}
+
+impl Stdout {
+    fn check(&self) -> Result<(), LimitHit> {
+        let hit = LimitHit::Output { what: "standard output", bytes_max: self.bytes_max };
+        if self.is_full { Err(hit) } else { Ok(()) }
+    }
 }
 
 impl Take for Stdout {
     fn take(&mut self, bytes: &[u8]) -> Result<(), LimitHit> {
-        if (self.bytes.len() + bytes.len()) as u64 > self.bytes_max {
-            return Err(LimitHit::Output { what: "standard output", bytes_max: self.bytes_max });
-        }
+        self.is_full |= (self.bytes.len() + bytes.len()) as u64 > self.bytes_max;
+        self.check()?;
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
@@ -246,11 +308,27 @@ impl<W> IsTerminal for Sink<W> {
 
 impl<W: Take> StdoutStream for Sink<W> {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        Box::new(tokio::io::sink())
+        Box::new(self.clone())
     }
 
     fn p2_stream(&self) -> Box<dyn OutputStream> {
         Box::new(self.clone())
+    }
+}
+
+impl<W: Take> AsyncWrite for Sink<W> {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        // Of the kinds of errors, this one is told to the guest alone: the library has a line in the host's log for each other one.
+        let full = |hit: LimitHit| io::Error::new(io::ErrorKind::BrokenPipe, hit);
+        Poll::Ready(self.0.lock().take(bytes).map(|()| bytes.len()).map_err(full))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -276,6 +354,8 @@ impl<W: Take> OutputStream for Sink<W> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     fn program(arguments: &Value) -> Program {
@@ -310,6 +390,12 @@ mod tests {
     }
 
     #[test]
+    fn refusal_names_the_beginning_of_an_unknown_argument() {
+        let wrong = Program::new("tool", &json!({"x".repeat(100_000): 1}).to_string(), 10).err().unwrap();
+        assert!(wrong.contains("unknown field `xxx") && wrong.len() < 400, "{} bytes", wrong.len());
+    }
+
+    #[test]
     fn json_on_stdout_is_structured_content_and_accidental_json_is_text() {
         let printed = |text: &str| success(text.as_bytes().to_vec());
         for json in ["{\"a\": 1}\n", " [1,\n 2]"] {
@@ -339,8 +425,66 @@ mod tests {
     }
 
     #[test]
+    fn streams_of_wasi_03_are_the_same_ones_and_their_limit_ends_the_call() {
+        let program = program(&json!({}));
+        let write = |stream: Box<dyn AsyncWrite + Send + Sync>, bytes: &[u8]| {
+            tokio::io::AsyncWriteExt::write_all(&mut Box::into_pin(stream), bytes)
+                .now_or_never()
+                .expect("it never waits")
+        };
+        write(program.stdout.async_stream(), b"half").unwrap();
+        write(program.stderr.async_stream(), b"because\n").unwrap();
+        assert_eq!(program.stderr_line().as_deref(), Some("because"));
+        write(program.stdout.async_stream(), b" of it").unwrap();
+        let output = program.ended(Ok(Ok(()))).unwrap();
+        assert_eq!(texts(&output), ["half of it"]);
+
+        let refused = write(program.stdout.async_stream(), b"01234567890").unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::BrokenPipe);
+        assert!(
+            write(program.stdout.async_stream(), b"x").is_err(),
+            "what was left out would be missing in the middle"
+        );
+        for returned in [Ok(Ok(())), Ok(Err(())), Err(wasmtime::Error::msg("it did not like that"))] {
+            let error = program.ended(returned).unwrap_err();
+            assert!(error.downcast_ref::<LimitHit>().is_some_and(|hit| hit.to_string().contains("call.result_bytes")));
+        }
+    }
+
+    #[test]
+    fn failure_of_any_size_fits_into_a_result() {
+        let size = |output: &ToolOutput| output.content.iter().map(block_size).sum::<usize>();
+        for (stdout, stderr) in [(b"ab\xC3\xBC".repeat(2000), "ü"), (vec![0xFF; 2000], "ü"), (vec![], "")] {
+            for lines in [0, 1, 100, 3000] {
+                let stderr = stderr.repeat(lines);
+                for bytes_max in 1024..1200 {
+                    let output = failure(-2_147_483_648, &stderr, stdout.clone(), bytes_max);
+                    assert!(output.is_error && size(&output) <= bytes_max, "{} of {bytes_max}", size(&output));
+                }
+            }
+        }
+        let output = failure(1, "no such file", b"x".repeat(4096), 4096);
+        let [words, stdout] = texts(&output)[..] else { panic!("{output:?}") };
+        assert_eq!(
+            words,
+            "The program ended with exit code 1. Its standard output does not fit here as a whole. The end of its standard error:\n\
+             no such file"
+        );
+        assert!(stdout.len() > 3800 && size(&output) == 4096, "as much as there is room for: {}", stdout.len());
+        let output = failure(1, &format!("{}the reason", "x".repeat(4096)), b"x".repeat(4096), 1024);
+        let [words] = texts(&output)[..] else { panic!("{output:?}") };
+        assert!(words.ends_with("xthe reason"), "{words}");
+        let output = failure(1, "", vec![0xFF; 4096], 4096);
+        assert!(
+            matches!(&output.content[..], [_, wit::Content::Resource(_)]) && size(&output) > 4090,
+            "{}",
+            size(&output)
+        );
+    }
+
+    #[test]
     fn failure_shows_code_stdout_and_end_of_stderr() {
-        let mut program = program(&json!({}));
+        let mut program = Program::new("tool", "{}", 16 << 10).unwrap();
         program.stdout.write(Bytes::from_static(b"half")).unwrap();
         program.stderr.write(Bytes::from("ü".repeat(STDERR_TAIL_BYTES_MAX))).unwrap();
         program.stderr.write(Bytes::from_static(b"no such\nfile\n")).unwrap();

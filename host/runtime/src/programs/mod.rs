@@ -18,7 +18,7 @@ use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::tools;
 use super::call::Call;
 use super::operation::Operation;
-use super::wasi_context::escaped;
+use super::wasi_context::{beginning, escaped};
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::limits::CallLimits;
 
@@ -28,6 +28,9 @@ const RUN: &str = "wasi:cli/run@0.2.";
 const HANDLER: &str = "wasi:http/incoming-handler@0.2.";
 /// The tool of a web service. That of a command is called like its plugin.
 const REQUEST: &str = "request";
+
+/// Bytes of one thing of the caller that a refusal quotes.
+const QUOTED_BYTES_MAX: usize = 256;
 
 /// What a component exports of the two.
 pub(super) struct Programs {
@@ -145,6 +148,16 @@ fn tool(name: &str, description: String, input_schema: &Value, output_schema: Op
 
 fn text(text: impl Into<String>) -> wit::Content {
     wit::Content::Text(wit::TextContent { text: text.into(), annotations: None, meta: Vec::new() })
+}
+
+/// What a refusal quotes of its caller.
+fn quoted(text: &str) -> String {
+    format!("{:?}", beginning(text, QUOTED_BYTES_MAX))
+}
+
+/// Why arguments are not those of a tool. The reason names members, whatever the caller called them.
+fn misfit(error: &serde_json::Error) -> String {
+    beginning(&error.to_string(), QUOTED_BYTES_MAX).to_owned()
 }
 
 /// A failure in words, which a model can read and react to.

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::future::try_join;
 use http::header::{CONTENT_LENGTH, HOST};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use http_body_util::{BodyExt as _, Full};
 use serde::Deserialize;
@@ -19,11 +20,13 @@ use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 use wasmtime_wasi_http::{Error, WasiHttpView as _};
 
-use super::said;
+use super::{misfit, quoted, said, text};
 use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
 use crate::call::Call;
 use crate::fault::BrokenAnswer;
 use crate::limits::LimitHit;
+use crate::output::{base64_size, block_size};
+use crate::wasi_context::beginning;
 
 /// Headers of one request. Each costs the host much more than its bytes.
 const HEADERS_MAX: usize = 256;
@@ -115,22 +118,23 @@ fn root() -> String {
 /// The request that the arguments describe, or which of them is wrong.
 fn parse(arguments: &str) -> Result<http::Request<Bytes>, String> {
     let Arguments { method, path, headers, body, body_encoding } =
-        serde_json::from_str(arguments).map_err(|error| format!("The arguments do not fit: {error}"))?;
+        serde_json::from_str(arguments).map_err(|error| format!("The arguments do not fit: {}", misfit(&error)))?;
     let body = match body_encoding {
         BodyEncoding::Text => Bytes::from(body),
         BodyEncoding::Base64 => STANDARD.decode(body).map_err(|error| format!("body: no base64: {error}"))?.into(),
     };
     if !path.starts_with('/') {
-        return Err(format!("path: {path:?} does not begin with a slash"));
+        return Err(format!("path: {} does not begin with a slash", quoted(&path)));
     }
     let mut request = http::Request::new(body);
-    *request.method_mut() =
-        Method::from_bytes(method.as_bytes()).map_err(|_| format!("method: {method:?} is no method of HTTP"))?;
+    *request.method_mut() = Method::from_bytes(method.as_bytes())
+        .map_err(|_| format!("method: {} is no method of HTTP", quoted(&method)))?;
     *request.uri_mut() =
-        path.parse::<Uri>().map_err(|error| format!("path: {path:?} is not a path of a request: {error}"))?;
+        path.parse::<Uri>().map_err(|error| format!("path: {} is not a path of a request: {error}", quoted(&path)))?;
     let headers = parse_headers(&headers)?;
     let size = HeaderValue::from(request.body().len());
     *request.headers_mut() = headers;
+    check_host(request.headers())?;
     if !request.headers().contains_key(HOST) {
         request.headers_mut().insert(HOST, HeaderValue::from_static(HOST_NAME));
     }
@@ -141,19 +145,33 @@ fn parse(arguments: &str) -> Result<http::Request<Bytes>, String> {
     Ok(request)
 }
 
+/// The guest gets the host as a text of its own, beside the headers, which may hold other bytes.
+fn check_host(headers: &HeaderMap) -> Result<(), String> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let is_host = |value: &HeaderValue| Authority::try_from(value.as_bytes()).is_ok();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => Err("headers: \"host\" has more than one value".to_owned()),
+        (Some(host), None) if !is_host(host) => {
+            Err("headers: \"host\" is not the name of a host, with a port if there is one".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
 fn parse_headers(headers: &Map<String, Value>) -> Result<HeaderMap, String> {
     let mut parsed = HeaderMap::new();
     for (name, values) in headers {
         let key = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| format!("headers: {name:?} is not the name of a header"))?;
+            .map_err(|_| format!("headers: {} is not the name of a header", quoted(name)))?;
         let values = match values {
             Value::Array(values) => values.as_slice(),
             value => std::slice::from_ref(value),
         };
         for value in values {
             let value = value.as_str().and_then(|value| HeaderValue::from_str(value).ok());
-            let value = value
-                .ok_or_else(|| format!("headers: {name:?} has a value that is not a line of visible characters"))?;
+            let value = value.ok_or_else(|| {
+                format!("headers: {} has a value that is not a line of visible characters", quoted(name))
+            })?;
             if parsed.len() >= HEADERS_MAX {
                 return Err(format!("headers: more than {HEADERS_MAX} values"));
             }
@@ -203,9 +221,16 @@ pub(super) async fn request(
     };
     match try_join(guest, answer).await?.1 {
         Answer::Response(head, body) => Ok(output(&head, body)),
-        Answer::Error(code) => Ok(said(format!("The service did not answer: {code:?}"))),
+        Answer::Error(code) => Ok(said(unanswered(&code, bytes_max))),
         Answer::Nothing => Err(BrokenAnswer("the service ended without a response").into()),
     }
+}
+
+/// It may hold words of the service.
+fn unanswered(code: &ErrorCode, bytes_max: u64) -> String {
+    let words = format!("The service did not answer: {code:?}");
+    let envelope = block_size(&text(""));
+    beginning(&words, usize::try_from(bytes_max).unwrap_or(usize::MAX).saturating_sub(envelope)).to_owned()
 }
 
 fn no_error(never: std::convert::Infallible) -> Error {
@@ -215,16 +240,70 @@ fn no_error(never: std::convert::Infallible) -> Error {
 /// Reads a body as it is written.
 async fn collect(response: http::Response<HyperOutgoingBody>, bytes_max: u64) -> wasmtime::Result<Answer> {
     let (head, mut body) = response.into_parts();
-    let mut bytes = Vec::new();
+    let mut taken = ResponseBody::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| BrokenAnswer("the service broke off the body of its response"))?;
         let Some(data) = frame.data_ref() else { continue };
-        if (bytes.len() + data.len()) as u64 > bytes_max {
-            return Err(LimitHit::Output { what: "response body", bytes_max }.into());
-        }
-        bytes.extend_from_slice(data);
+        taken.add(data, bytes_max)?;
     }
-    Ok(Answer::Response(head, bytes))
+    Ok(Answer::Response(head, taken.finish(bytes_max)?))
+}
+
+/// A response body while it comes, and how long it gets as a string of JSON: text with escapes, everything else in base64.
+#[derive(Default)]
+struct ResponseBody {
+    bytes: Vec<u8>,
+    /// How much of it is text so far; a character may still be incomplete.
+    text_bytes: usize,
+    is_binary: bool,
+    /// The length with escapes.
+    escaped: usize,
+}
+
+impl ResponseBody {
+    /// Takes more, unless it can only get too long, whatever still comes.
+    fn add(&mut self, data: &[u8], bytes_max: u64) -> Result<(), LimitHit> {
+        if (self.bytes.len() + data.len()) as u64 > bytes_max {
+            return Err(LimitHit::Output { what: "response body", bytes_max });
+        }
+        self.bytes.extend_from_slice(data);
+        self.escaped += data.iter().map(|byte| escaped_size(*byte)).sum::<usize>();
+        if !self.is_binary {
+            match std::str::from_utf8(self.bytes.get(self.text_bytes..).unwrap_or_default()) {
+                Ok(text) => self.text_bytes += text.len(),
+                Err(error) => {
+                    self.text_bytes += error.valid_up_to();
+                    self.is_binary = error.error_len().is_some();
+                }
+            }
+        }
+        let encoded = if self.is_binary { self.base64() } else { self.base64().min(self.escaped) };
+        check_encoded(encoded, bytes_max)
+    }
+
+    fn finish(self, bytes_max: u64) -> Result<Vec<u8>, LimitHit> {
+        let is_text = self.text_bytes == self.bytes.len();
+        check_encoded(if is_text { self.escaped } else { self.base64() }, bytes_max)?;
+        Ok(self.bytes)
+    }
+
+    fn base64(&self) -> usize {
+        base64_size(&self.bytes)
+    }
+}
+
+fn check_encoded(bytes: usize, bytes_max: u64) -> Result<(), LimitHit> {
+    let hit = LimitHit::Output { what: "response body as a string of JSON", bytes_max };
+    if bytes as u64 > bytes_max { Err(hit) } else { Ok(()) }
+}
+
+/// What becomes of one byte of a text in a string of JSON.
+fn escaped_size(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0C => 2,
+        0..0x20 => 6,
+        _ => 1,
+    }
 }
 
 fn output(head: &http::response::Parts, body: Vec<u8>) -> ToolOutput {
@@ -281,12 +360,73 @@ mod tests {
             (json!({"headers": {"a b": "x"}}), "headers: \"a b\""),
             (json!({"headers": {"a": "x\r\ny: z"}}), "headers: \"a\" has a value"),
             (json!({"headers": {"a": many}}), "more than 256"),
+            (json!({"headers": {"Host": "é"}}), "headers: \"host\" is not the name of a host"),
+            (json!({"headers": {"host": ""}}), "headers: \"host\" is not the name of a host"),
+            (json!({"headers": {"host": "a/b"}}), "headers: \"host\" is not the name of a host"),
+            (json!({"headers": {"host": ["a", "é"]}}), "headers: \"host\" has more than one value"),
             (json!({"body": "?", "body_encoding": "base64"}), "body: no base64"),
             (json!({"url": "/"}), "unknown field `url`"),
         ] {
             let wrong = parse(&arguments.to_string()).unwrap_err();
             assert!(wrong.contains(why), "{wrong}");
         }
+    }
+
+    #[test]
+    fn refusal_quotes_the_beginning_of_what_it_refuses() {
+        let long = "x".repeat(100_000);
+        for wrong in [
+            json!({"path": long}),
+            json!({"path": format!("/{long}\u{7f}")}),
+            json!({"method": format!("{long} ")}),
+            json!({"headers": {format!("{long} "): "a"}}),
+            json!({"headers": {"x".repeat(60_000): 1}}),
+            json!({long.as_str(): 1}),
+            json!({"body_encoding": long}),
+        ] {
+            let refused = parse(&wrong.to_string()).unwrap_err();
+            assert!(refused.contains("xxx") && refused.len() < 400, "{} bytes", refused.len());
+        }
+    }
+
+    #[test]
+    fn response_body_counts_as_it_stands_in_the_result() {
+        let taken = |pieces: &[&[u8]], bytes_max| {
+            let mut body = ResponseBody::default();
+            pieces.iter().try_for_each(|piece| body.add(piece, bytes_max))?;
+            body.finish(bytes_max)
+        };
+        let ascii: Vec<u8> = (0..=0x7F).collect();
+        let texts = ["", "plain", "gr\u{fc}n \u{6f22}", std::str::from_utf8(&ascii).unwrap()];
+        for text in texts {
+            let size = serde_json::to_string(text).unwrap().len() as u64 - 2;
+            // Also if it comes in the middle of its characters.
+            let pieces: Vec<_> = text.as_bytes().chunks(1).collect();
+            assert_eq!(taken(&pieces, size), Ok(text.as_bytes().to_vec()), "{text}");
+            if size > 0 {
+                assert!(taken(&pieces, size - 1).is_err(), "{text}");
+            }
+        }
+        for binary in [&[0xFF; 100][..], b"half a character \xC3", &[[0; 60], [0xFF; 60]].concat()[..]] {
+            let size = STANDARD.encode(binary).len() as u64;
+            let pieces: Vec<_> = binary.chunks(7).collect();
+            assert_eq!(taken(&pieces, size), Ok(binary.to_vec()), "{binary:?}");
+            let refused = taken(&pieces, size - 1).unwrap_err().to_string();
+            assert!(refused.contains("response body as a string of JSON is longer than"), "{refused}");
+        }
+        let endless = std::iter::repeat(&[0xFF; 10][..]);
+        let mut body = ResponseBody::default();
+        assert!(endless.take(10).try_for_each(|piece| body.add(piece, 100)).is_err(), "it is stopped while it comes");
+        assert!(body.bytes.len() <= 80, "{}", body.bytes.len());
+    }
+
+    #[test]
+    fn words_of_a_service_without_an_answer_fit_into_a_result() {
+        let words = unanswered(&ErrorCode::InternalError(Some("x".repeat(10_000))), 1024);
+        assert!(
+            words.starts_with("The service did not answer: ") && block_size(&text(words.as_str())) <= 1024,
+            "{words}"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use wasmtime::component::{Component, InstancePre};
+use wasmtime_wasi::WasiView as _;
 
 use super::*;
 use crate::blocking::Blocking;
@@ -11,6 +12,7 @@ use crate::call::{Call, HostContext, Surroundings, visit};
 use crate::engine::{Effort, EngineKind};
 use crate::engines::Engines;
 use crate::events::Outbox;
+use crate::limits::HOST_RESOURCES_MAX;
 use crate::load;
 use crate::policy::Granted;
 
@@ -32,7 +34,7 @@ fn component(body: &str) -> String {
 
 /// A component in an engine with a pool of four, and its clock.
 pub(super) struct Subject {
-    ground: HostContext,
+    pub(super) ground: HostContext,
     instance: InstancePre<Call>,
 }
 
@@ -58,30 +60,24 @@ impl Subject {
         }
     }
 
+    fn call(&self, limits: &CallLimits, shared: Arc<CallState>, outbox: Outbox) -> Box<Call> {
+        let around = Surroundings {
+            tenant: None,
+            quotas: &self.ground.quotas,
+            blocking: Blocking::of(&self.ground.blocking, TENANT),
+            program: None,
+        };
+        Call::new("test".into(), Arc::new(Granted::default()), facts(), limits, shared, outbox, around).unwrap()
+    }
+
     pub(super) async fn run(&self, limits: &CallLimits) -> Result<(), CallError> {
         self.run_with(limits, Arc::new(CallState::default())).await
     }
 
     pub(super) async fn run_with(&self, limits: &CallLimits, shared: Arc<CallState>) -> Result<(), CallError> {
         let (sender, _receiver) = mpsc::channel(1);
-        let outbox = Outbox::new(sender, 10, 0);
-        let granted = Arc::new(Granted::default());
-        let call = Call::new(
-            "test".into(),
-            granted,
-            facts(),
-            limits,
-            shared,
-            outbox,
-            Surroundings {
-                tenant: None,
-                quotas: &self.ground.quotas,
-                blocking: Blocking::of(&self.ground.blocking, TENANT),
-                program: None,
-            },
-        )
-        .unwrap();
-        let ran = visit(&self.ground, &self.instance, call, limits, |store, instance| {
+        let call = self.call(limits, shared, Outbox::new(sender, 10, 0));
+        let ran = visit(&self.ground, &self.instance, Some(TENANT), call, limits, |store, instance| {
             Box::pin(async move {
                 let run = instance.get_func(&mut *store, "run").unwrap();
                 run.call_async(store, &[], &mut []).await
@@ -97,6 +93,18 @@ async fn run(body: &str, change: impl FnOnce(&mut CallLimits)) -> (FaultKind, St
     match Subject::new(&component(body)).run(&limits).await {
         Err(CallError::Fault { kind, reason }) => (kind, reason),
         other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn host_resources_stay_bounded_after_they_were_dropped() {
+    let (sender, _receiver) = mpsc::channel(1);
+    let mut call =
+        Subject::new(&component("")).call(&limits(), Arc::new(CallState::default()), Outbox::new(sender, 10, 0));
+    for _ in 0..2 {
+        let held = (0..=HOST_RESOURCES_MAX).take_while(|_| call.ctx().table.push(()).is_ok()).count();
+        assert_eq!(held, HOST_RESOURCES_MAX);
+        call.drop_resources();
     }
 }
 

@@ -325,3 +325,43 @@ async fn sleeping_parts_take_no_stacks_of_other_calls() {
         |outcome: &Result<(), CallError>| matches!(outcome, Err(CallError::Fault { kind: FaultKind::Deadline, .. }));
     assert!(all.iter().all(late), "{all:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_that_waits_for_a_place_ends_at_its_wall_limit() {
+    let subject = Subject::of(EngineKind::Concurrent, &component(RETURN, SPIN));
+    let engine = subject.ground.engines.of(EngineKind::Concurrent).unwrap();
+    let mut taken = Vec::new();
+    for _ in 0..INSTANCES {
+        taken.push(engine.slots.acquire(None).await);
+    }
+    let limits = CallLimits { wall_ms: 100, ..limits() };
+    let ended = tokio::time::timeout(Duration::from_secs(20), subject.run(&limits)).await.expect("an end");
+    let reason =
+        "the tool could not begin within 100 ms: 4 calls of plugins of WASI 0.3 is the most at a time".to_owned();
+    assert_eq!(ended, Err(CallError::Fault { kind: FaultKind::Deadline, reason }));
+    drop(taken);
+    assert_eq!(subject.run(&limits).await, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenant_with_all_its_places_keeps_no_other_one_and_no_load_from_theirs() {
+    let house = House::new();
+    let plugin = allowed(&component(RETURN, SPIN));
+    house.publish(plugin.clone()).await;
+    let engine = house.sandbox.ground.engines.of(EngineKind::Concurrent).unwrap();
+    let mut taken = Vec::new();
+    while let Some(slot) = futures::FutureExt::now_or_never(engine.slots.acquire(Some(TENANT))) {
+        taken.push(slot);
+    }
+    let call = |tenant: TenantId| {
+        house.start_with("run", "{}", move |spec| {
+            spec.tenant = tenant;
+            spec.limits.wall_ms = 1_000;
+        })
+    };
+    let (kind, reason) = fault(finished(call(TENANT)).await);
+    assert_eq!(kind, FaultKind::Deadline);
+    assert!(reason.ends_with("448 of them of one tenant"), "{reason}");
+    assert!(!finished(call(TenantId([8; 16]))).await.unwrap().is_error);
+    house.publish(plugin).await;
+}

@@ -12,7 +12,7 @@ use crate::code::{self, Source, Token};
 use crate::repository::Repository;
 
 /// Where clients' traffic goes, what guests do to the host, and what both leave behind.
-const MODULES: [&str; 18] = [
+const MODULES: [&str; 24] = [
     "audit",
     "control",
     "identity",
@@ -22,11 +22,17 @@ const MODULES: [&str; 18] = [
     "protocol",
     "runtime/blocking.rs",
     "runtime/clash.rs",
+    "runtime/component_names.rs",
+    "runtime/compose.rs",
     "runtime/egress",
+    "runtime/engine.rs",
     "runtime/files",
     "runtime/limits.rs",
+    "runtime/programs",
     "runtime/secrets",
     "runtime/threads",
+    "runtime/wasi_drafts",
+    "runtime/wasi_needs.rs",
     "store",
     "tasks",
     "traces",
@@ -87,6 +93,7 @@ const GROWS: &[(&str, &str, By)] = &[
     ("runtime/files/guarded.rs", "open", Const("HOST_RESOURCES_MAX")),
     ("runtime/files/quota.rs", "under_way", Because("of each call, no more than it may have streams at a time")),
     ("runtime/files/walk.rs", "seen", Because("files with several names in one directory; gone when it is measured")),
+    ("runtime/programs/command.rs", "tail", Const("STDERR_TAIL_BYTES_MAX")),
     ("runtime/secrets/inject.rs", "frames", Const("BODY_BYTES_MAX")),
     ("runtime/secrets/scrub.rs", "ready", Because("two: the rest of a body and its trailers")),
     ("runtime/threads/queue.rs", "turns", Key("limits.calls_running_total")),
