@@ -59,6 +59,7 @@ mod tasks;
 mod tool_lists;
 mod trace;
 mod typed;
+mod usage;
 mod verdicts;
 mod wasi_03;
 mod wire;

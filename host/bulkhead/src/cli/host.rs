@@ -173,6 +173,7 @@ impl Host {
             cpu_weights,
             audit: audit.clone(),
         })?;
+        quota.count_usage(tasks.usage_counts());
         let secrets = super::secrets::open(config, store.clone()).await?;
         tasks.keep_secrets(Arc::clone(&secrets));
         let options = plugins::Options {

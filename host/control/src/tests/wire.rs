@@ -3,7 +3,7 @@
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 39] = [
+const COMMANDS: [&str; 40] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 39] = [
     r#"{"command":"tenant_list"}"#,
     r#"{"command":"tenant_purge","tenant":"acme"}"#,
     r#"{"command":"tenant_names","ids":["01","02"]}"#,
+    r#"{"command":"tenant_usage","tenant":"acme","days":30}"#,
     r#"{"command":"tasks_list","requestor":"alice","tenant":null,"count_max":100}"#,
     r#"{"command":"tasks_show","id":"i"}"#,
     r#"{"command":"tasks_cancel","id":"i"}"#,
@@ -86,6 +87,7 @@ fn only_reads_and_what_is_about_the_running_host_may_come_over_the_network() {
         "token_list",
         "token_revoke",
         "tenant_list",
+        "tenant_usage",
         "tasks_show",
         "tasks_cancel",
         "tasks_pause",
