@@ -61,6 +61,7 @@ mod tool_lists;
 mod trace;
 mod traces;
 mod typed;
+mod usage;
 mod verdicts;
 mod wasi_03;
 mod wire;

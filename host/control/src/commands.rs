@@ -165,6 +165,14 @@ commands! {
         "tenant_names" Names(TenantNames {
             ids: Vec<String>,
         }) -> NamesView,
+        /// What tenants used, by day (UTC), the newest day last.
+        "tenant_usage" Usage(TenantUsage {
+            /// Only that of this one.
+            #[serde(default)]
+            tenant: Option<String>,
+            /// Today and days before it.
+            days: u32,
+        }) -> TenantUsageView,
     }
     /// All tasks.
     Tasks(TasksCommand) {
@@ -349,7 +357,7 @@ impl Command {
                 HostCommand::DrainBegin(_) | HostCommand::DrainEnd(_) | HostCommand::DrainShow(_) => true,
                 HostCommand::Attach(_) => false,
             },
-            Self::Tenant(command) => matches!(command, TenantCommand::List(_)),
+            Self::Tenant(command) => matches!(command, TenantCommand::List(_) | TenantCommand::Usage(_)),
             Self::Plugin(command) => matches!(command, PluginCommand::List(_) | PluginCommand::Versions(_)),
             Self::Secret(_) | Self::Store(_) => false,
         }

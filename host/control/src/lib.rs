@@ -19,6 +19,7 @@ pub mod server;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod usage;
 pub mod views;
 pub mod wire;
 

@@ -10,8 +10,8 @@ use super::admin::RunningHost;
 use super::commands::{
     ConfigReload, DrainBegin, DrainEnd, DrainShow, HealthShow, HostCommand, LimitsInUse, StoreBackup, StoreCheck,
     StoreCommand, StoreExport, StoreRebuild, StoreRekey, TasksCancel, TasksCommand, TasksList, TasksPage, TasksPause,
-    TasksPurge, TasksResume, TasksShow, TenantCommand, TenantList, TenantNames, TenantPurge, TokenCommand, TokenCreate,
-    TokenList, TokenRevoke,
+    TasksPurge, TasksResume, TasksShow, TenantCommand, TenantList, TenantNames, TenantPurge, TenantUsage, TokenCommand,
+    TokenCreate, TokenList, TokenRevoke,
 };
 use super::erase::EraseHooks;
 use super::plugins::PluginAdmin;
@@ -370,6 +370,9 @@ impl HostOperator {
         match command {
             TenantCommand::List(_) => TenantList::answer(&self.list_tenants().await?),
             TenantCommand::Purge(TenantPurge { tenant }) => TenantPurge::answer(&self.purge_tenant(&tenant).await?),
+            TenantCommand::Usage(TenantUsage { tenant, days }) => {
+                TenantUsage::answer(&self.usage(tenant.as_deref(), days).await?)
+            }
             TenantCommand::Names(TenantNames { ids }) => TenantNames::answer(&self.names(&ids).await?),
         }
     }

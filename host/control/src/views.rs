@@ -408,6 +408,30 @@ pub struct TenantView {
     pub bytes: u64,
 }
 
+/// What tenants used, by tenant and day.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantUsageView {
+    pub usage: Vec<TenantDayView>,
+    /// Whether there is more than was shown.
+    pub more: bool,
+}
+
+/// What a tenant used in a day.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantDayView {
+    /// None: the tenant has no name here.
+    pub tenant: Option<String>,
+    pub id: String,
+    /// In UTC, as `2026-11-25`.
+    pub day: String,
+    pub calls: u64,
+    pub cpu_ms: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    /// The most of the day.
+    pub stored_bytes: u64,
+}
+
 /// The names behind ids, as far as they are known.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NamesView {

@@ -30,6 +30,7 @@ pub mod samples;
 pub mod sled;
 #[cfg(test)]
 mod suite;
+pub mod usage_days;
 
 use std::sync::Arc;
 
@@ -242,7 +243,7 @@ pub enum RowKind {
     GuestSecret = b'Q',
     /// The keys that tenants' data is sealed with, each sealed with a key of the operator's: tenant → sealed key.
     TenantKey = b'W',
-    /// Single-use tokens that were used: see [`replay_guard`].
+    /// Single-use tokens that were used: see [`replay_guard`]. And what tenants used by day: see [`usage_days`].
     UsedToken = b'R',
 }
 

@@ -42,10 +42,15 @@ impl Availability {
 
     /// Whether the tenant of this requestor is not blocked.
     pub(super) fn admit_tenant(&self, requestor: &Requestor) -> Result<(), Error> {
-        if self.is_any_blocked.load(Ordering::Acquire) && self.blocked.lock().contains(&requestor.tenant) {
+        if self.is_blocked(requestor.tenant) {
             return Err(Error::Unavailable { why: Unavailable::Erased, retry_after_ms: None });
         }
         Ok(())
+    }
+
+    /// Whether the tenant was erased.
+    pub(super) fn is_blocked(&self, tenant: TenantId) -> bool {
+        self.is_any_blocked.load(Ordering::Acquire) && self.blocked.lock().contains(&tenant)
     }
 
     /// Takes a new task from the rates.

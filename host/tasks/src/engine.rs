@@ -17,6 +17,7 @@ use super::creation::{Identity, PollIntervals, random, seed_and_id};
 use super::guest_services::ServiceStores;
 use super::plain::PlainCall;
 use super::run::{Run, RunStart, is_paused};
+use super::tenant_usage::UsageWriter;
 use super::usage::Shares;
 use super::watchers::{NotificationMark, Watchers};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest, Unavailable, host_failure};
@@ -81,6 +82,7 @@ pub(super) struct Inner {
     pub(super) abuse_detector: AbuseDetector,
     /// A task was created that may expire before the sweeper's next look.
     pub(super) sooner: Notify,
+    pub(super) usage: UsageWriter,
 }
 
 impl Tasks {
@@ -96,6 +98,7 @@ impl Tasks {
         };
         let inner = Inner {
             replay_guard: ReplayGuard::new(Arc::clone(&store)),
+            usage: UsageWriter::new(Arc::clone(&store)),
             service_stores: Arc::new(service_stores),
             store,
             executor,
@@ -318,6 +321,7 @@ impl Inner {
         busy: Duration,
     ) {
         let (result, at) = (result.as_ref().map(drop), self.clock.now());
+        self.usage.counts.of(requestor.tenant).add_call();
         self.health.call_ended(&EndedCall { requestor, version, tool, result, busy, at });
     }
 

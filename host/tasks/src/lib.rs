@@ -28,6 +28,7 @@ mod plain;
 mod reading;
 mod run;
 mod task_call;
+mod tenant_usage;
 mod usage;
 mod watchers;
 

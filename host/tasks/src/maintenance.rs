@@ -88,8 +88,12 @@ impl Tasks {
         }
     }
 
-    /// Expires tasks, keeps leases alive and forgets idle requestors, until dropped.
+    /// Expires tasks, keeps leases alive, forgets idle requestors and writes what tenants used, until dropped.
     pub async fn run_maintenance(&self) {
+        tokio::join!(self.maintain(), self.write_usage_until_dropped());
+    }
+
+    async fn maintain(&self) {
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         let mut forget = tokio::time::interval(FORGET_EVERY);
         loop {
@@ -192,6 +196,7 @@ impl Tasks {
                 tracing::warn!(task.id = %task.id, "a running task could not be marked as interrupted: {error:?}");
             }
         }
+        self.write_usage().await;
         inner.store.close().await.map_err(|error| inner.store_error(error))
     }
 }

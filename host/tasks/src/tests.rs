@@ -5,6 +5,7 @@ mod expiry;
 mod kept_from_its_end;
 mod pausing;
 mod racing;
+mod tenant_usage;
 
 use std::collections::HashMap;
 use std::sync::Arc;

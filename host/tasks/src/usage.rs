@@ -79,6 +79,11 @@ impl Shares {
         share.part(u128::from_ne_bytes(requestor.id.0))
     }
 
+    /// The CPU time of each tenant since the start, in microseconds.
+    pub(super) fn cpu_us(&self) -> Vec<(TenantId, u64)> {
+        self.0.lock().by_tenant.iter().map(|(tenant, share)| (*tenant, share.used_us())).collect()
+    }
+
     /// Other weights from now on, also for calls that run.
     pub(super) fn set_weights(&self, weights: HashMap<TenantId, u32>) {
         let mut known = self.0.lock();

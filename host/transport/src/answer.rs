@@ -9,12 +9,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use axum::body::Body as AnyBody;
+use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::quota::EdgeQuota;
 use super::refusal::Refusal;
 use bulkhead_domain::requestor::Requestor;
+use bulkhead_limits::tenant_usage::UsageCounts;
 use bulkhead_limits::{Full, Permit};
 use bulkhead_protocol::{EncodedMessage, Pieces};
 
@@ -138,6 +141,42 @@ impl<H: Unpin> Body for AnswerBody<H> {
     }
 }
 
+/// Counts the bytes of a response for its tenant: at once where the body says how many there are, else as they are taken.
+pub(super) fn counted(response: Response<AnyBody>, counts: Arc<UsageCounts>) -> Response<AnyBody> {
+    match response.body().size_hint().exact() {
+        Some(bytes) => {
+            counts.add_bytes_out(bytes);
+            response
+        }
+        None => response.map(|body| AnyBody::new(CountedBody { body, counts })),
+    }
+}
+
+/// A stream whose bytes are counted.
+struct CountedBody {
+    body: AnyBody,
+    counts: Arc<UsageCounts>,
+}
+
+impl Body for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(bytes) = frame.data_ref()
+        {
+            self.counts.add_bytes_out(bytes.len() as u64);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}
+
 #[cfg(test)]
 mod unit {
     use super::*;
@@ -158,6 +197,26 @@ mod unit {
         let large = Chunks::event("", text.clone().into());
         assert_eq!((large.clone().count(), large.left()), (6, text.len() + 8));
         assert!(joined(large) == format!("data: {text}\n\n").into_bytes());
+    }
+
+    #[tokio::test]
+    async fn bytes_of_a_response_are_counted_at_once_or_as_they_are_taken() {
+        use bulkhead_limits::tenant_usage::TenantUsage;
+        use http_body_util::BodyExt as _;
+
+        let (usage, tenant) = (TenantUsage::default(), TenantId([1; 16]));
+        let bytes_out = || usage.take().first().map_or(0, |(_, taken)| taken.bytes_out);
+        let whole = counted(Response::new(AnyBody::from("12345")), usage.of(tenant));
+        assert_eq!(bytes_out(), 5);
+        assert_eq!(whole.into_body().collect().await.unwrap().to_bytes(), "12345");
+        assert_eq!(bytes_out(), 0, "only once");
+        let pieces = futures::stream::iter(["123", "4567"].map(Ok::<_, Infallible>));
+        let mut stream = counted(Response::new(AnyBody::from_stream(pieces)), usage.of(tenant)).into_body();
+        assert_eq!(bytes_out(), 0, "nothing was taken");
+        assert!(stream.frame().await.is_some());
+        assert_eq!(bytes_out(), 3);
+        assert_eq!(stream.collect().await.unwrap().to_bytes(), "4567");
+        assert_eq!(bytes_out(), 4);
     }
 
     #[test]

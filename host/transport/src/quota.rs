@@ -6,8 +6,8 @@
 //! who have nothing.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
@@ -15,6 +15,7 @@ use super::bodies::Bodies;
 use super::refusal::Refusal;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_limits::rate::{ManyRefused, Rates};
+use bulkhead_limits::tenant_usage::{TenantUsage, UsageCounts};
 use bulkhead_limits::{Full, LimitUsage, LiveLimits, Permit, RequestorUsage, Scope, ScopedCounter, UsageReport};
 
 /// See the module.
@@ -30,6 +31,8 @@ pub struct EdgeQuota {
     sessions: ArcSwapOption<ScopedCounter>,
     /// Where there are connections.
     connections: ArcSwapOption<Connections>,
+    /// Where bytes are counted, if they are.
+    usage: OnceLock<Arc<TenantUsage>>,
 }
 
 /// How many connections are open.
@@ -81,7 +84,24 @@ impl EdgeQuota {
         let rates = ArcSwap::from_pointee(Rates::of_requests(&limits.table()));
         let (sessions, connections) = (ArcSwapOption::empty(), ArcSwapOption::empty());
         let bodies = Bodies::new(limits.clone());
-        Self { rates, open, bodies, kept, answers, sessions, connections, limits }
+        Self { rates, open, bodies, kept, answers, sessions, connections, limits, usage: OnceLock::new() }
+    }
+
+    /// Counts the bytes of requests and answers here from now on, once for ever.
+    pub fn count_usage(&self, usage: Arc<TenantUsage>) {
+        self.usage.get_or_init(|| usage);
+    }
+
+    /// Where the bytes of a requestor are counted.
+    pub(super) fn counts(&self, requestor: &Requestor) -> Option<Arc<UsageCounts>> {
+        Some(self.usage.get()?.of(requestor.tenant))
+    }
+
+    /// So many bytes of a request came.
+    pub(super) fn count_bytes_in(&self, requestor: &Requestor, bytes: usize) {
+        if let Some(counts) = self.counts(requestor) {
+            counts.add_bytes_in(bytes as u64);
+        }
     }
 
     /// Counts the sessions of a registry from now on.

@@ -66,7 +66,8 @@ pub(super) async fn serve_with(
     grace: Duration,
 ) -> io::Result<()> {
     let (out, queue) = mpsc::channel(QUEUE_MESSAGES_MAX);
-    let mut writing = tokio::spawn(write_lines(writer, queue));
+    let counts = (Arc::clone(&options.quota), requestor);
+    let mut writing = tokio::spawn(write_lines(writer, queue, counts));
     let reader = pin!(reader);
     let mut lines = LineReader::new(reader, options.line_bytes_max);
     let mut connection = Connection {
@@ -127,6 +128,7 @@ impl Connection {
     }
 
     async fn receive(&mut self, message: Bytes) {
+        self.options.quota.count_bytes_in(&self.requestor, message.len());
         if Batch::begins(&message) && self.session.as_ref().is_some_and(|session| session.takes_batches()) {
             return self.receive_batch(&message).await;
         }
@@ -248,11 +250,18 @@ async fn forward(mut exchange: Exchange, recipient: Recipient, out: mpsc::Sender
     }
 }
 
-async fn write_lines(writer: impl AsyncWrite + Send, mut queue: mpsc::Receiver<Said>) -> io::Result<()> {
+async fn write_lines(
+    writer: impl AsyncWrite + Send,
+    mut queue: mpsc::Receiver<Said>,
+    (quota, requestor): (Arc<EdgeQuota>, Requestor),
+) -> io::Result<()> {
     let mut writer = pin!(writer);
     while let Some((message, place)) = queue.recv().await {
         for chunk in Chunks::line(message) {
             writer.write_all(&chunk).await?;
+            if let Some(counts) = quota.counts(&requestor) {
+                counts.add_bytes_out(chunk.len() as u64);
+            }
         }
         drop(place);
         if queue.is_empty() {

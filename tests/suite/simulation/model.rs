@@ -20,6 +20,8 @@ struct Known {
     created_at: u64,
     expires_at: u64,
     updated_at: u64,
+    /// Transitions in its timeline, with those that were left out.
+    noted: u64,
     /// Once it was seen: how it ended, with its output.
     end: Option<(Outcome, Option<String>)>,
 }
@@ -53,6 +55,7 @@ impl Model {
             created_at: task.created_at,
             expires_at: task.expires_at().unwrap_or(u64::MAX),
             updated_at: task.updated_at,
+            noted: 0,
             end: None,
         };
         self.known.push((task.id, known));
@@ -132,6 +135,13 @@ async fn check_task(tasks: &Tasks, id: TaskId, known: &mut Known, now: u64) -> V
     ensure(task.created_at == known.created_at, || format!("{id} was created at another time"))?;
     ensure(task.updated_at >= known.updated_at, || format!("{id} went back in time"))?;
     known.updated_at = task.updated_at;
+    let timeline = &task.timeline;
+    let noted = timeline.entries().len() as u64 + timeline.left_out();
+    ensure(noted >= known.noted, || format!("{id} forgot what had happened to it: {timeline:?}"))?;
+    known.noted = noted;
+    if let Some(last) = timeline.entries().last().filter(|_| task.outcome().is_some()) {
+        ensure(last.at == task.updated_at, || format!("the end of {id} is not in its timeline: {timeline:?}"))?;
+    }
     let end = match task.outcome() {
         None => None,
         Some(outcome @ Outcome::Output { .. }) => {

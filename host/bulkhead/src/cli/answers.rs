@@ -52,6 +52,7 @@ fn answer(request: &str, json: &str) -> (String, String) {
         "StoreBackup" => members::<StoreBackup>(json),
         "StoreRekey" => members::<StoreRekey>(json),
         "TenantList" => shown::<TenantList>(json, |view| operate::tenant_table(view, layout)),
+        "TenantUsage" => shown::<TenantUsage>(json, |view| operate::usage_table(view, layout)),
         "TenantPurge" => members::<TenantPurge>(json),
         "TenantNames" => members::<TenantNames>(json),
         "TasksList" => shown::<TasksList>(json, |view| tasks::task_list(view, layout)),
@@ -91,7 +92,7 @@ fn answers_are_shown_as_in_their_snapshots() {
         assert_eq!(shown_text.trim_end(), text.trim_end(), "{request}");
         requests.insert(request);
     }
-    assert_eq!(requests.len(), 37, "one at least for each request that is answered");
+    assert_eq!(requests.len(), 38, "one at least for each request that is answered");
 }
 
 #[test]

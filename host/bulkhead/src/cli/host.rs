@@ -181,6 +181,7 @@ impl Host {
             audit: audit.clone(),
             tracer: tracer.clone(),
         })?;
+        quota.count_usage(tasks.usage_counts());
         let secrets = super::secrets::open(config, store.clone()).await?;
         tasks.keep_secrets(Arc::clone(&secrets));
         let options = plugins::Options {

@@ -91,6 +91,11 @@ impl Share {
         self.facts.served_us.load(Ordering::Relaxed)
     }
 
+    /// The CPU time that its calls have had on all threads, in microseconds. While some of it is being charged, it may be missing here.
+    pub fn used_us(&self) -> u64 {
+        self.served_us().saturating_add(self.facts.elsewhere_us.load(Ordering::Relaxed))
+    }
+
     /// What is to be charged now of the time that was used elsewhere.
     fn take_owed(&self, turn_us: u64) -> u64 {
         let elsewhere_us = self.facts.elsewhere_us.swap(0, Ordering::Relaxed);

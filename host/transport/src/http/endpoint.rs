@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
+use crate::answer::counted;
 use crate::refusal::Refusal;
 use crate::session::{self, LiveSession};
 use crate::sse::EventId;
@@ -111,7 +112,11 @@ impl Server {
             Method::DELETE => self.delete(&requestor, headers).await,
             _ => self.get(&caller, headers).await,
         };
-        answer.unwrap_or_else(|refusal| refuse(&refusal))
+        let response = answer.unwrap_or_else(|refusal| refuse(&refusal));
+        match self.quota.counts(&requestor) {
+            Some(counts) => counted(response, counts),
+            None => response,
+        }
     }
 
     /// The session that a request names; `None` if it names none.

@@ -67,6 +67,7 @@ impl Server {
                 (message, Some(place))
             }
         };
+        self.quota.count_bytes_in(&requestor, message.len());
         // What is modern, by its headers or by its body alone, knows no sessions; the latter is refused by the protocol.
         let legacy = checks::is_legacy(headers);
         if legacy

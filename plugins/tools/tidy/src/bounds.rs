@@ -143,6 +143,7 @@ const GROWS: &[(&str, &str, By)] = &[
         "keys",
         Because("what waits: calls that run, writes of theirs, and requests with a token"),
     ),
+    ("tasks/tenant_usage.rs", "cpu_us", TENANTS),
     ("tasks/usage.rs", "by_tenant", TENANTS),
     ("tasks/usage.rs", "weights", OPERATORS),
     ("tasks/abuse.rs", "seen", Const("REQUESTORS_MAX")),
