@@ -135,7 +135,7 @@ pub struct TimelineEntryView {
 #[serde(tag = "transition", rename_all = "snake_case")]
 pub enum TransitionView {
     Started { attempt: u32 },
-    Asked { questions: u32 },
+    InputRequested { requests: u32 },
     Answered { open: u32 },
     Paused,
     Resumed,
@@ -150,7 +150,7 @@ impl From<Transition> for TransitionView {
     fn from(transition: Transition) -> Self {
         match transition {
             Transition::Started { attempt } => Self::Started { attempt },
-            Transition::Asked { questions } => Self::Asked { questions },
+            Transition::InputRequested { requests } => Self::InputRequested { requests },
             Transition::Answered { open } => Self::Answered { open },
             Transition::Paused => Self::Paused,
             Transition::Resumed => Self::Resumed,

@@ -145,13 +145,13 @@ fn ask(next: &mut Task, requests: Vec<InputRequest>) -> Result<(), Refusal> {
     if next.inputs.len().saturating_add(requests.len()) > INPUTS_MAX {
         return Err(Refusal::TooManyInputs);
     }
-    let questions = count(requests.len());
+    let issued = count(requests.len());
     for request in requests {
         let issued_key = issue_key(&next.inputs, &request.key);
         next.inputs.push(Input { issued_key, request, answer: None });
     }
     set_active(next, Active::InputRequired)?;
-    note(next, Transition::Asked { questions });
+    note(next, Transition::InputRequested { requests: issued });
     Ok(())
 }
 

@@ -22,9 +22,9 @@ pub enum Transition {
     Started {
         attempt: u32,
     },
-    /// It asked so many questions.
-    Asked {
-        questions: u32,
+    /// It asked its requestor for so many inputs.
+    InputRequested {
+        requests: u32,
     },
     /// One question was answered; so many are still open.
     Answered {

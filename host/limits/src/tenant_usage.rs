@@ -74,7 +74,7 @@ impl TenantUsage {
         self.tables.get(usize::from(first) % TABLES)
     }
 
-    /// The counts of a tenant. They stay in the table for as long as somebody holds them.
+    /// The counts of a tenant. They stay in the table for as long as a holder has them.
     pub fn of(&self, tenant: TenantId) -> Arc<UsageCounts> {
         let Some(table) = self.table(tenant) else { return Arc::default() };
         if let Some(known) = table.read().get(&tenant) {

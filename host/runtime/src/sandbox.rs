@@ -183,7 +183,7 @@ impl Sandbox {
         self.instances
     }
 
-    /// What says whether the guests' threads go on, once somebody [runs](GuestPulse::run) it.
+    /// What says whether the guests' threads go on, while it is [run](GuestPulse::run).
     pub fn guest_pulse(&self) -> GuestPulse {
         self.guests.pulse()
     }

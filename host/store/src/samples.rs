@@ -120,7 +120,7 @@ pub fn full_task() -> Task {
 pub fn traced_task() -> Task {
     let transitions = [
         Transition::Started { attempt: 1 },
-        Transition::Asked { questions: 2 },
+        Transition::InputRequested { requests: 2 },
         Transition::Answered { open: 1 },
         Transition::Paused,
         Transition::Resumed,

@@ -29,7 +29,7 @@ pub struct DayUsage {
     pub bytes_in: u64,
     /// Of answers.
     pub bytes_out: u64,
-    /// The most that it had stored when somebody looked.
+    /// The most that it had stored at any of the looks.
     pub stored_bytes: u64,
 }
 
@@ -103,7 +103,7 @@ impl UsageDays {
     ///
     /// # Errors
     ///
-    /// When the store fails; nothing was added then. [`Error::Conflict`] when somebody else added at the same time.
+    /// When the store fails; nothing was added then. [`Error::Conflict`] when another writer added at the same time.
     pub async fn add(&self, tenant: TenantId, day: u32, usage: DayUsage) -> Result<(), Error> {
         let key = key(tenant, day);
         let before = self.rows.row(RowKind::UsedToken, &key).await?;

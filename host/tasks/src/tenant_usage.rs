@@ -55,7 +55,7 @@ impl Tasks {
         Arc::clone(&self.inner.usage.counts)
     }
 
-    /// Writes what was used since the last time. Goes on to its end whoever stops waiting, so that nothing that was taken is lost.
+    /// Writes what was used since the last time. Goes on to its end even if its caller stops waiting, so that nothing that was taken is lost.
     pub async fn write_usage(&self) {
         let tasks = self.clone();
         let written = tokio::spawn(async move { tasks.take_and_write_usage().await }).await;

@@ -231,7 +231,7 @@ fn timeline_table(timeline: &TimelineView, layout: &Layout) -> String {
 fn transition(transition: &TransitionView) -> String {
     match transition {
         TransitionView::Started { attempt } => format!("started, run {attempt}"),
-        TransitionView::Asked { questions } => format!("asked, questions: {questions}"),
+        TransitionView::InputRequested { requests } => format!("input requested, requests: {requests}"),
         TransitionView::Answered { open } => format!("answered, still open: {open}"),
         TransitionView::Paused => "paused".to_owned(),
         TransitionView::Resumed => "resumed".to_owned(),

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 40] = [
+const COMMANDS: [&str; 41] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,

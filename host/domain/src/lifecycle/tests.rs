@@ -214,7 +214,7 @@ fn timeline_begins_with_the_first_remarkable_transition_and_goes_on_to_the_end()
     let ended = after(task(Phase::Active(Active::Queued)), events);
     let expected = [
         Transition::Started { attempt: 1 },
-        Transition::Asked { questions: 2 },
+        Transition::InputRequested { requests: 2 },
         Transition::Answered { open: 1 },
         Transition::Paused,
         Transition::Answered { open: 0 },

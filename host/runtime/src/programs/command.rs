@@ -22,7 +22,7 @@ use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
 use wasmtime_wasi_io::poll::Pollable;
 use wasmtime_wasi_io::streams::{OutputStream, StreamError, StreamResult};
 
-use super::{misfit, said, text};
+use super::{argument_error, said, text};
 use crate::bindings::bulkhead::plugin::types as wit;
 use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
 use crate::call::Call;
@@ -90,8 +90,8 @@ impl Program {
     ///
     /// They do not fit.
     pub(super) fn new(plugin: &str, arguments: &str, stdout_bytes_max: u64) -> Result<Self, String> {
-        let Arguments { args, stdin } =
-            serde_json::from_str(arguments).map_err(|error| format!("the arguments do not fit: {}", misfit(&error)))?;
+        let Arguments { args, stdin } = serde_json::from_str(arguments)
+            .map_err(|error| format!("the arguments do not fit: {}", argument_error(&error)))?;
         if args.len() > ARGUMENTS_MAX {
             return Err(format!("args: {} arguments; {ARGUMENTS_MAX} is the most", args.len()));
         }

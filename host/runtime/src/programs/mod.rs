@@ -156,7 +156,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Why arguments are not those of a tool. The reason names members, whatever the caller called them.
-fn misfit(error: &serde_json::Error) -> String {
+fn argument_error(error: &serde_json::Error) -> String {
     beginning(&error.to_string(), QUOTED_BYTES_MAX).to_owned()
 }
 

@@ -20,7 +20,7 @@ use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 use wasmtime_wasi_http::{Error, WasiHttpView as _};
 
-use super::{misfit, quoted, said, text};
+use super::{argument_error, quoted, said, text};
 use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
 use crate::call::Call;
 use crate::fault::BrokenAnswer;
@@ -117,8 +117,8 @@ fn root() -> String {
 
 /// The request that the arguments describe, or which of them is wrong.
 fn parse(arguments: &str) -> Result<http::Request<Bytes>, String> {
-    let Arguments { method, path, headers, body, body_encoding } =
-        serde_json::from_str(arguments).map_err(|error| format!("The arguments do not fit: {}", misfit(&error)))?;
+    let Arguments { method, path, headers, body, body_encoding } = serde_json::from_str(arguments)
+        .map_err(|error| format!("The arguments do not fit: {}", argument_error(&error)))?;
     let body = match body_encoding {
         BodyEncoding::Text => Bytes::from(body),
         BodyEncoding::Base64 => STANDARD.decode(body).map_err(|error| format!("body: no base64: {error}"))?.into(),

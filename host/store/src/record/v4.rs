@@ -66,7 +66,7 @@ impl Repr<TraceV4> for TraceContext {
 
 repr_enum!(TransitionV4 of Transition {
     Started { attempt: u32 },
-    Asked { questions: u32 },
+    InputRequested { requests: u32 },
     Answered { open: u32 },
     Paused,
     Resumed,

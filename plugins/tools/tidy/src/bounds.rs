@@ -149,6 +149,11 @@ const GROWS: &[(&str, &str, By)] = &[
     ("tasks/abuse.rs", "seen", Const("REQUESTORS_MAX")),
     ("identity/auth/introspection.rs", "answers", Const("ANSWERS_MAX")),
     ("identity/auth/token_audit.rs", "at", Const("NOTED_MAX")),
+    (
+        "traces/sampling.rs",
+        "followed",
+        Because("each has used some of traces.followed_per_second, which holds for the host"),
+    ),
     ("transport/bodies/byte_rate.rs", "requestors", Key("limits.requestors_per_tenant")),
     ("transport/bodies/byte_rate.rs", "tenants", TENANTS),
     ("transport/bodies/memory_budget.rs", "line", Key("limits.requests_open_total")),
