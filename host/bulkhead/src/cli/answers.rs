@@ -64,6 +64,7 @@ fn answer(request: &str, json: &str) -> (String, String) {
         "DrainBegin" => shown::<DrainBegin>(json, running::left),
         "DrainEnd" => members::<DrainEnd>(json),
         "DrainShow" => members::<DrainShow>(json),
+        "HealthShow" => members::<HealthShow>(json),
         "ConfigReload" => shown::<ConfigReload>(json, running::reloaded),
         "PluginList" => shown::<PluginList>(json, |view| plugins::list(view, layout)),
         "PluginVersions" => shown::<PluginVersions>(json, |view| plugins::versions(view, layout)),
@@ -91,7 +92,7 @@ fn answers_are_shown_as_in_their_snapshots() {
         assert_eq!(shown_text.trim_end(), text.trim_end(), "{request}");
         requests.insert(request);
     }
-    assert_eq!(requests.len(), 37, "one at least for each request that is answered");
+    assert_eq!(requests.len(), 38, "one at least for each request that is answered");
 }
 
 #[test]
