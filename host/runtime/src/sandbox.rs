@@ -182,7 +182,7 @@ impl Sandbox {
         self.instances
     }
 
-    /// What says whether the guests' threads go on, once somebody [runs](GuestPulse::run) it.
+    /// What says whether the guests' threads go on, once the host [runs](GuestPulse::run) it.
     pub fn guest_pulse(&self) -> GuestPulse {
         self.guests.pulse()
     }
