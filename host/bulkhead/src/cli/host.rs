@@ -214,7 +214,7 @@ impl Host {
             data: data.to_owned(),
             required: config.server.ready_requires.iter().map(|ReadyRequirement::Plugin(name)| name.clone()).collect(),
         });
-        let tending = tend(tasks.clone(), plugins.clone(), health.guests.clone(), refuse);
+        let tending = spawn_maintenance(tasks.clone(), plugins.clone(), health.guests.clone(), refuse);
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
         protocol.set_tool_listing(sources::tool_listing(config));
         let now: SharedClock = Arc::clone(&clock);
@@ -308,7 +308,7 @@ impl Host {
 }
 
 /// What goes on for as long as the host runs.
-fn tend(
+fn spawn_maintenance(
     tasks: Tasks,
     plugins: Plugins,
     guests: GuestPulse,
