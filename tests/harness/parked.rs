@@ -23,7 +23,7 @@ impl ParkedThreads {
         let (parked, is_parked) = channel();
         let tracer = std::thread::spawn(move || {
             threads.iter().for_each(|thread| stop(*thread));
-            parked.send(()).expect("somebody waits");
+            parked.send(()).expect("the test waits");
             _ = released.recv();
             threads.iter().for_each(|thread| trace(libc::PTRACE_DETACH, *thread));
         });

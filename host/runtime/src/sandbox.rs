@@ -183,7 +183,7 @@ impl Sandbox {
         self.instances
     }
 
-    /// What says whether the guests' threads go on, while it is [run](GuestPulse::run).
+    /// What says whether the guests' threads go on, once the host [runs](GuestPulse::run) it.
     pub fn guest_pulse(&self) -> GuestPulse {
         self.guests.pulse()
     }

@@ -65,6 +65,7 @@ fn answer(request: &str, json: &str) -> (String, String) {
         "DrainBegin" => shown::<DrainBegin>(json, running::left),
         "DrainEnd" => members::<DrainEnd>(json),
         "DrainShow" => members::<DrainShow>(json),
+        "HealthShow" => members::<HealthShow>(json),
         "ConfigReload" => shown::<ConfigReload>(json, running::reloaded),
         "PluginList" => shown::<PluginList>(json, |view| plugins::list(view, layout)),
         "PluginVersions" => shown::<PluginVersions>(json, |view| plugins::versions(view, layout)),

@@ -25,7 +25,7 @@ use bulkhead_identity::principal::Principals;
 use bulkhead_limits::LiveLimits;
 use bulkhead_plugins::{self as plugins, HealthMonitor, Plugins};
 use bulkhead_protocol::{Protocol, ProtocolOptions};
-use bulkhead_runtime::{CodeCacheConfig, CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames};
+use bulkhead_runtime::{CodeCacheConfig, CompilerMode, GuestPulse, LoadError, Sandbox, SandboxConfig, TenantNames};
 use bulkhead_store::sled::{SledOptions, SledStore};
 use bulkhead_store::{self as store, RowKind, RowStore as _};
 use bulkhead_tasks::secrets::Secrets;
@@ -198,14 +198,7 @@ impl Host {
         let starting = Box::pin(Plugins::start(options, sources::wanted(config, &intake, &bounds)?));
         let what = || progress::describe_loading(&sandbox.load_progress());
         let (plugins, refused) = progress::logged(what, starting).await?;
-        let refuse = {
-            let audit = audit.clone();
-            move |refused: &LoadError| {
-                let why = refused.problems.join("; ");
-                audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&why));
-                tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
-            }
-        };
+        let refuse = refuse_with(audit.clone());
         refused.iter().for_each(&refuse);
         for version in plugins.versions_offered() {
             audit.note(|| Entry::new("plugin.loaded").plugin(&version));
@@ -230,17 +223,7 @@ impl Host {
             data: data.to_owned(),
             required: config.server.ready_requires.iter().map(|ReadyRequirement::Plugin(name)| name.clone()).collect(),
         });
-        let tending = tokio::spawn({
-            let (tasks, plugins, guests) = (tasks.clone(), plugins.clone(), health.guests.clone());
-            async move {
-                tokio::join!(
-                    tasks.run_maintenance(),
-                    plugins.run_maintenance(),
-                    plugins.fetch_awaited(refuse),
-                    guests.run()
-                )
-            }
-        });
+        let tending = spawn_maintenance(tasks.clone(), plugins.clone(), health.guests.clone(), refuse);
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
         protocol.set_tool_listing(sources::tool_listing(config));
         protocol.set_slow_ms(config.log.slow_ms);
@@ -336,6 +319,27 @@ impl Host {
         .await?;
         drained?;
         Ok(())
+    }
+}
+
+/// What goes on for as long as the host runs.
+fn spawn_maintenance(
+    tasks: Tasks,
+    plugins: Plugins,
+    guests: GuestPulse,
+    refuse: impl Fn(&LoadError) + Send + Sync + 'static,
+) -> JoinHandle<((), (), (), ())> {
+    tokio::spawn(async move {
+        tokio::join!(tasks.run_maintenance(), plugins.run_maintenance(), plugins.fetch_awaited(refuse), guests.run())
+    })
+}
+
+/// Says, and has in the audit log, that a plugin does not run.
+fn refuse_with(audit: Audit) -> impl Fn(&LoadError) + Send + Sync + 'static {
+    move |refused| {
+        let why = refused.problems.join("; ");
+        audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&why));
+        tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
     }
 }
 

@@ -20,7 +20,8 @@ pub(super) const REQUESTORS: usize = 500;
 #[command(after_long_help = "Examples:\n  \
     bulkhead limits --tenant acme\n  \
     bulkhead limits --over 80\n  \
-    bulkhead limits --over 80 --json --url https://mcp.example.com:8809 --token-file admin.token")]
+    bulkhead limits --over 80 --json --url https://mcp.example.com:8809 --token-file admin.token\n\n\
+    Exit code 0, whether or not a limit is so full: scripts look at what --json leaves.")]
 pub(crate) struct LimitsArguments {
     /// Only this tenant
     #[arg(long, value_name = "NAME")]

@@ -49,7 +49,7 @@ impl GuestPulse {
         Self { pool, share, times, begun: Instant::now(), passed_ms: Arc::default() }
     }
 
-    /// Sends no-ops through the threads until they end. To be run once, for as long as health is asked for.
+    /// Sends no-ops through the threads until they end. To be run once, for as long as the host serves.
     pub async fn run(&self) {
         // Nobody knows of the time before.
         self.passed_ms.store(self.elapsed_ms(), Ordering::Release);
