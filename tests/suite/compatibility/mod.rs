@@ -17,7 +17,7 @@ use tests::{Setup, place};
 use observe::Observer;
 
 /// Members that are new: the beginning of the command, the member, why.
-const CHANGED: [(&str, &str, &str); 8] = [
+const CHANGED: [(&str, &str, &str); 12] = [
     ("plugin check", "errors", "why a component is refused is told there as well"),
     ("admin limits", "tasks_running_per_tenant", NEW_LIMIT),
     ("admin limits", "request_bytes_open_per_requestor", NEW_LIMIT),
@@ -26,7 +26,13 @@ const CHANGED: [(&str, &str, &str); 8] = [
     ("admin limits", "answer_bytes_per_requestor", NEW_LIMIT),
     ("admin limits", "answer_bytes_per_tenant", NEW_LIMIT),
     ("admin limits", "answer_bytes_total", NEW_LIMIT),
+    ("admin limits", "tasks_stored_bytes_per_requestor", TIMELINES),
+    ("admin limits", "tasks_stored_bytes_per_tenant", TIMELINES),
+    ("store check", "bytes", TIMELINES),
+    ("tenant list", "bytes", TIMELINES),
 ];
+/// What is cancelled, paused or interrupted is written with what happened to it.
+const TIMELINES: &str = "records of tasks that this program changed hold a timeline";
 const NEW_LIMIT: &str = "a limit that the older program did not have";
 
 fn fixtures() -> PathBuf {
