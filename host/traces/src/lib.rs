@@ -18,4 +18,4 @@ mod tracer;
 pub use current::{Entered, InSpan, WithinSpan, current};
 pub use opentelemetry::Value;
 pub use span::{Kind, Span};
-pub use tracer::{FollowedMax, TraceContext, Tracer, TracerOptions};
+pub use tracer::{FollowedMax, Tracer, TracerOptions};
