@@ -251,6 +251,44 @@ async fn log_lines_of_recorded_requests_name_trace_and_span() {
     assert!(spans.iter().all(|span| *span == hex(&server.span_id)), "{spans:?}");
 }
 
+#[tokio::test]
+async fn trace_goes_on_over_promotion_and_a_kill() {
+    let collector = Collector::start().await;
+    let setup = Setup::new().plugin("primes", "on_restart = \"rerun\"");
+    let setup = setup.config("[call]\ncpu_ms = 600000\npromote_after_ms = 0").config(&collector.section(""));
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    let mut params = call("count_primes", json!({"below": 20_000_000}), 1, "01");
+    params["task"] = json!({"ttl": 600_000});
+    let created = client.call("tools/call", params).await.expect("a task");
+    let id = created["task"]["taskId"].as_str().expect("an id").to_owned();
+    let promoted =
+        |host: &tests::Host, number| Modern::full(host, None).with_meta("traceparent", traceparent(number, "01"));
+    let second = promoted(&host, 2).task("count_primes", json!({"below": 20_000_000})).await;
+    let setup = host.kill().await;
+    let host = setup.start().await;
+    let third = promoted(&host, 3).task("count_primes", json!({"below": 1_000_000})).await;
+    Client::connect(&host).await.until_status(&id, "completed").await;
+    for id in [&second, &third] {
+        Modern::full(&host, None).until_status(id, "completed").await;
+    }
+    host.terminate().await;
+    for number in [1, 2] {
+        let task = collector.one(&trace(number), "bulkhead.task count_primes");
+        assert!(
+            task.parent_span_id.len() == 8 && hex(&task.parent_span_id) != CALLER,
+            "its parent is the host's own span"
+        );
+        let guest = collector.one(&trace(number), "bulkhead.guest primes");
+        assert!(is_child(&guest, &task));
+        let attempt = |span: &Span| attribute(span, "bulkhead.attempt").expect("an attempt");
+        assert_eq!((attempt(&task), attempt(&guest)), ("2".to_owned(), "2".to_owned()), "the first one was killed");
+    }
+    let server = collector.one(&trace(3), "tools/call count_primes");
+    assert!(is_child(&collector.one(&trace(3), "bulkhead.task count_primes"), &server));
+    assert!(is_child(&collector.one(&trace(3), "bulkhead.guest primes"), &server), "it began before it was a task");
+}
+
 /// The program of the collector that `cargo xtask plugins` installs.
 fn real_collector() -> Option<PathBuf> {
     let libraries = std::fs::read_dir(tests::place::root().join("target/guest-tools/collector/lib"));

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::reader;
-use bulkhead_traces::TraceContext;
+use bulkhead_domain::trace::TraceContext;
 
 /// Of the flags: the caller records its spans.
 const SAMPLED_FLAG: u8 = 1;
@@ -51,10 +51,10 @@ pub(super) fn read_traceparent(text: &str) -> Option<TraceContext> {
     let trace_id = u128::from_str_radix(trace_id, 16).ok()?.to_be_bytes();
     let parent_id = u64::from_str_radix(parent_id, 16).ok()?.to_be_bytes();
     let flags = u8::from_str_radix(flags, 16).ok()?;
-    if version == "ff" || (version == "00" && goes_on) || trace_id == [0; 16] || parent_id == [0; 8] {
+    if version == "ff" || (version == "00" && goes_on) {
         return None;
     }
-    Some(TraceContext { trace_id, parent_id, is_sampled: flags & SAMPLED_FLAG != 0 })
+    TraceContext::new(trace_id, parent_id, flags & SAMPLED_FLAG != 0)
 }
 
 /// A list of `key=value` in visible ASCII.

@@ -23,7 +23,7 @@ use bulkhead_domain::UnixMs;
 use bulkhead_domain::lifecycle::{self, Event};
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::task::{Active, CallId, Phase, PluginVersion, Retention, Task, TaskId, TaskOutput};
+use bulkhead_domain::task::{Active, CallId, Origin, Phase, PluginVersion, Retention, Task, TaskId, TaskOutput};
 use bulkhead_domain::timeline::Timeline;
 use bulkhead_runtime::{CallContext, CallSpec, OnDemand, Operation};
 use bulkhead_store::{self as store, Creation, Store, StoredCaps};
@@ -211,7 +211,8 @@ impl Inner {
             work,
             plugin,
             engine_hash: self.executor.engine_hash(),
-            origin: request.origin.clone(),
+            // Of a request that is recorded: a run after a restart goes on with its trace.
+            origin: Origin { trace: bulkhead_traces::current().map(|span| span.context()), ..request.origin.clone() },
             arguments_digest: Sha256::digest(arguments.as_str()).into(),
             created_at: now,
             updated_at: now,

@@ -167,8 +167,7 @@ pub(super) fn spawn(inner: Arc<Inner>, run: Arc<Run>, task: Arc<Task>, begin: Ru
 
 /// The span of a task whose creating request was recorded, in the trace of that request, however long ago that was.
 fn task_span(inner: &Inner, task: &Task) -> Option<Span> {
-    let span =
-        inner.tracer.go_on(format!("bulkhead.task {}", task.work.label()), &bulkhead_traces::current()?.context())?;
+    let span = inner.tracer.go_on(format!("bulkhead.task {}", task.work.label()), task.origin.trace.as_ref()?)?;
     span.began_at(task.created_at);
     span.set("bulkhead.attempt", i64::from(task.attempt.max(1)));
     Some(span)

@@ -13,8 +13,8 @@ use opentelemetry::{KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use parking_lot::Mutex;
 
-use super::TraceContext;
 use super::tracer::Shared;
+use bulkhead_domain::trace::TraceContext;
 
 /// Spans within one request or task of this host. Stops a guest whose every outgoing request is a span.
 const SPANS_PER_REQUEST_MAX: u32 = 128;
@@ -99,11 +99,6 @@ impl Span {
     pub fn context(&self) -> TraceContext {
         let Recorded { trace_id, span_id, .. } = &*self.0;
         TraceContext { trace_id: trace_id.to_bytes(), parent_id: span_id.to_bytes(), is_sampled: true }
-    }
-
-    /// The same as others are told it, in the format of the W3C.
-    pub fn traceparent(&self) -> String {
-        format!("00-{}-{}-01", self.0.trace_id, self.0.span_id)
     }
 
     /// For lines of the log: everything that is logged within it names the trace and this span.

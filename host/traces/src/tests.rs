@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::trace::TraceContext;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -74,7 +75,7 @@ async fn spans_reach_the_collector_with_parents_links_and_resource() {
     guest.event("sleep");
     guest.fail("trap");
     drop(guest);
-    let told = server.traceparent();
+    let told = server.context().to_string();
     server.end();
     server.set("late", 1);
     close(&tracer, Duration::from_secs(5)).await;

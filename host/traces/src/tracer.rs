@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::trace::TraceContext;
 use http::{HeaderName, HeaderValue};
 use opentelemetry::InstrumentationScope;
 use opentelemetry::KeyValue;
@@ -20,14 +21,6 @@ use super::sampling::Sampling;
 use super::{Kind, Span};
 
 pub use super::sampling::FollowedMax;
-
-/// Where a trace goes on from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TraceContext {
-    pub trace_id: [u8; 16],
-    pub parent_id: [u8; 8],
-    pub is_sampled: bool,
-}
 
 /// What a tracer is made of.
 pub struct TracerOptions {

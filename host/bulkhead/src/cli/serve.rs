@@ -26,7 +26,7 @@ use super::host::{self, Host, open_store};
 use super::reload::{HostStartup, Origin};
 use super::service_manager::ServiceManager;
 use super::table::now;
-use super::{EXIT_FAILED, exit_code, logging, operate, print_error, print_line, progress, sources, trust};
+use super::{EXIT_FAILED, exit_code, logging, operate, print_error, print_line, progress, sources, traces, trust};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let insecure =
@@ -219,6 +219,7 @@ async fn check(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
     let trusted = trust::issuers(config).and_then(|_| trust::certificate(config));
     let trusted = trusted.and_then(|_| config.admin.as_ref().map(trust::admin).transpose());
     found.extend(trusted.err().map(|problem| format!("{problem:#}")));
+    found.extend(traces::check(config).err().map(|wrong| format!("{wrong:#}")));
     let tools = bulkhead_runtime::Executor::catalog(&*sandbox).tools().len();
     let is_valid = found.is_empty();
     if as_json {

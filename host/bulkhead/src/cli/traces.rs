@@ -29,6 +29,11 @@ pub(super) fn start(config: &Config) -> anyhow::Result<Tracer> {
     Ok(Tracer::start(options))
 }
 
+/// What keeps traces from being exported as configured.
+pub(super) fn check(config: &Config) -> anyhow::Result<()> {
+    options(config, sources::variable).map(drop)
+}
+
 fn options(config: &Config, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Option<TracerOptions>> {
     let traces = &config.traces;
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());

@@ -136,3 +136,31 @@ pub(crate) fn variable(name: &str) -> Result<String, String> {
     }
     Ok(name.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::config::{Config, File, Flags};
+
+    #[test]
+    fn destination_is_told_of_a_trace_only_where_its_table_says_so() {
+        let read = |http: &str| {
+            let text = format!("[[plugin]]\npath = 'a.wasm'\n[plugin.grants]\nhttp = [{http}]");
+            let file = File { path: Path::new("bulkhead.toml"), text: &text };
+            let config = Config::load(Some(file), Vec::new(), &Flags::default());
+            config
+                .map(|config| config.plugins[0].policy.source.grants.http.clone())
+                .map_err(|problems| problems.to_string())
+        };
+        let granted = read("'https://a', { to = 'https://b', trace = true }, { to = 'https://c' }").unwrap();
+        let told: Vec<_> = granted.iter().map(|grant| (grant.to_string(), grant.trace)).collect();
+        let expected = [("https://a:443", false), ("https://b:443", true), ("https://c:443", false)];
+        assert_eq!(told, expected.map(|(grant, trace)| (grant.to_owned(), trace)));
+        assert!(read("{ trace = true }").unwrap_err().contains("each destination needs `to`"));
+        assert!(
+            read("{ to = 'https://a', traced = true }").unwrap_err().contains("no such key; there are to and trace")
+        );
+        assert!(read("{ to = 'nowhere' }").unwrap_err().contains("is not a destination"));
+    }
+}

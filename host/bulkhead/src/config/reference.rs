@@ -253,7 +253,11 @@ pub(super) const TABLES: &[Table] = &[
                 "[]",
                 "List of tables with host, guest, write and bytes_max; `{tenant}` in host is the caller's tenant",
             ),
-            ("http", "[]", "Destinations of outgoing HTTP: `[METHODS ]SCHEME://HOST[:PORT][/PATH]`"),
+            (
+                "http",
+                "[]",
+                "Destinations of outgoing HTTP: `[METHODS ]SCHEME://HOST[:PORT][/PATH]`, or `{ to = …, trace = true }` where a destination is told of the trace (`traceparent`)",
+            ),
             ("env", "[]", "Environment variables that it may read"),
         ],
     },

@@ -27,7 +27,7 @@ pub(super) fn begin(call: &Span, method: &http::Method, host: &str, port: u16) -
 /// Tells the destination of the trace, if a grant wants that. What the guest says of a trace itself is its own.
 pub(super) fn pass_on(span: &Span, grants: &[&HttpGrant], headers: &mut HeaderMap) {
     let is_wanted = grants.iter().any(|grant| grant.trace) && !headers.contains_key(TRACEPARENT);
-    if let Ok(value) = HeaderValue::from_str(&span.traceparent())
+    if let Ok(value) = HeaderValue::from_str(&span.context().to_string())
         && is_wanted
     {
         headers.insert(TRACEPARENT, value);
