@@ -134,6 +134,7 @@ functions_max = 200000
 [log]
 level = "info"
 format = "text"
+slow_ms = 10000
 
 [audit]
 enabled = false
