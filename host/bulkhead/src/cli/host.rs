@@ -137,6 +137,21 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
     Ok(refused)
 }
 
+/// Goes on with the tasks of an earlier host on this store.
+async fn take_over(tasks: &Tasks) -> anyhow::Result<()> {
+    let taking_over = || "taking over what an earlier host left".to_owned();
+    let recovered = progress::logged(taking_over, tasks.recover()).await?;
+    if recovered.queued + recovered.interrupted + recovered.paused > 0 {
+        tracing::info!(
+            recovered.queued,
+            recovered.interrupted,
+            recovered.paused,
+            "took over what an earlier host left"
+        );
+    }
+    Ok(())
+}
+
 impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory. `code` is where compiled code is
     /// kept, if not there; `told` tells an author of their calls.
@@ -203,16 +218,7 @@ impl Host {
         for version in plugins.versions_offered() {
             audit.note(|| Entry::new("plugin.loaded").plugin(&version));
         }
-        let taking_over = || "taking over what an earlier host left".to_owned();
-        let recovered = progress::logged(taking_over, tasks.recover()).await?;
-        if recovered.queued + recovered.interrupted + recovered.paused > 0 {
-            tracing::info!(
-                recovered.queued,
-                recovered.interrupted,
-                recovered.paused,
-                "took over what an earlier host left"
-            );
-        }
+        take_over(&tasks).await?;
         let health = Arc::new(HostHealth {
             store: store.clone(),
             tasks: tasks.clone(),

@@ -95,7 +95,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
     match command {
         Subcommand::Serve(arguments) => serve::run(arguments).await,
         Subcommand::Stdio(arguments) => stdio::run(arguments).await,
-        Subcommand::Plugin { command } => plugins::run(command).await,
+        Subcommand::Plugin { command } => Box::pin(plugins::run(command)).await,
         Subcommand::Token { command } => tokens::run(command).await,
         Subcommand::Secret { command } => secrets::run(command).await,
         Subcommand::Store { command } => operate::store(command).await,

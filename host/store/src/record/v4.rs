@@ -17,6 +17,7 @@ use bulkhead_domain::trace::TraceContext;
 
 /// A task, open or sealed.
 #[derive(Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, while it is written or read")]
 pub(super) enum RecordV4 {
     Open(TaskV4, Option<TraceV4>),
     Sealed {
