@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn destination_is_told_of_a_trace_only_where_its_table_says_so() {
         let read = |http: &str| {
-            let text = format!("[[plugin]]\npath = 'a.wasm'\n[plugin.grants]\nhttp = [{http}]");
+            let text = format!("[[plugin]]\nfile = 'a.wasm'\n[plugin.grants]\nhttp = [{http}]");
             let file = File { path: Path::new("bulkhead.toml"), text: &text };
             let config = Config::load(Some(file), Vec::new(), &Flags::default());
             config
