@@ -43,7 +43,7 @@ fn is_child(child: &Span, parent: &Span) -> bool {
 #[tokio::test]
 async fn spans_of_both_eras_and_pipes_have_the_callers_parent_and_the_guest_within() {
     let collector = Collector::start().await;
-    let setup = Setup::with(&["probe"]).config(&collector.section(""));
+    let setup = Setup::with(&["desk"]).config(&collector.section(""));
     let host = setup.start().await;
     let client = Client::connect(&host).await;
     client.call("tools/call", waited(1, "01")).await.expect("a result");
@@ -74,7 +74,7 @@ async fn spans_of_both_eras_and_pipes_have_the_callers_parent_and_the_guest_with
             (says("error.type"), says("bulkhead.requestor"), says("mcp.session.id").is_some()),
             (None, None, number == 1)
         );
-        let guest = collector.one(&trace(number), "bulkhead.guest probe");
+        let guest = collector.one(&trace(number), "bulkhead.guest desk");
         assert!(is_child(&guest, &server) && guest.kind == 1);
         assert_eq!(attribute(&guest, "bulkhead.attempt").unwrap(), "1");
         assert!(attribute(&guest, "bulkhead.memory_bytes").unwrap().parse::<u64>().unwrap() > 10_000);
@@ -91,7 +91,7 @@ async fn spans_of_both_eras_and_pipes_have_the_callers_parent_and_the_guest_with
     assert!(!collector.text().contains(&trace(2)[24..]) && collector.spans().len() == 6, "{:?}", collector.spans());
     assert!(!collector.text().contains("planted"), "what a client calls a tool that there is not is not exported");
 
-    let setup = Setup::with(&["probe"]).config(&collector.section(""));
+    let setup = Setup::with(&["desk"]).config(&collector.section(""));
     let mut pipe = Pipe::connect(&setup, all_capabilities()).await;
     pipe.call("tools/call", waited(5, "01")).await;
     pipe.close().await;
@@ -100,7 +100,7 @@ async fn spans_of_both_eras_and_pipes_have_the_callers_parent_and_the_guest_with
         (hex(&server.parent_span_id).as_str(), attribute(&server, "network.transport").unwrap().as_str()),
         (CALLER, "pipe")
     );
-    assert!(is_child(&collector.one(&trace(5), "bulkhead.guest probe"), &server));
+    assert!(is_child(&collector.one(&trace(5), "bulkhead.guest desk"), &server));
 }
 
 #[tokio::test]
@@ -139,7 +139,8 @@ async fn nothing_that_clients_and_plugins_say_is_in_a_span() {
     let mut client = Client::connect_as(&host, Some(&token), all_capabilities()).await;
     client.set_token(&token);
     client.tool("log", json!({"level": "info", "message": "planted-argument"})).await.expect("a result");
-    client.tool("fail", json!({"way": "planted-way"})).await.expect_err("no such way");
+    let refused = client.tool("fail", json!({"way": "planted-way"})).await.expect("a result");
+    assert_eq!(refused["isError"], true, "there is no such way");
     let id = client.task("log", json!({"level": "info", "message": "planted-task"})).await;
     client.until_status(&id, "completed").await;
     client.call("planted/method", json!({})).await.expect_err("no such method");
@@ -157,7 +158,7 @@ async fn nothing_that_clients_and_plugins_say_is_in_a_span() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenants_sampled_flags_are_followed_within_its_budget() {
     let collector = Collector::start().await;
-    let setup = Setup::with(&["probe"]);
+    let setup = Setup::with(&["desk"]);
     let (greedy, modest) = (setup.token("greedy", "one").await, setup.token("modest", "two").await);
     let config = format!(
         "{}[limits]\nrequests_per_second = 100000\nrequests_per_second_per_tenant = 100000",
@@ -177,7 +178,7 @@ async fn a_tenants_sampled_flags_are_followed_within_its_budget() {
     assert!((5..=5 * seconds).contains(&followed) && followed < 400, "{followed} in less than {seconds} s");
     let server = collector.one(&trace(1_000), "tools/call wait");
     assert!(
-        is_child(&collector.one(&trace(1_000), "bulkhead.guest probe"), &server),
+        is_child(&collector.one(&trace(1_000), "bulkhead.guest desk"), &server),
         "the other tenant's trace is whole"
     );
 }
@@ -190,7 +191,7 @@ async fn collector_that_is_away_or_silent_holds_up_no_call() {
         let config = format!(
             "[traces]\nendpoint = '{endpoint}'\nratio = 1\n[limits]\nrequests_per_second = 100000\nrequests_per_second_per_tenant = 100000"
         );
-        let host = Setup::with(&["probe"]).config(&config).start().await;
+        let host = Setup::with(&["desk"]).config(&config).start().await;
         let client = Client::connect(&host).await;
         let mut slowest = Duration::ZERO;
         for _ in 0..1_500 {
@@ -214,7 +215,7 @@ async fn collector_that_is_away_or_silent_holds_up_no_call() {
 async fn log_lines_of_recorded_requests_name_trace_and_span() {
     let collector = Collector::start().await;
     let config = format!("{}[log]\nlevel = 'debug'\nformat = 'json'\nslow_ms = 50", collector.section(""));
-    let host = Setup::with(&["probe"]).config(&config).start().await;
+    let host = Setup::with(&["probe", "desk"]).config(&config).start().await;
     let client = Client::connect(&host).await;
     client
         .call("tools/call", call("log", json!({"level": "info", "message": "mark"}), 1, "01"))
@@ -285,8 +286,17 @@ async fn trace_goes_on_over_promotion_and_a_kill() {
         assert_eq!((attempt(&task), attempt(&guest)), ("2".to_owned(), "2".to_owned()), "the first one was killed");
     }
     let server = collector.one(&trace(3), "tools/call count_primes");
-    assert!(is_child(&collector.one(&trace(3), "bulkhead.task count_primes"), &server));
-    assert!(is_child(&collector.one(&trace(3), "bulkhead.guest primes"), &server), "it began before it was a task");
+    let task = collector.one(&trace(3), "bulkhead.task count_primes");
+    assert!(is_child(&task, &server) && is_child(&collector.one(&trace(3), "bulkhead.guest primes"), &task));
+
+    let setup = Setup::with(&["desk"]).config("[call]\npromote_after_ms = 50").config(&collector.section(""));
+    let host = setup.start().await;
+    let late = promoted(&host, 4).task("wait", json!({"ms": 400})).await;
+    Modern::full(&host, None).until_status(&late, "completed").await;
+    host.terminate().await;
+    let server = collector.one(&trace(4), "tools/call wait");
+    assert!(is_child(&collector.one(&trace(4), "bulkhead.task wait"), &server));
+    assert!(is_child(&collector.one(&trace(4), "bulkhead.guest desk"), &server), "it began before it was a task");
 }
 
 /// The program of the collector that `cargo xtask plugins` installs.
@@ -320,13 +330,13 @@ async fn a_collector_of_another_project_takes_the_spans() {
     command.args(["--debug-log", "traces", "--debug-log-verbosity", "detailed", "--traces-batch-timeout", "100ms"]);
     let _collector = command.stdout(to()).stderr(to()).kill_on_drop(true).spawn().expect("a collector");
     until("the collector", async || tokio::net::TcpStream::connect(&http).await.ok()).await;
-    let host = Setup::with(&["probe"]).config(&format!("[traces]\nendpoint = 'http://{http}'")).start().await;
+    let host = Setup::with(&["desk"]).config(&format!("[traces]\nendpoint = 'http://{http}'")).start().await;
     let client = Client::connect(&host).await;
     client.call("tools/call", waited(1, "01")).await.expect("a result");
     host.terminate().await;
     let said = until("the spans in the collector's log", async || {
         let said = std::fs::read_to_string(&log).expect("a log");
-        said.contains("bulkhead.guest probe").then_some(said)
+        said.contains("bulkhead.guest desk").then_some(said)
     });
     let said = said.await;
     assert!(said.contains("tools/call wait") && said.contains(&trace(1)) && said.contains(CALLER), "{said}");

@@ -78,7 +78,7 @@ async fn timeline_of_a_task_is_shown_where_there_is_more_to_say_than_its_status(
     let entries = shown["timeline"]["entries"].as_array().unwrap_or_else(|| panic!("a timeline: {shown}"));
     let names: Vec<_> = entries.iter().map(|entry| entry["transition"].as_str().expect("a name")).collect();
     assert_eq!(names, ["input_requested", "paused", "interrupted", "failed"], "{shown}");
-    assert_eq!(entries[0]["questions"], 1);
+    assert_eq!(entries[0]["requests"], 1);
     assert_eq!(entries[3]["at"], shown["updated_at"]);
     let said = command::run(&mut command::bulkhead(), &["tasks", "show", &trip, "--data"], Some(&data)).await;
     assert!(said.contains("TRANSITION") && said.contains("interrupted by the end of its host"), "{said}");

@@ -169,12 +169,15 @@ pub(super) fn spawn(inner: Arc<Inner>, run: Arc<Run>, task: Arc<Task>, begin: Ru
 fn task_span(inner: &Inner, task: &Task) -> Option<Span> {
     let span = inner.tracer.go_on(format!("bulkhead.task {}", task.work.label()), task.origin.trace.as_ref()?)?;
     span.began_at(task.created_at);
-    span.set("bulkhead.attempt", i64::from(task.attempt.max(1)));
     Some(span)
 }
 
 fn end_span(span: &Span, run: &Run) {
     let task = run.task();
+    // Known at the end only: a run begins with the record of the one before it.
+    if let Some(task) = &task {
+        span.set("bulkhead.attempt", i64::from(task.attempt.max(1)));
+    }
     match task.as_ref().and_then(|task| task.outcome()) {
         Some(Outcome::Error(error)) => span.fail(error.type_name()),
         Some(Outcome::Output { is_error: true }) => span.fail("tool_error"),

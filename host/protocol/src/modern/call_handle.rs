@@ -10,6 +10,7 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Origin, Task};
 use bulkhead_runtime::Returned;
 use bulkhead_tasks::{CallNews, ClientContext, Error, PlainCall, RequestedTtl, TaskRequest};
+use bulkhead_traces::InSpan as _;
 
 /// A plain call. Dropping it cancels it, with the grace period of a guest that looks for signals.
 pub(super) struct CallHandle(Option<PlainCall<Returned>>);
@@ -114,6 +115,8 @@ async fn making(
 ) -> Result<Made, RpcError> {
     let (tell, told) = oneshot::channel();
     let tasks = shared.tasks.clone();
+    // The task belongs to the trace of its request.
+    let work = work.in_span(bulkhead_traces::current());
     tokio::spawn(async move {
         if let Err(Made::Task(task)) = tell.send(work.await)
             && let Err(error) = tasks.discard(&requestor, task.id).await
