@@ -10,6 +10,7 @@ pub mod issuer;
 pub mod modern;
 pub mod place;
 pub mod process;
+pub mod prometheus;
 pub mod raw;
 pub mod registry;
 pub mod relay;

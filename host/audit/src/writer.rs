@@ -45,36 +45,55 @@ pub(super) struct Writer {
     queue: Mutex<Option<SyncSender<(UnixMs, Entry)>>>,
     now: Now,
     lost: Arc<AtomicU64>,
+    backlog: Arc<Backlog>,
     closing: Arc<AtomicBool>,
     seldom: Mutex<Seldom>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// What operators see of the queue.
+#[derive(Debug)]
+struct Backlog {
+    waiting: AtomicU64,
+    lost: AtomicU64,
+}
+
 impl Writer {
+    /// Entries that wait for the thread, and those that were lost since the start.
+    pub(super) fn backlog(&self) -> (u64, u64) {
+        (self.backlog.waiting.load(Ordering::Relaxed), self.backlog.lost.load(Ordering::Relaxed))
+    }
+
     pub(super) fn open(options: Options, now: Now) -> io::Result<Self> {
         let (log, cut) = Log::open(options)?;
         // Tests have to fill it.
         let room = if cfg!(test) { 256 } else { QUEUE_MAX };
         let (sender, receiver) = sync_channel(room);
         let (lost, closing) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        // The first entry waits already.
+        let backlog = Arc::new(Backlog { waiting: AtomicU64::new(1), lost: AtomicU64::new(0) });
         let begun = Entry::new("audit.opened").named(env!("CARGO_PKG_VERSION"));
         let begun =
             if cut == 0 { begun } else { begun.because("the last line was incomplete and was cut off").count(cut) };
         let _ = sender.try_send((now(), begun));
         let thread = std::thread::Builder::new().name("audit".to_owned()).spawn({
-            let (lost, closing) = (Arc::clone(&lost), Arc::clone(&closing));
-            move || work(log, &receiver, &lost, &closing)
+            let (lost, closing, backlog) = (Arc::clone(&lost), Arc::clone(&closing), Arc::clone(&backlog));
+            move || work(log, &receiver, &lost, &closing, &backlog)
         })?;
         let (queue, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
-        Ok(Self { queue, now, lost, closing, seldom: Mutex::default(), thread })
+        Ok(Self { queue, now, lost, backlog, closing, seldom: Mutex::default(), thread })
     }
 
     pub(super) fn note(&self, entry: Entry) {
+        // Before it is sent: the thread may be faster.
+        self.backlog.waiting.fetch_add(1, Ordering::Relaxed);
         let queue = self.queue.lock();
         let sent = queue.as_ref().is_some_and(|queue| queue.try_send(((self.now)(), entry)).is_ok());
         drop(queue);
         if !sent {
+            self.backlog.waiting.fetch_sub(1, Ordering::Relaxed);
             self.lost.fetch_add(1, Ordering::Relaxed);
+            self.backlog.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -101,6 +120,7 @@ impl Writer {
         self.closing.store(true, Ordering::Release);
         let queue = self.queue.lock().take();
         if let Some(queue) = queue {
+            self.backlog.waiting.fetch_add(1, Ordering::Relaxed);
             // The thread takes what is in the queue first; it needs no more than a moment for this one to fit.
             let mut last = ((self.now)(), Entry::new("audit.closed"));
             while let Err(TrySendError::Full(again)) = queue.try_send(last) {
@@ -121,7 +141,7 @@ impl Drop for Writer {
     }
 }
 
-fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64, closing: &AtomicBool) {
+fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64, closing: &AtomicBool, backlog: &Backlog) {
     let mut refused = false;
     let mut sync_at: Option<Instant> = None;
     loop {
@@ -145,6 +165,7 @@ fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64, closi
                 }
                 std::thread::sleep(RETRY);
             }
+            backlog.waiting.fetch_sub(batch.len() as u64, Ordering::Relaxed);
             if std::mem::take(&mut refused) {
                 tracing::info!("the audit log can be written again");
             }

@@ -13,6 +13,7 @@ pub mod erase;
 pub mod operator;
 pub mod plugins;
 pub mod remote;
+pub mod scrape;
 mod secrets;
 pub mod server;
 mod socket;

@@ -20,6 +20,7 @@ mod input_requests;
 mod inspect_json;
 mod jsonrpc;
 mod legacy;
+mod measure;
 mod methods;
 mod modern;
 mod notifications;
@@ -51,8 +52,10 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::Era;
 use bulkhead_limits::Full;
+use bulkhead_metrics::Metrics;
 use bulkhead_tasks::Tasks;
 use jsonrpc::Message;
+use measure::{Asked, Measure};
 use tool_lists::{Offered, ToolLists};
 
 pub use arguments::INLINE_BYTES_MAX;
@@ -194,6 +197,7 @@ pub struct ProtocolOptions {
     pub cursor_key: [u8; 32],
     /// How long a request to a client (elicitation, sampling, roots) waits for its response.
     pub request_timeout_ms: u64,
+    pub metrics: Metrics,
 }
 
 /// The protocol; cheap to clone.
@@ -260,7 +264,7 @@ impl Mcp for Protocol {
         let message = match envelope.message() {
             Ok(message) => message,
             Err(malformed) => {
-                let body = jsonrpc::error_response(malformed.id.as_ref(), &malformed.error);
+                let body = jsonrpc::error_body(malformed.id.as_ref(), &malformed.error);
                 return Received::Rejected { rejection: Rejection::Malformed, body };
             }
         };
@@ -275,10 +279,13 @@ impl Mcp for Protocol {
         {
             return refusal;
         }
-        match (era, message) {
-            (Era::Modern, message) => trace::within(message.params(), || modern::receive(&self.shared, &peer, message)),
+        let (measure, asked) = (Measure::begin(&self.shared.options.metrics, &peer, era, &message), Asked::new());
+        let received = match (era, message) {
+            (Era::Modern, message) => {
+                trace::within(message.params(), || modern::receive(&self.shared, &peer, &asked, message))
+            }
             (Era::Legacy, Message::Request { id, method, params }) => {
-                trace::within(params, || legacy::request(&self.shared, &peer, id, method, params))
+                trace::within(params, || legacy::request(&self.shared, (&peer, &asked), id, method, params))
             }
             // A line cannot be refused like a POST: what is no request is never answered there.
             (Era::Legacy, Message::Notification { .. }) if peer.connection.is_some() && peer.session.is_none() => {
@@ -286,6 +293,10 @@ impl Mcp for Protocol {
             }
             (Era::Legacy, Message::Notification { method, params }) => legacy::notification(&peer, method, params),
             (Era::Legacy, Message::Response { id, outcome }) => legacy::response(&self.shared, &peer, id, outcome),
+        };
+        match measure {
+            Some(measure) => measure.follow(asked, received),
+            None => received,
         }
     }
 
@@ -309,7 +320,7 @@ fn unspoken(declared: Option<&Declared<'_>>) -> Option<Received> {
         return None;
     }
     let requested: String = version.chars().take(64).collect();
-    let body = jsonrpc::error_response(None, &error::RpcError::unsupported_version(&VERSIONS, &requested));
+    let body = jsonrpc::error_body(None, &error::RpcError::unsupported_version(&VERSIONS, &requested));
     Some(Received::Rejected { rejection: Rejection::Malformed, body })
 }
 

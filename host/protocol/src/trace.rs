@@ -82,6 +82,16 @@ fn span(params: &str) -> Option<Span> {
     Some(span)
 }
 
+/// The trace that a request names.
+pub(super) fn trace_id(params: &str) -> Option<String> {
+    if !params.contains("traceparent") {
+        return None;
+    }
+    let Params { meta } = reader::read_if_fits(params)?;
+    let text: String = reader::read_if_fits(meta.traceparent?.get())?;
+    Parent::read(&text).map(|parent| parent.trace_id)
+}
+
 /// Takes a request, and everything that becomes of it, within the span of its caller.
 pub(super) fn within(params: Option<&str>, take: impl FnOnce() -> Received) -> Received {
     let Some(span) = params.and_then(span) else { return take() };

@@ -16,6 +16,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::blocking::{Blocking, BlockingPools};
 use super::call_state::CallState;
+use super::counted_call::CountedCall;
 use super::denials::Denials;
 use super::egress::{Egress, RequestQuotas};
 use super::engines::{Engines, GuestEngine};
@@ -38,6 +39,7 @@ use super::wasi_context::{Clock, Printed, Stream, random};
 use super::{CallContext, CallEvent, CallSpec, TenantNames, ToolEntry};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
+use bulkhead_metrics::{Metrics, PluginMetrics};
 
 /// A component that is ready to be called.
 pub(super) struct Plugin {
@@ -53,6 +55,7 @@ pub(super) struct Plugin {
     /// Of each entry, in the same order.
     pub(super) paces: Vec<InlineStats>,
     pub(super) presence: CallCount,
+    pub(super) metrics: PluginMetrics,
 }
 
 /// The calls of a version, whichever of its lists they found it in.
@@ -119,6 +122,7 @@ pub(super) struct HostContext {
     pub(super) engines: Engines,
     /// For directories that each tenant has its own of.
     pub(super) names: Option<Arc<dyn TenantNames>>,
+    pub(super) metrics: Metrics,
     pub(super) quotas: Arc<Quotas>,
     pub(super) lines: RequestQuotas,
     pub(super) blocking: Arc<BlockingPools>,
@@ -284,7 +288,9 @@ pub(super) async fn run(
     shared: Arc<CallState>,
     outbox: Outbox,
 ) {
-    let call = AssertUnwindSafe(execute(&ground, &plugin, spec, shared, &outbox)).catch_unwind();
+    let counted = CountedCall::begin(&plugin, &spec.operation, &shared);
+    let call = async { counted.with(execute(&ground, &plugin, spec, shared, &outbox).await) };
+    let call = AssertUnwindSafe(call).catch_unwind();
     let outcome = tokio::select! {
         biased;
         outcome = call => {
@@ -324,6 +330,7 @@ async fn execute(
     let mut call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), around)
         .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
     call.egress.share(line);
+    call.egress.count(plugin.metrics.clone());
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })

@@ -31,6 +31,7 @@ use super::outside::OutsideWorld;
 use super::policy::HttpGrant;
 use super::secrets::{Refusal, Secret, Target, inject};
 use super::wasi_context::{beginning, escaped};
+use bulkhead_metrics::PluginMetrics;
 use bulkhead_net::AbortOnDrop;
 use bulkhead_net::address::normal_host;
 use bulkhead_net::dial::{self, DialError};
@@ -87,12 +88,19 @@ pub(super) struct Egress {
     blocking: Blocking,
     /// Made at the first request.
     slots: Option<Arc<Semaphore>>,
+    metrics: PluginMetrics,
 }
 
 impl Egress {
     pub(super) fn new(denials: Denials, facts: &CallContext, blocking: Blocking) -> Self {
         let (guest_services, outside) = (facts.guest_services.clone(), facts.outside.clone());
-        Self { line: None, denials, guest_services, outside, blocking, slots: None }
+        let metrics = PluginMetrics::default();
+        Self { line: None, denials, guest_services, outside, blocking, slots: None, metrics }
+    }
+
+    /// Counts its requests there.
+    pub(super) fn count(&mut self, metrics: PluginMetrics) {
+        self.metrics = metrics;
     }
 
     /// Takes a place there for every request.
@@ -110,7 +118,7 @@ impl WasiHttpHooks for Egress {
     ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
         let (denials, guest_services, blocking) =
             (self.denials.clone(), self.guest_services.clone(), self.blocking.clone());
-        let outside = self.outside.clone();
+        let (outside, metrics) = (self.outside.clone(), self.metrics.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let slot = RequestSlot::take(Arc::clone(slots), self.line.as_ref());
         Box::new(async move {
@@ -125,7 +133,9 @@ impl WasiHttpHooks for Egress {
                 Some(outside) => Way::Recorded(&**outside),
                 None => Way::Network(&blocking, slot),
             };
+            let since = Instant::now();
             let sent = send(way, &secrets, &denials, request, options.unwrap_or_default()).await;
+            metrics.sent(sent.as_ref().ok().map(|(response, _)| response.status().as_u16()), since.elapsed());
             sent.map_err(|refusal| match refusal {
                 Refusal::Failed(error) => error,
                 Refusal::Missing(secret) => {

@@ -16,6 +16,7 @@ use super::refusal::Refusal;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_limits::rate::{ManyRefused, Rates};
 use bulkhead_limits::{Full, LimitUsage, LiveLimits, Permit, RequestorUsage, Scope, ScopedCounter, UsageReport};
+use bulkhead_metrics::Metrics;
 
 /// See the module.
 pub struct EdgeQuota {
@@ -30,6 +31,7 @@ pub struct EdgeQuota {
     sessions: ArcSwapOption<ScopedCounter>,
     /// Where there are connections.
     connections: ArcSwapOption<Connections>,
+    pub(super) metrics: Metrics,
 }
 
 /// How many connections are open.
@@ -81,7 +83,13 @@ impl EdgeQuota {
         let rates = ArcSwap::from_pointee(Rates::of_requests(&limits.table()));
         let (sessions, connections) = (ArcSwapOption::empty(), ArcSwapOption::empty());
         let bodies = Bodies::new(limits.clone());
-        Self { rates, open, bodies, kept, answers, sessions, connections, limits }
+        let metrics = Metrics::off();
+        Self { rates, open, bodies, kept, answers, sessions, connections, metrics, limits }
+    }
+
+    /// The same, and what is refused is counted there.
+    pub fn counting(self, metrics: Metrics) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Counts the sessions of a registry from now on.

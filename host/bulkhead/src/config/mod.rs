@@ -12,6 +12,7 @@ mod exposure;
 mod grants;
 mod keys;
 mod layer;
+mod metrics;
 mod plugin;
 mod reader;
 mod reference;
@@ -38,6 +39,7 @@ pub(crate) use grants::{keyvalue_defaults, variable as variable_name};
 pub(crate) use keys::{AuditConfig, LogConfig, LogFormat, ServerConfig, SourcesConfig};
 #[cfg(test)]
 pub(crate) use keys::{Kind, all as all_keys};
+pub(crate) use metrics::MetricsConfig;
 pub(crate) use plugin::PluginConfig;
 pub(crate) use reference::{configuration_markdown, keys_help};
 pub(crate) use trust::TrustConfig;
@@ -75,6 +77,8 @@ pub(crate) struct Config {
     pub insecure: Insecure,
     /// `[admin]`.
     pub admin: Option<AdminConfig>,
+    /// `[metrics]`.
+    pub metrics: Option<MetricsConfig>,
     /// Where the keys are with which stored tasks are sealed.
     pub encryption: Option<SecretLocation>,
 }
@@ -276,6 +280,7 @@ impl Config {
                 tls: parsed.tls,
                 insecure: flags.insecure,
                 admin: parsed.admin,
+                metrics: parsed.metrics,
                 encryption: parsed.encryption,
             })
         } else {

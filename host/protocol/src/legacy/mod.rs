@@ -22,7 +22,8 @@ use serde::Deserialize;
 
 use super::error::RpcError;
 use super::exchange::immediate;
-use super::jsonrpc::{self, PeerError, RequestId, error_response};
+use super::jsonrpc::{self, PeerError, RequestId, error_body, error_response};
+use super::measure::Asked;
 use super::methods::{Method, Subject, methods};
 use super::sep1686::TaskMetadata;
 use super::server_features::Empty;
@@ -69,12 +70,14 @@ struct Request<'a> {
     rights: Rights,
     /// Whether the client reads what is said before the response.
     reads_events: bool,
+    /// What of the catalog it asks for, for those who count.
+    asked: &'a Asked,
 }
 
 /// Takes a request.
 pub(super) fn request(
     shared: &Arc<ProtocolContext>,
-    peer: &Peer<'_>,
+    (peer, asked): (&Peer<'_>, &Asked),
     id: &RequestId,
     name: &str,
     params: Option<&str>,
@@ -108,7 +111,8 @@ pub(super) fn request(
     }
     let (rights, reads_events) = (peer.rights.clone(), peer.reads_events);
     let id_of = id.clone();
-    let request = Request { shared, session, catalog, search, tools_page, id: id_of, params, rights, reads_events };
+    let request =
+        Request { shared, session, catalog, search, tools_page, id: id_of, params, rights, reads_events, asked };
     // The design wants its metadata ignored where no task comes of it, and so it is for whoever may have none.
     let may_be_a_task = is_augmentable(method) && method != Method::ToolsCall && request.rights.has(Need::Tasks);
     let wish = if may_be_a_task { TaskMetadata::of(params) } else { Ok(None) };
@@ -240,7 +244,7 @@ fn session_of<'a>(peer: &'a Peer<'_>) -> Option<&'a Arc<Session>> {
 
 fn session_required(id: Option<&RequestId>) -> Received {
     let error = RpcError::invalid_request("there is no session: send initialize first");
-    Received::Rejected { rejection: Rejection::SessionRequired, body: error_response(id, &error) }
+    Received::Rejected { rejection: Rejection::SessionRequired, body: error_body(id, &error) }
 }
 
 /// What a caller sent, cut to a length that can be sent back.

@@ -86,9 +86,9 @@ fn search(request: &Request<'_>, index: &Arc<ToolIndex>, query: Query) -> Result
         Some(match answer {
             Ok(output) => {
                 let output = tool_output(&output, session.settled.version);
-                jsonrpc::response(&id, &OutputView { output: &output, related: None })
+                jsonrpc::response(&id, &OutputView { output: &output, related: None }).of_tool(output.is_error)
             }
-            Err(error) => jsonrpc::error_response(Some(&id), &error).into(),
+            Err(error) => jsonrpc::error_response(Some(&id), &error),
         })
     }))
 }
@@ -263,6 +263,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         rights::check(&request.rights, needs, unknown)?;
     }
     let tool = request.catalog.get(&params.name).ok_or_else(unknown)?;
+    request.asked.tool(tool);
     let manner = CallMode::read(&params, session, &tool.tool, &request.rights)?;
     if !matches!(manner, CallMode::Plain) {
         let name = &tool.tool.name;

@@ -34,7 +34,8 @@ use tokio::sync::watch;
 use super::capabilities::INTERACTION_EXTENSION;
 use super::error::RpcError;
 use super::exchange::immediate;
-use super::jsonrpc::{Message, RequestId, error_response, response};
+use super::jsonrpc::{Message, RequestId, error_body, error_response, response};
+use super::measure::Asked;
 use super::methods::{Method, Subject};
 use super::tool_lists::Offered;
 use super::tool_search::ToolIndex;
@@ -111,27 +112,29 @@ struct Request<'a> {
     params: Option<&'a str>,
     /// Those of the params that are looked at more than once.
     members: Members<'a>,
+    /// What of the catalog it asks for, for those who count.
+    asked: &'a Asked,
 }
 
 /// Takes a message.
-pub(super) fn receive(shared: &Arc<ProtocolContext>, peer: &Peer<'_>, message: Message<'_>) -> Received {
+pub(super) fn receive(shared: &Arc<ProtocolContext>, peer: &Peer<'_>, asked: &Asked, message: Message<'_>) -> Received {
     match message {
         Message::Request { id, method, params } => {
-            let exchange = request(shared, peer, id.clone(), method, params);
+            let exchange = request(shared, (peer, asked), id.clone(), method, params);
             Received::Exchange(exchange.unwrap_or_else(|error| immediate(refused(id, &error))))
         }
         // The only one there is cancels, and only where requests share a connection: see `Connection`.
         Message::Notification { .. } => Received::Accepted,
         Message::Response { id, .. } => {
             let error = RpcError::invalid_request(format!("clients of {VERSION} send requests and notifications only"));
-            Received::Rejected { rejection: Rejection::Malformed, body: error_response(Some(id), &error) }
+            Received::Rejected { rejection: Rejection::Malformed, body: error_body(Some(id), &error) }
         }
     }
 }
 
 fn request(
     shared: &Arc<ProtocolContext>,
-    peer: &Peer<'_>,
+    (peer, asked): (&Peer<'_>, &Asked),
     id: RequestId,
     name: &str,
     params: Option<&str>,
@@ -173,6 +176,7 @@ fn request(
         ends,
         params,
         members,
+        asked,
     };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
@@ -213,7 +217,7 @@ fn until_cancelled(exchange: Exchange, in_flight: InFlight) -> Exchange {
 
 /// A refusal as a response.
 fn refused(id: &RequestId, error: &RpcError) -> Frame {
-    Frame { message: error_response(Some(id), error).into(), last: true, rejection: error.rejection.clone() }
+    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection.clone() }
 }
 
 /// A response, whatever it is.

@@ -9,12 +9,13 @@ use crate::code::{self, Source};
 use crate::repository::Repository;
 
 /// Libraries with the only crates of the host that may depend on them; a name that ends in `*` stands for all that begin so.
-const OWNERS: [(&str, &[&str]); 6] = [
+const OWNERS: [(&str, &[&str]); 7] = [
     ("anyhow", &["bulkhead"]),
     ("clap", &["bulkhead"]),
     ("axum", &["transport"]),
     ("sled", &["store"]),
     ("wasmtime*", &["runtime"]),
+    ("prometheus-client", &["metrics"]),
     ("jsonwebtoken", &["bulkhead", "identity"]),
 ];
 

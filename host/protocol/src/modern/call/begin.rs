@@ -65,6 +65,9 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
         (ToolRequest::Search(query), Some(index)) => return Ok(tools::search(&request, index, query)),
         (ToolRequest::Search(_), None) => return Err(unknown::refusal("tool", SEARCH_TOOLS, std::iter::empty())),
     };
+    if let Some(tool) = request.catalog.get(&name) {
+        request.asked.tool(tool);
+    }
     // What was declared is about the tool of the host, whose schema wants nothing repeated.
     let declared = request.declared.filter(|_| !through);
     let asked = ToolCallRequest {
