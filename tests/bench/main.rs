@@ -79,6 +79,9 @@ async fn main() -> anyhow::Result<()> {
     if plan.wants("switches") {
         throughput::switches(&plan, &mut report).await?;
     }
+    if plan.wants("metrics") {
+        throughput::metrics(&plan, &mut report).await?;
+    }
     if plan.wants("profiles") {
         throughput::profiles(&plan, &mut report).await?;
     }

@@ -1,5 +1,6 @@
 //! Rates and times of a whole host, seen from its clients.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -148,6 +149,54 @@ pub(crate) async fn switches(plan: &Plan, report: &mut Report) -> anyhow::Result
         report.add(&work, made_of, on / off, "x", Budget::AtLeast(SWITCH_GAIN_MIN));
     }
     Ok(())
+}
+
+/// The least that is left of the rate of a host that counts, and is scraped every second.
+const COUNTING_RATE_MIN: f64 = 0.98;
+
+/// What metrics cost: echo calls on a host that is scraped every second, against one that counts nothing, in turns.
+pub(crate) async fn metrics(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    const ROUNDS: u32 = 6;
+    // Between here and there another program could take the port, but the system hands them out in turn.
+    let address = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let counting = format!("{UNLIMITED}[metrics]\nlisten = \"{address}\"\n");
+    let setup = |config: &str| Setup::with(&["text"]).config(config);
+    let hosts = [setup(&counting).start().await, setup(UNLIMITED).start().await];
+    let scraping = tokio::spawn(scrape(address));
+    let (mut measured, mut cost_us) = ([Vec::new(), Vec::new()], [0.0; 2]);
+    for _ in 0..ROUNDS {
+        for ((host, measured), cost_us) in hosts.iter().zip(&mut measured).zip(&mut cost_us) {
+            let connections = connections(host, CONNECTIONS).await?;
+            let (turn, turn_us) = costed(host, connections, plan.each / ROUNDS, echo).await?;
+            measured.push(turn);
+            *cost_us += turn_us / f64::from(ROUNDS);
+        }
+    }
+    if scraping.is_finished() {
+        match scraping.await? {
+            Err(error) => return Err(error.context("a scrape failed")),
+            Ok(never) => match never {},
+        }
+    }
+    scraping.abort();
+    let [on, off] = measured.map(|rounds| Measured::of_turns(rounds).per_second);
+    let made_of = format!("{on:.0}/s to {off:.0}/s without metrics, in turns");
+    report.add("echo with metrics, against without", made_of, on / off, "x", Budget::AtLeast(COUNTING_RATE_MIN));
+    let [on, off] = cost_us;
+    let made_of = format!("processor time: {on:.1} µs an echo to {off:.1} µs without metrics, scrapes among it");
+    report.add("processor time of an echo for metrics", made_of, on - off, "µs", Budget::None);
+    Ok(())
+}
+
+/// Reads the page of a host every second.
+async fn scrape(address: std::net::SocketAddr) -> anyhow::Result<Infallible> {
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tick.tick().await;
+        let page = http.get(format!("http://{address}/metrics")).send().await?.error_for_status()?.text().await?;
+        anyhow::ensure!(page.contains("bulkhead_build_info"), "this is no page of metrics");
+    }
 }
 
 /// Echo calls for each second, on two hosts in turns.

@@ -12,6 +12,7 @@ pub mod modern;
 pub mod parked;
 pub mod place;
 pub mod process;
+pub mod prometheus;
 pub mod raw;
 pub mod registry;
 pub mod relay;

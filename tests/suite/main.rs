@@ -31,6 +31,7 @@ mod keeping;
 mod language_offers;
 mod languages;
 mod limits;
+mod metrics;
 mod modern;
 mod network;
 mod oauth;

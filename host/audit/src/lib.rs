@@ -105,6 +105,11 @@ impl Audit {
         }
     }
 
+    /// Entries that wait to be written, and those that were lost since the start; `None` without a log.
+    pub fn backlog(&self) -> Option<(u64, u64)> {
+        self.0.as_ref().map(|writer| writer.backlog())
+    }
+
     /// Whether anything is noted.
     pub fn is_on(&self) -> bool {
         self.0.is_some()

@@ -45,6 +45,7 @@ pub(super) struct Writer {
     queue: Mutex<Option<SyncSender<(UnixMs, Entry)>>>,
     now: Now,
     lost: Arc<AtomicU64>,
+    backlog: Arc<Backlog>,
     closing: Arc<AtomicBool>,
     /// The disk did not take the last attempt.
     refused: Arc<AtomicBool>,
@@ -52,7 +53,19 @@ pub(super) struct Writer {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// What operators see of the queue.
+#[derive(Debug)]
+struct Backlog {
+    waiting: AtomicU64,
+    lost: AtomicU64,
+}
+
 impl Writer {
+    /// Entries that wait for the thread, and those that were lost since the start.
+    pub(super) fn backlog(&self) -> (u64, u64) {
+        (self.backlog.waiting.load(Ordering::Relaxed), self.backlog.lost.load(Ordering::Relaxed))
+    }
+
     pub(super) fn open(options: Options, now: Now) -> io::Result<Self> {
         let (log, cut) = Log::open(options)?;
         // Tests have to fill it.
@@ -60,24 +73,31 @@ impl Writer {
         let (sender, receiver) = sync_channel(room);
         let (lost, closing) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let refused = Arc::new(AtomicBool::new(false));
+        // The first entry waits already.
+        let backlog = Arc::new(Backlog { waiting: AtomicU64::new(1), lost: AtomicU64::new(0) });
         let begun = Entry::new("audit.opened").named(env!("CARGO_PKG_VERSION"));
         let begun =
             if cut == 0 { begun } else { begun.because("the last line was incomplete and was cut off").count(cut) };
         let _ = sender.try_send((now(), begun));
         let thread = std::thread::Builder::new().name("audit".to_owned()).spawn({
-            let (lost, closing, refused) = (Arc::clone(&lost), Arc::clone(&closing), Arc::clone(&refused));
-            move || work(log, &receiver, &lost, &closing, &refused)
+            let (lost, closing) = (Arc::clone(&lost), Arc::clone(&closing));
+            let (refused, backlog) = (Arc::clone(&refused), Arc::clone(&backlog));
+            move || work(log, &receiver, (&lost, &backlog), &closing, &refused)
         })?;
         let (queue, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
-        Ok(Self { queue, now, lost, closing, refused, seldom: Mutex::default(), thread })
+        Ok(Self { queue, now, lost, backlog, closing, refused, seldom: Mutex::default(), thread })
     }
 
     pub(super) fn note(&self, entry: Entry) {
+        // Before it is sent: the thread may be faster.
+        self.backlog.waiting.fetch_add(1, Ordering::Relaxed);
         let queue = self.queue.lock();
         let sent = queue.as_ref().is_some_and(|queue| queue.try_send(((self.now)(), entry)).is_ok());
         drop(queue);
         if !sent {
+            self.backlog.waiting.fetch_sub(1, Ordering::Relaxed);
             self.lost.fetch_add(1, Ordering::Relaxed);
+            self.backlog.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -109,6 +129,7 @@ impl Writer {
         self.closing.store(true, Ordering::Release);
         let queue = self.queue.lock().take();
         if let Some(queue) = queue {
+            self.backlog.waiting.fetch_add(1, Ordering::Relaxed);
             // The thread takes what is in the queue first; it needs no more than a moment for this one to fit.
             let mut last = ((self.now)(), Entry::new("audit.closed"));
             while let Err(TrySendError::Full(again)) = queue.try_send(last) {
@@ -129,7 +150,13 @@ impl Drop for Writer {
     }
 }
 
-fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64, closing: &AtomicBool, refused: &AtomicBool) {
+fn work(
+    mut log: Log,
+    queue: &Receiver<(UnixMs, Entry)>,
+    (lost, backlog): (&AtomicU64, &Backlog),
+    closing: &AtomicBool,
+    refused: &AtomicBool,
+) {
     let mut sync_at: Option<Instant> = None;
     loop {
         let wait = sync_at.map_or(Duration::from_secs(3_600), |at| at.saturating_duration_since(Instant::now()));
@@ -152,6 +179,7 @@ fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64, closi
                 }
                 std::thread::sleep(RETRY);
             }
+            backlog.waiting.fetch_sub(batch.len() as u64, Ordering::Relaxed);
             if refused.swap(false, Ordering::AcqRel) {
                 tracing::info!("the audit log can be written again");
             }

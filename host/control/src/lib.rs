@@ -14,6 +14,7 @@ pub mod health;
 pub mod operator;
 pub mod plugins;
 pub mod remote;
+pub mod scrape;
 mod secrets;
 pub mod server;
 mod socket;

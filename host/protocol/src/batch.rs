@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::envelope::{Envelope, span_of};
 use super::error::RpcError;
-use super::jsonrpc::{Message, error_response};
+use super::jsonrpc::{Message, error_body};
 use super::reader::reason;
 use super::{Exchange, Mcp, Peer, Received};
 use bulkhead_domain::task::Era;
@@ -48,7 +48,7 @@ impl Batch {
     ///
     /// The body of the refusal of one that is no batch.
     pub fn parse(bytes: &Bytes) -> Result<Self, String> {
-        let refused = |error: RpcError| error_response(None, &error);
+        let refused = |error: RpcError| error_body(None, &error);
         let text = std::str::from_utf8(bytes).map_err(|_| refused(RpcError::parse("the message is not UTF-8")))?;
         let Elements(elements) = serde_json::from_str(text).map_err(|error| {
             refused(match error.is_data() {
@@ -79,7 +79,7 @@ impl Batch {
         for envelope in &self.messages {
             if let Some(error) = refusal(envelope) {
                 if let Ok(Message::Request { id, .. }) = envelope.message() {
-                    received.responses.push(error_response(Some(id), &error));
+                    received.responses.push(error_body(Some(id), &error));
                 }
                 continue;
             }

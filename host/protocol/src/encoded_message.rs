@@ -16,6 +16,8 @@ use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use bulkhead_metrics::Answer;
+
 /// What is longer is written in pieces, counted while it waits, and rendered where that holds up no other connection.
 pub const SMALL_BYTES: usize = 64 * 1024;
 /// Bytes that a folded control character takes on the wire.
@@ -29,12 +31,22 @@ pub struct EncodedMessage {
     text: String,
     /// How many there are.
     folded: usize,
+    /// What it says of its request, for those who count.
+    ending: Ending,
+}
+
+/// How a request ended that this message is the answer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) answer: Answer,
+    /// The limit that refused it.
+    pub(crate) limit: Option<&'static str>,
 }
 
 impl From<String> for EncodedMessage {
     /// A text that is JSON already.
     fn from(text: String) -> Self {
-        Self { text, folded: 0 }
+        Self { text, folded: 0, ending: Ending::default() }
     }
 }
 
@@ -50,7 +62,26 @@ impl EncodedMessage {
         };
         let (text, folded) = rendered.map_err(|error| error.to_string())?;
         let text = String::from_utf8(text).map_err(|error| error.to_string())?;
-        Ok(Self { text, folded })
+        Ok(Self { text, folded, ending: Ending::default() })
+    }
+
+    /// The same with what it says of its request.
+    pub(crate) fn ending(self, ending: Ending) -> Self {
+        Self { ending, ..self }
+    }
+
+    /// The same as the result of a tool, which may be a failure of its own.
+    pub(crate) fn of_tool(self, is_error: bool) -> Self {
+        let Ending { answer, .. } = self.ending;
+        match (answer, is_error) {
+            (Answer::Result, true) => self.ending(Ending { answer: Answer::ToolError, limit: None }),
+            _ => self,
+        }
+    }
+
+    /// What it says of its request.
+    pub(crate) fn how_ended(&self) -> Ending {
+        self.ending
     }
 
     /// Bytes in memory.
@@ -66,11 +97,6 @@ impl EncodedMessage {
     /// Whether it is written at once.
     pub fn is_small(&self) -> bool {
         self.wire_len() <= SMALL_BYTES
-    }
-
-    /// The message with its control characters as they are.
-    pub(crate) fn held_text(&self) -> &str {
-        &self.text
     }
 
     /// As it is on the wire.

@@ -17,7 +17,7 @@ use bulkhead_limits::Full;
 use bulkhead_tasks as tasks;
 
 const PARSE_ERROR: i32 = -32700;
-const INVALID_REQUEST: i32 = -32600;
+pub(crate) const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 const INTERNAL_ERROR: i32 = -32603;
@@ -50,6 +50,9 @@ pub(crate) struct RpcError {
     /// What the modern era makes of it beside the code.
     #[serde(skip)]
     pub(crate) rejection: Option<Rejection>,
+    /// The limit that refused the request.
+    #[serde(skip)]
+    pub(crate) limit: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -63,7 +66,11 @@ struct LimitData {
 
 impl RpcError {
     fn new(code: i32, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None, rejection: None }
+        Self { code, message: message.into(), data: None, rejection: None, limit: None }
+    }
+
+    fn by_limit(self, limit: &'static str) -> Self {
+        Self { limit: Some(limit), ..self }
     }
 
     fn rejected(mut self, rejection: Rejection) -> Self {
@@ -105,11 +112,9 @@ impl RpcError {
 
     /// The arguments are larger than a call may take.
     pub(crate) fn too_large(limit: &'static str, value: u64) -> Self {
-        Self::new(INVALID_PARAMS, format!("the arguments are larger than {value} bytes")).with(&LimitData {
-            limit,
-            value,
-            retry_after_ms: None,
-        })
+        Self::new(INVALID_PARAMS, format!("the arguments are larger than {value} bytes"))
+            .with(&LimitData { limit, value, retry_after_ms: None })
+            .by_limit(limit)
     }
 
     /// A protocol version that is not spoken.
@@ -221,6 +226,7 @@ impl From<tasks::Error> for RpcError {
             Error::Quota { limit, value, retry_after_ms } => {
                 let data = LimitData { limit, value, retry_after_ms };
                 Self::new(QUOTA, format!("{limit} is at its limit of {value}"))
+                    .by_limit(limit)
                     .rejected(Rejection::TooMany { retry_after_ms })
                     .with(&data)
             }
@@ -228,6 +234,7 @@ impl From<tasks::Error> for RpcError {
                 let retry_after_ms = Some(retry_after_ms);
                 let data = LimitData { limit, value, retry_after_ms };
                 Self::new(RATE, format!("{limit} is at its limit of {value} per second"))
+                    .by_limit(limit)
                     .rejected(Rejection::TooMany { retry_after_ms })
                     .with(&data)
             }

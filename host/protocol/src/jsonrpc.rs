@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::encoded_message::EncodedMessage;
+use super::encoded_message::{EncodedMessage, Ending};
 use super::error::RpcError;
 use super::reader::{self, reason};
 use bulkhead_domain::Json;
+use bulkhead_metrics::Answer;
 
 /// The id of a request: a string or an integer, as the sender chose it. An id is no number to reckon with, it is repeated: who
 /// writes `1.0` and gets `1` back may not know it again. So the one spelling of integers is taken that every reader repeats alike.
@@ -200,12 +201,17 @@ struct Call<'a, T> {
 /// The response to a request. A result that cannot be written (JSON text of a guest that is none) becomes a host failure.
 pub(crate) fn response<T: Serialize>(id: &RequestId, result: &T) -> EncodedMessage {
     EncodedMessage::of(&Reply { jsonrpc: "2.0", id, result }).unwrap_or_else(|cause| {
-        error_response(Some(id), &RpcError::host_failure(format_args!("a result cannot be written: {cause}"))).into()
+        error_response(Some(id), &RpcError::host_failure(format_args!("a result cannot be written: {cause}")))
     })
 }
 
 /// The response to a request that failed; without an id where none could be read.
-pub(crate) fn error_response(id: Option<&RequestId>, error: &RpcError) -> String {
+pub(crate) fn error_response(id: Option<&RequestId>, error: &RpcError) -> EncodedMessage {
+    EncodedMessage::from(error_body(id, error)).ending(Ending { answer: Answer::Error(error.code), limit: error.limit })
+}
+
+/// The same for a message that was refused before it became a request.
+pub(crate) fn error_body(id: Option<&RequestId>, error: &RpcError) -> String {
     serde_json::to_string(&ErrorReply { jsonrpc: "2.0", id, error })
         .unwrap_or_else(|_| r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error"}}"#.to_owned())
 }
@@ -250,7 +256,7 @@ mod tests {
 
     #[test]
     fn error_response_without_id_omits_the_member() {
-        let line = error_response(None, &RpcError::parse("x"));
+        let line = error_response(None, &RpcError::parse("x")).into_text();
         assert_eq!(line, r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}"#);
     }
 }

@@ -53,6 +53,7 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::Era;
 use bulkhead_limits::Full;
+use bulkhead_metrics::Metrics;
 use bulkhead_tasks::Tasks;
 use jsonrpc::Message;
 use tool_lists::{Offered, ToolLists};
@@ -209,6 +210,7 @@ pub struct ProtocolOptions {
     pub cursor_key: [u8; 32],
     /// How long a request to a client (elicitation, sampling, roots) waits for its response.
     pub request_timeout_ms: u64,
+    pub metrics: Metrics,
 }
 
 /// The protocol; cheap to clone.
@@ -291,7 +293,7 @@ impl Mcp for Protocol {
         let message = match envelope.message() {
             Ok(message) => message,
             Err(malformed) => {
-                let body = jsonrpc::error_response(malformed.id.as_ref(), &malformed.error);
+                let body = jsonrpc::error_body(malformed.id.as_ref(), &malformed.error);
                 return Received::Rejected { rejection: Rejection::Malformed, body };
             }
         };
@@ -307,12 +309,12 @@ impl Mcp for Protocol {
             return refusal;
         }
         match (era, message) {
-            (Era::Modern, message) => operation::followed(&self.shared, &peer, era, &message, || {
-                modern::receive(&self.shared, &peer, message)
+            (Era::Modern, message) => operation::followed(&self.shared, &peer, era, &message, |target| {
+                modern::receive(&self.shared, (&peer, target), message)
             }),
             (Era::Legacy, Message::Request { id, method, params }) => {
-                operation::followed(&self.shared, &peer, era, &message, || {
-                    legacy::request(&self.shared, &peer, id, method, params)
+                operation::followed(&self.shared, &peer, era, &message, |target| {
+                    legacy::request(&self.shared, (&peer, target), id, method, params)
                 })
             }
             // A line cannot be refused like a POST: what is no request is never answered there.
@@ -344,7 +346,7 @@ fn unspoken(declared: Option<&Declared<'_>>) -> Option<Received> {
         return None;
     }
     let requested: String = version.chars().take(64).collect();
-    let body = jsonrpc::error_response(None, &error::RpcError::unsupported_version(&VERSIONS, &requested));
+    let body = jsonrpc::error_body(None, &error::RpcError::unsupported_version(&VERSIONS, &requested));
     Some(Received::Rejected { rejection: Rejection::Malformed, body })
 }
 

@@ -1,65 +1,59 @@
-//! One request from its receipt to its final frame: its span, and its line in the log.
+//! One request from its receipt to its final frame: its span, its numbers, and its line in the log.
 //!
 //! Owns when a request begins and ends, and what is said of it: never an argument, a result, or a name that the catalog does not have.
 //! Must not change a frame. Invariant: every request ends once, with its final frame or when it is dropped before that.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures::Stream;
-use serde::Deserialize;
 
+use super::encoded_message::Ending;
+use super::error::INVALID_REQUEST;
 use super::jsonrpc::{Message, RequestId};
 use super::methods::Method;
-use super::{EncodedMessage, Exchange, Frame, Peer, ProtocolContext, Received, modern, reader, trace};
+use super::{Exchange, Frame, Peer, ProtocolContext, Received, modern, trace};
 use bulkhead_domain::task::Era;
+use bulkhead_metrics::{Answer, Transport};
 use bulkhead_runtime::{PromptEntry, ToolEntry};
 use bulkhead_traces as traces;
 
 /// What methods are called that there are not: a client may write anything.
 const OTHER: &str = "_OTHER";
-/// A request whose client gave it up.
-const CANCELLED: &str = "cancelled";
-/// A result by which a tool says that it failed.
-const TOOL_ERROR: &str = "tool_error";
-/// Bytes of a final frame that is read for its outcome. In a longer one, the member is looked for.
-const READ_BYTES_MAX: usize = 4 << 10;
 
-/// What a request turns out to be about.
-enum Subject {
+/// What a request turns out to be about while it is taken.
+#[derive(Default)]
+pub(crate) struct RequestTarget {
+    method: OnceLock<Method>,
+    entry: OnceLock<CatalogEntry>,
+}
+
+enum CatalogEntry {
     Tool(Arc<ToolEntry>),
     Prompt(Arc<PromptEntry>),
 }
 
-/// What the eras found while they dealt with the request of this thread.
-#[derive(Default)]
-struct Found {
-    method: Option<Method>,
-    subject: Option<Subject>,
-}
+impl RequestTarget {
+    /// The request is of this method, if it is of any.
+    pub(crate) fn set_method(&self, method: Option<Method>) {
+        if let Some(method) = method {
+            self.method.get_or_init(|| method);
+        }
+    }
 
-thread_local! {
-    static FOUND: RefCell<Found> = const { RefCell::new(Found { method: None, subject: None }) };
-}
+    /// The request calls this tool.
+    pub(crate) fn set_tool(&self, tool: &Arc<ToolEntry>) {
+        self.entry.get_or_init(|| CatalogEntry::Tool(Arc::clone(tool)));
+    }
 
-/// Notes which method the request of this thread is of.
-pub(crate) fn note_method(method: Option<Method>) {
-    FOUND.with_borrow_mut(|found| found.method = method);
-}
-
-/// Notes which tool the request of this thread calls.
-pub(crate) fn note_tool(tool: &Arc<ToolEntry>) {
-    FOUND.with_borrow_mut(|found| found.subject = Some(Subject::Tool(Arc::clone(tool))));
-}
-
-/// Notes which prompt the request of this thread is for.
-pub(crate) fn note_prompt(prompt: &Arc<PromptEntry>) {
-    FOUND.with_borrow_mut(|found| found.subject = Some(Subject::Prompt(Arc::clone(prompt))));
+    /// The request is for this prompt.
+    pub(crate) fn set_prompt(&self, prompt: &Arc<PromptEntry>) {
+        self.entry.get_or_init(|| CatalogEntry::Prompt(Arc::clone(prompt)));
+    }
 }
 
 /// Takes a message; a request is followed to its end.
@@ -68,23 +62,24 @@ pub(super) fn followed(
     peer: &Peer<'_>,
     era: Era,
     message: &Message<'_>,
-    take: impl FnOnce() -> Received,
+    take: impl FnOnce(&RequestTarget) -> Received,
 ) -> Received {
-    let Message::Request { id, params, .. } = message else { return take() };
+    let Message::Request { id, params, .. } = message else { return take(&RequestTarget::default()) };
     let mut operation = Operation::begin(shared, peer, era, id, *params);
     let received = {
         let _entered = operation.enter();
-        take()
+        take(&operation.target)
     };
-    operation.find();
     match received {
         Received::Exchange(exchange) => Received::Exchange(Box::pin(Followed { operation, exchange })),
         Received::Opened { session, reply } => {
-            operation.end(Some(&reply));
+            operation.version = session.protocol_version();
+            operation.end(Ending::default());
             Received::Opened { session, reply }
         }
         Received::Rejected { rejection, body } => {
-            operation.end(Some(&body));
+            // Every body of these has this code.
+            operation.end(Ending { answer: Answer::Error(INVALID_REQUEST), limit: None });
             Received::Rejected { rejection, body }
         }
         other => other,
@@ -95,7 +90,11 @@ pub(super) fn followed(
 struct Operation {
     shared: Arc<ProtocolContext>,
     begun: Instant,
-    found: Found,
+    target: RequestTarget,
+    version: &'static str,
+    transport: Transport,
+    /// The trace that an observation of its duration names.
+    trace_id: Option<[u8; 16]>,
     /// For the lines of the log; disabled for a request whose client names no trace and that is not recorded.
     of_log: tracing::Span,
     span: Option<traces::Span>,
@@ -107,91 +106,118 @@ impl Operation {
         let caller = params.and_then(trace::of_caller);
         let tracer = shared.tasks.tracer();
         let span = tracer.request(OTHER, caller.as_ref().map(|caller| &caller.context), peer.requestor.tenant);
+        let version = match (era, &peer.session) {
+            (Era::Modern, _) => modern::VERSION,
+            (Era::Legacy, session) => session.as_ref().map_or("", |session| session.protocol_version()),
+        };
+        let transport = if peer.connection.is_some() { Transport::Stdio } else { Transport::Http };
         if let Some(span) = &span {
             describe(span, peer, era, id);
+            if !version.is_empty() {
+                span.set("mcp.protocol.version", version);
+            }
+            span.set("network.transport", transport.name());
             if tracer.names_requestor() {
                 span.set("bulkhead.requestor", peer.requestor.id.to_string());
             }
         }
-        let (shared, found) = (Arc::clone(shared), Found::default());
         let of_log = of_log(span.as_ref(), caller.as_ref());
-        Self { shared, begun: Instant::now(), found, of_log, span, has_ended: false }
+        let trace_id = match (&span, &caller) {
+            (Some(span), _) => Some(span.context().trace_id),
+            (None, caller) => caller.as_ref().map(|caller| caller.context.trace_id),
+        };
+        Self {
+            shared: Arc::clone(shared),
+            begun: Instant::now(),
+            target: RequestTarget::default(),
+            version,
+            transport,
+            trace_id,
+            of_log,
+            span,
+            has_ended: false,
+        }
     }
 
     fn enter(&self) -> (tracing::span::Entered<'_>, Option<traces::Entered>) {
         (self.of_log.enter(), self.span.as_ref().map(traces::Span::enter))
     }
 
-    /// Takes what was noted on this thread.
-    fn find(&mut self) {
-        let Found { method, subject } = FOUND.take();
-        self.found.method = method.or(self.found.method);
-        self.found.subject = subject.or(self.found.subject.take());
-    }
-
-    /// Says how it ended. Without an answer, its client gave it up.
-    fn end(&mut self, answer: Option<&str>) {
+    /// Says how it ended.
+    fn end(&mut self, ending: Ending) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
         }
         let took = self.begun.elapsed();
-        let is_slow = self.is_slow(took);
-        let is_logged = is_slow || tracing::enabled!(tracing::Level::DEBUG);
-        if self.span.is_none() && !is_logged {
-            return;
-        }
-        let failure = answer.map_or(Some(Cow::Borrowed(CANCELLED)), failure);
+        self.count(took, ending);
         if let Some(span) = self.span.take() {
-            self.complete(&span, failure.as_ref());
+            self.complete(&span, ending.answer);
         }
-        if is_logged {
-            self.log(took, is_slow, failure.as_deref().unwrap_or("ok"));
+        let is_slow = self.is_slow(took);
+        if is_slow || tracing::enabled!(tracing::Level::DEBUG) {
+            self.log(took, is_slow, ending.answer);
         }
     }
 
+    fn count(&self, took: Duration, Ending { answer, limit }: Ending) {
+        let metrics = &self.shared.options.metrics;
+        if !metrics.is_on() {
+            return;
+        }
+        if let Some(limit) = limit {
+            metrics.refused(limit);
+        }
+        let operation = match self.target.entry.get() {
+            Some(CatalogEntry::Tool(tool)) => &tool.metrics.operation,
+            Some(CatalogEntry::Prompt(prompt)) => &prompt.metrics,
+            None => metrics.operations().of(self.target.method.get().map(|method| *method as usize)),
+        };
+        operation.ended(took, answer, self.version, self.transport, self.trace_id.as_ref());
+    }
+
     fn method(&self) -> &'static str {
-        self.found.method.map_or(OTHER, Method::name)
+        self.target.method.get().map_or(OTHER, |method| method.name())
     }
 
     fn is_slow(&self, took: Duration) -> bool {
         // These last as long as their clients like, or as long as their tasks.
-        let waits = matches!(self.found.method, Some(Method::Listen | Method::TasksResult));
+        let waits = matches!(self.target.method.get(), Some(Method::Listen | Method::TasksResult));
         let slow_ms = self.shared.slow_ms.load(Ordering::Relaxed);
         slow_ms > 0 && !waits && took.as_millis() > u128::from(slow_ms)
     }
 
-    fn complete(&self, span: &traces::Span, failure: Option<&Cow<'static, str>>) {
+    fn complete(&self, span: &traces::Span, answer: Answer) {
         let method = self.method();
         span.set("mcp.method.name", method);
-        match &self.found.subject {
-            Some(Subject::Tool(tool)) => {
+        match self.target.entry.get() {
+            Some(CatalogEntry::Tool(tool)) => {
                 span.rename(format!("{method} {}", tool.tool.name));
                 span.set("gen_ai.operation.name", "execute_tool");
                 span.set("gen_ai.tool.name", tool.tool.name.clone());
                 span.set("bulkhead.plugin", tool.plugin.name.clone());
             }
-            Some(Subject::Prompt(prompt)) => {
+            Some(CatalogEntry::Prompt(prompt)) => {
                 span.rename(format!("{method} {}", prompt.prompt.described.name));
                 span.set("gen_ai.prompt.name", prompt.prompt.described.name.clone());
             }
             None => span.rename(method.to_owned()),
         }
-        if let Some(failure) = failure {
-            if failure.parse::<i64>().is_ok() {
-                span.set("rpc.response.status_code", failure.to_string());
-            }
-            span.fail(failure.clone());
+        if let Answer::Error(code) = answer {
+            span.set("rpc.response.status_code", code.to_string());
+        }
+        if answer != Answer::Result {
+            span.fail(word(answer));
         }
         span.end();
     }
 
-    fn log(&self, took: Duration, is_slow: bool, outcome: &str) {
+    fn log(&self, took: Duration, is_slow: bool, answer: Answer) {
         let _entered = self.of_log.enter();
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        let method = self.method();
-        let (tool, prompt) = match &self.found.subject {
-            Some(Subject::Tool(tool)) => (Some(tool.tool.name.as_str()), None),
-            Some(Subject::Prompt(prompt)) => (None, Some(prompt.prompt.described.name.as_str())),
+        let (method, outcome) = (self.method(), &*word(answer));
+        let (tool, prompt) = match self.target.entry.get() {
+            Some(CatalogEntry::Tool(tool)) => (Some(tool.tool.name.as_str()), None),
+            Some(CatalogEntry::Prompt(prompt)) => (None, Some(prompt.prompt.described.name.as_str())),
             None => (None, None),
         };
         if is_slow {
@@ -204,26 +230,28 @@ impl Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        self.end(None);
+        // Its client gave it up, or is gone.
+        self.end(Ending { answer: Answer::Abandoned, limit: None });
+    }
+}
+
+/// How a request ended, in a word; a code of a plugin's own is an integer like any other.
+fn word(answer: Answer) -> Cow<'static, str> {
+    match answer {
+        Answer::Result => Cow::Borrowed("ok"),
+        Answer::Error(code) => Cow::Owned(code.to_string()),
+        Answer::ToolError | Answer::Abandoned => Cow::Borrowed(answer.error_type()),
     }
 }
 
 /// What is known of a request before it is read.
 fn describe(span: &traces::Span, peer: &Peer<'_>, era: Era, id: &RequestId) {
-    let version = match (era, &peer.session) {
-        (Era::Modern, _) => Some(modern::VERSION),
-        (Era::Legacy, session) => session.as_ref().map(|session| session.protocol_version()),
-    };
-    if let Some(version) = version {
-        span.set("mcp.protocol.version", version);
-    }
     if let Some(session) = peer.session.as_ref().filter(|_| era == Era::Legacy) {
         // The id itself is a secret of its client.
         let digest = session.digest();
         let beginning = digest.first_chunk().map_or(0, |chunk| u64::from_be_bytes(*chunk));
         span.set("mcp.session.id", format!("{beginning:016x}"));
     }
-    span.set("network.transport", if peer.connection.is_some() { "pipe" } else { "tcp" });
     // A text may be anything.
     if let RequestId::Integer(id) = id {
         span.set("jsonrpc.request.id", id.to_string());
@@ -255,35 +283,6 @@ fn of_log(span: Option<&traces::Span>, caller: Option<&trace::CallerTrace>) -> t
     of_log
 }
 
-/// What kind of failure an answer tells of: the code of an error, or that a tool failed.
-fn failure(answer: &str) -> Option<Cow<'static, str>> {
-    #[derive(Deserialize)]
-    struct Answer {
-        error: Option<Error>,
-        result: Option<ToolResult>,
-    }
-    #[derive(Deserialize)]
-    struct Error {
-        code: i64,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct ToolResult {
-        #[serde(default)]
-        is_error: bool,
-    }
-    if answer.len() > READ_BYTES_MAX {
-        // Within a text the quotes would be escaped.
-        return answer.contains(r#""isError":true"#).then_some(Cow::Borrowed(TOOL_ERROR));
-    }
-    let Answer { error, result } = reader::read_if_fits(answer)?;
-    match (error, result) {
-        (Some(Error { code }), _) => Some(Cow::Owned(code.to_string())),
-        (None, Some(ToolResult { is_error: true })) => Some(Cow::Borrowed(TOOL_ERROR)),
-        _ => None,
-    }
-}
-
 struct Followed {
     operation: Operation,
     exchange: Exchange,
@@ -298,40 +297,28 @@ impl Stream for Followed {
             let _entered = operation.enter();
             exchange.as_mut().poll_next(context)
         };
-        operation.find();
         match &polled {
-            Poll::Ready(Some(frame)) if frame.last => operation.end(Some(said(&frame.message))),
-            Poll::Ready(None) => operation.end(None),
+            Poll::Ready(Some(Frame { message, last: true, .. })) => operation.end(message.how_ended()),
+            Poll::Ready(None) => operation.end(Ending { answer: Answer::Abandoned, limit: None }),
             Poll::Ready(Some(_)) | Poll::Pending => {}
         }
         polled
     }
 }
 
-/// An answer as it waits. Folded characters are within its texts, which nobody reads here.
-fn said(message: &EncodedMessage) -> &str {
-    message.held_text()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::VERSIONS;
+    use crate::methods::methods;
 
     #[test]
-    fn failure_of_an_answer_is_its_code_or_that_a_tool_failed() {
-        let of = |answer: &str| failure(answer).map(Cow::into_owned);
-        assert_eq!(of(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}"#).unwrap(), "-32602");
-        assert_eq!(of(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":true}}"#).unwrap(), TOOL_ERROR);
-        let long = |member: &str| format!(r#"{{"result":{{"content":["{}"]{member}}}}}"#, "x".repeat(READ_BYTES_MAX));
-        assert_eq!(of(&long(r#","isError":true"#)).unwrap(), TOOL_ERROR);
-        for fine in [
-            r#"{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":false}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"text":"\"isError\":true"}}"#,
-            &long(""),
-            &long(r#","a":"\"isError\":true""#),
-        ] {
-            assert_eq!(of(fine), None, "{fine}");
+    fn tables_of_the_metrics_are_those_of_the_protocol() {
+        assert_eq!(bulkhead_metrics::VERSIONS, VERSIONS);
+        for era in [Era::Legacy, Era::Modern] {
+            for (name, method) in methods(era) {
+                assert_eq!(bulkhead_metrics::METHODS.get(method as usize), Some(&name));
+            }
         }
     }
 }

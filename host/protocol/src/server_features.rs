@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::cursor::{self, PAGE, Paged, bad_cursor};
 use super::error::RpcError;
 use super::{ProtocolContext, ProtocolOptions};
-use super::{jsonrpc, operation, reader, tool_search, unknown};
+use super::{jsonrpc, reader, tool_search, unknown};
 use bulkhead_domain::call::{CallError, ClientFeatures};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::server_features::{Completion, PartialArgument, Reference, Resource, ResourcePage};
@@ -255,7 +255,6 @@ pub(crate) fn prompt(catalog: &Catalog, params: Option<&str>) -> Result<(Arc<Pro
     let params: Params = jsonrpc::params(params)?;
     let arguments = params.arguments.unwrap_or_default();
     let entry = catalog.prompt(&params.name).ok_or_else(|| unknown_prompt(catalog, &params.name))?;
-    operation::note_prompt(entry);
     let required = entry.prompt.arguments.iter().filter(|argument| argument.required);
     let missing: Vec<_> = required
         .filter(|argument| !arguments.contains_key(&argument.described.name))

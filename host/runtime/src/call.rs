@@ -16,6 +16,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::blocking::{Blocking, BlockingPools};
 use super::call_state::CallState;
+use super::counted_call::CountedCall;
 use super::denials::Denials;
 use super::egress::{Egress, RequestQuotas};
 use super::engines::{CallSlots, Engines, GuestEngine};
@@ -39,6 +40,7 @@ use super::{CallContext, CallEvent, CallSpec, TenantNames, ToolEntry};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
+use bulkhead_metrics::{Metrics, PluginMetrics};
 
 /// A component that is ready to be called.
 pub(super) struct Plugin {
@@ -54,6 +56,7 @@ pub(super) struct Plugin {
     /// Of each entry, in the same order.
     pub(super) paces: Vec<InlineStats>,
     pub(super) presence: CallCount,
+    pub(super) metrics: PluginMetrics,
 }
 
 /// The calls of a version, whichever of its lists they found it in.
@@ -120,6 +123,7 @@ pub(super) struct HostContext {
     pub(super) engines: Engines,
     /// For directories that each tenant has its own of.
     pub(super) names: Option<Arc<dyn TenantNames>>,
+    pub(super) metrics: Metrics,
     pub(super) quotas: Arc<Quotas>,
     pub(super) lines: RequestQuotas,
     pub(super) blocking: Arc<BlockingPools>,
@@ -291,7 +295,9 @@ pub(super) async fn run(
     outbox: Outbox,
 ) {
     let span = shared.span.clone();
-    let call = AssertUnwindSafe(execute(&ground, &plugin, spec, shared, &outbox)).catch_unwind();
+    let counted = CountedCall::begin(&plugin, &spec.operation, &shared);
+    let call = async { counted.with(execute(&ground, &plugin, spec, shared, &outbox).await) };
+    let call = AssertUnwindSafe(call).catch_unwind();
     let outcome = tokio::select! {
         biased;
         outcome = call => {
@@ -339,6 +345,7 @@ async fn execute(
         .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
     call.egress.share(line);
     call.egress.record(meter.span.clone());
+    call.egress.count(plugin.metrics.clone());
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })

@@ -12,6 +12,7 @@ use bulkhead_domain::server_features::{Prompt, Resource, ResourceTemplate};
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::Tool;
 use bulkhead_domain::uri_template::UriTemplate;
+use bulkhead_metrics::{Operation, ToolMetrics};
 
 /// One tool with everything that a call of it needs.
 #[derive(Debug)]
@@ -31,6 +32,7 @@ pub struct ToolEntry {
     pub rerun_on_restart: bool,
     pub input: Validator,
     pub output: Option<Validator>,
+    pub metrics: ToolMetrics,
 }
 
 impl ToolEntry {
@@ -65,6 +67,8 @@ pub struct PromptEntry {
     /// The name inside the plugin.
     pub plugin_prompt: String,
     pub library: Arc<CatalogPlugin>,
+    /// Of requests for it.
+    pub metrics: Operation,
 }
 
 /// One family of resources.

@@ -16,6 +16,7 @@ use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::names::TOOL_NAME_CHARS_MAX;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::{TaskSupport, Tool, ToolAnnotations};
+use bulkhead_metrics::{Metrics, PluginMetrics};
 
 /// Tools of one plugin. Stops a plugin that fills every client's context.
 const TOOLS_MAX: usize = 512;
@@ -34,6 +35,8 @@ pub(super) struct DeclarationPolicy<'a> {
     pub(super) tools: &'a BTreeMap<String, ToolPolicy>,
     pub(super) unknown_tools: UnknownTools,
     pub(super) rerun: bool,
+    /// What is counted, and of its plugin.
+    pub(super) metrics: (&'a Metrics, &'a PluginMetrics),
 }
 
 /// Checks the list and applies the operator's terms.
@@ -137,6 +140,8 @@ fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Ve
     };
     let shown = overridden(&own, policy)?;
     let declared = (shown != own).then(|| Box::new(own));
+    let (all, of_plugin) = terms.metrics;
+    let metrics = all.tool(of_plugin, &shown.name);
     Ok(ToolEntry {
         tool: shown,
         declared,
@@ -147,6 +152,7 @@ fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Ve
         rerun_on_restart: terms.rerun && idempotent,
         input,
         output,
+        metrics,
     })
 }
 
@@ -256,6 +262,7 @@ mod tests {
             prefix: "",
             limits: &limits,
             tools: &BTreeMap::new(),
+            metrics: (&Metrics::off(), &PluginMetrics::default()),
             unknown_tools: UnknownTools::Refuse,
             rerun: false,
         };

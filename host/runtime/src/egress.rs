@@ -32,6 +32,7 @@ use super::outside::OutsideWorld;
 use super::policy::HttpGrant;
 use super::secrets::{Refusal, Secret, Target, inject};
 use super::wasi_context::{beginning, escaped};
+use bulkhead_metrics::PluginMetrics;
 use bulkhead_net::AbortOnDrop;
 use bulkhead_net::address::normal_host;
 use bulkhead_net::dial::{self, DialError};
@@ -91,12 +92,19 @@ pub(super) struct Egress {
     slots: Option<Arc<Semaphore>>,
     /// Of the call, if it is recorded.
     span: Option<Span>,
+    metrics: PluginMetrics,
 }
 
 impl Egress {
     pub(super) fn new(denials: Denials, facts: &CallContext, blocking: Blocking) -> Self {
         let (guest_services, outside) = (facts.guest_services.clone(), facts.outside.clone());
-        Self { line: None, denials, guest_services, outside, blocking, slots: None, span: None }
+        let metrics = PluginMetrics::default();
+        Self { line: None, denials, guest_services, outside, blocking, slots: None, span: None, metrics }
+    }
+
+    /// Counts its requests there.
+    pub(super) fn count(&mut self, metrics: PluginMetrics) {
+        self.metrics = metrics;
     }
 
     /// Takes a place there for every request.
@@ -119,7 +127,7 @@ impl WasiHttpHooks for Egress {
     ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
         let (denials, guest_services, blocking) =
             (self.denials.clone(), self.guest_services.clone(), self.blocking.clone());
-        let (outside, span) = (self.outside.clone(), self.span.clone());
+        let (outside, span, metrics) = (self.outside.clone(), self.span.clone(), self.metrics.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let slot = RequestSlot::take(Arc::clone(slots), self.line.as_ref());
         Box::new(async move {
@@ -134,7 +142,9 @@ impl WasiHttpHooks for Egress {
                 Some(outside) => Way::Recorded(&**outside),
                 None => Way::Network(&blocking, slot),
             };
+            let since = Instant::now();
             let sent = send((way, span), &secrets, &denials, request, options.unwrap_or_default()).await;
+            metrics.sent(sent.as_ref().ok().map(|(response, _)| response.status().as_u16()), since.elapsed());
             sent.map_err(|refusal| match refusal {
                 Refusal::Failed(error) => error,
                 Refusal::Missing(secret) => {

@@ -62,6 +62,7 @@ fn yard() -> Option<&'static FuzzSandbox> {
             io: threads.handle().clone(),
             environment: |_| None,
             tenant_names: None,
+            metrics: Default::default(),
         };
         Some(FuzzSandbox { sandbox: Sandbox::new(config).ok()?, threads, data })
     };

@@ -17,6 +17,7 @@ mod compile;
 mod component_names;
 mod component_store;
 mod compose;
+mod counted_call;
 mod declared;
 mod denials;
 mod egress;

@@ -40,6 +40,7 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::server_features::Resource;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::{TaskSupport, Tool, ToolAnnotations};
+use bulkhead_metrics::Metrics;
 
 /// Bytes of a component. Stops a compiler bomb.
 pub(super) const COMPONENT_BYTES_MAX: u64 = 128 << 20;
@@ -443,12 +444,18 @@ pub(super) enum UnknownTools {
 }
 
 /// The last step: its tools, resources and prompts, on the operator's terms.
-pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<LoadedPlugin, Vec<String>> {
+pub(super) fn finish(
+    prepared: Prepared,
+    unknown_tools: UnknownTools,
+    metrics: &Metrics,
+) -> Result<LoadedPlugin, Vec<String>> {
     let Prepared { source, version, granted, wanted, instance, exports, mut listed, resources, presence } = prepared;
     let limits = wanted.within(&source.limits);
     let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.within(&policy.limits), ..policy.clone() };
     let policies = source.tools.iter().map(|(name, policy)| (name.clone(), within(policy))).collect();
+    let counted = metrics.plugin(&version.name);
     let terms = DeclarationPolicy {
+        metrics: (metrics, &counted),
         version: &version,
         prefix: &source.prefix,
         limits: &limits,
@@ -469,7 +476,7 @@ pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<
         refuse_annotations(&source.tools)?;
     }
     let tools = declared::entries(std::mem::take(&mut listed.tools), &terms);
-    let offers = server_features::declared(listed, &source.prefix, &library);
+    let offers = server_features::declared(listed, &source.prefix, &library, metrics);
     let (tools, offers) = match (tools, offers) {
         (Ok(tools), Ok(offers)) => (tools, PluginFeatures { resources, ..offers }),
         (tools, offers) => {
@@ -486,6 +493,7 @@ pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<
         entries: tools.clone(),
         paces,
         presence,
+        metrics: counted,
     };
     Ok(LoadedPlugin { version, tools, offers, plugin: Arc::new(plugin), source })
 }

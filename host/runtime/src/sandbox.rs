@@ -42,6 +42,7 @@ use bulkhead_domain::limits::CompileLimits;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::PluginVersion;
+use bulkhead_metrics::{CodeMetrics, Metrics};
 use bulkhead_traces::{Kind, Span};
 
 pub use loads::LoadProgress;
@@ -71,6 +72,7 @@ pub struct SandboxConfig {
     pub environment: fn(&str) -> Option<String>,
     /// Names of tenants for their own directories. Without it, no tenant has one.
     pub tenant_names: Option<Arc<dyn TenantNames>>,
+    pub metrics: Metrics,
 }
 
 /// Who knows the names of tenants.
@@ -122,6 +124,7 @@ pub struct Sandbox {
     inline_calls: bool,
     /// Of what the host itself asks plugins.
     own_share: Share,
+    code_metrics: Option<CodeMetrics>,
 }
 
 impl Sandbox {
@@ -152,6 +155,7 @@ impl Sandbox {
             })?,
         };
         let compiler = Compiler::new(config.compiler, config.compile, config.io.clone());
+        let code_metrics = CodeMetrics::of(&config.metrics);
         let clocks = engines.clocks();
         let guests = Threads::start(&config.io, tick, move || clocks.tick()).map_err(SandboxError::Threads)?;
         Ok(Arc::new_cyclic(|me| Self {
@@ -161,6 +165,7 @@ impl Sandbox {
             ground: Arc::new(HostContext {
                 engines,
                 names: config.tenant_names,
+                metrics: config.metrics,
                 quotas: Arc::default(),
                 lines: Default::default(),
                 blocking: Arc::default(),
@@ -175,6 +180,7 @@ impl Sandbox {
             guests,
             inline_calls: config.inline_calls,
             own_share: Share::default(),
+            code_metrics,
         }))
     }
 

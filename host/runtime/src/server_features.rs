@@ -25,6 +25,7 @@ use bulkhead_domain::server_features::{
 };
 use bulkhead_domain::tool::ResourceContents;
 use bulkhead_domain::uri_template::UriTemplate;
+use bulkhead_metrics::Metrics;
 
 use super::bindings::bulkhead::plugin::types as wit;
 
@@ -52,6 +53,7 @@ pub(super) fn declared(
     listed: RawListing,
     prefix: &str,
     library: &Arc<CatalogPlugin>,
+    metrics: &Metrics,
 ) -> Result<PluginFeatures, Vec<String>> {
     let mut problems = Vec::new();
     let RawListing { prompts, templates, .. } = listed;
@@ -78,7 +80,9 @@ pub(super) fn declared(
         }
         match prompt(listed, prefix) {
             Ok(prompt) => {
-                offers.prompts.push(Arc::new(PromptEntry { prompt, plugin_prompt, library: Arc::clone(library) }));
+                let metrics = metrics.prompt(&prompt.described.name);
+                let library = Arc::clone(library);
+                offers.prompts.push(Arc::new(PromptEntry { prompt, plugin_prompt, library, metrics }));
             }
             Err(wrong) => problems.extend(wrong.into_iter().map(|wrong| format!("prompt {shown:?}: {wrong}"))),
         }

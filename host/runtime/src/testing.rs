@@ -32,7 +32,18 @@ impl ToolEntry {
         let plugin = PluginVersion { name: plugin.to_owned(), digest: [1; 32] };
         let (plugin_tool, rerun_on_restart) = (tool.name.clone(), false);
         let (declared, hidden) = (None, false);
-        Self { tool, declared, hidden, plugin, plugin_tool, limits, rerun_on_restart, input, output: None }
+        Self {
+            tool,
+            declared,
+            hidden,
+            plugin,
+            plugin_tool,
+            limits,
+            rerun_on_restart,
+            input,
+            output: None,
+            metrics: Default::default(),
+        }
     }
 }
 
@@ -55,6 +66,7 @@ impl SandboxConfig {
             io: tokio::runtime::Handle::current(),
             environment: |_| None,
             tenant_names: None,
+            metrics: Default::default(),
         }
     }
 }

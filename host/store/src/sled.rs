@@ -31,8 +31,8 @@ mod view;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,7 @@ use super::{Error, Ledger};
 use crate::vault::{SealingKey, VaultKeys};
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Task, TaskId, TaskOutput};
+use bulkhead_metrics::{Metrics, StoreMetrics};
 
 /// How long something may take at a start before the log says what it is, and until it says so again.
 const SLOW: Duration = Duration::from_secs(1);
@@ -119,6 +120,7 @@ struct StoreInner {
     read_only: Mutex<Option<String>>,
     /// Tenants for which nothing new is written.
     blocked_tenants: Mutex<HashSet<TenantId>>,
+    metrics: OnceLock<StoreMetrics>,
 }
 
 impl StoreInner {
@@ -166,6 +168,13 @@ pub struct SledStore {
 }
 
 impl SledStore {
+    /// Counts what is written there from now on, once for ever.
+    pub fn count(&self, metrics: &Metrics) {
+        if let Some(metrics) = StoreMetrics::of(metrics, "sled") {
+            self.shared.metrics.get_or_init(|| metrics);
+        }
+    }
+
     /// Opens the store of a data directory, creating it if there is none. Takes as long as reading the database once: call it
     /// where blocking is fine.
     ///

@@ -11,7 +11,8 @@
 //! Plain calls do not stand behind the same requestor's queued tasks.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
@@ -21,6 +22,7 @@ use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_limits::scoped::{Amount, Bound, ScopedTable};
 use bulkhead_limits::{Full, LiveLimits, Scope};
+use bulkhead_metrics::{TaskMetrics, Waiting};
 
 /// What a permit is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,7 @@ pub(super) struct Admission {
     /// that running calls have a permit for.
     resting_max: u32,
     state: Mutex<State>,
+    metrics: Arc<OnceLock<TaskMetrics>>,
 }
 
 #[derive(Debug, Default)]
@@ -171,12 +174,23 @@ pub(super) struct PermitRequest {
     requestor: Requestor,
     number: u64,
     granted: oneshot::Receiver<Permit>,
+    purpose: Purpose,
+    since: Instant,
 }
 
 impl PermitRequest {
     /// Resolves when it is this call's turn. Cancel-safe.
     pub(super) async fn permit(&mut self) -> Option<Permit> {
-        (&mut self.granted).await.ok()
+        let permit = (&mut self.granted).await.ok()?;
+        if let Some(metrics) = self.admission.metrics.get() {
+            let who = match self.purpose {
+                Purpose::Plain => Waiting::Plain,
+                Purpose::Task => Waiting::Task,
+                Purpose::Again { .. } => Waiting::Again,
+            };
+            metrics.waited(who, self.since.elapsed());
+        }
+        Some(permit)
     }
 }
 
@@ -226,8 +240,13 @@ impl Drop for IdleSlot {
 }
 
 impl Admission {
+    #[cfg(test)]
     pub(super) fn new(limits: LiveLimits, resting_max: u32) -> Arc<Self> {
-        Arc::new(Self { limits, resting_max, state: Mutex::default() })
+        Self::counting(limits, resting_max, Arc::default())
+    }
+
+    pub(super) fn counting(limits: LiveLimits, resting_max: u32, metrics: Arc<OnceLock<TaskMetrics>>) -> Arc<Self> {
+        Arc::new(Self { limits, resting_max, state: Mutex::default(), metrics })
     }
 
     pub(super) fn limits(&self, requestor: &Requestor) -> Arc<Limits> {
@@ -254,6 +273,13 @@ impl Admission {
     /// Everything that is counted at this moment.
     pub(super) fn in_use(&self) -> InUse {
         InUse { counts: self.state.lock().counts.clone(), resting_max: self.resting_max }
+    }
+
+    /// What is counted of all requestors, and of some tenants: no requestor is looked at.
+    pub(super) fn sums(&self, tenants: &[TenantId]) -> (Sums, Vec<Sums>) {
+        let state = self.state.lock();
+        let of = |tenant| state.counts.tenants().get(tenant).copied().unwrap_or_default();
+        (state.counts.total(), tenants.iter().map(of).collect())
     }
 
     /// Calls that hold a permit.
@@ -294,7 +320,8 @@ impl Admission {
         queue.push_back(Waiter { number, purpose, grant });
         state.add_turn(requestor);
         self.dispatch(state);
-        Ok(PermitRequest { admission: self.clone(), requestor: *requestor, number, granted })
+        let (admission, since) = (self.clone(), Instant::now());
+        Ok(PermitRequest { admission, requestor: *requestor, number, granted, purpose, since })
     }
 
     /// A place among the queued, waiting or paused tasks of this requestor, if there is one.

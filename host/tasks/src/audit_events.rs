@@ -102,6 +102,10 @@ impl Tasks {
 
 impl Inner {
     pub(super) fn note_created(&self, task: &Task, arguments: &str) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.created(task.origin.design);
+        }
+        self.count_ended(task);
         self.audit.note(|| Entry::new("task.created").of(task).arguments(arguments));
     }
 
@@ -135,7 +139,15 @@ impl Inner {
         self.note_task(if found { event } else { "lookup.failed" }, requestor, id);
     }
 
+    /// Counts a task if this is its end: no change comes after it.
+    fn count_ended(&self, task: &Task) {
+        if let (Some(metrics), Some(outcome)) = (self.metrics.get(), task.outcome()) {
+            metrics.ended(outcome);
+        }
+    }
+
     pub(super) fn note_changed(&self, event: &Event, task: &Task, output: Option<&TaskOutput>) {
+        self.count_ended(task);
         if !self.audit.is_on() {
             return;
         }

@@ -30,6 +30,7 @@ use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task};
 use bulkhead_limits::{Full, LiveLimits};
+use bulkhead_metrics::{Metrics, TaskMetrics};
 use bulkhead_runtime::{CallSpec, Catalog, Executor, ListKind, MessageWorkers, Returned, ToolEntry};
 use bulkhead_store::keyvalue::KeyValues;
 use bulkhead_store::replay_guard::{ReplayGuard, SingleUseToken};
@@ -83,6 +84,8 @@ pub(super) struct Inner {
     /// A task was created that may expire before the sweeper's next look.
     pub(super) sooner: Notify,
     pub(super) usage: UsageWriter,
+    /// Empty: nothing is counted.
+    pub(super) metrics: Arc<OnceLock<TaskMetrics>>,
 }
 
 impl Tasks {
@@ -91,6 +94,7 @@ impl Tasks {
         let Options { store, executor, health, clock, limits, cpu_weights, instances_max, audit, tracer } = options;
         let resting_max =
             instances_max.saturating_sub(limits.base().calls_running_total).min(limits.base().calls_resting_total);
+        let metrics = Arc::<OnceLock<TaskMetrics>>::default();
         let service_stores = ServiceStores {
             keyvalues: Arc::new(KeyValues::new(Arc::clone(&store))),
             clock: Arc::clone(&clock),
@@ -107,7 +111,7 @@ impl Tasks {
             tracer,
             availability: Availability::new(&limits.table()),
             watchers: Watchers::default(),
-            admission: Admission::new(limits, resting_max),
+            admission: Admission::counting(limits, resting_max, Arc::clone(&metrics)),
             poll_intervals: PollIntervals::default(),
             shares: Shares::new(cpu_weights),
             message_workers: start_message_workers()?,
@@ -116,6 +120,7 @@ impl Tasks {
             health,
             abuse_detector: AbuseDetector::default(),
             sooner: Notify::new(),
+            metrics,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -229,6 +234,13 @@ impl Tasks {
             facts,
         };
         PlainCall::start(inner.clone(), *requestor, None, spec, call_slot)
+    }
+
+    /// Counts tasks and waits there from now on, once for ever.
+    pub fn count(&self, metrics: &Metrics) {
+        if let Some(metrics) = TaskMetrics::of(metrics) {
+            self.inner.metrics.get_or_init(|| metrics);
+        }
     }
 
     /// Lets calls use these secrets from now on, once for ever.

@@ -83,6 +83,10 @@ impl Tasks {
                 }
             }
             if last {
+                if let Some(metrics) = inner.metrics.get() {
+                    let Recovered { queued, paused, interrupted } = recovered;
+                    metrics.recovered([queued, paused, interrupted].map(|count| count as u64));
+                }
                 return Ok(recovered);
             }
         }

@@ -109,6 +109,9 @@ impl<T> PlainCall<T> {
             }
         };
         let PlainWork { mut guest, detach, status, unended, .. } = *self.work;
+        if let Some(metrics) = guest.inner.metrics.get() {
+            metrics.promoted();
+        }
         unended.promoted();
         guest.become_task(task.id);
         if let Some(reply) = detach {

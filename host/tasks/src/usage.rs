@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use super::admission::InUse;
+use super::admission::{InUse, Sums};
 use super::changes::ApplyError;
 use super::engine::Tasks;
 use bulkhead_domain::call::{CallError, FaultKind};
@@ -98,6 +98,16 @@ impl Tasks {
     /// What is in use of the limits that count calls.
     pub fn in_use(&self) -> InUse {
         self.inner.admission.in_use()
+    }
+
+    /// What calls and tasks count as, of all requestors and of some tenants.
+    pub fn sums(&self, tenants: &[TenantId]) -> (Sums, Vec<Sums>) {
+        self.inner.admission.sums(tenants)
+    }
+
+    /// The CPU time that a tenant's calls have had on the guests' threads, in microseconds.
+    pub fn served_us(&self, tenant: &TenantId) -> u64 {
+        self.inner.shares.0.lock().by_tenant.get(tenant).map_or(0, Share::served_us)
     }
 
     /// The limits of tenants without limits of their own.

@@ -17,6 +17,7 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_limits::rate::{ManyRefused, Rates};
 use bulkhead_limits::tenant_usage::{TenantUsage, UsageCounts};
 use bulkhead_limits::{Full, LimitUsage, LiveLimits, Permit, RequestorUsage, Scope, ScopedCounter, UsageReport};
+use bulkhead_metrics::Metrics;
 
 /// See the module.
 pub struct EdgeQuota {
@@ -33,6 +34,7 @@ pub struct EdgeQuota {
     connections: ArcSwapOption<Connections>,
     /// Where bytes are counted, if they are.
     usage: OnceLock<Arc<TenantUsage>>,
+    pub(super) metrics: Metrics,
 }
 
 /// How many connections are open.
@@ -84,7 +86,8 @@ impl EdgeQuota {
         let rates = ArcSwap::from_pointee(Rates::of_requests(&limits.table()));
         let (sessions, connections) = (ArcSwapOption::empty(), ArcSwapOption::empty());
         let bodies = Bodies::new(limits.clone());
-        Self { rates, open, bodies, kept, answers, sessions, connections, limits, usage: OnceLock::new() }
+        let (metrics, usage) = (Metrics::off(), OnceLock::new());
+        Self { rates, open, bodies, kept, answers, sessions, connections, metrics, limits, usage }
     }
 
     /// Counts the bytes of requests and answers here from now on, once for ever.
@@ -102,6 +105,11 @@ impl EdgeQuota {
         if let Some(counts) = self.counts(requestor) {
             counts.add_bytes_in(bytes as u64);
         }
+    }
+
+    /// The same, and what is refused is counted there.
+    pub fn counting(self, metrics: Metrics) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Counts the sessions of a registry from now on.

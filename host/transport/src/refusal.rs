@@ -42,11 +42,18 @@ pub(super) struct Refusal {
     data: Option<String>,
     id: Option<String>,
     pub(super) retry_after_ms: Option<u64>,
+    /// The limit that it is about.
+    pub(super) limit: Option<&'static str>,
 }
+
+/// Which limit refused a request, on its response for those who count.
+#[derive(Clone, Copy)]
+pub(super) struct RefusedBy(pub(super) &'static str);
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, code: INVALID_REQUEST, message: message.into(), data: None, id: None, retry_after_ms: None }
+        let message = message.into();
+        Self { status, code: INVALID_REQUEST, message, data: None, id: None, retry_after_ms: None, limit: None }
     }
 
     /// Unknown, ended, expired or another requestor's session: the client cannot tell which.
@@ -91,7 +98,7 @@ impl Refusal {
              several batches"
         );
         let data = json!({ "limit": limit, "value": value, "batchMessagesMax": messages_max });
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, message).with_data(&data)
+        Self { limit: Some(limit), ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, message).with_data(&data) }
     }
 
     /// Too many bytes of large bodies.
@@ -112,7 +119,7 @@ impl Refusal {
             "{limit} is at its limit of {value}: the answer was dropped, because answers that are not read yet take up the room; \
              read those first"
         );
-        let refusal = Self { code: QUOTA, ..Self::new(StatusCode::OK, message) };
+        let refusal = Self { code: QUOTA, limit: Some(limit), ..Self::new(StatusCode::OK, message) };
         refusal.with_data(&json!({ "limit": limit, "value": value }))
     }
 
@@ -124,7 +131,8 @@ impl Refusal {
     }
 
     fn too_many(message: String, limit: &'static str, value: u64, retry_after_ms: u64) -> Self {
-        Self { retry_after_ms: Some(retry_after_ms), ..Self::new(StatusCode::TOO_MANY_REQUESTS, message) }
+        let (retry_after_ms, limit_of) = (Some(retry_after_ms), Some(limit));
+        Self { retry_after_ms, limit: limit_of, ..Self::new(StatusCode::TOO_MANY_REQUESTS, message) }
             .with_data(&json!({ "limit": limit, "value": value, "retryAfterMs": retry_after_ms }))
     }
 
@@ -167,6 +175,9 @@ impl Refusal {
         *response.status_mut() = self.status;
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         retry_after(&mut response, self.retry_after_ms);
+        if let Some(limit) = self.limit {
+            response.extensions_mut().insert(RefusedBy(limit));
+        }
         response
     }
 

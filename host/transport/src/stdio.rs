@@ -136,6 +136,7 @@ impl Connection {
         let place = match self.options.quota.admit_and_open(&self.requestor) {
             Ok(place) => place,
             Err(refusal) => {
+                self.count(&refusal);
                 // What is no request gets no answer.
                 if let Some(id) = request_id(&envelope) {
                     self.say(refusal.to(Some(id)).body()).await;
@@ -176,8 +177,12 @@ impl Connection {
         let (batch, place) = match (parsed, charged) {
             (Ok(batch), Ok(place)) => (batch, place),
             (Err(body), Ok(_)) => return self.say(body).await,
-            (Err(_), Err(refusal)) => return self.say(refusal.body()).await,
+            (Err(_), Err(refusal)) => {
+                self.count(&refusal);
+                return self.say(refusal.body()).await;
+            }
             (Ok(batch), Err(mut refusal)) => {
+                self.count(&refusal);
                 // What is no request gets no answer.
                 if let Some(body) = refusal.batch_body(&batch) {
                     self.say(body).await;
@@ -195,6 +200,12 @@ impl Connection {
             forwarded.await;
             drop(place);
         });
+    }
+
+    fn count(&self, refusal: &Refusal) {
+        if let Some(limit) = refusal.limit {
+            self.options.quota.metrics.refused(limit);
+        }
     }
 
     fn peer(&self) -> Peer<'static> {

@@ -23,6 +23,7 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_identity::auth::Authenticator;
 use bulkhead_identity::principal::Principals;
 use bulkhead_limits::LiveLimits;
+use bulkhead_metrics::Metrics;
 use bulkhead_plugins::{self as plugins, HealthMonitor, Plugins};
 use bulkhead_protocol::{Protocol, ProtocolOptions};
 use bulkhead_runtime::{CodeCacheConfig, CompilerMode, GuestPulse, LoadError, Sandbox, SandboxConfig, TenantNames};
@@ -39,6 +40,7 @@ use tokio::task::JoinHandle;
 
 use super::dev_host::CallTeller;
 use super::logging::Level;
+use super::scraping::ReadFrom;
 use super::store_maintenance::SledMaintenance;
 use super::tenants::Tenants;
 use super::{progress, reload, sources, traces};
@@ -58,6 +60,7 @@ pub(crate) struct Host {
     pub(crate) limits: LiveLimits,
     pub(crate) now: SharedClock,
     pub(crate) audit: Audit,
+    pub(crate) metrics: Metrics,
     tracer: Tracer,
     clock: Arc<dyn Clock>,
     data: PathBuf,
@@ -92,7 +95,7 @@ pub(crate) fn sandbox(
     code: Option<CodeCacheConfig>,
     tenant_names: Option<Arc<dyn TenantNames>>,
 ) -> anyhow::Result<Arc<Sandbox>> {
-    sandbox_compiling(config, data, code, tenant_names, CompilerMode::Child)
+    sandbox_compiling(config, data, code, tenant_names, (CompilerMode::Child, Metrics::off()))
 }
 
 fn sandbox_compiling(
@@ -100,7 +103,7 @@ fn sandbox_compiling(
     data: &Path,
     code: Option<CodeCacheConfig>,
     tenant_names: Option<Arc<dyn TenantNames>>,
-    compiler: CompilerMode,
+    (compiler, metrics): (CompilerMode, Metrics),
 ) -> anyhow::Result<Arc<Sandbox>> {
     private_folder(data)?;
     Ok(Sandbox::new(SandboxConfig {
@@ -115,6 +118,7 @@ fn sandbox_compiling(
         io: tokio::runtime::Handle::current(),
         environment: sources::variable,
         tenant_names,
+        metrics,
     })?)
 }
 
@@ -169,15 +173,17 @@ impl Host {
         let audit = super::audit::of_host(config, data)?;
         let tracer = traces::start(config)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let metrics = config.metrics.as_ref().map(|config| Metrics::new(config.options)).unwrap_or_default();
         let principals = Principals::new(store.clone());
         let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
         // An author waits after every change.
         let compiler = if told.is_some() { CompilerMode::QuickChild } else { CompilerMode::Child };
-        let sandbox = sandbox_compiling(config, data, code, Some(Arc::new(names)), compiler)?;
+        let sandbox = sandbox_compiling(config, data, code, Some(Arc::new(names)), (compiler, metrics.clone()))?;
         let Tenants { ruled, limits, cpu_weights, bounds, pinning } = Tenants::of(config, &principals).await?;
         principals.adopt(&ruled).await?;
         let limits = LiveLimits::from(limits);
-        let quota = Arc::new(EdgeQuota::new(limits.clone()));
+        store.count(&metrics);
+        let quota = Arc::new(EdgeQuota::new(limits.clone()).counting(metrics.clone()));
 
         let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
         // A store that takes no writes has to wait for its first local requestor, and everything else goes on.
@@ -197,6 +203,7 @@ impl Host {
             tracer: tracer.clone(),
         })?;
         quota.count_usage(tasks.usage_counts());
+        tasks.count(&metrics);
         let secrets = super::secrets::open(config, store.clone()).await?;
         tasks.keep_secrets(Arc::clone(&secrets));
         let options = plugins::Options {
@@ -230,7 +237,7 @@ impl Host {
             required: config.server.ready_requires.iter().map(|ReadyRequirement::Plugin(name)| name.clone()).collect(),
         });
         let tending = spawn_maintenance(tasks.clone(), plugins.clone(), health.guests.clone(), refuse);
-        let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
+        let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store, metrics.clone()).await?));
         protocol.set_tool_listing(sources::tool_listing(config));
         protocol.set_slow_ms(config.log.slow_ms);
         let now: SharedClock = Arc::clone(&clock);
@@ -244,6 +251,7 @@ impl Host {
             limits,
             now,
             audit,
+            metrics,
             tracer,
             clock,
             data: data.to_owned(),
@@ -271,6 +279,19 @@ impl Host {
             audit: self.audit.clone(),
             data: self.data.clone(),
             level,
+        }
+    }
+
+    /// What of it is read when a scrape asks.
+    pub(crate) fn read_from(&self) -> ReadFrom {
+        ReadFrom {
+            store: Arc::clone(&self.store),
+            principals: self.principals.clone(),
+            tasks: self.tasks.clone(),
+            plugins: self.plugin_admin.plugins.clone(),
+            quota: Arc::clone(&self.quota),
+            limits: self.limits.clone(),
+            audit: self.audit.clone(),
         }
     }
 
@@ -349,7 +370,7 @@ fn refuse_with(audit: Audit) -> impl Fn(&LoadError) + Send + Sync + 'static {
     }
 }
 
-async fn protocol_options(store: &SledStore) -> anyhow::Result<ProtocolOptions> {
+async fn protocol_options(store: &SledStore, metrics: Metrics) -> anyhow::Result<ProtocolOptions> {
     Ok(ProtocolOptions {
         server_name: "bulkhead".to_owned(),
         server_title: Some("Bulkhead".to_owned()),
@@ -357,6 +378,7 @@ async fn protocol_options(store: &SledStore) -> anyhow::Result<ProtocolOptions> 
         instructions: None,
         cursor_key: secret(store, b"cursor").await?,
         request_timeout_ms: REQUEST_TIMEOUT_MS,
+        metrics,
     })
 }
 

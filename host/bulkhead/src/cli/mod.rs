@@ -35,6 +35,7 @@ mod reference;
 mod registry;
 mod reload;
 mod running;
+mod scraping;
 mod secrets;
 mod serve;
 mod service_manager;

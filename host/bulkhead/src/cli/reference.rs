@@ -20,6 +20,8 @@ pub(crate) enum Page {
     Errors,
     /// Every command and option.
     Cli,
+    /// Every metric.
+    Metrics,
     /// What each MCP client's configuration must say.
     ClientSetup,
 }
@@ -30,6 +32,7 @@ pub(crate) fn print(page: Page) {
         Page::Configuration => crate::config::configuration_markdown(),
         Page::Errors => errors::markdown(),
         Page::Cli => cli_markdown(),
+        Page::Metrics => bulkhead_metrics::markdown(),
         Page::ClientSetup => super::client::markdown(),
     };
     super::print_line(text.trim_end());

@@ -26,7 +26,9 @@ use super::host::{self, Host, open_store};
 use super::reload::{HostStartup, Origin};
 use super::service_manager::ServiceManager;
 use super::table::now;
-use super::{EXIT_FAILED, exit_code, logging, operate, print_error, print_line, progress, sources, traces, trust};
+use super::{
+    EXIT_FAILED, exit_code, logging, operate, print_error, print_line, progress, scraping, sources, traces, trust,
+};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let insecure =
@@ -64,11 +66,13 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let listener = bind(config.server.listen, open)?;
     let address = listener.local_addr()?;
     let desk = config.admin.as_ref().map(desk).transpose()?;
+    let scraping = config.metrics.as_ref().map(scraping::bind_listener).transpose()?;
     let mut host = Host::start(config, &data, None, store, beginning.told.clone()).await?;
     let (authenticator, reloading) = beginning.follow(&host, issuers)?;
     let operator = host.operator(&data, reloading.clone());
     host.listen_to_operators(&data, operator.clone())?;
     let remote = desk.map(|desk| desk.open(operator, &host)).transpose()?;
+    let scrape = scraping.map(|listener| listener.open(&host)).transpose()?;
     let hangups = tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             // What came of it is in the logs.
@@ -101,7 +105,7 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     };
     server.serve(listener, shutdown).await.context("the certificate cannot be served with")?;
     hangups.abort();
-    drop(remote);
+    drop((remote, scrape));
     let waited = when_stopped.await.map_or(Duration::ZERO, |since| since.elapsed());
     host.stop(Duration::from_millis(config.server.drain_ms).saturating_sub(waited)).await?;
     // What connections have started goes on until here.
@@ -218,6 +222,7 @@ async fn check(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
     found.extend(exposure.err().map(|problem| problem.to_string()));
     let trusted = trust::issuers(config).and_then(|_| trust::certificate(config));
     let trusted = trusted.and_then(|_| config.admin.as_ref().map(trust::admin).transpose());
+    let trusted = trusted.and_then(|_| config.metrics.as_ref().map(trust::metrics).transpose());
     found.extend(trusted.err().map(|problem| format!("{problem:#}")));
     found.extend(traces::check(config).err().map(|wrong| format!("{wrong:#}")));
     let tools = bulkhead_runtime::Executor::catalog(&*sandbox).tools().len();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{AdminConfig, AdminSecret, Config, IssuerConfig, SecretLocation, TlsConfig};
+use crate::config::{AdminConfig, AdminSecret, Config, IssuerConfig, MetricsConfig, SecretLocation, TlsConfig};
 use anyhow::Context as _;
 use bulkhead_audit::Audit;
 use bulkhead_control::remote::AdminTokenDigest;
@@ -166,6 +166,18 @@ pub(super) fn admin(config: &AdminConfig) -> anyhow::Result<(AdminTokenDigest, O
     };
     let load = |tls: &TlsConfig| Certificate::load(&tls.certificate, &tls.key).context("admin.tls");
     Ok((secret, config.tls.as_ref().map(load).transpose()?))
+}
+
+/// The certificate of the listener for metrics, and the credential that it asks for.
+pub(super) fn metrics(config: &MetricsConfig) -> anyhow::Result<(Option<AdminTokenDigest>, Option<Arc<Certificate>>)> {
+    let digest = |secret: &AdminSecret| match secret {
+        AdminSecret::Sha256(digest) => Ok(AdminTokenDigest::of_digest(*digest)),
+        AdminSecret::File(file) => {
+            admin_token(file).context("metrics.token_file").map(|token| AdminTokenDigest::of_token(&token))
+        }
+    };
+    let load = |tls: &TlsConfig| Certificate::load(&tls.certificate, &tls.key).context("metrics.tls");
+    Ok((config.secret.as_ref().map(digest).transpose()?, config.tls.as_ref().map(load).transpose()?))
 }
 
 /// The token of administrators in a file.

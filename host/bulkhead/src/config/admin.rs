@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::exposure::{self, TlsConfig};
 use super::plugin::digest;
-use super::reader::Item;
+use super::reader::{Item, Section};
 use bulkhead_plugins::sources::Digest;
 
 /// `[admin]`.
@@ -29,11 +29,7 @@ pub(crate) enum AdminSecret {
 pub(super) fn read(item: Item<'_>) -> Option<AdminConfig> {
     let section = item.section(&["listen", "token_file", "token_sha256", "tls"])?;
     let listen = section.parsed("listen", address);
-    let secret = match (section.file("token_file"), section.parsed("token_sha256", digest)) {
-        (Some(file), None) => Some(AdminSecret::File(file)),
-        (None, Some(Digest(sha256))) => Some(AdminSecret::Sha256(sha256)),
-        _ => None,
-    };
+    let secret = read_secret(&section);
     let tls = section.get("tls").and_then(exposure::read_tls);
     if !section.is_sound() {
         return None;
@@ -59,7 +55,16 @@ pub(super) fn read(item: Item<'_>) -> Option<AdminConfig> {
     Some(AdminConfig { listen, secret, tls })
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+/// The credential of a listener: in a file or as a digest, and not both.
+pub(super) fn read_secret(section: &Section<'_>) -> Option<AdminSecret> {
+    match (section.file("token_file"), section.parsed("token_sha256", digest)) {
+        (Some(file), None) => Some(AdminSecret::File(file)),
+        (None, Some(Digest(sha256))) => Some(AdminSecret::Sha256(sha256)),
+        _ => None,
+    }
+}
+
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| format!("{text:?} is not ADDR:PORT with a numeric address, like 127.0.0.1:8809 or [::1]:8809"))
 }

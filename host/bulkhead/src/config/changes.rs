@@ -36,6 +36,7 @@ impl Config {
         differ("encryption", self.encryption != other.encryption, false);
         differ("traces", self.traces != other.traces, false);
         differ("admin", self.admin != other.admin, false);
+        differ("metrics", self.metrics != other.metrics, false);
         differ("auth.resource", self.auth.resource != other.auth.resource, false);
         differ("auth.issuer", self.auth.issuers != other.auth.issuers, true);
         differ("auth.scope", self.auth.scopes != other.auth.scopes, true);

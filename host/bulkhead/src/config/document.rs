@@ -8,6 +8,7 @@ use super::exposure::{self, TlsConfig};
 use super::grants::read_bound;
 use super::keys::{self, Value};
 use super::layer::{Layer, Values};
+use super::metrics::{self, MetricsConfig};
 use super::plugin::{self, PluginEntry};
 use super::reader::{Item, Reader};
 use super::toolset::{self, ToolsetEntry};
@@ -28,6 +29,7 @@ pub(super) struct Parsed {
     pub(super) auth: AuthConfig,
     pub(super) tls: Option<TlsConfig>,
     pub(super) admin: Option<AdminConfig>,
+    pub(super) metrics: Option<MetricsConfig>,
     pub(super) traces: TracesConfig,
     pub(super) trust: Vec<TrustConfig>,
     pub(super) secrets: SecretsConfig,
@@ -67,6 +69,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
                 fixed_section(&item, base);
             }
             "admin" => parsed.admin = admin::read(item),
+            "metrics" => parsed.metrics = metrics::read(item),
             "auth" => parsed.auth = auth::read(item).unwrap_or_default(),
             "encryption" => parsed.encryption = read_encryption(item),
             "plugin" => parsed.plugins = plugin::read(&item),
@@ -80,7 +83,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
             "token" => item
                 .refuse("tokens are not kept in the configuration; `bulkhead token create --requestor NAME` makes one"),
             other => {
-                let known = "[server], [admin], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [traces], [[trust]], [[plugin]], \
+                let known = "[server], [admin], [metrics], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [traces], [[trust]], [[plugin]], \
                      [[toolset]] and [tenant.NAME]";
                 reader.refuse(name, format!("{other}: no such section; there are {known}"));
             }

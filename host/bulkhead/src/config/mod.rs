@@ -12,6 +12,7 @@ mod exposure;
 mod grants;
 mod keys;
 mod layer;
+mod metrics;
 mod plugin;
 mod reader;
 mod reference;
@@ -39,6 +40,7 @@ pub(crate) use grants::{keyvalue_defaults, variable as variable_name};
 pub(crate) use keys::{AuditConfig, LogConfig, LogFormat, ReadyRequirement, ServerConfig, SourcesConfig};
 #[cfg(test)]
 pub(crate) use keys::{Kind, all as all_keys};
+pub(crate) use metrics::MetricsConfig;
 pub(crate) use plugin::PluginConfig;
 pub(crate) use reference::{configuration_markdown, keys_help};
 pub(crate) use traces::{TracesConfig, endpoint as collector_endpoint};
@@ -77,6 +79,8 @@ pub(crate) struct Config {
     pub insecure: Insecure,
     /// `[admin]`.
     pub admin: Option<AdminConfig>,
+    /// `[metrics]`.
+    pub metrics: Option<MetricsConfig>,
     /// `[traces]`.
     pub traces: TracesConfig,
     /// Where the keys are with which stored tasks are sealed.
@@ -281,6 +285,7 @@ impl Config {
                 insecure: flags.insecure,
                 admin: parsed.admin,
                 traces: parsed.traces,
+                metrics: parsed.metrics,
                 encryption: parsed.encryption,
             })
         } else {

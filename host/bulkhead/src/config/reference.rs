@@ -36,6 +36,27 @@ pub(super) const TABLES: &[Table] = &[
         ],
     },
     Table {
+        header: "[metrics]",
+        purpose: "A listener for Prometheus: the page /metrics. Without this table nothing is counted.",
+        keys: &[
+            ("listen", "", "ADDR:PORT to listen on"),
+            ("token_file", "", "File with the token that scrapers show, at least 32 characters"),
+            ("token_sha256", "", "In place of token_file: the SHA-256 of the token, as 64 hexadecimal digits"),
+            ("tls", "", "As of [server]; with a token required for anything but a loopback address"),
+            (
+                "series_max",
+                "10,000",
+                "Lines of all series together, 1,000 to 1,000,000; what is beyond counts as `_overflow`",
+            ),
+            (
+                "tenants",
+                "configured",
+                "`configured`: numbers of each tenant that has a `[tenant.NAME]`; `none`: of no tenant",
+            ),
+            ("tools", "true", "Whether durations of requests are told apart by tool and prompt"),
+        ],
+    },
+    Table {
         header: "[traces]",
         purpose: "OpenTelemetry traces of requests, over OTLP/HTTP. Off without an endpoint. Below these keys, the variables OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES count.",
         keys: &[

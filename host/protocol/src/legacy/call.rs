@@ -43,7 +43,7 @@ pub(super) fn in_flight(request: &Request<'_>) -> Result<InFlight, RpcError> {
 
 /// A tool error as a response.
 pub(super) fn failure(id: &RequestId, text: String) -> EncodedMessage {
-    response(id, &OutputView { output: &ToolOutput::failure(text), related: None })
+    response(id, &OutputView { output: &ToolOutput::failure(text), related: None }).of_tool(true)
 }
 
 /// A request that is being served, with the client at the other end of its stream.
@@ -98,11 +98,11 @@ impl StreamedRequest {
     async fn start(&self, id: &RequestId, mut call: Call) -> Result<PlainCall, EncodedMessage> {
         match call.check(&self.shared.tasks).await {
             Ok(()) => {}
-            Err(ArgumentError::Malformed(error)) => return Err(error_response(Some(id), &error).into()),
+            Err(ArgumentError::Malformed(error)) => return Err(error_response(Some(id), &error)),
             Err(ArgumentError::Schema(text)) => return Err(failure(id, text)),
         }
         let call = self.shared.tasks.call(self.session.requestor(), call.request).await;
-        call.map_err(|error| error_response(Some(id), &error.into()).into())
+        call.map_err(|error| error_response(Some(id), &error.into()))
     }
 
     /// Carries what a call says and asks until it is over: what it came to, and the call with its permit. `None` when the client
@@ -161,7 +161,10 @@ async fn answers(asking: &mut Option<PendingAnswers>) -> Result<Vec<InputRespons
 
 fn finished(id: &RequestId, result: &Result<ToolOutput, CallError>, version: Version) -> EncodedMessage {
     match result {
-        Ok(output) => response(id, &OutputView { output: &tool_output(output, version), related: None }),
-        Err(error) => error_response(Some(id), &RpcError::from(error)).into(),
+        Ok(output) => {
+            let view = OutputView { output: &tool_output(output, version), related: None };
+            response(id, &view).of_tool(output.is_error)
+        }
+        Err(error) => error_response(Some(id), &RpcError::from(error)),
     }
 }

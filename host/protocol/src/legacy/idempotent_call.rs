@@ -32,11 +32,8 @@ pub(super) fn call(request: Request<'_>, mut call: Call, key: String) -> Result<
         let conversation = StreamedRequest { shared, session, frames, reads_events: call.reads_events };
         let made = async {
             match call.check(&conversation.shared.tasks).await {
-                Ok(()) => conversation
-                    .once(call, &key)
-                    .await
-                    .map_err(|error| EncodedMessage::from(error_response(Some(&id), &error))),
-                Err(ArgumentError::Malformed(error)) => Err(error_response(Some(&id), &error).into()),
+                Ok(()) => conversation.once(call, &key).await.map_err(|error| error_response(Some(&id), &error)),
+                Err(ArgumentError::Malformed(error)) => Err(error_response(Some(&id), &error)),
                 Err(ArgumentError::Schema(text)) => Err(failure(&id, text)),
             }
         };
@@ -112,7 +109,7 @@ impl StreamedRequest {
             match changed {
                 Ok(Some(changed)) if changed.revision >= task.revision => task = changed,
                 Ok(_) => {}
-                Err(error) => return Some(error_response(Some(id), &error).into()),
+                Err(error) => return Some(error_response(Some(id), &error)),
             }
         }
     }
@@ -123,7 +120,7 @@ impl StreamedRequest {
             Outcome::Output { .. } => match self.shared.tasks.output(self.session.requestor(), task.id).await {
                 Ok(TaskOutput::Tool(output)) => {
                     let output = tool_output(&output, self.session.settled.version);
-                    return Some(response(id, &OutputView { output: &output, related: None }));
+                    return Some(response(id, &OutputView { output: &output, related: None }).of_tool(output.is_error));
                 }
                 Ok(_) => RpcError::host_failure(format_args!("task {} is no call of a tool", task.id)),
                 Err(error) => error.into(),
@@ -131,7 +128,7 @@ impl StreamedRequest {
             Outcome::Error(error) => RpcError::from(error),
             Outcome::Cancelled => idempotency::cancelled(),
         };
-        Some(error_response(Some(id), &error).into())
+        Some(error_response(Some(id), &error))
     }
 
     /// Asks what waits for an answer, and withdraws what was answered elsewhere.

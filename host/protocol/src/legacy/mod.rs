@@ -22,15 +22,16 @@ use serde::Deserialize;
 
 use super::error::RpcError;
 use super::exchange::immediate;
-use super::jsonrpc::{self, PeerError, RequestId, error_response};
+use super::jsonrpc::{self, PeerError, RequestId, error_body, error_response};
 use super::methods::{Method, Subject, methods};
+use super::operation::RequestTarget;
 use super::sep1686::TaskMetadata;
 use super::server_features::Empty;
 use super::session::{Negotiated, PendingRequest, Reply, Session, TaskInputRequest};
 use super::tool_lists::Offered;
 use super::tool_search::ToolIndex;
 use super::wire::level;
-use super::{Exchange, Frame, Peer, ProtocolContext, Received, Rejection, input_requests, operation, rights};
+use super::{Exchange, Frame, Peer, ProtocolContext, Received, Rejection, input_requests, rights};
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::Era;
 use bulkhead_runtime::Catalog;
@@ -69,19 +70,21 @@ struct Request<'a> {
     rights: Rights,
     /// Whether the client reads what is said before the response.
     reads_events: bool,
+    /// What it turns out to be about, for those who count and record.
+    target: &'a RequestTarget,
 }
 
 /// Takes a request.
 pub(super) fn request(
     shared: &Arc<ProtocolContext>,
-    peer: &Peer<'_>,
+    (peer, target): (&Peer<'_>, &RequestTarget),
     id: &RequestId,
     name: &str,
     params: Option<&str>,
 ) -> Received {
     let answer = |id: &RequestId, error: &RpcError| Received::Exchange(immediate(refused(id, error)));
     let method = Method::named(name, Era::Legacy);
-    operation::note_method(method);
+    target.set_method(method);
     if method == Some(Method::Initialize) {
         return initialize::initialize(shared, peer, id, params).unwrap_or_else(|error| answer(id, &error));
     }
@@ -109,7 +112,8 @@ pub(super) fn request(
     }
     let (rights, reads_events) = (peer.rights.clone(), peer.reads_events);
     let id_of = id.clone();
-    let request = Request { shared, session, catalog, search, tools_page, id: id_of, params, rights, reads_events };
+    let request =
+        Request { shared, session, catalog, search, tools_page, id: id_of, params, rights, reads_events, target };
     // The design wants its metadata ignored where no task comes of it, and so it is for whoever may have none.
     let may_be_a_task = is_augmentable(method) && method != Method::ToolsCall && request.rights.has(Need::Tasks);
     let wish = if may_be_a_task { TaskMetadata::of(params) } else { Ok(None) };
@@ -241,7 +245,7 @@ fn session_of<'a>(peer: &'a Peer<'_>) -> Option<&'a Arc<Session>> {
 
 fn session_required(id: Option<&RequestId>) -> Received {
     let error = RpcError::invalid_request("there is no session: send initialize first");
-    Received::Rejected { rejection: Rejection::SessionRequired, body: error_response(id, &error) }
+    Received::Rejected { rejection: Rejection::SessionRequired, body: error_body(id, &error) }
 }
 
 /// What a caller sent, cut to a length that can be sent back.

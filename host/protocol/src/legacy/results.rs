@@ -34,7 +34,7 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
                 return Some(completed(&shared, &session, &id, &task).await);
             }
             Ok(task) => task,
-            Err(error) => return Some(error_response(Some(&id), &error).into()),
+            Err(error) => return Some(error_response(Some(&id), &error)),
         };
         let is_creator = task.origin.session == Some(session.digest());
         let progress_token = task.origin.progress_token.clone();
@@ -43,7 +43,7 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
         match waiting.outcome(reports, &in_flight).await {
             Ok(Some(task)) => Some(waiting.response(&id, &task).await),
             Ok(None) => None,
-            Err(error) => Some(error_response(Some(&id), &error.into()).into()),
+            Err(error) => Some(error_response(Some(&id), &error.into())),
         }
     }))
 }
@@ -64,7 +64,7 @@ async fn completed(
         Some(Outcome::Error(_) | Outcome::Cancelled) | None => {
             let status = TaskFace::new(task, session.settled.version).status();
             let text = format!("Cannot retrieve result: Task status is '{status}', not 'completed'");
-            error_response(Some(id), &RpcError::invalid_params(text)).into()
+            error_response(Some(id), &RpcError::invalid_params(text))
         }
     }
 }
@@ -193,6 +193,6 @@ impl ResultWaiter {
             Some(Outcome::Cancelled) => RpcError::task_cancelled(&self.related),
             None => RpcError::host_failure(format_args!("task {} was taken for ended", self.id)),
         };
-        error_response(Some(id), &error).into()
+        error_response(Some(id), &error)
     }
 }

@@ -15,6 +15,7 @@ use crate::error::RpcError;
 use crate::exchange::streaming;
 use crate::jsonrpc::{self, error_response};
 use crate::methods::Method;
+use crate::operation::RequestTarget;
 use crate::sep1686::{TaskMetadata, id_in_use};
 use crate::tool_lists::Offered;
 use crate::{EncodedMessage, Exchange, idempotency};
@@ -38,7 +39,7 @@ pub(super) fn answer(
         let augmented = TaskAugmentedRequest { shared, session, frames, id, wish };
         match augmented.answer(method, asked, offered, params, rights).await {
             Ok(response) => response,
-            Err(error) => Some(error_response(Some(&augmented.id), &error).into()),
+            Err(error) => Some(error_response(Some(&augmented.id), &error)),
         }
     }))
 }
@@ -115,7 +116,10 @@ impl TaskAugmentedRequest {
         // None of these asks the client anything.
         let Offered { catalog, search, page: tools_page } = offered;
         let reads_events = true;
-        let request = Request { shared, session, catalog, search, tools_page, id, params, rights, reads_events };
+        // The request that it came with is counted as what it was.
+        let target = &RequestTarget::default();
+        let request =
+            Request { shared, session, catalog, search, tools_page, id, params, rights, reads_events, target };
         let mut exchange = dispatch(method, request)?;
         while let Some(frame) = exchange.next().await {
             if frame.last {

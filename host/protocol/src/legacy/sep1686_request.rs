@@ -34,9 +34,7 @@ pub(super) fn call(request: Request<'_>, mut call: Call, wish: TaskMetadata) -> 
         let checked = async {
             match call.check(&augmented.shared.tasks).await {
                 Ok(()) => Ok(()),
-                Err(ArgumentError::Malformed(error)) => {
-                    Err(EncodedMessage::from(error_response(Some(&augmented.id), &error)))
-                }
+                Err(ArgumentError::Malformed(error)) => Err(error_response(Some(&augmented.id), &error)),
                 // What a plain call would say; there is nothing to wait for.
                 Err(ArgumentError::Schema(text)) => Err(failure(&augmented.id, text)),
             }
@@ -119,7 +117,7 @@ impl TaskAugmentedRequest {
         };
         let task = match task {
             Ok(task) => task,
-            Err(error) => return Some(error_response(Some(&self.id), &error).into()),
+            Err(error) => return Some(error_response(Some(&self.id), &error)),
         };
         let waiting = self.announced(&task);
         let error = match waiting.outcome(reports, in_flight).await {
@@ -135,7 +133,7 @@ impl TaskAugmentedRequest {
             }
             Err(error) => error.into(),
         };
-        Some(error_response(Some(&self.id), &error).into())
+        Some(error_response(Some(&self.id), &error))
     }
 
     /// The task, made now or before.

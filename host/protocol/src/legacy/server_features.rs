@@ -107,7 +107,7 @@ where
         tokio::select! {
             biased;
             () = in_flight.cancelled() => None,
-            done = work => Some(done.unwrap_or_else(|error| error_response(Some(&id), &error).into())),
+            done = work => Some(done.unwrap_or_else(|error| error_response(Some(&id), &error))),
         }
     }))
 }
@@ -169,16 +169,15 @@ pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
     let visits = readers.into_iter().map(|library| (library, Operation::ReadResource { uri: uri.clone() })).collect();
     visit(request, visits, move |id, result: Option<Result<Vec<ResourceContents>, CallError>>| match result {
         Some(Ok(contents)) => response(id, &Bare(ContentsBody(&contents))),
-        Some(Err(CallError::NotFound(_))) | None => {
-            error_response(Some(id), &RpcError::resource_not_found(&uri)).into()
-        }
-        Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)).into(),
+        Some(Err(CallError::NotFound(_))) | None => error_response(Some(id), &RpcError::resource_not_found(&uri)),
+        Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)),
     })
 }
 
 /// `prompts/get`.
 pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
     let (entry, arguments) = server_features::prompt(&request.catalog, request.params)?;
+    request.target.set_prompt(&entry);
     let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
     let visits = vec![(Arc::clone(&entry.library), operation)];
     let version = request.session.settled.version;
@@ -187,8 +186,8 @@ pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
             let output = prompt_output(&output, version);
             response(id, &Bare(WithMeta { body: PromptBody(&output), meta: &output.meta, related: None }))
         }
-        Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)).into(),
-        None => error_response(Some(id), &RpcError::invalid_params("Unknown prompt")).into(),
+        Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)),
+        None => error_response(Some(id), &RpcError::invalid_params("Unknown prompt")),
     })
 }
 
@@ -225,7 +224,7 @@ where
             };
             let call = match started {
                 Ok(call) => call,
-                Err(error) => return Some(error_response(Some(&id), &error.into()).into()),
+                Err(error) => return Some(error_response(Some(&id), &error.into())),
             };
             let (result, call) = conversation.converse(call, &mut progress, &in_flight).await?;
             let goes_on = result.as_ref().is_err_and(|error| absence.goes_on(error));

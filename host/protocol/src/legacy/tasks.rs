@@ -220,7 +220,7 @@ fn replying<R: FnOnce(&RequestId) -> EncodedMessage>(
     deferred(async move {
         match work.await {
             Ok(response) => response(&id),
-            Err(error) => error_response(Some(&id), &error).into(),
+            Err(error) => error_response(Some(&id), &error),
         }
     })
 }

@@ -15,7 +15,7 @@ use crate::sep1686::{self, TaskMetadata};
 use crate::session::Session;
 use crate::tool_search::{self, Query, ToolIndex, ToolRequest};
 use crate::wire::{Bare, OutputView, PageBody, ToolMembers, ToolView, tool_output};
-use crate::{Exchange, idempotency, operation, rights, unknown};
+use crate::{Exchange, idempotency, rights, unknown};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::ClientFeature;
 use bulkhead_domain::rights::{Need, Rights};
@@ -86,9 +86,9 @@ fn search(request: &Request<'_>, index: &Arc<ToolIndex>, query: Query) -> Result
         Some(match answer {
             Ok(output) => {
                 let output = tool_output(&output, session.settled.version);
-                jsonrpc::response(&id, &OutputView { output: &output, related: None })
+                jsonrpc::response(&id, &OutputView { output: &output, related: None }).of_tool(output.is_error)
             }
-            Err(error) => jsonrpc::error_response(Some(&id), &error).into(),
+            Err(error) => jsonrpc::error_response(Some(&id), &error),
         })
     }))
 }
@@ -264,7 +264,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         rights::check(&request.rights, needs, unknown)?;
     }
     let tool = request.catalog.get(&params.name).ok_or_else(unknown)?;
-    operation::note_tool(tool);
+    request.target.set_tool(tool);
     let manner = CallMode::read(&params, session, &tool.tool, &request.rights)?;
     if !matches!(manner, CallMode::Plain) {
         let name = &tool.tool.name;

@@ -70,6 +70,8 @@ pub(super) struct RoundTrip {
     fresh: Answers,
     /// Whether one of them answered something.
     used: bool,
+    /// Whether the tool says that it failed.
+    tool_error: bool,
     /// The state that this request goes on from.
     from: Option<(Position, String)>,
     /// The right to go on from it.
@@ -110,9 +112,22 @@ impl RoundTrip {
         fresh: Answers,
     ) -> Self {
         let progress = ProgressReports::new(client.progress_token.clone(), None);
-        let (passed, absence, used, from, turn, promote_at, _over) =
-            (0, Fallback::default(), false, None, None, None, None);
-        Self { shared, requestor, work, passed, absence, client, progress, fresh, used, from, turn, promote_at, _over }
+        Self {
+            shared,
+            requestor,
+            work,
+            passed: 0,
+            absence: Fallback::default(),
+            client,
+            progress,
+            fresh,
+            used: false,
+            tool_error: false,
+            from: None,
+            turn: None,
+            promote_at: None,
+            _over: None,
+        }
     }
 
     pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, frames: &FrameSender) -> Frame {
@@ -130,7 +145,10 @@ impl RoundTrip {
             }
         }
         if let Some(state) = state {
-            return respond(id, Box::pin(self.go_on(state, frames)).await);
+            let answer = Box::pin(self.go_on(state, frames)).await;
+            let mut frame = respond(id, answer);
+            frame.message = frame.message.of_tool(self.tool_error);
+            return frame;
         }
         let key = self.client.idempotency_key.take();
         // What is rare is boxed, so that the usual call is not as large.
@@ -152,7 +170,7 @@ impl RoundTrip {
     fn respond(&self, id: &RequestId, ending: Result<Ending, RpcError>) -> Frame {
         let state = &self.shared.modern;
         match &ending {
-            Ok(ending) => respond(id, Ok(EndingView { state, ending })),
+            Ok(ending) => ending.frame(id, state),
             Err(error) => super::refused(id, error),
         }
     }
@@ -268,6 +286,7 @@ impl RoundTrip {
     async fn conclude(&mut self, ending: Result<Ending, RoundTripError>) -> Outcome {
         let (outcome, came_of_it) = match ending {
             Ok(ending) => {
+                self.tool_error = ending.is_tool_error();
                 let result = to_raw_value(&EndingView { state: &self.shared.modern, ending: &ending })
                     .map_err(|cause| RpcError::host_failure(format_args!("a result cannot be written: {cause}")));
                 (result, self.used || !matches!(ending, Ending::InputRequired { .. }))

@@ -34,12 +34,12 @@ use tokio::sync::watch;
 use super::capabilities::INTERACTION_EXTENSION;
 use super::error::RpcError;
 use super::exchange::immediate;
-use super::jsonrpc::{Message, RequestId, error_response, response};
+use super::jsonrpc::{Message, RequestId, error_body, error_response, response};
 use super::methods::{Method, Subject};
+use super::operation::RequestTarget;
 use super::tool_lists::Offered;
 use super::tool_search::ToolIndex;
 use super::{Declared, Exchange, Frame, Peer, ProtocolContext, ProtocolOptions, Received, Rejection, VERSIONS};
-use crate::operation;
 use crate::rights;
 use crate::server_features::ServerInfo;
 use bulkhead_domain::requestor::Requestor;
@@ -112,33 +112,39 @@ struct Request<'a> {
     params: Option<&'a str>,
     /// Those of the params that are looked at more than once.
     members: Members<'a>,
+    /// What it turns out to be about, for those who count and record.
+    target: &'a RequestTarget,
 }
 
 /// Takes a message.
-pub(super) fn receive(shared: &Arc<ProtocolContext>, peer: &Peer<'_>, message: Message<'_>) -> Received {
+pub(super) fn receive(
+    shared: &Arc<ProtocolContext>,
+    (peer, target): (&Peer<'_>, &RequestTarget),
+    message: Message<'_>,
+) -> Received {
     match message {
         Message::Request { id, method, params } => {
-            let exchange = request(shared, peer, id.clone(), method, params);
+            let exchange = request(shared, (peer, target), id.clone(), method, params);
             Received::Exchange(exchange.unwrap_or_else(|error| immediate(refused(id, &error))))
         }
         // The only one there is cancels, and only where requests share a connection: see `Connection`.
         Message::Notification { .. } => Received::Accepted,
         Message::Response { id, .. } => {
             let error = RpcError::invalid_request(format!("clients of {VERSION} send requests and notifications only"));
-            Received::Rejected { rejection: Rejection::Malformed, body: error_response(Some(id), &error) }
+            Received::Rejected { rejection: Rejection::Malformed, body: error_body(Some(id), &error) }
         }
     }
 }
 
 fn request(
     shared: &Arc<ProtocolContext>,
-    peer: &Peer<'_>,
+    (peer, target): (&Peer<'_>, &RequestTarget),
     id: RequestId,
     name: &str,
     params: Option<&str>,
 ) -> Result<Exchange, RpcError> {
     let method = Method::named(name, Era::Modern);
-    operation::note_method(method);
+    target.set_method(method);
     let meta = meta::read(params)?;
     if let Some(declared) = &peer.declared {
         declared::check(declared, &meta.version, name, method, &meta.members)?;
@@ -175,6 +181,7 @@ fn request(
         ends,
         params,
         members,
+        target,
     };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
@@ -215,7 +222,7 @@ fn until_cancelled(exchange: Exchange, in_flight: InFlight) -> Exchange {
 
 /// A refusal as a response.
 fn refused(id: &RequestId, error: &RpcError) -> Frame {
-    Frame { message: error_response(Some(id), error).into(), last: true, rejection: error.rejection.clone() }
+    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection.clone() }
 }
 
 /// A response, whatever it is.

@@ -8,8 +8,9 @@ use serde_json::value::RawValue;
 
 use super::State;
 use super::task::{self, Face};
+use crate::Frame;
 use crate::input_requests::InputRequestView;
-use crate::jsonrpc::RequestId;
+use crate::jsonrpc::{RequestId, response};
 use crate::wire::{Blocks, Body, ContentsBody, PromptBody, Raw, entry_if, reserved};
 use bulkhead_domain::call::InputRequest;
 use bulkhead_domain::task::Task;
@@ -103,6 +104,18 @@ pub(super) enum Ending {
         input_requests: Vec<(String, InputRequest)>,
         state: Option<String>,
     },
+}
+
+impl Ending {
+    /// The response that says it.
+    pub(super) fn frame(&self, id: &RequestId, state: &State) -> Frame {
+        response(id, &EndingView { state, ending: self }).of_tool(self.is_tool_error()).into()
+    }
+
+    /// Whether a tool says that it failed.
+    pub(super) fn is_tool_error(&self) -> bool {
+        matches!(self, Self::Output(Returned::Tool(output)) if output.is_error)
+    }
 }
 
 /// An ending as a result.

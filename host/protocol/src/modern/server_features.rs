@@ -118,6 +118,7 @@ pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
 /// `prompts/get`.
 pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
     let (entry, arguments) = server_features::prompt(&request.catalog, request.params)?;
+    request.target.set_prompt(&entry);
     let bound = json!(arguments).to_string();
     let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
     let requests =

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::result::{Complete, Ending, EndingView};
+use super::result::{Complete, Ending};
 use super::server_features::{Cacheable, reader};
-use super::{Request, refused, respond};
+use super::{Request, refused};
 use crate::error::RpcError;
 use crate::exchange::{deferred, immediate};
 use crate::jsonrpc::{RequestId, response};
@@ -69,5 +69,5 @@ pub(super) fn search(request: &Request<'_>, index: &Arc<ToolIndex>, query: Query
 /// The answer of a tool of the host.
 pub(super) fn answered(shared: &ProtocolContext, id: &RequestId, output: ToolOutput) -> Frame {
     let ending = Ending::Output(Returned::Tool(output));
-    respond(id, Ok(EndingView { state: &shared.modern, ending: &ending }))
+    ending.frame(id, &shared.modern)
 }

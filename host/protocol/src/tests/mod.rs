@@ -134,6 +134,7 @@ fn world_on(
         instructions: None,
         cursor_key: [7; 32],
         request_timeout_ms,
+        metrics: bulkhead_metrics::Metrics::off(),
     };
     World { protocol: Protocol::new(tasks.clone(), options), tasks, clock, store, guests }
 }

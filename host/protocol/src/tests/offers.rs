@@ -45,7 +45,12 @@ pub(super) fn offers(limits: &CallLimits) -> Vec<PluginFeatures> {
             icons: Vec::new(),
             meta: vec![("example.com/a".into(), Json::new("1"))],
         };
-        Arc::new(PromptEntry { prompt, plugin_prompt: name.into(), library: Arc::clone(&first) })
+        Arc::new(PromptEntry {
+            prompt,
+            plugin_prompt: name.into(),
+            library: Arc::clone(&first),
+            metrics: Default::default(),
+        })
     };
     let template = ResourceTemplate {
         uri_template: "a://{id}/data".into(),

@@ -43,7 +43,7 @@ impl Sandbox {
         let (prepared, bytes) = self.prepare(source, kept).await.map_err(|wrong| wrong.of(fallback))?;
         let version = prepared.version.clone();
         let refuse = |problems| LoadError::refused(&version.name, problems);
-        let mut loaded = load::finish(prepared, unknown_tools).map_err(refuse)?;
+        let mut loaded = load::finish(prepared, unknown_tools, &self.ground.metrics).map_err(refuse)?;
         if kept.is_some() {
             return Ok(loaded);
         }
@@ -106,6 +106,9 @@ impl Sandbox {
         });
         let panicked = || vec!["the host panicked while reading it".to_owned()];
         let (source, raw, engine, ready) = read.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
+        if let Some(counted) = &self.code_metrics {
+            counted.looked_up(ready.is_some());
+        }
         let component = match ready {
             Some(component) => Ok(component),
             None => self.compile(&engine, &raw, name).await,
@@ -208,7 +211,8 @@ impl Sandbox {
         let (instance, presence) = (plugin.instance.clone(), plugin.presence.clone());
         let listed = self.list(source, version.clone(), granted, instance, exports, presence).await;
         // A policy may be about a tool that is not there at the moment.
-        let finished = listed.and_then(|prepared| Ok(load::finish(prepared, UnknownTools::Ignore)?));
+        let finished =
+            listed.and_then(|prepared| Ok(load::finish(prepared, UnknownTools::Ignore, &self.ground.metrics)?));
         finished.map_err(|wrong| wrong.of(version.name))
     }
 
@@ -246,6 +250,9 @@ impl Sandbox {
         let code = self.compiler.compile(&engine.engine, engine.kind, &raw.bytes).await?;
         let took_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::debug!(component = hex(&digest), bytes = raw.bytes.len(), took_ms, "a component was compiled");
+        if let Some(counted) = &self.code_metrics {
+            counted.compiled(begin.elapsed());
+        }
         let (host, own) = (Arc::clone(self), Arc::clone(engine));
         let take = move || host.cache.accept(&own.engine, &code, &digest, own.hash);
         let taken = tokio::task::spawn_blocking(take).await.map_err(|_| panicked())?;

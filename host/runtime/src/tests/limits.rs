@@ -55,6 +55,7 @@ impl Subject {
                 quotas: Arc::default(),
                 lines: Default::default(),
                 blocking: Arc::default(),
+                metrics: Default::default(),
             },
             instance,
         }

@@ -164,6 +164,9 @@ impl Committer {
             }
             next = operations.try_recv().ok();
         }
+        if let Some(metrics) = self.shared.metrics.get() {
+            metrics.group(permits.len());
+        }
         match failure {
             None => self.settle(plan),
             Some(error) => {
@@ -230,9 +233,13 @@ impl Committer {
         batch.insert(keys::GROUP, last.encode()?);
         self.shared.view.hide(Some(Arc::clone(group)));
         database.tree.apply_batch(batch).map_err(engine_error)?;
+        let since = Instant::now();
         database.tree.flush().map_err(engine_error)?;
         // sled's flush does not reach the disk by itself.
         database.file.sync_data().map_err(|error| Error::Engine(format!("the database cannot be synced: {error}")))?;
+        if let Some(metrics) = self.shared.metrics.get() {
+            metrics.synced(since.elapsed());
+        }
         self.shared.view.hide(None);
         self.shared.tap.note(group);
         self.last = last;

@@ -12,7 +12,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
 use crate::answer::counted;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, RefusedBy};
 use crate::session::{self, LiveSession};
 use crate::sse::EventId;
 use bulkhead_domain::requestor::Requestor;
@@ -60,12 +60,16 @@ pub(super) async fn endpoint(
             Err(unauthorized) => {
                 tracing::debug!(%client, ?unauthorized, "did not let a request in");
                 server.audit.note_seldom("access.refused", unauthorized.reason());
+                server.quota.metrics.credential_refused(unauthorized.reason());
                 server.unauthorized(&unauthorized, client)
             }
         }
     } else {
         not_allowed("The endpoint answers POST, GET and DELETE", METHODS)
     };
+    if let Some(&RefusedBy(limit)) = response.extensions().get() {
+        server.quota.metrics.refused(limit);
+    }
     server.add_cors(&parts.headers, &mut response);
     response
 }

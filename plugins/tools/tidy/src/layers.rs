@@ -9,12 +9,13 @@ use crate::code::{self, Source};
 use crate::repository::Repository;
 
 /// Libraries with the only crates of the host that may depend on them; a name that ends in `*` stands for all that begin so.
-const OWNERS: [(&str, &[&str]); 8] = [
+const OWNERS: [(&str, &[&str]); 9] = [
     ("anyhow", &["bulkhead"]),
     ("clap", &["bulkhead"]),
     ("axum", &["transport"]),
     ("sled", &["store"]),
     ("wasmtime*", &["runtime"]),
+    ("prometheus-client", &["metrics"]),
     ("jsonwebtoken", &["bulkhead", "identity"]),
     ("opentelemetry*", &["traces"]),
     ("prost", &["traces"]),

@@ -24,7 +24,7 @@ pub(crate) struct Options {
 }
 
 /// The pages that the host writes, by the word that it takes for each.
-const HOST_PAGES: [&str; 4] = ["configuration", "errors", "cli", "client-setup"];
+const HOST_PAGES: [&str; 5] = ["configuration", "errors", "cli", "metrics", "client-setup"];
 const REFERENCE: &str = "host/docs/reference";
 /// Folders that hold nothing of ours.
 const FOREIGN: [&str; 4] = ["target", "node_modules", ".git", ".venv"];

@@ -18,7 +18,7 @@ use crate::digest::digest;
 use crate::error::RpcError;
 use crate::exchange::{immediate, streaming};
 use crate::tool_search::{self, ToolRequest};
-use crate::{Declared, Exchange, ProtocolContext, arguments, jsonrpc, operation, rights, sep1686, unknown};
+use crate::{Declared, Exchange, ProtocolContext, arguments, jsonrpc, rights, sep1686, unknown};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::ClientFeature;
 use bulkhead_domain::requestor::Requestor;
@@ -82,9 +82,13 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
     let id = request.id;
     let Some(state) = state else {
         let tool = asked.offered()?;
+        request.target.set_tool(&tool);
         let conversation = asked.conversation(&tool, declared)?;
         return Ok(streaming(|frames| async move { Some(conversation.answer(&id, None, &frames).await) }));
     };
+    if let Some(tool) = asked.catalog.get(&asked.name) {
+        request.target.set_tool(tool);
+    }
     let declared = declared.map(Declared::to_owned);
     Ok(streaming(|frames| async move {
         let conversation = match asked.begun_with(&state).await {
@@ -155,8 +159,7 @@ impl ToolCallRequest {
 
     /// The tool as it is offered now.
     fn offered(&self) -> Result<Arc<ToolEntry>, RpcError> {
-        let offered = self.catalog.get(&self.name).cloned();
-        offered.inspect(operation::note_tool).ok_or_else(|| self.unknown())
+        self.catalog.get(&self.name).cloned().ok_or_else(|| self.unknown())
     }
 
     /// The tool as it was offered when the call began that a state is of. What cannot be opened is refused later, in the words for
@@ -178,7 +181,7 @@ impl ToolCallRequest {
                 })?;
                 // What was taken out of its sight meanwhile is not there, whenever the call began.
                 let is_shown = tool.tool.name == self.name && self.shared.tool_lists.shows(&self.rights, &tool);
-                if is_shown { Ok(tool).inspect(operation::note_tool) } else { Err(self.unknown()) }
+                if is_shown { Ok(tool) } else { Err(self.unknown()) }
             }
             _ => self.offered(),
         }

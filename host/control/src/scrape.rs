@@ -1,0 +1,180 @@
+//! Metrics over the network: one page on a listener of its own.
+//!
+//! Owns that listener and who may read it. Must not serve anything else, nor count anything itself. Invariant: one scrape runs at a time and
+//! has a time to end in; a credential is compared in constant time and is in no log.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+
+use crate::remote::{AdminTokenDigest, bearer};
+use bulkhead_limits::failures::Failures;
+use bulkhead_metrics::{Form, Metrics, Readings, page};
+use bulkhead_net::AbortOnDrop;
+use bulkhead_net::server::{Certificate, HttpServer, HttpServerOptions, Phase, Proxies};
+
+/// Where the page is.
+pub const PATH: &str = "/metrics";
+
+/// Connections of scrapers at a time; more wait in the kernel.
+const CONNECTIONS_MAX: u32 = 16;
+/// Connections of scrapers from one address.
+const CONNECTIONS_PER_ADDRESS_MAX: u32 = 8;
+/// For a handshake and for headers.
+const ARRIVAL: Duration = Duration::from_secs(10);
+/// A scrape with its wait for the one before.
+const SCRAPE: Duration = Duration::from_secs(2);
+/// The headers of one request of a scraper, in bytes.
+const HEADER_BYTES_MAX: usize = 16 << 10;
+/// Wrong credentials of scrapers from one address.
+const FAILURES_PER_MINUTE_MAX: u32 = 10;
+/// How often addresses without failures are forgotten.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
+
+/// Reads what is not counted but can be asked for.
+pub type Reader = Arc<dyn Fn() -> BoxFuture<'static, Readings> + Send + Sync>;
+
+/// What the listener works with.
+pub struct ScrapeParts {
+    pub listener: TcpListener,
+    /// Without one, whoever reaches the listener may read: on this machine only.
+    pub secret: Option<AdminTokenDigest>,
+    pub certificate: Option<Arc<Certificate>>,
+    pub metrics: Metrics,
+    pub reader: Reader,
+}
+
+/// The listener. Dropping it ends it with its connections.
+pub struct Scrape {
+    _tasks: [AbortOnDrop<()>; 2],
+}
+
+impl Scrape {
+    /// # Errors
+    /// The certificate cannot be served with.
+    pub fn spawn(parts: ScrapeParts) -> Result<Self, rustls::Error> {
+        let ScrapeParts { listener, secret, certificate, metrics, reader } = parts;
+        let failures = Failures::new(FAILURES_PER_MINUTE_MAX);
+        let desk = Arc::new(ScrapeListener { secret, metrics, reader, failures, turn: Arc::new(Semaphore::new(1)) });
+        let options = HttpServerOptions {
+            certificate,
+            workers: None,
+            proxies: Proxies::default(),
+            connections_max: CONNECTIONS_MAX,
+            connections_per_address: CONNECTIONS_PER_ADDRESS_MAX,
+            header_bytes_max: HEADER_BYTES_MAX,
+            buffer_bytes: HEADER_BYTES_MAX,
+            header_read_max: ARRIVAL,
+            // A scraper keeps its connection.
+            connection_max: None,
+        };
+        let answering = Arc::clone(&desk);
+        let connect = move |peer: IpAddr, _| {
+            let (desk, peer) = (Arc::clone(&answering), peer.to_canonical());
+            service_fn(move |request| {
+                let desk = Arc::clone(&desk);
+                async move { Ok::<_, Infallible>(desk.answer(request, peer).await) }
+            })
+        };
+        let server = HttpServer::new(listener, watch::Sender::new(Phase::Serving), options, connect)?;
+        let serving = async move { server.serve_until(std::future::pending()).await };
+        let forgetting = async move {
+            let mut tick = tokio::time::interval(FORGET_EVERY);
+            loop {
+                tick.tick().await;
+                desk.failures.forget_idle();
+            }
+        };
+        Ok(Self { _tasks: [AbortOnDrop::spawn(serving), AbortOnDrop::spawn(forgetting)] })
+    }
+}
+
+struct ScrapeListener {
+    secret: Option<AdminTokenDigest>,
+    metrics: Metrics,
+    reader: Reader,
+    failures: Failures,
+    turn: Arc<Semaphore>,
+}
+
+impl ScrapeListener {
+    async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
+        if request.uri().path() != PATH {
+            return refusal(StatusCode::NOT_FOUND, "there is nothing at this path: the page is /metrics");
+        }
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            return refusal(StatusCode::METHOD_NOT_ALLOWED, "the page is read with GET");
+        }
+        // Pages in browsers have no business here.
+        if request.headers().contains_key(header::ORIGIN) {
+            return refusal(StatusCode::FORBIDDEN, "metrics are not for web pages");
+        }
+        if let Some(secret) = &self.secret
+            && !bearer(request.headers()).is_some_and(|token| secret.fits(token))
+        {
+            return self.unauthorized(peer);
+        }
+        let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+        let form = Form::accepted(accept);
+        match tokio::time::timeout(SCRAPE, self.page(form)).await {
+            Ok(Some(page)) => {
+                let mut response = Response::new(Full::from(page));
+                let headers = response.headers_mut();
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
+                headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                response
+            }
+            Ok(None) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be written"),
+            Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "another scrape takes too long: try again"),
+        }
+    }
+
+    /// Written where it holds up no connection.
+    async fn page(&self, form: Form) -> Option<String> {
+        let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
+        let (metrics, readings) = (self.metrics.clone(), (self.reader)().await);
+        let written = tokio::task::spawn_blocking(move || {
+            // Also when nobody waits any more: two at once never run.
+            let _turn = turn;
+            page(&metrics, readings, form).ok()
+        });
+        written.await.ok().flatten()
+    }
+
+    fn unauthorized(&self, peer: IpAddr) -> Response<Full<Bytes>> {
+        tracing::warn!(%peer, "somebody without the token of [metrics] was refused");
+        match self.failures.note(peer) {
+            Ok(()) => {
+                let mut response = refusal(StatusCode::UNAUTHORIZED, "the token of [metrics] is needed");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+                response
+            }
+            Err(exceeded) => {
+                let mut response = refusal(StatusCode::TOO_MANY_REQUESTS, "too many invalid credentials");
+                let seconds = HeaderValue::from(exceeded.retry_after_ms.div_ceil(1_000));
+                response.headers_mut().insert(header::RETRY_AFTER, seconds);
+                response
+            }
+        }
+    }
+}
+
+/// Ends the connection, too: a refused client must not keep it.
+fn refusal(status: StatusCode, message: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(format!("{message}\n")));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}

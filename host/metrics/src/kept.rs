@@ -1,0 +1,170 @@
+//! Handles of what there is one of in each host.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bulkhead_domain::task::{Design, Outcome};
+
+use crate::Metrics;
+use crate::families::{
+    CODE_CACHE, COMPILE, PERMIT_WAIT, STORE_GROUP, STORE_SYNC, TASKS_CREATED, TASKS_ENDED, TASKS_PROMOTED,
+    TASKS_RECOVERED,
+};
+use crate::histogram::Histogram;
+use crate::registry::Counter;
+
+/// Who waits for a permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    Plain,
+    Task,
+    /// A call that holds an instance and goes on.
+    Again,
+}
+
+/// What is counted of tasks and of admission.
+#[derive(Debug)]
+pub struct TaskMetrics {
+    created: [Arc<Counter>; 3],
+    ended: [Arc<Counter>; 4],
+    promoted: Arc<Counter>,
+    recovered: [Arc<Counter>; 3],
+    waits: [Arc<Histogram>; 3],
+}
+
+impl TaskMetrics {
+    /// None: nothing is counted.
+    pub fn of(metrics: &Metrics) -> Option<Self> {
+        let registry = metrics.0.registry.as_ref()?;
+        Some(Self {
+            created: ["core", "sep_1686", "extension"].map(|design| registry.counter(&TASKS_CREATED, [design])),
+            ended: ["ok", "tool_error", "error", "cancelled"].map(|outcome| registry.counter(&TASKS_ENDED, [outcome])),
+            promoted: registry.counter(&TASKS_PROMOTED, []),
+            recovered: ["queued", "paused", "interrupted"].map(|how| registry.counter(&TASKS_RECOVERED, [how])),
+            waits: ["plain", "task", "again"].map(|kind| registry.histogram(&PERMIT_WAIT, [kind])),
+        })
+    }
+
+    pub fn created(&self, design: Design) {
+        let [core, older, extension] = &self.created;
+        match design {
+            Design::Core2025 => core,
+            Design::Sep1686 => older,
+            Design::Extension2026 => extension,
+        }
+        .increase();
+    }
+
+    pub fn ended(&self, outcome: &Outcome) {
+        let [ok, tool_error, error, cancelled] = &self.ended;
+        match outcome {
+            Outcome::Output { is_error: false } => ok,
+            Outcome::Output { is_error: true } => tool_error,
+            Outcome::Error(_) => error,
+            Outcome::Cancelled => cancelled,
+        }
+        .increase();
+    }
+
+    pub fn promoted(&self) {
+        self.promoted.increase();
+    }
+
+    /// So many tasks wait again, are still paused, or were interrupted.
+    pub fn recovered(&self, counts: [u64; 3]) {
+        self.recovered.iter().zip(counts).for_each(|(counter, count)| counter.add(count));
+    }
+
+    pub fn waited(&self, who: Waiting, wait: Duration) {
+        let [plain, task, again] = &self.waits;
+        match who {
+            Waiting::Plain => plain,
+            Waiting::Task => task,
+            Waiting::Again => again,
+        }
+        .observe(wait);
+    }
+}
+
+/// What is counted of a store.
+#[derive(Debug)]
+pub struct StoreMetrics {
+    groups: Arc<Histogram>,
+    syncs: Arc<Histogram>,
+}
+
+impl StoreMetrics {
+    /// None: nothing is counted.
+    pub fn of(metrics: &Metrics, engine: &'static str) -> Option<Self> {
+        let registry = metrics.0.registry.as_ref()?;
+        let groups = registry.histogram(&STORE_GROUP, [engine]);
+        Some(Self { groups, syncs: registry.histogram(&STORE_SYNC, [engine]) })
+    }
+
+    /// So many operations became durable together.
+    pub fn group(&self, operations: usize) {
+        self.groups.observe_units(operations as u64);
+    }
+
+    /// The disk took so long for them.
+    pub fn synced(&self, took: Duration) {
+        self.syncs.observe(took);
+    }
+}
+
+/// What is counted of compiled code.
+#[derive(Debug)]
+pub struct CodeMetrics {
+    found: Arc<Counter>,
+    missing: Arc<Counter>,
+    compiles: Arc<Histogram>,
+}
+
+impl CodeMetrics {
+    /// None: nothing is counted.
+    pub fn of(metrics: &Metrics) -> Option<Self> {
+        let registry = metrics.0.registry.as_ref()?;
+        let [found, missing] = ["hit", "miss"].map(|result| registry.counter(&CODE_CACHE, [result]));
+        Some(Self { found, missing, compiles: registry.histogram(&COMPILE, []) })
+    }
+
+    pub fn looked_up(&self, found: bool) {
+        if found { &self.found } else { &self.missing }.increase();
+    }
+
+    pub fn compiled(&self, took: Duration) {
+        self.compiles.observe(took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Form, MetricsOptions, Readings, page};
+
+    #[test]
+    fn task_and_store_numbers_are_on_the_page_from_the_start() {
+        let metrics = Metrics::new(MetricsOptions { series_max: 1_000, tools: true });
+        let (tasks, store) = (TaskMetrics::of(&metrics).unwrap(), StoreMetrics::of(&metrics, "sled").unwrap());
+        tasks.created(Design::Extension2026);
+        tasks.ended(&Outcome::Output { is_error: true });
+        tasks.recovered([2, 0, 1]);
+        tasks.waited(Waiting::Task, Duration::from_millis(20));
+        store.group(3);
+        let page = page(&metrics, Readings::default(), Form::Text).unwrap();
+        for line in [
+            "bulkhead_tasks_created_total{design=\"core\"} 0",
+            "bulkhead_tasks_created_total{design=\"extension\"} 1",
+            "bulkhead_tasks_ended_total{outcome=\"tool_error\"} 1",
+            "bulkhead_tasks_ended_total{outcome=\"ok\"} 0",
+            "bulkhead_tasks_recovered_total{how=\"queued\"} 2",
+            "bulkhead_tasks_recovered_total{how=\"interrupted\"} 1",
+            "bulkhead_permit_wait_seconds_bucket{kind=\"task\",le=\"0.05\"} 1",
+            "bulkhead_store_group_operations_bucket{engine=\"sled\",le=\"2.0\"} 0",
+            "bulkhead_store_group_operations_bucket{engine=\"sled\",le=\"4.0\"} 1",
+        ] {
+            assert!(page.contains(line), "{line}\n{page}");
+        }
+        assert!(TaskMetrics::of(&Metrics::off()).is_none());
+    }
+}

@@ -1,0 +1,193 @@
+//! What the host counts.
+//!
+//! Owns the handles that other crates count with, the table of all families, and the page that a scrape gets. Must not know who counts,
+//! and must not change what anybody is answered. Invariants: a handle is found when what it counts comes into being, and a request only
+//! adds to it; no label comes from a client's bytes; without `[metrics]` every handle is empty and nothing is counted.
+
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
+
+mod calls;
+mod expose;
+pub mod families;
+mod histogram;
+mod kept;
+mod operation;
+pub mod process;
+mod reference;
+mod registry;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use families::{CREDENTIALS_REFUSED, Family, REFUSALS};
+use registry::{Labels, Registry, Series};
+
+pub use calls::{Outcome, PluginMetrics, ToolMetrics};
+pub use expose::{Form, page};
+pub use histogram::Histogram;
+pub use kept::{CodeMetrics, StoreMetrics, TaskMetrics, Waiting};
+pub use operation::{Answer, CODES, METHODS, Operation, Operations, Transport, VERSIONS};
+pub use reference::markdown;
+pub use registry::{Counter, OVERFLOW};
+
+/// What is counted, and how much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricsOptions {
+    /// Lines of all series together.
+    pub series_max: usize,
+    /// Whether the durations of requests are told apart by tool and prompt.
+    pub tools: bool,
+}
+
+/// Everything that is counted; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Metrics(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    registry: Option<Arc<Registry>>,
+    options: MetricsOptions,
+    operations: Operations,
+    refusals: ByWord,
+    credentials: ByWord,
+}
+
+/// Counters by a word of the code. Only what is refused looks one up.
+#[derive(Debug)]
+struct ByWord {
+    family: &'static Family,
+    counters: RwLock<HashMap<&'static str, Arc<Counter>>>,
+}
+
+impl ByWord {
+    fn new(family: &'static Family) -> Self {
+        Self { family, counters: RwLock::default() }
+    }
+
+    fn increase(&self, registry: &Registry, word: &'static str) {
+        if let Some(counter) = self.counters.read().get(word) {
+            return counter.increase();
+        }
+        let counter = registry.counter(self.family, [word]);
+        self.counters.write().entry(word).or_insert(counter).increase();
+    }
+}
+
+impl Metrics {
+    pub fn new(options: MetricsOptions) -> Self {
+        Self::with(Some(Arc::new(Registry::new(options.series_max))), options)
+    }
+
+    /// Counts nothing.
+    pub fn off() -> Self {
+        Self::with(None, MetricsOptions { series_max: 0, tools: false })
+    }
+
+    fn with(registry: Option<Arc<Registry>>, options: MetricsOptions) -> Self {
+        let operations = Operations::new(registry.as_ref());
+        let (refusals, credentials) = (ByWord::new(&REFUSALS), ByWord::new(&CREDENTIALS_REFUSED));
+        Self(Arc::new(Shared { registry, options, operations, refusals, credentials }))
+    }
+
+    /// Whether anything is counted.
+    pub fn is_on(&self) -> bool {
+        self.0.registry.is_some()
+    }
+
+    /// The durations of requests, by method.
+    pub fn operations(&self) -> &Operations {
+        &self.0.operations
+    }
+
+    /// What is counted of a plugin.
+    pub fn plugin(&self, name: &str) -> PluginMetrics {
+        self.0.registry.as_ref().map(|registry| PluginMetrics::new(registry, name)).unwrap_or_default()
+    }
+
+    /// What is counted of a tool of a plugin, by its name in the catalog.
+    pub fn tool(&self, plugin: &PluginMetrics, name: &str) -> ToolMetrics {
+        ToolMetrics::new(plugin, name, self.0.options.tools)
+    }
+
+    /// The durations of requests for a prompt, by its name in the catalog.
+    pub fn prompt(&self, name: &str) -> Operation {
+        let name = if self.0.options.tools { name } else { "" };
+        let registry = self.0.registry.as_ref();
+        registry.map(|registry| Operation::new(registry, "prompts/get", "", name)).unwrap_or_default()
+    }
+
+    /// A request was refused by this limit.
+    pub fn refused(&self, limit: &'static str) {
+        if let Some(registry) = &self.0.registry {
+            self.0.refusals.increase(registry, limit);
+        }
+    }
+
+    /// A credential was refused for this reason.
+    pub fn credential_refused(&self, reason: &'static str) {
+        if let Some(registry) = &self.0.registry {
+            self.0.credentials.increase(registry, reason);
+        }
+    }
+
+    fn series(&self, family: &Family) -> Vec<(Labels, Series)> {
+        self.0.registry.as_ref().map(|registry| registry.of(family)).unwrap_or_default()
+    }
+
+    fn lines_max(&self) -> usize {
+        self.0.options.series_max
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::off()
+    }
+}
+
+/// Numbers that are read when a scrape asks for them.
+#[derive(Debug, Default)]
+pub struct Readings {
+    pub(crate) numbers: Vec<(&'static Family, Labels, f64)>,
+}
+
+impl Readings {
+    /// The number of a family with these values of its labels.
+    pub fn read<const N: usize>(&mut self, family: &'static Family, labels: [&str; N], number: f64) {
+        debug_assert_eq!(family.labels.len(), N, "{}", family.name);
+        self.numbers.push((family, labels.map(str::to_owned).into(), number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_count_by_the_name_of_their_limit() {
+        let metrics = Metrics::new(MetricsOptions { series_max: 100, tools: true });
+        for limit in ["requests_per_second", "calls_running_total", "requests_per_second"] {
+            metrics.refused(limit);
+        }
+        metrics.credential_refused("no credential");
+        let page = page(&metrics, Readings::default(), Form::Text).unwrap();
+        for line in [
+            "bulkhead_refusals_total{limit=\"calls_running_total\"} 1",
+            "bulkhead_refusals_total{limit=\"requests_per_second\"} 2",
+            "bulkhead_credentials_refused_total{reason=\"no credential\"} 1",
+        ] {
+            assert!(page.contains(line), "{line}\n{page}");
+        }
+    }
+
+    #[test]
+    fn host_without_metrics_counts_nothing() {
+        let metrics = Metrics::off();
+        let plugin = metrics.plugin("csv");
+        metrics.tool(&plugin, "csv_query").call_ended(Outcome::Ok);
+        metrics.refused("requests_per_second");
+        assert_eq!(page(&metrics, Readings::default(), Form::Text).unwrap(), "");
+    }
+}
