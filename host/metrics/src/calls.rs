@@ -148,7 +148,7 @@ impl ToolMetrics {
     pub(crate) fn new(plugin: &PluginMetrics, tool: &str, with_operation: bool) -> Self {
         let operation = plugin.kept.as_ref().map(|kept| {
             let name = if with_operation { tool } else { "" };
-            Operation::new(&kept.registry, "tools/call", name, "")
+            Operation::new(&kept.registry, Some(&kept.plugin), "tools/call", (name, ""))
         });
         Self {
             plugin: plugin.clone(),

@@ -120,10 +120,10 @@ impl Metrics {
     }
 
     /// The durations of requests for a prompt, by its name in the catalog.
-    pub fn prompt(&self, name: &str) -> Operation {
+    pub fn prompt(&self, plugin: &str, name: &str) -> Operation {
         let name = if self.0.options.tools { name } else { "" };
         let registry = self.0.registry.as_ref();
-        registry.map(|registry| Operation::new(registry, "prompts/get", "", name)).unwrap_or_default()
+        registry.map(|registry| Operation::new(registry, Some(plugin), "prompts/get", ("", name))).unwrap_or_default()
     }
 
     /// A request was refused by this limit.
@@ -140,6 +140,13 @@ impl Metrics {
         }
     }
 
+    /// A plugin is there, or there again.
+    pub fn show_plugin(&self, plugin: &str) {
+        if let Some(registry) = &self.0.registry {
+            registry.set_removed(plugin, false);
+        }
+    }
+
     /// Something that seldom happens to a plugin; `family` has the labels plugin and a word.
     pub fn plugin_event(&self, family: &'static Family, plugin: &str, word: &'static str) {
         let Some(registry) = &self.0.registry else { return };
@@ -149,8 +156,11 @@ impl Metrics {
         events.entry((family.name, word)).or_insert_with(counter).increase();
     }
 
-    /// A plugin was removed: its events go, too.
+    /// A plugin was removed: its series go.
     pub fn forget_plugin(&self, plugin: &str) {
+        if let Some(registry) = &self.0.registry {
+            registry.set_removed(plugin, true);
+        }
         self.0.plugin_events.write().remove(plugin);
     }
 

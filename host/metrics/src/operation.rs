@@ -131,6 +131,7 @@ pub struct Operation {
 #[derive(Debug)]
 struct OperationSeries {
     registry: Arc<Registry>,
+    plugin: Option<String>,
     method: &'static str,
     tool: String,
     prompt: String,
@@ -138,11 +139,18 @@ struct OperationSeries {
 }
 
 impl Operation {
-    pub(crate) fn new(registry: &Arc<Registry>, method: &'static str, tool: &str, prompt: &str) -> Self {
+    /// `plugin`: whose tool or prompt it is.
+    pub(crate) fn new(
+        registry: &Arc<Registry>,
+        plugin: Option<&str>,
+        method: &'static str,
+        (tool, prompt): (&str, &str),
+    ) -> Self {
         let places = ANSWERS * TRANSPORTS * (VERSIONS.len() + 1);
         let histograms = std::iter::repeat_with(OnceLock::new).take(places).collect();
-        let (registry, tool, prompt) = (Arc::clone(registry), tool.to_owned(), prompt.to_owned());
-        Self { series: Some(Box::new(OperationSeries { registry, method, tool, prompt, histograms })) }
+        let (registry, plugin) = (Arc::clone(registry), plugin.map(str::to_owned));
+        let (tool, prompt) = (tool.to_owned(), prompt.to_owned());
+        Self { series: Some(Box::new(OperationSeries { registry, plugin, method, tool, prompt, histograms })) }
     }
 
     /// Counts one that took so long. `trace_id` is that of the request, if it is part of a trace.
@@ -161,9 +169,9 @@ impl Operation {
         let Some(place) = series.histograms.get(at) else { return };
         let histogram = place.get_or_init(|| {
             let version = known.and_then(|known| VERSIONS.get(known)).copied().unwrap_or_default();
-            let OperationSeries { registry, method, tool, prompt, .. } = &**series;
+            let OperationSeries { registry, plugin, method, tool, prompt, .. } = &**series;
             let labels = [method, tool.as_str(), prompt, answer.error_type(), version, transport.name()];
-            registry.histogram(&OPERATION_DURATION, labels)
+            registry.histogram_of(plugin.as_deref(), &OPERATION_DURATION, labels)
         });
         match trace_id {
             None => histogram.observe(took),
@@ -181,7 +189,7 @@ pub struct Operations {
 
 impl Operations {
     pub(crate) fn new(registry: Option<&Arc<Registry>>) -> Self {
-        let of = |method| registry.map(|registry| Operation::new(registry, method, "", "")).unwrap_or_default();
+        let of = |method| registry.map(|registry| Operation::new(registry, None, method, ("", ""))).unwrap_or_default();
         Self { by_method: METHODS.map(of).into(), other: of(OTHER) }
     }
 
@@ -198,7 +206,7 @@ mod tests {
     #[test]
     fn every_combination_of_labels_has_a_series_of_its_own() {
         let registry = Arc::new(Registry::new(1_000_000));
-        let operation = Operation::new(&registry, "tools/call", "echo", "");
+        let operation = Operation::new(&registry, None, "tools/call", ("echo", ""));
         let codes = CODES.iter().map(|(code, _)| Answer::Error(*code));
         let answers: Vec<_> =
             [Answer::Result, Answer::ToolError, Answer::Abandoned, Answer::Error(7)].into_iter().chain(codes).collect();

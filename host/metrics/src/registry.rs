@@ -5,7 +5,7 @@
 //! its thing; the lines of all series together stay within `metrics.series_max`, and what is beyond counts in the series `_overflow`
 //! of its family.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -62,9 +62,19 @@ impl Held {
     }
 }
 
+/// A series in the table.
+#[derive(Debug)]
+struct Row {
+    held: Held,
+    /// The plugin that it is of. A version that is no longer offered may be loaded for a while, and with it its handles.
+    plugin: Option<Box<str>>,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    families: BTreeMap<&'static str, BTreeMap<Labels, Held>>,
+    families: BTreeMap<&'static str, BTreeMap<Labels, Row>>,
+    /// Plugins that were removed: their series are not shown.
+    removed: BTreeSet<String>,
     /// Kept: they must not begin anew.
     overflow: BTreeMap<&'static str, Series>,
     refused: u64,
@@ -83,7 +93,7 @@ impl Registry {
     }
 
     pub(crate) fn counter<const N: usize>(&self, family: &'static Family, labels: [&str; N]) -> Arc<Counter> {
-        match self.series(family, &labels) {
+        match self.series(None, family, &labels) {
             Series::Counter(counter) => counter,
             // A family has one kind: see the test of the table.
             Series::Histogram(_) => Arc::default(),
@@ -91,17 +101,30 @@ impl Registry {
     }
 
     pub(crate) fn histogram<const N: usize>(&self, family: &'static Family, labels: [&str; N]) -> Arc<Histogram> {
-        match self.series(family, &labels) {
+        self.histogram_of(None, family, labels)
+    }
+
+    /// The same of a plugin that no label names.
+    pub(crate) fn histogram_of<const N: usize>(
+        &self,
+        plugin: Option<&str>,
+        family: &'static Family,
+        labels: [&str; N],
+    ) -> Arc<Histogram> {
+        match self.series(plugin, family, &labels) {
             Series::Histogram(histogram) => histogram,
             Series::Counter(_) => Arc::new(Histogram::new(&crate::histogram::DURATIONS)),
         }
     }
 
-    fn series(&self, family: &'static Family, labels: &[&str]) -> Series {
+    fn series(&self, plugin: Option<&str>, family: &'static Family, labels: &[&str]) -> Series {
         debug_assert_eq!(family.labels.len(), labels.len(), "{}", family.name);
+        let labelled =
+            || family.labels.iter().zip(labels).find(|(label, _)| **label == "plugin").map(|(_, name)| *name);
+        let plugin = plugin.or_else(labelled).map(Into::into);
         let labels: Labels = labels.iter().map(|label| (*label).to_owned()).collect();
         let mut state = self.state.lock();
-        if let Some(series) = state.families.get(family.name).and_then(|all| all.get(&labels)).and_then(Held::series) {
+        if let Some(series) = state.families.get(family.name).and_then(|all| all.get(&labels)?.held.series()) {
             return series;
         }
         if state.lines() + family.lines() > self.lines_max {
@@ -116,16 +139,26 @@ impl Registry {
             Series::Counter(counter) => Held::Counter(Arc::downgrade(counter)),
             Series::Histogram(histogram) => Held::Histogram(Arc::downgrade(histogram)),
         };
-        state.families.entry(family.name).or_default().insert(labels, held);
+        state.families.entry(family.name).or_default().insert(labels, Row { held, plugin });
         series
+    }
+
+    /// Shows the series of a plugin no more until it is there again.
+    pub(crate) fn set_removed(&self, plugin: &str, is_removed: bool) {
+        let mut state = self.state.lock();
+        match is_removed {
+            true => state.removed.insert(plugin.to_owned()),
+            false => state.removed.remove(plugin),
+        };
     }
 
     /// The series of a family whose handles are held, with their labels.
     pub(crate) fn of(&self, family: &Family) -> Vec<(Labels, Series)> {
         let mut state = self.state.lock();
         state.forget_gone();
-        let all = state.families.get(family.name).into_iter().flatten();
-        let mut found: Vec<_> = all.filter_map(|(labels, held)| Some((labels.clone(), held.series()?))).collect();
+        let is_shown = |row: &Row| row.plugin.as_ref().is_none_or(|plugin| !state.removed.contains(&**plugin));
+        let all = state.families.get(family.name).into_iter().flatten().filter(|(_, row)| is_shown(row));
+        let mut found: Vec<_> = all.filter_map(|(labels, row)| Some((labels.clone(), row.held.series()?))).collect();
         let overflow = state.overflow.get(family.name).cloned();
         found.extend(overflow.map(|series| (vec![OVERFLOW.to_owned(); family.labels.len()], series)));
         if family.name == SERIES_OVERFLOW.name {
@@ -145,7 +178,7 @@ impl State {
 
     fn forget_gone(&mut self) {
         for series in self.families.values_mut() {
-            series.retain(|_, held| held.series().is_some());
+            series.retain(|_, row| row.held.series().is_some());
         }
     }
 }
@@ -173,6 +206,20 @@ mod tests {
         assert_eq!(registry.of(&CALLS).len(), 1);
         drop(same);
         assert_eq!(registry.of(&CALLS).len(), 0);
+    }
+
+    #[test]
+    fn series_of_a_removed_plugin_are_shown_again_when_it_is_back() {
+        let registry = Registry::new(100);
+        let labels = ["tools/call", "query", "", "", "", "tcp"];
+        let _calls = registry.counter(&CALLS, ["csv", "query", "ok"]);
+        let _operations = registry.histogram_of(Some("csv"), &OPERATION_DURATION, labels);
+        let shown = || registry.of(&CALLS).len() + registry.of(&OPERATION_DURATION).len();
+        assert_eq!(shown(), 2);
+        registry.set_removed("csv", true);
+        assert_eq!(shown(), 0);
+        registry.set_removed("csv", false);
+        assert_eq!(shown(), 2);
     }
 
     #[test]

@@ -250,7 +250,10 @@ impl Plugins {
         drop(state);
         for plugin in &switched.plugins {
             match plugin.to {
-                Some(_) => inner.metrics.plugin_event(&PLUGIN_SWITCHES, &plugin.name, plugin.turn.name()),
+                Some(_) => {
+                    inner.metrics.show_plugin(&plugin.name);
+                    inner.metrics.plugin_event(&PLUGIN_SWITCHES, &plugin.name, plugin.turn.name());
+                }
                 None => inner.metrics.forget_plugin(&plugin.name),
             }
         }

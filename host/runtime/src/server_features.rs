@@ -80,7 +80,7 @@ pub(super) fn declared(
         }
         match prompt(listed, prefix) {
             Ok(prompt) => {
-                let metrics = metrics.prompt(&prompt.described.name);
+                let metrics = metrics.prompt(&library.plugin.name, &prompt.described.name);
                 let library = Arc::clone(library);
                 offers.prompts.push(Arc::new(PromptEntry { prompt, plugin_prompt, library, metrics }));
             }
