@@ -17,6 +17,11 @@ const METRICS: &str = "[metrics]\nlisten = \"127.0.0.1:0\"\n";
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0";
 
+/// With room for a client that never waits.
+fn unhurried() -> String {
+    format!("{METRICS}[limits]\nrequests_per_second = 100000\nrequests_per_second_per_tenant = 100000\n")
+}
+
 /// Where the page of a host is: its log says so.
 fn page_of(host: &Host) -> String {
     let log = host.log();
@@ -94,7 +99,7 @@ async fn calls_refusals_and_tool_errors_are_counted_by_outcome_and_limit() {
 #[tokio::test]
 async fn what_clients_make_up_is_no_label_and_no_line() {
     const MARKERS: [&str; 5] = ["marker-argument", "marker-requestor", "marker-tool", "marker-uri", "marker-tenant"];
-    let setup = Setup::with(&["text", "primes"]).config(METRICS).shared_code();
+    let setup = Setup::with(&["text", "primes"]).config(&unhurried()).shared_code();
     let host = setup.start().await;
     let token = setup.token("marker-requestor", "marker-tenant").await;
     let client = Client::connect_as(&host, Some(&token), all_capabilities()).await;
