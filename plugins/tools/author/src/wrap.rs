@@ -79,7 +79,7 @@ pub(crate) fn component_of(mut module: Vec<u8>, world: Option<(&Path, &str)>) ->
             let world = resolve
                 .select_world(&[package], Some(world))
                 .map_err(|error| format!("--world {world} is not in {}: {error:#}", wit.display()))?;
-            embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)
+            embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false)
                 .map_err(|error| format!("the types of the world do not go into the module: {error:#}"))?;
         }
         (false, None) => {
@@ -89,12 +89,13 @@ pub(crate) fn component_of(mut module: Vec<u8>, world: Option<(&Path, &str)>) ->
             ));
         }
     }
-    let encoder = ComponentEncoder::default().validate(true).module(&module);
-    let encoder = encoder.and_then(|encoder| match needs_adapter {
+    let mut encoder = ComponentEncoder::default();
+    encoder.validate(true);
+    let prepared = encoder.module(&module).and_then(|encoder| match needs_adapter {
         true => encoder.adapter(WASI_PREVIEW1, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER),
         false => Ok(encoder),
     });
-    let encoded = encoder.and_then(|mut encoder| encoder.encode());
+    let encoded = prepared.and_then(|encoder| encoder.encode());
     encoded.map_err(|error| format!("no component can be made of it: {error:#}"))
 }
 
@@ -202,7 +203,7 @@ mod tests {
         let mut module = std::fs::read(folder.path("units.wasm")).unwrap();
         let (resolve, package) = read_wit(&folder.path("units.wit")).unwrap();
         let world = resolve.select_world(&[package], Some("library")).unwrap();
-        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
         folder.write("units.wasm", &module);
         assert!(folder.wrap(None).is_ok());
     }
