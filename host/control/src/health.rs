@@ -61,12 +61,17 @@ impl HostHealth {
         self.required.iter().filter(|name| !self.plugins.is_offered(name))
     }
 
+    /// Free bytes of the disk with the data directory; `None` where it cannot be asked.
+    pub fn disk_free_bytes(&self) -> Option<u64> {
+        let facts = rustix::fs::statvfs(&self.data).ok()?;
+        Some(facts.f_bavail.saturating_mul(facts.f_frsize))
+    }
+
     /// All of it, for operators.
     pub async fn view(&self) -> HealthView {
         let plugins = self.plugins.census().await;
         let read_only = self.store.read_only();
         let (now, system) = (self.clock.now(), self.clock.system());
-        let free = rustix::fs::statvfs(&self.data).map(|facts| facts.f_bavail.saturating_mul(facts.f_frsize));
         HealthView {
             healthy: self.unhealthy().is_none(),
             ready: self.unready().is_none(),
@@ -89,7 +94,7 @@ impl HostHealth {
                 (true, false) => AuditHealth::Written,
                 (true, true) => AuditHealth::Refused,
             },
-            disk_free_bytes: free.ok(),
+            disk_free_bytes: self.disk_free_bytes(),
             clock: ClockHealth { now_ms: now, ahead_of_system_ms: now.saturating_sub(system) },
         }
     }

@@ -47,7 +47,7 @@ pub type Reader = Arc<dyn Fn() -> BoxFuture<'static, Readings> + Send + Sync>;
 /// What the listener works with.
 pub struct ScrapeParts {
     pub listener: TcpListener,
-    /// Without one, whoever reaches the listener may read: on this machine only.
+    /// Without one, every client that reaches the listener may read: on this machine only.
     pub secret: Option<AdminTokenDigest>,
     pub certificate: Option<Arc<Certificate>>,
     pub metrics: Metrics,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use bulkhead_domain::requestor::TenantId;
@@ -15,12 +15,15 @@ use bulkhead_domain::requestor::TenantId;
 /// Tenants are spread over so many tables, so that no lock is shared by all.
 const TABLES: usize = 64;
 
-/// Counts of one tenant. They only grow until they are taken.
+/// Counts of one tenant. They only grow.
 #[derive(Debug, Default)]
 pub struct UsageCounts {
     calls: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
+    refusals: AtomicU64,
+    /// What of them was taken.
+    taken: Mutex<TakenUsage>,
 }
 
 impl UsageCounts {
@@ -39,9 +42,39 @@ impl UsageCounts {
         self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// A quota or rate refused a request.
+    pub fn add_refusal(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Calls that ended since there is an entry for the tenant.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were refused since there is an entry for the tenant.
+    pub fn refusals(&self) -> u64 {
+        self.refusals.load(Ordering::Relaxed)
+    }
+
     fn take(&self) -> TakenUsage {
-        let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
-        TakenUsage { calls: take(&self.calls), bytes_in: take(&self.bytes_in), bytes_out: take(&self.bytes_out) }
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let now =
+            TakenUsage { calls: read(&self.calls), bytes_in: read(&self.bytes_in), bytes_out: read(&self.bytes_out) };
+        let before = std::mem::replace(&mut *self.taken.lock(), now);
+        TakenUsage {
+            calls: now.calls.wrapping_sub(before.calls),
+            bytes_in: now.bytes_in.wrapping_sub(before.bytes_in),
+            bytes_out: now.bytes_out.wrapping_sub(before.bytes_out),
+        }
+    }
+
+    fn put_back(&self, usage: TakenUsage) {
+        let mut taken = self.taken.lock();
+        // An entry that was forgotten meanwhile begins anew, with more to take than it counted.
+        taken.calls = taken.calls.wrapping_sub(usage.calls);
+        taken.bytes_in = taken.bytes_in.wrapping_sub(usage.bytes_in);
+        taken.bytes_out = taken.bytes_out.wrapping_sub(usage.bytes_out);
     }
 }
 
@@ -85,10 +118,7 @@ impl TenantUsage {
 
     /// Puts back what could not be written.
     pub fn put_back(&self, tenant: TenantId, taken: TakenUsage) {
-        let counts = self.of(tenant);
-        counts.calls.fetch_add(taken.calls, Ordering::Relaxed);
-        counts.add_bytes_in(taken.bytes_in);
-        counts.add_bytes_out(taken.bytes_out);
+        self.of(tenant).put_back(taken);
     }
 
     /// What was used since the last time, by tenant. Forgets those who used nothing.

@@ -71,6 +71,9 @@ families! {
     OPERATION_DURATION = "mcp_server_operation_duration", Kind::Histogram(&histogram::OPERATIONS), Some(Unit::Seconds),
         ["mcp_method_name", "gen_ai_tool_name", "gen_ai_prompt_name", "error_type", "mcp_protocol_version", "network_transport"],
         "From the receipt of a request to its final answer";
+    SESSION_DURATION = "mcp_server_session_duration", Kind::Histogram(&histogram::SESSIONS), Some(Unit::Seconds),
+        ["mcp_protocol_version", "network_transport"],
+        "From the handshake of a legacy session to its end";
     CALLS = "bulkhead_calls", Kind::Counter, None, ["plugin", "tool", "outcome"],
         "Calls of tools that ended, plain or as tasks";
     CALL_CPU = "bulkhead_call_cpu", Kind::Seconds, Some(Unit::Seconds), ["plugin"],
@@ -98,6 +101,7 @@ families! {
         "How much of a limit of the host is in use, 0 to 1";
     CONNECTIONS = "bulkhead_connections", Kind::Gauge, None, [], "Connections of clients";
     REQUESTS_OPEN = "bulkhead_requests_open", Kind::Gauge, None, [], "Requests that are not answered, streams among them";
+    STREAMS_OPEN = "bulkhead_streams_open", Kind::Gauge, None, [], "Event streams that clients listen to";
     SESSIONS = "bulkhead_sessions", Kind::Gauge, None, [], "Sessions of legacy clients";
     EVENT_BYTES = "bulkhead_event", Kind::Gauge, Some(Unit::Bytes), [], "Events that are kept for streams that are taken up again";
     ANSWER_BYTES = "bulkhead_answer_unread", Kind::Gauge, Some(Unit::Bytes), [], "Large answers that clients have not read";
@@ -105,6 +109,12 @@ families! {
         "Always 1, with the active version of a plugin and its state";
     PLUGIN_CALLS = "bulkhead_plugin_calls", Kind::Gauge, None, ["plugin"], "Calls of a plugin, running and waiting, on any version";
     PLUGIN_QUARANTINED = "bulkhead_plugin_quarantined", Kind::Gauge, None, ["plugin"], "Requestors that a plugin's faults keep away from it";
+    PLUGIN_SWITCHES = "bulkhead_plugin_switches", Kind::Counter, None, ["plugin", "turn"],
+        "Switches of a plugin to another version, by what they meant for clients";
+    SOURCE_CHECKS = "bulkhead_source_checks", Kind::Counter, None, ["plugin", "result"],
+        "Components that came from a watched folder or were fetched for a plugin that was awaited";
+    GRANT_DENIED = "bulkhead_grant_denied", Kind::Counter, None, ["plugin", "kind"],
+        "Calls that reached for what their plugin is not granted, by the first grant that was missing";
     PLUGIN_CANARY = "bulkhead_plugin_canary", Kind::Gauge, Some(Unit::Ratios), ["plugin", "version"],
         "The part of the requestors that a canary gets, beside its tenants";
     COMPILE = "bulkhead_compile", Kind::Histogram(&histogram::DURATIONS), Some(Unit::Seconds), [], "How long components took to compile";
@@ -115,12 +125,23 @@ families! {
         "Operations that were made durable together";
     STORE_SYNC = "bulkhead_store_sync", Kind::Histogram(&histogram::DURATIONS), Some(Unit::Seconds), ["engine"],
         "How long the disk took to make a group durable";
+    STORE_WAITING = "bulkhead_store_waiting", Kind::Gauge, None, ["engine"], "Operations that wait to be made durable";
+    STORE_FREE = "bulkhead_store_free", Kind::Gauge, Some(Unit::Bytes), [], "Free bytes of the disk with the data directory";
     STORE_READ_ONLY = "bulkhead_store_read_only", Kind::Gauge, None, [], "1 while the store refuses writes";
+    GUEST_THREADS_BUSY = "bulkhead_guest_threads_busy", Kind::Gauge, None, [], "Threads that run a guest at this moment";
+    GUESTS_WAITING = "bulkhead_guests_waiting", Kind::Gauge, None, [], "Guests that could run and wait for a thread";
+    TICK_LATE = "bulkhead_tick_late", Kind::Histogram(&histogram::DURATIONS), Some(Unit::Seconds), [],
+        "How late the ticks came that end the turns of guests";
+    HEALTHY = "bulkhead_healthy", Kind::Gauge, None, [], "What /healthz says: 0 when another start would help";
+    READY = "bulkhead_ready", Kind::Gauge, None, [], "What /readyz says: 0 when the host should get no traffic";
     AUDIT_WAITING = "bulkhead_audit_waiting", Kind::Gauge, None, [], "Lines that wait to be written to the audit log";
     AUDIT_LOST = "bulkhead_audit_lost", Kind::Counter, None, [], "Lines that the audit log could not take";
     TENANT_CPU = "bulkhead_tenant_cpu", Kind::Counter, Some(Unit::Seconds), ["tenant"], "CPU time of a tenant's calls on the guests' threads";
     TENANT_CALLS_RUNNING = "bulkhead_tenant_calls_running", Kind::Gauge, None, ["tenant"], "Calls of a tenant that run";
+    TENANT_CALLS = "bulkhead_tenant_calls", Kind::Counter, None, ["tenant"], "Calls of a tenant that ended";
+    TENANT_REFUSALS = "bulkhead_tenant_refusals", Kind::Counter, None, ["tenant"], "Requests of a tenant that a quota or rate refused";
     TENANT_STORED = "bulkhead_tenant_stored", Kind::Gauge, Some(Unit::Bytes), ["tenant"], "What a tenant's tasks take up in the store";
+    SPANS_DROPPED = "bulkhead_spans_dropped", Kind::Counter, None, [], "Spans that the collector of traces did not get";
     SERIES_OVERFLOW = "bulkhead_series_overflow", Kind::Counter, None, [],
         "Series for which metrics.series_max left no room";
     BUILD_INFO = "bulkhead_build_info", Kind::Gauge, None, ["version"],

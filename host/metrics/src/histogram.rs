@@ -55,6 +55,12 @@ pub(crate) static DURATIONS: Buckets = Buckets {
     scale: NANOSECONDS,
 };
 
+/// The boundaries that OpenTelemetry advises for operations, from a second on, and longer ones: sessions of people last for hours.
+pub(crate) static SESSIONS: Buckets = Buckets {
+    ends: &[S, 5 * S, 10 * S, 30 * S, 60 * S, 300 * S, 900 * S, 3_600 * S, 4 * 3_600 * S, 24 * 3_600 * S],
+    scale: NANOSECONDS,
+};
+
 /// Operations of one group.
 pub(crate) static GROUPS: Buckets = Buckets { ends: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512], scale: 1.0 };
 

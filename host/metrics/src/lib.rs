@@ -10,24 +10,25 @@ mod calls;
 mod expose;
 pub mod families;
 mod histogram;
-mod kept;
+mod host_handles;
 mod operation;
 pub mod process;
 mod reference;
 mod registry;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use families::{CREDENTIALS_REFUSED, Family, REFUSALS};
+use families::{CREDENTIALS_REFUSED, Family, REFUSALS, SESSION_DURATION, TICK_LATE};
 use registry::{Labels, Registry, Series};
 
 pub use calls::{Outcome, PluginMetrics, ToolMetrics};
 pub use expose::{Form, page};
 pub use histogram::Histogram;
-pub use kept::{CodeMetrics, StoreMetrics, TaskMetrics, Waiting};
+pub use host_handles::{CodeMetrics, StoreMetrics, TaskMetrics, Waiting};
 pub use operation::{Answer, CODES, METHODS, Operation, Operations, Transport, VERSIONS};
 pub use reference::markdown;
 pub use registry::{Counter, OVERFLOW};
@@ -52,7 +53,13 @@ struct Shared {
     operations: Operations,
     refusals: ByWord,
     credentials: ByWord,
+    plugin_events: PluginEvents,
+    /// By transport and revision; what is in no table has the first place.
+    sessions: [[OnceLock<Arc<Histogram>>; VERSIONS.len() + 1]; Transport::ALL.len()],
 }
+
+/// Counters of what seldom happens to a plugin, by family and a word of the code. They go when the plugin is removed.
+type PluginEvents = RwLock<HashMap<String, HashMap<(&'static str, &'static str), Arc<Counter>>>>;
 
 /// Counters by a word of the code. Only what is refused looks one up.
 #[derive(Debug)]
@@ -88,7 +95,8 @@ impl Metrics {
     fn with(registry: Option<Arc<Registry>>, options: MetricsOptions) -> Self {
         let operations = Operations::new(registry.as_ref());
         let (refusals, credentials) = (ByWord::new(&REFUSALS), ByWord::new(&CREDENTIALS_REFUSED));
-        Self(Arc::new(Shared { registry, options, operations, refusals, credentials }))
+        let (plugin_events, sessions) = (PluginEvents::default(), Default::default());
+        Self(Arc::new(Shared { registry, options, operations, refusals, credentials, plugin_events, sessions }))
     }
 
     /// Whether anything is counted.
@@ -130,6 +138,35 @@ impl Metrics {
         if let Some(registry) = &self.0.registry {
             self.0.credentials.increase(registry, reason);
         }
+    }
+
+    /// Something that seldom happens to a plugin; `family` has the labels plugin and a word.
+    pub fn plugin_event(&self, family: &'static Family, plugin: &str, word: &'static str) {
+        let Some(registry) = &self.0.registry else { return };
+        let mut plugins = self.0.plugin_events.write();
+        let events = plugins.entry(plugin.to_owned()).or_default();
+        let counter = || registry.counter(family, [plugin, word]);
+        events.entry((family.name, word)).or_insert_with(counter).increase();
+    }
+
+    /// A plugin was removed: its events go, too.
+    pub fn forget_plugin(&self, plugin: &str) {
+        self.0.plugin_events.write().remove(plugin);
+    }
+
+    /// A legacy session of this revision is over.
+    pub fn session_ended(&self, transport: Transport, version: &str, lasted: Duration) {
+        let Some(registry) = &self.0.registry else { return };
+        let known = VERSIONS.iter().position(|known| *known == version);
+        let places = self.0.sessions.get(transport as usize);
+        let Some(place) = places.and_then(|places| places.get(known.map_or(0, |known| known + 1))) else { return };
+        let label = known.and_then(|known| VERSIONS.get(known)).copied().unwrap_or_default();
+        place.get_or_init(|| registry.histogram(&SESSION_DURATION, [label, transport.name()])).observe(lasted);
+    }
+
+    /// How late ticks come; `None`: nothing is counted.
+    pub fn ticks_late(&self) -> Option<Arc<Histogram>> {
+        Some(self.0.registry.as_ref()?.histogram(&TICK_LATE, []))
     }
 
     fn series(&self, family: &Family) -> Vec<(Labels, Series)> {
@@ -177,6 +214,45 @@ mod tests {
             "bulkhead_refusals_total{limit=\"calls_running_total\"} 1",
             "bulkhead_refusals_total{limit=\"requests_per_second\"} 2",
             "bulkhead_credentials_refused_total{reason=\"no credential\"} 1",
+        ] {
+            assert!(page.contains(line), "{line}\n{page}");
+        }
+    }
+
+    #[test]
+    fn events_of_a_plugin_go_when_it_is_removed() {
+        let metrics = Metrics::new(MetricsOptions { series_max: 100, tools: true });
+        for (plugin, turn) in [("csv", "switched"), ("csv", "switched"), ("text", "taken_back")] {
+            metrics.plugin_event(&families::PLUGIN_SWITCHES, plugin, turn);
+        }
+        metrics.plugin_event(&families::GRANT_DENIED, "csv", "http");
+        let shown = || page(&metrics, Readings::default(), Form::Text).unwrap();
+        let before = shown();
+        for line in [
+            "bulkhead_plugin_switches_total{plugin=\"csv\",turn=\"switched\"} 2",
+            "bulkhead_plugin_switches_total{plugin=\"text\",turn=\"taken_back\"} 1",
+            "bulkhead_grant_denied_total{plugin=\"csv\",kind=\"http\"} 1",
+        ] {
+            assert!(before.contains(line), "{line}\n{before}");
+        }
+        metrics.forget_plugin("csv");
+        let after = shown();
+        assert!(!after.contains("csv") && after.contains("plugin=\"text\""), "{after}");
+    }
+
+    #[test]
+    fn sessions_count_by_revision_and_transport_and_ticks_from_the_start() {
+        let metrics = Metrics::new(MetricsOptions { series_max: 1_000, tools: true });
+        let _held = metrics.ticks_late();
+        metrics.session_ended(Transport::Http, "2025-11-25", Duration::from_secs(70));
+        metrics.session_ended(Transport::Stdio, "made up", Duration::ZERO);
+        let page = page(&metrics, Readings::default(), Form::Text).unwrap();
+        let of = "mcp_server_session_duration_seconds_bucket{mcp_protocol_version=\"2025-11-25\",network_transport=\"tcp\",le=";
+        for line in [
+            &format!("{of}\"60.0\"}} 0"),
+            &format!("{of}\"300.0\"}} 1"),
+            "mcp_server_session_duration_seconds_count{network_transport=\"pipe\"} 1",
+            "bulkhead_tick_late_seconds_count 0",
         ] {
             assert!(page.contains(line), "{line}\n{page}");
         }

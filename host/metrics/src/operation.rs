@@ -107,9 +107,11 @@ pub enum Transport {
     Stdio,
 }
 
-const TRANSPORTS: usize = 2;
+const TRANSPORTS: usize = Transport::ALL.len();
 
 impl Transport {
+    pub(crate) const ALL: [Self; 2] = [Self::Http, Self::Stdio];
+
     /// As OpenTelemetry calls it.
     pub fn name(self) -> &'static str {
         match self {

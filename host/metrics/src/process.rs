@@ -20,7 +20,7 @@ pub fn read(readings: &mut Readings) {
 }
 
 /// What the kernel counts the age of a process in, on every architecture that the host runs on.
-const TICKS_PER_SECOND: f64 = 100.0;
+const CLOCK_TICKS_HZ: f64 = 100.0;
 
 fn read_stat(readings: &mut Readings) -> Option<()> {
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -37,7 +37,7 @@ fn read_stat(readings: &mut Readings) -> Option<()> {
     let age: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
     let kernel = std::fs::read_to_string("/proc/stat").ok()?;
     let booted: f64 = kernel.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
-    readings.read(&PROCESS_START, [], booted + age / TICKS_PER_SECOND);
+    readings.read(&PROCESS_START, [], booted + age / CLOCK_TICKS_HZ);
     Some(())
 }
 

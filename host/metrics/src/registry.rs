@@ -1,7 +1,7 @@
 //! The series that there are.
 //!
 //! Owns the bound on their number and the way from a family and its labels to a handle. Must not be asked during a request: a handle is
-//! found once, when what it counts comes into being. Invariant: a series lives as long as somebody holds its handle, so that it goes with
+//! found once, when what it counts comes into being. Invariant: a series lives as long as its handle is held, so that it goes with
 //! its thing; the lines of all series together stay within `metrics.series_max`, and what is beyond counts in the series `_overflow`
 //! of its family.
 
@@ -46,7 +46,7 @@ enum Held {
     Histogram(Weak<Histogram>),
 }
 
-/// A series that somebody holds.
+/// A series whose handle is held.
 #[derive(Clone, Debug)]
 pub(crate) enum Series {
     Counter(Arc<Counter>),
@@ -120,7 +120,7 @@ impl Registry {
         series
     }
 
-    /// The series of a family that somebody holds, with their labels.
+    /// The series of a family whose handles are held, with their labels.
     pub(crate) fn of(&self, family: &Family) -> Vec<(Labels, Series)> {
         let mut state = self.state.lock();
         state.forget_gone();

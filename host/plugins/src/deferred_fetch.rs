@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use super::start::{ConfiguredPlugin, READ_AT_ONCE, is_known, look};
 use super::{Error, Plugins, Policies, Policy, State, pause_after};
 use bulkhead_domain::task::PluginVersion;
+use bulkhead_metrics::families::SOURCE_CHECKS;
 use bulkhead_runtime::{LoadError, PluginSource, Source};
 
 /// What became of one that was waited for.
@@ -24,6 +25,16 @@ enum Joined {
 }
 
 impl Plugins {
+    /// Counts what became of a component from a folder or from afar; `failed` says of a failure whether it may pass.
+    pub(crate) fn count_source(&self, plugin: &str, failed: Option<bool>) {
+        let result = match failed {
+            None => "taken",
+            Some(true) => "failed",
+            Some(false) => "refused",
+        };
+        self.inner.metrics.plugin_event(&SOURCE_CHECKS, plugin, result);
+    }
+
     /// Fetches what is awaited, until all of it has come or was refused. `failed` gets each new reason why a fetch failed.
     pub async fn fetch_awaited(&self, failed: impl Fn(&LoadError) + Sync) {
         let awaited = self.inner.state.lock().await.awaited.clone();
@@ -41,6 +52,7 @@ impl Plugins {
             let turn = turns.acquire().await;
             let joined = self.join(wanted).await;
             drop(turn);
+            self.count_source(&label, joined.as_ref().err().map(Error::is_passing));
             let mut error = match joined {
                 Ok(Joined::Here(version)) => {
                     tracing::info!(plugin.name = version.name, source, "it has come, and is offered from now on");

@@ -47,6 +47,7 @@ use bulkhead_audit::Audit;
 use bulkhead_domain::clock::Clock;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::PluginVersion;
+use bulkhead_metrics::Metrics;
 use bulkhead_runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox};
 use bulkhead_store::{self as store, RowStore};
 
@@ -155,6 +156,7 @@ pub struct Options {
     /// Tenants that have a say of their own about definitions that change.
     pub tenants: HashMap<TenantId, Pinning>,
     pub audit: Audit,
+    pub metrics: Metrics,
 }
 
 /// The plugins of a host; cheap to clone.
@@ -171,6 +173,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     policies: ArcSwap<Policies>,
     audit: Audit,
+    metrics: Metrics,
     /// One switch at a time.
     state: Mutex<State>,
     /// Something began to drain.

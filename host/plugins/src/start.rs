@@ -84,7 +84,7 @@ impl Plugins {
     ///
     /// The store cannot be read.
     pub async fn start(options: Options, wanted: Vec<ConfiguredPlugin>) -> Result<(Self, Vec<LoadError>), Error> {
-        let Options { store, sandbox, calls, health, clock, otherwise, tenants, audit } = options;
+        let Options { store, sandbox, calls, health, clock, otherwise, tenants, audit, metrics } = options;
         let book = PluginRegistry::read(&*store).await?;
         let mut refused = Vec::new();
         let mut plans: Vec<Plan> = Vec::new();
@@ -137,6 +137,7 @@ impl Plugins {
             clock,
             policies: ArcSwap::from_pointee(Policies { by_name: policies, otherwise, tenants }),
             audit,
+            metrics,
             state: Mutex::new(State { book, names, awaited, broken, ..State::default() }),
             drains: Notify::new(),
             arriving: Arriving::default(),

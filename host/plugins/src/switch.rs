@@ -8,6 +8,7 @@ use super::difference::Changes;
 use super::entry::{CanaryRow, Entry, Stage};
 use super::{AcceptChanges, Digest, Error, Inner, Plugins, State, find, pinning, version};
 use bulkhead_domain::task::PluginVersion;
+use bulkhead_metrics::families::PLUGIN_SWITCHES;
 use bulkhead_runtime::{Canary, LoadedPlugin};
 
 /// What to switch to, as an operator names it.
@@ -54,6 +55,20 @@ pub enum SwitchEffect {
     CanaryEnded,
     /// All of them have the version before: the new one failed.
     TakenBack,
+}
+
+impl SwitchEffect {
+    /// As operators and metrics see it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Switched => "switched",
+            Self::Promoted => "promoted",
+            Self::CanaryBegun => "canary_begun",
+            Self::CanaryChanged => "canary_changed",
+            Self::CanaryEnded => "canary_ended",
+            Self::TakenBack => "taken_back",
+        }
+    }
 }
 
 impl Plugins {
@@ -233,6 +248,12 @@ impl Plugins {
             }
         }
         drop(state);
+        for plugin in &switched.plugins {
+            match plugin.to {
+                Some(_) => inner.metrics.plugin_event(&PLUGIN_SWITCHES, &plugin.name, plugin.turn.name()),
+                None => inner.metrics.forget_plugin(&plugin.name),
+            }
+        }
         inner.drains.notify_one();
         switched.done = true;
         Ok(switched)

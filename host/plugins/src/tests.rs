@@ -86,6 +86,7 @@ async fn start_in(
         otherwise,
         tenants: HashMap::new(),
         audit: Audit::off(),
+        metrics: Metrics::off(),
     };
     let (plugins, refused) = Plugins::start(options, wanted).await.unwrap();
     (World { plugins, sandbox, calls, health }, refused)

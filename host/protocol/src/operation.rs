@@ -17,6 +17,7 @@ use super::error::INVALID_REQUEST;
 use super::jsonrpc::{Message, RequestId};
 use super::methods::Method;
 use super::{Exchange, Frame, Peer, ProtocolContext, Received, modern, trace};
+use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::Era;
 use bulkhead_metrics::{Answer, Transport};
 use bulkhead_runtime::{PromptEntry, ToolEntry};
@@ -93,6 +94,7 @@ struct Operation {
     target: RequestTarget,
     version: &'static str,
     transport: Transport,
+    tenant: TenantId,
     /// The trace that an observation of its duration names.
     trace_id: Option<[u8; 16]>,
     /// For the lines of the log; disabled for a request whose client names no trace and that is not recorded.
@@ -132,6 +134,7 @@ impl Operation {
             target: RequestTarget::default(),
             version,
             transport,
+            tenant: peer.requestor.tenant,
             trace_id,
             of_log,
             span,
@@ -166,6 +169,7 @@ impl Operation {
         }
         if let Some(limit) = limit {
             metrics.refused(limit);
+            self.shared.tasks.usage_counts().of(self.tenant).add_refusal();
         }
         let operation = match self.target.entry.get() {
             Some(CatalogEntry::Tool(tool)) => &tool.metrics.operation,

@@ -6,8 +6,9 @@
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm,
@@ -15,6 +16,7 @@ use wasmtime::{
 
 use super::limits::{TABLE_SLOT_ELEMENTS, TABLES_MAX};
 use super::wasi_needs::{PARTS_MAX, WasiVersion};
+use bulkhead_metrics::Histogram;
 
 /// Bytes of one memory that stay resident between two calls in one slot, where pages can be reset in place.
 const MEMORY_KEEP_RESIDENT: usize = 1 << 20;
@@ -173,14 +175,19 @@ pub(super) fn compatibility_hash(engine: &Engine, effort: Effort) -> u64 {
     hasher.finish()
 }
 
-/// Starts the thread that ends the time slice of every guest once per tick. It ends with the engine.
-pub(super) fn tick(engine: &Engine, every: Duration) -> std::io::Result<()> {
+/// Starts the thread that ends the time slice of every guest once per tick. It ends with the engine. `late` counts how late the
+/// ticks come.
+pub(super) fn tick(engine: &Engine, every: Duration, late: Option<Arc<Histogram>>) -> std::io::Result<()> {
     let engine = engine.weak();
     thread::Builder::new().name("epoch".to_owned()).spawn(move || {
         while let Some(engine) = engine.upgrade() {
             engine.increment_epoch();
             drop(engine);
+            let since = late.as_ref().map(|_| Instant::now());
             thread::sleep(every);
+            if let (Some(late), Some(since)) = (&late, since) {
+                late.observe(since.elapsed().saturating_sub(every));
+            }
         }
     })?;
     Ok(())

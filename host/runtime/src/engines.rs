@@ -18,6 +18,7 @@ use super::engine::{self, Effort, EngineKind};
 use super::load;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_limits::ScopedSemaphore;
+use bulkhead_metrics::Histogram;
 
 /// One engine with its own.
 pub(super) struct GuestEngine {
@@ -32,7 +33,7 @@ pub(super) struct GuestEngine {
 
 impl GuestEngine {
     /// One whose clock goes, with a pool for the calls of such a host.
-    fn start(kind: EngineKind, effort: Effort, calls_max: u32, tick: Duration) -> Result<Arc<Self>, StartFailure> {
+    fn start(kind: EngineKind, effort: Effort, calls_max: u32, ticks: &Ticks) -> Result<Arc<Self>, StartFailure> {
         let slots = CallSlots::new(kind, calls_max);
         let build = || {
             let engine = engine::build(kind, kind.calls_max(calls_max))?;
@@ -41,9 +42,17 @@ impl GuestEngine {
             Ok(Self { kind, engine, linker, hash, slots })
         };
         let built = build().map_err(StartFailure::Engine)?;
-        engine::tick(&built.engine, tick).map_err(StartFailure::Thread)?;
+        engine::tick(&built.engine, ticks.every, ticks.late.clone()).map_err(StartFailure::Thread)?;
         Ok(Arc::new(built))
     }
+}
+
+/// What ends the turns of guests.
+#[derive(Clone)]
+pub(super) struct Ticks {
+    pub(super) every: Duration,
+    /// Counts how late they come.
+    pub(super) late: Option<Arc<Histogram>>,
 }
 
 /// The places for calls on one engine, which stand before its instance pool.
@@ -105,16 +114,16 @@ pub(super) struct Engines {
     calls_max: u32,
     /// Of the code that they run.
     effort: Effort,
-    tick: Duration,
+    ticks: Ticks,
     clocks: Arc<Clocks>,
 }
 
 impl Engines {
     /// With the first one alone.
-    pub(super) fn start(calls_max: u32, effort: Effort, tick: Duration) -> Result<Self, StartFailure> {
-        let plain = GuestEngine::start(EngineKind::Plain, effort, calls_max, tick)?;
+    pub(super) fn start(calls_max: u32, effort: Effort, ticks: Ticks) -> Result<Self, StartFailure> {
+        let plain = GuestEngine::start(EngineKind::Plain, effort, calls_max, &ticks)?;
         let clocks = Arc::new(Clocks { plain: plain.engine.weak(), concurrent: OnceLock::new() });
-        Ok(Self { plain, concurrent: OnceLock::new(), making: Mutex::default(), calls_max, effort, tick, clocks })
+        Ok(Self { plain, concurrent: OnceLock::new(), making: Mutex::default(), calls_max, effort, ticks, clocks })
     }
 
     /// That of a kind; the second one is made when it is asked for first, which blocks for a moment.
@@ -130,7 +139,7 @@ impl Engines {
         if let Some(made) = self.concurrent.get() {
             return Ok(Arc::clone(made));
         }
-        let made = GuestEngine::start(kind, self.effort, self.calls_max, self.tick)?;
+        let made = GuestEngine::start(kind, self.effort, self.calls_max, &self.ticks)?;
         self.clocks.concurrent.get_or_init(|| made.engine.weak());
         tracing::info!(calls_max = kind.calls_max(self.calls_max), "the engine for plugins of WASI 0.3 has started");
         Ok(Arc::clone(self.concurrent.get_or_init(|| made)))

@@ -24,7 +24,7 @@ use super::call::{self, HostContext, InFlight};
 use super::clash;
 use super::compile::{Compiler, CompilerMode};
 use super::component_store::ComponentStore;
-use super::engines::{Engines, StartFailure};
+use super::engines::{Engines, StartFailure, Ticks};
 use super::events::Outbox;
 use super::fault;
 use super::inline_policy::InlineStats;
@@ -136,7 +136,8 @@ impl Sandbox {
     pub fn new(config: SandboxConfig) -> Result<Arc<Self>, SandboxError> {
         let instances = config.calls_running_total.saturating_add(config.calls_resting_total);
         let tick = Duration::from_millis(config.epoch_tick_ms.max(1));
-        let engines = Engines::start(instances, config.compiler.effort(), tick).map_err(|failure| match failure {
+        let ticks = Ticks { every: tick, late: config.metrics.ticks_late() };
+        let engines = Engines::start(instances, config.compiler.effort(), ticks).map_err(|failure| match failure {
             StartFailure::Engine(error) => SandboxError::Engine(format!("{error:#}")),
             StartFailure::Thread(error) => SandboxError::Threads(error),
         })?;

@@ -66,6 +66,7 @@ pub(super) struct Threads(Arc<Pool>);
 struct Pool {
     line: Mutex<RunQueue>,
     came: Condvar,
+    threads: usize,
     /// Ends the present turn of every guest.
     tick: Box<dyn Fn() + Send + Sync>,
 }
@@ -138,7 +139,8 @@ impl Threads {
         tick: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let line = RunQueue { fair, stopped: Vec::new(), idle: 0, told: 0, hurried_at: None, closed: false };
-        let threads = Self(Arc::new(Pool { line: Mutex::new(line), came: Condvar::new(), tick: Box::new(tick) }));
+        let threads =
+            Self(Arc::new(Pool { line: Mutex::new(line), came: Condvar::new(), threads: count, tick: Box::new(tick) }));
         for _ in 0..count {
             let (pool, io) = (Arc::clone(&threads.0), io.clone());
             thread::Builder::new().name(name.to_owned()).spawn(move || {

@@ -175,6 +175,11 @@ impl SledStore {
         }
     }
 
+    /// Operations that wait to be made durable, at most [`OPERATIONS_WAITING_MAX`].
+    pub fn operations_waiting(&self) -> usize {
+        OPERATIONS_WAITING_MAX.saturating_sub(self.permits.available_permits())
+    }
+
     /// Opens the store of a data directory, creating it if there is none. Takes as long as reading the database once: call it
     /// where blocking is fine.
     ///

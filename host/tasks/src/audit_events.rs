@@ -111,6 +111,9 @@ impl Inner {
 
     /// A call reached for what its plugin is not granted.
     pub(super) fn note_denied(&self, requestor: &Requestor, plugin: &PluginVersion, task: Option<TaskId>, grant: &str) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.denied(&plugin.name, grant);
+        }
         self.audit.note(|| {
             let entry = Entry::new("grant.denied").by(requestor).plugin(plugin).because(grant);
             match task {

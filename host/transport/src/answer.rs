@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::Body as AnyBody;
@@ -141,14 +142,19 @@ impl<H: Unpin> Body for AnswerBody<H> {
     }
 }
 
-/// Counts the bytes of a response for its tenant: at once where the body says how many there are, else as they are taken.
-pub(super) fn counted(response: Response<AnyBody>, counts: Arc<UsageCounts>) -> Response<AnyBody> {
+/// Counts the bytes of a response for its tenant: at once where the body says how many there are, else as they are taken. What does not
+/// say it is a stream of events, which counts as open until it is dropped.
+pub(super) fn counted(
+    response: Response<AnyBody>,
+    counts: Arc<UsageCounts>,
+    streams: &Arc<OpenStreams>,
+) -> Response<AnyBody> {
     match response.body().size_hint().exact() {
         Some(bytes) => {
             counts.add_bytes_out(bytes);
             response
         }
-        None => response.map(|body| AnyBody::new(CountedBody { body, counts })),
+        None => response.map(|body| AnyBody::new(CountedBody { body, counts, _open: OpenStream::begin(streams) })),
     }
 }
 
@@ -156,6 +162,33 @@ pub(super) fn counted(response: Response<AnyBody>, counts: Arc<UsageCounts>) -> 
 struct CountedBody {
     body: AnyBody,
     counts: Arc<UsageCounts>,
+    _open: OpenStream,
+}
+
+/// Event streams that are open.
+#[derive(Debug, Default)]
+pub(super) struct OpenStreams(AtomicU64);
+
+impl OpenStreams {
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One of them, until it is dropped.
+struct OpenStream(Arc<OpenStreams>);
+
+impl OpenStream {
+    fn begin(streams: &Arc<OpenStreams>) -> Self {
+        streams.0.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(streams))
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Body for CountedBody {
@@ -206,12 +239,14 @@ mod unit {
 
         let (usage, tenant) = (TenantUsage::default(), TenantId([1; 16]));
         let bytes_out = || usage.take().first().map_or(0, |(_, taken)| taken.bytes_out);
-        let whole = counted(Response::new(AnyBody::from("12345")), usage.of(tenant));
+        let streams = Arc::default();
+        let whole = counted(Response::new(AnyBody::from("12345")), usage.of(tenant), &streams);
         assert_eq!(bytes_out(), 5);
         assert_eq!(whole.into_body().collect().await.unwrap().to_bytes(), "12345");
         assert_eq!(bytes_out(), 0, "only once");
         let pieces = futures::stream::iter(["123", "4567"].map(Ok::<_, Infallible>));
-        let mut stream = counted(Response::new(AnyBody::from_stream(pieces)), usage.of(tenant)).into_body();
+        let mut stream = counted(Response::new(AnyBody::from_stream(pieces)), usage.of(tenant), &streams).into_body();
+        assert_eq!(streams.count(), 1);
         assert_eq!(bytes_out(), 0, "nothing was taken");
         assert!(stream.frame().await.is_some());
         assert_eq!(bytes_out(), 3);

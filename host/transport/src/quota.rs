@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
+use super::answer::OpenStreams;
 use super::bodies::Bodies;
 use super::refusal::Refusal;
 use bulkhead_domain::requestor::Requestor;
@@ -35,6 +36,7 @@ pub struct EdgeQuota {
     /// Where bytes are counted, if they are.
     usage: OnceLock<Arc<TenantUsage>>,
     pub(super) metrics: Metrics,
+    pub(super) streams: Arc<OpenStreams>,
 }
 
 /// How many connections are open.
@@ -86,8 +88,13 @@ impl EdgeQuota {
         let rates = ArcSwap::from_pointee(Rates::of_requests(&limits.table()));
         let (sessions, connections) = (ArcSwapOption::empty(), ArcSwapOption::empty());
         let bodies = Bodies::new(limits.clone());
-        let (metrics, usage) = (Metrics::off(), OnceLock::new());
-        Self { rates, open, bodies, kept, answers, sessions, connections, metrics, limits, usage }
+        let (metrics, streams, usage) = (Metrics::off(), Arc::default(), OnceLock::new());
+        Self { rates, open, bodies, kept, answers, sessions, connections, metrics, streams, limits, usage }
+    }
+
+    /// Event streams that are open.
+    pub fn streams_open(&self) -> u64 {
+        self.streams.count()
     }
 
     /// Counts the bytes of requests and answers here from now on, once for ever.

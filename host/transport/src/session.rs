@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
@@ -21,6 +22,7 @@ use super::quota::EdgeQuota;
 use super::sse::{ReplayBytes, Streams};
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_limits::{Full, Permit, ScopedCounter};
+use bulkhead_metrics::Transport;
 
 /// Rows read at once.
 const PAGE_ROWS: usize = 256;
@@ -216,9 +218,9 @@ impl Inner {
     }
 
     /// Ends a session in memory; the row is the caller's business.
-    fn take(&mut self, digest: &Digest) -> bool {
+    fn take(&mut self, digest: &Digest) -> Option<SessionEntry> {
         self.ends += 1;
-        let Some(entry) = self.entries.remove(digest) else { return false };
+        let entry = self.entries.remove(digest)?;
         let requestor = entry.requestor();
         if let Some(sessions) = self.owners.get_mut(&requestor) {
             sessions.remove(digest);
@@ -227,12 +229,12 @@ impl Inner {
             }
         }
         self.counter.release(&requestor, 1);
-        if let SessionEntry::Live(live) = entry {
+        if let SessionEntry::Live(live) = &entry {
             // It may be over already.
             let _ = live.ended.set(());
             live.session.close();
         }
-        true
+        Some(entry)
     }
 }
 
@@ -325,7 +327,7 @@ impl Registry {
             return Ok(None);
         };
         let digest = oldest.ok_or(Full { limit, value: value.into() })?;
-        inner.take(&digest);
+        self.take(inner, &digest);
         // At a level that nobody can flood a log with.
         tracing::debug!(tenant = %requestor.tenant, limit, value, "dropped the session that was idle longest for a newer one");
         Ok(Some(digest))
@@ -390,9 +392,17 @@ impl Registry {
         }))
     }
 
+    /// Ends a session in memory, and counts it; the row is the caller's business.
+    fn take(&self, inner: &mut Inner, digest: &Digest) {
+        if let Some(SessionEntry::Live(live)) = inner.take(digest) {
+            let lasted = Duration::from_millis(self.now.steady().saturating_sub(live.created_at));
+            self.quota.metrics.session_ended(Transport::Http, live.session.protocol_version(), lasted);
+        }
+    }
+
     /// Ends a session for good.
     pub(super) async fn end(&self, live: &LiveSession) {
-        self.inner.lock().take(&live.digest);
+        self.take(&mut self.inner.lock(), &live.digest);
         self.remove_row(&live.digest).await;
     }
 
@@ -428,7 +438,7 @@ impl Registry {
         if let Err(error) = self.rows.remove_row(RowKind::Session, digest).await {
             tracing::warn!(%error, "the row of a session that is over could not be removed");
         }
-        self.inner.lock().take(digest);
+        self.take(&mut self.inner.lock(), digest);
     }
 
     /// Ends sessions that were idle for too long, forgets old streams, and writes what changed.
@@ -439,7 +449,7 @@ impl Registry {
             let idle = inner.entries.iter().filter(|(_, entry)| entry.is_idle(now, self.options.idle_ms_max));
             let expired: Vec<Digest> = idle.map(|(digest, _)| *digest).collect();
             expired.iter().for_each(|digest| {
-                inner.take(digest);
+                self.take(&mut inner, digest);
             });
             let live = inner.entries.values().filter_map(|entry| match entry {
                 SessionEntry::Live(live) => Some(live.clone()),
@@ -462,7 +472,7 @@ impl Registry {
         let own = inner.entries.iter().filter(|(_, entry)| entry.requestor().tenant == tenant);
         let own: Vec<Digest> = own.map(|(digest, _)| *digest).collect();
         own.iter().for_each(|digest| {
-            inner.take(digest);
+            self.take(&mut inner, digest);
         });
     }
 

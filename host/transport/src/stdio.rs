@@ -6,7 +6,7 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 use bulkhead_limits::Permit;
+use bulkhead_metrics::Transport;
 use bulkhead_protocol::{
     self as protocol, Batch, BatchReceived, EncodedMessage as Message, Envelope, Exchange, Mcp, Peer, Received, Session,
 };
@@ -100,7 +101,8 @@ struct Connection {
     mcp: Arc<dyn Mcp>,
     requestor: Requestor,
     options: StdioOptions,
-    session: Option<Arc<Session>>,
+    /// With the time when it began.
+    session: Option<(Arc<Session>, Instant)>,
     /// The requests that belong to no session.
     in_flight: Arc<protocol::Connection>,
     requests: JoinSet<()>,
@@ -129,7 +131,7 @@ impl Connection {
 
     async fn receive(&mut self, message: Bytes) {
         self.options.quota.count_bytes_in(&self.requestor, message.len());
-        if Batch::begins(&message) && self.session.as_ref().is_some_and(|session| session.takes_batches()) {
+        if Batch::begins(&message) && self.session.as_ref().is_some_and(|(session, _)| session.takes_batches()) {
             return self.receive_batch(&message).await;
         }
         let envelope = Envelope::parse(message);
@@ -155,13 +157,11 @@ impl Connection {
             }
             Received::Opened { session, reply } => {
                 self.standalone.shutdown().await;
-                if let Some(former) = self.session.take() {
-                    former.close();
-                }
+                self.end_session();
                 self.say(reply).await;
                 let standalone = self.mcp.standalone(&session, Rights::default());
                 self.standalone.spawn(forward(standalone, self.recipient(None), self.out.clone()));
-                self.session = Some(session);
+                self.session = Some((session, Instant::now()));
             }
             Received::Accepted => {}
             Received::Settling(work) => work.await,
@@ -213,7 +213,7 @@ impl Connection {
             full: self.options.quota.full_of_answers(&self.requestor),
             requestor: self.requestor,
             rights: Rights::default(),
-            session: self.session.clone(),
+            session: self.session.as_ref().map(|(session, _)| Arc::clone(session)),
             declared: None,
             traceparent: None,
             connection: Some(self.in_flight.clone()),
@@ -231,6 +231,14 @@ impl Connection {
         let _ = self.out.send((message.into(), None)).await;
     }
 
+    fn end_session(&mut self) {
+        if let Some((session, since)) = self.session.take() {
+            session.close();
+            let metrics = &self.options.quota.metrics;
+            metrics.session_ended(Transport::Stdio, session.protocol_version(), since.elapsed());
+        }
+    }
+
     /// Lets open requests end, then closes everything, the queue to the writer last.
     async fn finish(mut self) {
         while self.requests.join_next().await.is_some() {}
@@ -239,9 +247,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let Some(session) = self.session.take() {
-            session.close();
-        }
+        self.end_session();
     }
 }
 

@@ -215,6 +215,7 @@ impl Host {
             otherwise: sources::otherwise(config, &bounds),
             tenants: pinning,
             audit: audit.clone(),
+            metrics: metrics.clone(),
         };
         let intake = sources::intake(config)?;
         let starting = Box::pin(Plugins::start(options, sources::wanted(config, &intake, &bounds)?));
@@ -292,6 +293,9 @@ impl Host {
             quota: Arc::clone(&self.quota),
             limits: self.limits.clone(),
             audit: self.audit.clone(),
+            health: Arc::clone(&self.health),
+            tracer: self.tracer.clone(),
+            usage: Arc::default(),
         }
     }
 

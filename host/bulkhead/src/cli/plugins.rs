@@ -152,6 +152,7 @@ pub(super) async fn admin(
         otherwise: sources::otherwise(config, &tenants.bounds),
         tenants: tenants.pinning,
         audit,
+        metrics: bulkhead_metrics::Metrics::off(),
     };
     let intake = sources::intake(config)?;
     let (plugins, _) = Plugins::start(options, sources::wanted(config, &intake, &tenants.bounds)?).await?;

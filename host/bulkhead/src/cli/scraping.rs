@@ -7,16 +7,19 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bulkhead_audit::Audit;
+use bulkhead_control::health::HostHealth;
 use bulkhead_control::remote::AdminTokenDigest;
 use bulkhead_control::scrape::{PATH, Scrape, ScrapeParts};
 use bulkhead_domain::hex;
-use bulkhead_domain::requestor::{Requestor, RequestorId};
+use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_identity::principal::Principals;
+use bulkhead_limits::tenant_usage::UsageCounts;
 use bulkhead_limits::{LimitUsage, LiveLimits, UsageReport as _};
 use bulkhead_metrics::families::{
     ANSWER_BYTES, AUDIT_LOST, AUDIT_WAITING, BUILD_INFO, CALLS_QUEUED, CALLS_RESTING, CALLS_RUNNING, CONNECTIONS,
-    EVENT_BYTES, LIMIT_RATIO, PLUGIN_CALLS, PLUGIN_CANARY, PLUGIN_INFO, PLUGIN_QUARANTINED, REQUESTS_OPEN, SESSIONS,
-    STORE_READ_ONLY, TASKS, TENANT_CALLS_RUNNING, TENANT_CPU, TENANT_STORED,
+    EVENT_BYTES, GUEST_THREADS_BUSY, GUESTS_WAITING, HEALTHY, LIMIT_RATIO, PLUGIN_CALLS, PLUGIN_CANARY, PLUGIN_INFO,
+    PLUGIN_QUARANTINED, READY, REQUESTS_OPEN, SESSIONS, SPANS_DROPPED, STORE_FREE, STORE_READ_ONLY, STORE_WAITING,
+    STREAMS_OPEN, TASKS, TENANT_CALLS, TENANT_CALLS_RUNNING, TENANT_CPU, TENANT_REFUSALS, TENANT_STORED,
 };
 use bulkhead_metrics::{Readings, process};
 use bulkhead_net::server::Certificate;
@@ -24,6 +27,7 @@ use bulkhead_plugins::{Digest, PluginState, PluginView, Plugins};
 use bulkhead_store::TaskStore as _;
 use bulkhead_store::sled::SledStore;
 use bulkhead_tasks::Tasks;
+use bulkhead_traces::Tracer;
 use bulkhead_transport::http::bind;
 use bulkhead_transport::quota::EdgeQuota;
 use futures::FutureExt as _;
@@ -72,6 +76,10 @@ pub(crate) struct ReadFrom {
     pub(crate) quota: Arc<EdgeQuota>,
     pub(crate) limits: LiveLimits,
     pub(crate) audit: Audit,
+    pub(crate) health: Arc<HostHealth>,
+    pub(crate) tracer: Tracer,
+    /// The counts of named tenants, which are kept for as long as they are held.
+    pub(crate) usage: Arc<Mutex<Vec<(TenantId, Arc<UsageCounts>)>>>,
 }
 
 /// Tenants that are told apart; the others are summed.
@@ -90,7 +98,7 @@ impl ReadFrom {
         process::read(&mut readings);
         self.read_calls(&mut readings);
         self.read_edge(&mut readings);
-        readings.read(&STORE_READ_ONLY, [], f64::from(u8::from(self.store.read_only().is_some())));
+        self.read_host(&mut readings);
         if let Some((waiting, lost)) = self.audit.backlog() {
             readings.read(&AUDIT_WAITING, [], waiting as f64);
             readings.read(&AUDIT_LOST, [], lost as f64);
@@ -103,6 +111,23 @@ impl ReadFrom {
             self.read_tenants(&mut readings).await;
         }
         readings
+    }
+
+    fn read_host(&self, readings: &mut Readings) {
+        let flag = |is: bool| f64::from(u8::from(is));
+        readings.read(&HEALTHY, [], flag(self.health.unhealthy().is_none()));
+        readings.read(&READY, [], flag(self.health.unready().is_none()));
+        readings.read(&STORE_READ_ONLY, [], flag(self.store.read_only().is_some()));
+        readings.read(&STORE_WAITING, ["sled"], self.store.operations_waiting() as f64);
+        if let Some(free) = self.health.disk_free_bytes() {
+            readings.read(&STORE_FREE, [], free as f64);
+        }
+        let (busy, waiting) = self.health.guests.load();
+        readings.read(&GUEST_THREADS_BUSY, [], busy as f64);
+        readings.read(&GUESTS_WAITING, [], waiting as f64);
+        if self.tracer.is_on() {
+            readings.read(&SPANS_DROPPED, [], self.tracer.spans_dropped() as f64);
+        }
     }
 
     fn read_calls(&self, readings: &mut Readings) {
@@ -133,6 +158,7 @@ impl ReadFrom {
             };
             readings.read(family, [], in_use as f64);
         }
+        readings.read(&STREAMS_OPEN, [], self.quota.streams_open() as f64);
     }
 
     /// Tenants that the configuration names; a tenant that is erased has no name any more.
@@ -147,11 +173,14 @@ impl ReadFrom {
         named.sort_by(|(one, _), (other, _)| one.cmp(other));
         named.truncate(TENANTS_MAX);
         let ids: Vec<_> = named.iter().map(|(_, id)| *id).collect();
+        let usage: Vec<_> = ids.iter().map(|id| (*id, self.tasks.usage_counts().of(*id))).collect();
         let (all, of_each) = self.tasks.sums(&ids);
         let mut others = all.running;
-        for ((name, id), sums) in named.iter().zip(of_each) {
+        for (((name, id), sums), (_, counts)) in named.iter().zip(of_each).zip(&usage) {
             others = others.saturating_sub(sums.running);
             readings.read(&TENANT_CALLS_RUNNING, [name], sums.running as f64);
+            readings.read(&TENANT_CALLS, [name], counts.calls() as f64);
+            readings.read(&TENANT_REFUSALS, [name], counts.refusals() as f64);
             readings.read(&TENANT_CPU, [name], self.tasks.served_us(id) as f64 / 1e6);
             let anybody = Requestor { tenant: *id, id: RequestorId([0; 16]) };
             if let Ok((_, stored)) = self.store.usage(&anybody).await {
@@ -159,6 +188,7 @@ impl ReadFrom {
             }
         }
         readings.read(&TENANT_CALLS_RUNNING, [OTHERS], others as f64);
+        *self.usage.lock() = usage;
     }
 }
 

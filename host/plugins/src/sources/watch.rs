@@ -148,6 +148,7 @@ impl Watch {
             match self.take(path, file, decided).await {
                 None => is_restless = true,
                 Some(Taken { name, mut problems, is_passing }) => {
+                    self.plugins.count_source(&name, (!problems.is_empty()).then_some(is_passing));
                     if is_passing {
                         file.next = file.next.after_failure();
                         problems.push("it is tried again by itself".to_owned());

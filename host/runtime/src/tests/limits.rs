@@ -10,7 +10,7 @@ use super::*;
 use crate::blocking::Blocking;
 use crate::call::{Call, HostContext, Surroundings, visit};
 use crate::engine::{Effort, EngineKind};
-use crate::engines::Engines;
+use crate::engines::{Engines, Ticks};
 use crate::events::Outbox;
 use crate::limits::HOST_RESOURCES_MAX;
 use crate::load;
@@ -44,7 +44,8 @@ impl Subject {
     }
 
     pub(super) fn of(kind: EngineKind, wat: &str) -> Self {
-        let engines = Engines::start(INSTANCES, Effort::Usual, Duration::from_millis(10)).unwrap();
+        let engines =
+            Engines::start(INSTANCES, Effort::Usual, Ticks { every: Duration::from_millis(10), late: None }).unwrap();
         let own = engines.of(kind).unwrap();
         let component = Component::from_binary(&own.engine, &wat::parse_str(wat).unwrap()).unwrap();
         let instance = own.linker.instantiate_pre(&component).unwrap();
@@ -226,7 +227,8 @@ pub(super) async fn wait_until(mut happened: impl FnMut() -> bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn oversized_components_are_refused_at_load() {
-    let engines = Engines::start(INSTANCES, Effort::Usual, Duration::from_millis(10)).unwrap();
+    let engines =
+        Engines::start(INSTANCES, Effort::Usual, Ticks { every: Duration::from_millis(10), late: None }).unwrap();
     let own = engines.plain();
     let memories: String = (0..9).map(|_| "(core instance (instantiate $m))").collect();
     let wat = format!("(component (core module $m (memory 1)) {memories})");

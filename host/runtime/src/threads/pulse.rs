@@ -76,6 +76,12 @@ impl GuestPulse {
         self.silent_for() > self.times.standstill_after
     }
 
+    /// How many threads run a guest at this moment, and how many guests wait for one.
+    pub fn load(&self) -> (usize, usize) {
+        let line = self.pool.line.lock();
+        (self.pool.threads.saturating_sub(line.idle), line.fair.len())
+    }
+
     fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }

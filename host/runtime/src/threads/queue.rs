@@ -119,6 +119,8 @@ fn bounded(weight: u32) -> u64 {
 #[derive(Debug)]
 pub(super) struct FairQueue<T> {
     shares: FairOrder<u64, ShareQueue<T>>,
+    /// Items that are in it.
+    len: usize,
     turn_us: u64,
     /// Served by other threads than the guests'. Time used here is owed in the guests' queue.
     is_secondary: bool,
@@ -147,7 +149,7 @@ const WEIGHT_OF_PARTS: u64 = 1;
 impl<T> FairQueue<T> {
     /// `turn_us`: how long a turn usually is.
     pub(super) fn new(turn_us: u64) -> Self {
-        Self { shares: FairOrder::new(turn_us), turn_us, is_secondary: false }
+        Self { shares: FairOrder::new(turn_us), len: 0, turn_us, is_secondary: false }
     }
 
     /// The same order for other work of the same shares, on other threads than the guests'. Each share's time here is its time elsewhere
@@ -156,10 +158,16 @@ impl<T> FairQueue<T> {
         Self { is_secondary: true, ..Self::new(turn_us) }
     }
 
+    /// How many items wait for their turn.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Puts an item at the end of its part's queue; returns whether its share is now first of all and has nothing running.
     pub(super) fn push(&mut self, share: &Share, item: T) -> bool {
         let (id, turn_us) = (share.facts.id, self.turn_us);
         let owed_us = if self.is_secondary || self.shares.has(id) { 0 } else { share.take_owed(turn_us) };
+        self.len += 1;
         let new = || ShareQueue { share: share.clone(), turns: FairOrder::new(turn_us) };
         self.shares.join(id, (share.weight(), owed_us), new, |parts| {
             parts.turns.join(share.part, (WEIGHT_OF_PARTS, 0), VecDeque::new, |line| line.push_back(item));
@@ -172,7 +180,9 @@ impl<T> FairQueue<T> {
             let (part, item) = parts.turns.next(VecDeque::pop_front)?;
             Some((parts.share.part(part), item))
         };
-        self.shares.next(take).map(|(_, next)| next)
+        let (_, next) = self.shares.next(take)?;
+        self.len = self.len.saturating_sub(1);
+        Some(next)
     }
 
     /// Charges a finished turn. To be called once for each item returned by [`Self::pop`].
@@ -188,6 +198,7 @@ impl<T> FairQueue<T> {
 
     /// Removes and returns all items.
     pub(super) fn drain(&mut self) -> Vec<T> {
+        self.len = 0;
         self.shares.drain().flat_map(|mut parts| parts.turns.drain().flatten().collect::<Vec<_>>()).collect()
     }
 }

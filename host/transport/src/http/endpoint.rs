@@ -107,8 +107,9 @@ impl Server {
         (body, preference): (Body, &WorkerPreference),
     ) -> Response {
         let requestor = caller.requestor;
+        let counts = self.quota.counts(&requestor);
         let answer = match *method {
-            Method::POST => self.post(caller, headers, body, preference).await,
+            Method::POST => self.post(caller, headers, (body, preference), counts.as_deref()).await,
             // What streams and sessions are for came with the older revisions and went with them.
             _ if !checks::is_legacy(headers) => {
                 return not_allowed("This revision knows POST only", MODERN_METHODS);
@@ -117,10 +118,11 @@ impl Server {
             _ => self.get(&caller, headers).await,
         };
         let response = answer.unwrap_or_else(|refusal| refuse(&refusal));
-        match self.quota.counts(&requestor) {
-            Some(counts) => counted(response, counts),
-            None => response,
+        let Some(counts) = counts else { return response };
+        if response.extensions().get::<RefusedBy>().is_some() {
+            counts.add_refusal();
         }
+        counted(response, counts, &self.quota.streams)
     }
 
     /// The session that a request names; `None` if it names none.

@@ -23,6 +23,7 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::Era;
 use bulkhead_identity::auth::{Caller, Revalidation};
+use bulkhead_limits::tenant_usage::UsageCounts;
 use bulkhead_limits::{Full, Permit};
 use bulkhead_protocol::{
     Batch, EncodedMessage, Envelope, Exchange, Frame, INLINE_BYTES_MAX, Peer, Received, Rejection, Session,
@@ -39,8 +40,8 @@ impl Server {
         self: &Arc<Self>,
         caller: Caller,
         headers: &HeaderMap,
-        body: Body,
-        preference: &WorkerPreference,
+        (body, preference): (Body, &WorkerPreference),
+        counts: Option<&UsageCounts>,
     ) -> Result<Response, Refusal> {
         let requestor = caller.requestor;
         checks::check_content_type(headers)?;
@@ -67,7 +68,9 @@ impl Server {
                 (message, Some(place))
             }
         };
-        self.quota.count_bytes_in(&requestor, message.len());
+        if let Some(counts) = counts {
+            counts.add_bytes_in(message.len() as u64);
+        }
         // What is modern, by its headers or by its body alone, knows no sessions; the latter is refused by the protocol.
         let legacy = checks::is_legacy(headers);
         if legacy

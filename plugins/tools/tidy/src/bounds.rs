@@ -412,6 +412,7 @@ fn unknown_limits(source: &Source, keys: &BTreeSet<String>) -> Vec<Finding> {
     let names: BTreeSet<_> = keys.iter().map(|key| name_of(key)).collect();
     let is_limit = |text: &str| {
         text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            && !text.starts_with('_')
             && (text.contains("_per_") || text.ends_with("_total"))
     };
     let tokens = code::tokens(&source.file).into_iter();

@@ -7,8 +7,8 @@ use bulkhead_domain::task::{Design, Outcome};
 
 use crate::Metrics;
 use crate::families::{
-    CODE_CACHE, COMPILE, PERMIT_WAIT, STORE_GROUP, STORE_SYNC, TASKS_CREATED, TASKS_ENDED, TASKS_PROMOTED,
-    TASKS_RECOVERED,
+    CODE_CACHE, COMPILE, GRANT_DENIED, PERMIT_WAIT, STORE_GROUP, STORE_SYNC, TASKS_CREATED, TASKS_ENDED,
+    TASKS_PROMOTED, TASKS_RECOVERED,
 };
 use crate::histogram::Histogram;
 use crate::registry::Counter;
@@ -25,6 +25,7 @@ pub enum Waiting {
 /// What is counted of tasks and of admission.
 #[derive(Debug)]
 pub struct TaskMetrics {
+    metrics: Metrics,
     created: [Arc<Counter>; 3],
     ended: [Arc<Counter>; 4],
     promoted: Arc<Counter>,
@@ -37,6 +38,7 @@ impl TaskMetrics {
     pub fn of(metrics: &Metrics) -> Option<Self> {
         let registry = metrics.0.registry.as_ref()?;
         Some(Self {
+            metrics: metrics.clone(),
             created: ["core", "sep_1686", "extension"].map(|design| registry.counter(&TASKS_CREATED, [design])),
             ended: ["ok", "tool_error", "error", "cancelled"].map(|outcome| registry.counter(&TASKS_ENDED, [outcome])),
             promoted: registry.counter(&TASKS_PROMOTED, []),
@@ -64,6 +66,13 @@ impl TaskMetrics {
             Outcome::Cancelled => cancelled,
         }
         .increase();
+    }
+
+    /// A call of this plugin reached for what it is not granted; `grant` is in the words of the operator.
+    pub fn denied(&self, plugin: &str, grant: &str) {
+        const KINDS: [&str; 6] = ["config", "directory", "env", "http", "kv", "secret"];
+        let kind = KINDS.into_iter().find(|kind| grant.starts_with(kind)).unwrap_or("other");
+        self.metrics.plugin_event(&GRANT_DENIED, plugin, kind);
     }
 
     pub fn promoted(&self) {
