@@ -8,7 +8,6 @@ use saphyr::{LoadableYamlNode as _, YamlOwned};
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities};
 use tests::prometheus::{Prometheus, programs};
-use tests::wait::until;
 use tests::{Host, Setup, place};
 
 use crate::metrics::{http, page_of, scrape};
@@ -249,9 +248,35 @@ async fn busy_host() -> Host {
     for origin in [web.origin.as_str(), nobody] {
         client.tool("http_get", json!({"url": format!("{origin}/")})).await.expect("a result");
     }
+    let past = Client::connect_as(&host, Some(&token), all_capabilities()).await;
+    past.request(reqwest::Method::DELETE).send().await.expect("an answer");
     let refused = http().post(&host.url).bearer_auth("nonsense").body("{}").send().await;
     assert_eq!(refused.expect("an answer").status(), reqwest::StatusCode::UNAUTHORIZED);
     host
+}
+
+/// What is wrong with the answers of a Prometheus that scraped this page, and how many queries of the dashboard are about what is on it.
+async fn complaints(prometheus: &Prometheus, page: &str) -> (Vec<String>, usize) {
+    let is_there = |metric: &String| [' ', '{'].iter().any(|next| page.contains(&format!("\n{metric}{next}")));
+    let (mut wrong, mut about) = (Vec::new(), 0);
+    for (place, query) in queries_of_dashboard() {
+        let said = prometheus.query(&query).await;
+        let is_about = metrics_in(&query).iter().all(is_there);
+        about += usize::from(is_about);
+        if said["status"] != "success" || (is_about && list(&said["data"]["result"]).is_empty()) {
+            wrong.push(format!("{place}: {query}: {said}"));
+        }
+    }
+    for rule in alerts() {
+        let query = text(&rule["expr"]);
+        let said = prometheus.query(query).await;
+        // What wakes a person at night is silent while all is well.
+        let is_silent = rule["labels"]["severity"] == "critical" && metrics_in(query).iter().all(is_there);
+        if said["status"] != "success" || (is_silent && !list(&said["data"]["result"]).is_empty()) {
+            wrong.push(format!("the alert {}: {query}: {said}", rule["alert"]));
+        }
+    }
+    (wrong, about)
 }
 
 #[tokio::test]
@@ -259,45 +284,18 @@ async fn every_query_is_answered_by_a_prometheus_that_scraped_a_host() {
     let Some(programs) = programs().await else { return };
     let host = busy_host().await;
     let page = scrape(&host, "text/plain").await;
-    let is_there = |metric: &String| [' ', '{'].iter().any(|next| page.contains(&format!("\n{metric}{next}")));
-    let prometheus = Prometheus::start(&programs, &page_of(&host).replace("http://", "").replace("/metrics", "")).await;
-    // A rate needs two samples.
-    until("three scrapes", async || {
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-        let said = prometheus.query("count_over_time(bulkhead_build_info[1m])").await;
-        let count: f64 = said["data"]["result"][0]["value"][1].as_str()?.parse().ok()?;
-        (count >= 3.0).then_some(())
-    })
-    .await;
-    let mut wrong = String::new();
-    let mut answered = 0;
-    let mut ask = async |place: &str, query: &str| {
-        let said = prometheus.query(query).await;
-        if said["status"] != "success" {
-            writeln!(wrong, "{place}: {query}: {said}").expect("strings take text");
-        }
-        !list(&said["data"]["result"]).is_empty()
-    };
-    let mut empty = Vec::new();
-    for (place, query) in queries_of_dashboard() {
-        let has_data = ask(&place, &query).await;
-        if metrics_in(&query).iter().all(is_there) {
-            answered += 1;
-            if !has_data {
-                empty.push(format!("{place}: {query}"));
-            }
+    let target = page_of(&host).replace("http://", "").replace("/metrics", "");
+    let prometheus = Prometheus::start(&programs, &target).await;
+    let mut found = (Vec::new(), 0);
+    // A rate needs two scrapes, and on a busy machine one may come too late.
+    for _ in 0..30 {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        found = complaints(&prometheus, &page).await;
+        if found.0.is_empty() {
+            break;
         }
     }
-    // What wakes a person at night is silent while all is well.
-    let alerts = alerts();
-    for rule in &alerts {
-        let fires = ask(text(&rule["alert"]), text(&rule["expr"])).await;
-        let query = text(&rule["expr"]);
-        if rule["labels"]["severity"] == "critical" && metrics_in(query).iter().all(is_there) {
-            assert!(!fires, "{rule}");
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong}");
-    assert!(empty.is_empty(), "no data:\n{}", empty.join("\n"));
-    assert!(answered > 40, "only {answered} queries are about what this host has");
+    let (wrong, about) = found;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(about > 60, "only {about} queries of the dashboard are about what this host has");
 }
