@@ -39,8 +39,9 @@ fn newest_below(folder: &Path) -> SystemTime {
     entries
         .map(|entry| {
             let path = entry.expect("the sources can be read").path();
-            // Documents are no sources.
-            match path.extension().is_some_and(|extension| extension == "md" || extension == "svg") {
+            // Documents are no sources, and what is only packaged is not compiled.
+            let is_document = path.extension().is_some_and(|extension| extension == "md" || extension == "svg");
+            match is_document || path.ends_with("host/contrib") {
                 true => SystemTime::UNIX_EPOCH,
                 false if path.is_dir() => newest_below(&path),
                 false => modified(&path),

@@ -80,8 +80,18 @@ impl Prometheus {
 
     /// What its API says; `None` while it cannot be asked.
     pub async fn get(&self, path: &str) -> Option<Value> {
-        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-        let answer = http.get(format!("http://{}{path}", self.address)).send().await.ok()?;
-        answer.json().await.ok()
+        ask(&format!("http://{}{path}", self.address)).await
     }
+
+    /// What it answers to a query in PromQL.
+    pub async fn query(&self, query: &str) -> Value {
+        let url = format!("http://{}/api/v1/query", self.address);
+        let url = reqwest::Url::parse_with_params(&url, [("query", query)]).expect("an address");
+        ask(url.as_str()).await.unwrap_or_else(|| panic!("no answer to {query}"))
+    }
+}
+
+async fn ask(url: &str) -> Option<Value> {
+    let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+    http.get(url).send().await.ok()?.json().await.ok()
 }

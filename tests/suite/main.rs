@@ -4,6 +4,7 @@
 //! what it says on the wire, who may see what, what a guest may do to others, what survives a `kill -9`.
 
 mod admin;
+mod alerting;
 mod anonymous;
 mod attacks;
 mod audit;

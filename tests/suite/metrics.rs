@@ -23,17 +23,17 @@ fn unhurried() -> String {
 }
 
 /// Where the page of a host is: its log says so.
-fn page_of(host: &Host) -> String {
+pub(crate) fn page_of(host: &Host) -> String {
     let log = host.log();
     let (_, address) = log.split_once("address=\"http://").unwrap_or_else(|| panic!("no address in {log}"));
     format!("http://{}", address.split('"').next().expect("an address"))
 }
 
-fn http() -> reqwest::Client {
+pub(crate) fn http() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().expect("a client")
 }
 
-async fn scrape(host: &Host, accept: &str) -> String {
+pub(crate) async fn scrape(host: &Host, accept: &str) -> String {
     let response = http().get(page_of(host)).header(ACCEPT, accept).send().await.expect("a page");
     assert_eq!(response.status(), StatusCode::OK);
     response.text().await.expect("a text")

@@ -24,7 +24,7 @@ pub struct Family {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) unit: Option<Unit>,
-    pub(crate) labels: &'static [&'static str],
+    pub labels: &'static [&'static str],
     pub(crate) meaning: &'static str,
 }
 
@@ -36,7 +36,8 @@ impl Family {
         format!("{}{unit}{suffix}", self.name)
     }
 
-    pub(crate) fn type_name(&self) -> &'static str {
+    /// As Prometheus calls its kind.
+    pub fn type_name(&self) -> &'static str {
         match self.kind {
             Kind::Counter | Kind::Seconds => "counter",
             Kind::Gauge => "gauge",

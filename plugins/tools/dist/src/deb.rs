@@ -55,6 +55,7 @@ fn compressed_man_pages(tree: &Tree) -> anyhow::Result<Tree> {
 fn with_documents(release: &Release, mut data: Tree) -> anyhow::Result<Tree> {
     data.file(CONFIGURATION, READABLE, release.contrib("debian/bulkhead.toml")?);
     data.file("usr/lib/systemd/system/bulkhead.service", READABLE, release.contrib("debian/bulkhead.service")?);
+    release.add_monitoring(&mut data, "usr/share/doc/bulkhead")?;
     // Debian's name for the licence of a package, with those of what is linked in.
     let copyright = [&release.license[..], b"\n", &release.notices].concat();
     data.file("usr/share/doc/bulkhead/copyright", READABLE, copyright);

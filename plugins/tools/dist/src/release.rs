@@ -23,6 +23,9 @@ pub(crate) const SUMMARY: &str = "WebAssembly plugin host for sandboxed MCP task
 pub(crate) const LICENSE: &str = "Apache-2.0";
 pub(crate) const KEYWORDS: [&str; 4] = ["mcp", "webassembly", "plugins", "sandbox"];
 
+/// What Prometheus and Grafana watch hosts with, below `host/contrib`.
+const MONITORING: [&str; 3] = ["grafana/bulkhead.json", "prometheus/alerts.test.yml", "prometheus/alerts.yml"];
+
 /// One program.
 pub(crate) struct Program {
     pub(crate) name: String,
@@ -116,6 +119,14 @@ impl Release {
         std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
+    /// Puts what others watch hosts with into a folder of the tree.
+    pub(crate) fn add_monitoring(&self, tree: &mut Tree, folder: &str) -> anyhow::Result<()> {
+        for path in MONITORING {
+            tree.file(&format!("{folder}/{path}"), READABLE, self.contrib(path)?);
+        }
+        Ok(())
+    }
+
     /// Puts the programs into a folder of the tree.
     pub(crate) fn add_programs(&self, tree: &mut Tree, folder: &str) {
         for program in &self.programs {
@@ -171,4 +182,22 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{program} failed with {}: {}", output.status, said.trim());
     Ok(output.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_hosts_are_watched_with_is_packaged() {
+        let contrib = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../host/contrib");
+        let mut found = Vec::new();
+        for folder in ["grafana", "prometheus"] {
+            for entry in std::fs::read_dir(contrib.join(folder)).unwrap() {
+                found.push(format!("{folder}/{}", entry.unwrap().file_name().display()));
+            }
+        }
+        found.sort();
+        assert_eq!(found, MONITORING);
+    }
 }
