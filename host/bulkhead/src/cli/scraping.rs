@@ -66,6 +66,8 @@ impl ScrapeListener {
     }
 }
 
+type HeldCounts = Vec<(TenantId, Arc<UsageCounts>)>;
+
 /// What of a host is read.
 #[derive(Clone)]
 pub(crate) struct ReadFrom {
@@ -79,7 +81,7 @@ pub(crate) struct ReadFrom {
     pub(crate) health: Arc<HostHealth>,
     pub(crate) tracer: Tracer,
     /// The counts of named tenants, which are kept for as long as they are held.
-    pub(crate) usage: Arc<Mutex<Vec<(TenantId, Arc<UsageCounts>)>>>,
+    pub(crate) usage: Arc<Mutex<HeldCounts>>,
 }
 
 /// Tenants that are told apart; the others are summed.
