@@ -63,6 +63,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
             arguments: Json::new(r#"{"text": "a text of ordinary length, as it may come from a model"}"#),
         },
         share: Share::default(),
+        activity: None,
         limits: tool.limits.clone(),
         facts: CallContext { call_id: CallId([1; 16]), seed: [1; 32], ..CallContext::detached() },
     };

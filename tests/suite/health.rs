@@ -177,3 +177,77 @@ async fn service_manager_may_listen_on_an_abstract_name_and_want_no_watchdog() {
     let (status, _) = setup.start().await.terminate().await;
     assert!(status.success(), "{status}");
 }
+
+/// The rates of `bulkhead top --by`, once they have a row that fits.
+async fn rates(setup: &Setup, by: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    until("the rates", async || {
+        let arguments = ["top", "--by", by, "--once", "--interval", "1s"];
+        let rates = command::json(&arguments, &setup.data()).await;
+        rates["rows"].as_array().expect("rows").iter().find(|row| fits(row)).cloned()
+    })
+    .await
+}
+
+#[tokio::test]
+async fn top_shows_what_calls_cost_by_each_group_and_leaves_the_rest_alone() {
+    let setup =
+        Setup::with(&["primes", "hostile"]).config("[limits]\ncalls_running_per_requestor = 2\ncall_queue_ms_max = 0");
+    let (anna, bob) = (setup.token("anna", "acme").await, setup.token("bob", "beta").await);
+    let host = setup.start().await;
+    let anna = Client::connect_as(&host, Some(&anna), all_capabilities()).await;
+    let bob = Client::connect_as(&host, Some(&bob), all_capabilities()).await;
+    let works = async {
+        loop {
+            anna.tool("count_primes", json!({"below": 3_000_000})).await.expect("it is counted");
+            bob.tool("trap", json!({})).await.expect_err("it traps");
+        }
+    };
+    let looks = async {
+        let is_positive = |row: &Value, member: &str| row[member].as_f64().is_some_and(|rate| rate > 0.0);
+        let calls = |row: &Value| is_positive(row, "calls_per_second");
+        let tool = rates(&setup, "tool", |row| row["tool"] == "count_primes" && is_positive(row, "cpu_percent")).await;
+        assert_eq!((&tool["plugin"], &tool["errors_per_second"]), (&json!("primes"), &json!(0.0)), "{tool}");
+        assert!(is_positive(&tool, "p50_ms") && tool["p99_ms"].as_f64() >= tool["p50_ms"].as_f64(), "{tool}");
+        let requestor = rates(&setup, "requestor", |row| row["requestor"] == "bob" && calls(row)).await;
+        assert_eq!((&requestor["tenant"], requestor.get("plugin")), (&json!("beta"), None), "{requestor}");
+        assert_eq!(requestor["errors_per_second"], requestor["calls_per_second"], "{requestor}");
+        assert_eq!(requestor["outcomes_per_second"], json!({"trap": requestor["calls_per_second"]}), "{requestor}");
+        let tenant = rates(&setup, "tenant", |row| row["tenant"] == "acme" && calls(row)).await;
+        assert!(tenant.get("requestor").is_none(), "{tenant}");
+        rates(&setup, "plugin", |row| row["plugin"] == "hostile" && calls(row)).await;
+    };
+    tokio::select! {
+        () = works => {}
+        () = looks => {}
+    }
+    for _ in 0..2 {
+        anna.task("count_primes", json!({"below": 2_000_000_000})).await;
+    }
+    let refused = async {
+        loop {
+            anna.tool("count_primes", json!({"below": 10})).await.expect_err("both places are taken");
+        }
+    };
+    let looks = async {
+        for (by, name) in [("requestor", "anna"), ("tool", "count_primes")] {
+            let is_refused = |row: &Value| row["refused_per_second"].as_f64().is_some_and(|rate| rate > 0.0);
+            let row = rates(&setup, by, |row| row[by] == name && is_refused(row)).await;
+            assert_eq!((&row["calls_per_second"], &row["p50_ms"]), (&json!(0.0), &Value::Null), "{row}");
+            // Two tasks compute, and neither has ended.
+            assert!(row["cpu_percent"].as_f64().is_some_and(|percent| percent > 5.0), "{row}");
+        }
+    };
+    tokio::select! {
+        () = refused => {}
+        () = looks => {}
+    }
+    let plain = command::json(&["top", "--once"], &setup.data()).await;
+    let mut members: Vec<_> = plain.as_object().expect("an object").keys().collect();
+    members.sort();
+    assert_eq!(members, ["at", "host", "limits", "plugins", "tenants"], "{plain}");
+
+    let too_long = ["top", "--by", "tool", "--interval", "6m", "--data"];
+    let refused = command::output(&mut command::bulkhead(), &too_long, Some(&setup.data())).await;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("--interval is longer than 5m"), "{said}");
+}

@@ -124,7 +124,7 @@ fn wanted(filter: &TaskFilter, named: &PrincipalNames) -> bool {
 }
 
 impl HostOperator {
-    fn running_host(&self) -> Result<&RunningHost, ControlError> {
+    pub(super) fn running_host(&self) -> Result<&RunningHost, ControlError> {
         let absent = || ControlError::Invalid("no host runs on this data directory".to_owned());
         self.running_host.as_ref().ok_or_else(absent)
     }

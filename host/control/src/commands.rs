@@ -15,6 +15,7 @@ use bulkhead_domain::UnixMs;
 use bulkhead_identity::principal::TokenInfo;
 use bulkhead_plugins::{CanaryThresholdOverrides, SwitchResult, Verified};
 use bulkhead_store::sled::{Moved, Rekeyed};
+use bulkhead_tasks::ActivityGroup;
 use bulkhead_tasks::secrets::SecretInfo;
 
 /// A command with the view that answers it.
@@ -231,6 +232,10 @@ commands! {
         "drain_end" DrainEnd(DrainEnd {}) -> DrainView,
         /// What is left to end.
         "drain_show" DrainShow(DrainShow {}) -> DrainView,
+        /// What calls cost, counted from the first look on until ten minutes after the last.
+        "activity_show" Activity(ActivityShow {
+            by: ActivityGroup,
+        }) -> ActivityView,
         /// Whether the host is healthy and ready, and what that is read from.
         "health_show" Health(HealthShow {}) -> HealthView,
         /// Reads the configuration again and takes it over, all of it or nothing.
@@ -353,7 +358,9 @@ impl Command {
                 TasksCommand::Cancel(_) | TasksCommand::Purge(_) => true,
             },
             Self::Host(command) => match command {
-                HostCommand::Limits(_) | HostCommand::Health(_) | HostCommand::Reload(_) => true,
+                HostCommand::Limits(_) | HostCommand::Activity(_) | HostCommand::Health(_) | HostCommand::Reload(_) => {
+                    true
+                }
                 HostCommand::DrainBegin(_) | HostCommand::DrainEnd(_) | HostCommand::DrainShow(_) => true,
                 HostCommand::Attach(_) => false,
             },

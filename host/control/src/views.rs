@@ -3,6 +3,8 @@
 //!
 //! Owns the members of answers and their order. Must not know how an answer comes to be or how it is shown.
 
+mod activity;
+
 use std::path::PathBuf;
 
 use indexmap::IndexMap;
@@ -15,6 +17,8 @@ use bulkhead_identity::principal::TokenInfo;
 use bulkhead_plugins::{Changes, Digest, PluginView, Stage, Staged, SwitchResult, VersionView};
 use bulkhead_store::sled::{Moved, Report};
 use bulkhead_tasks::secrets::SecretInfo;
+
+pub use activity::{ActivityCountsView, ActivityRowView, ActivityView};
 
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

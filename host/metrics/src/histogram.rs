@@ -49,6 +49,26 @@ pub(crate) static OPERATIONS: Buckets = Buckets {
     scale: NANOSECONDS,
 };
 
+/// Finer than what a scrape gets: quantiles of them are shown to people.
+pub(crate) static CALL_TIMES: Buckets = Buckets { ends: &CALL_TIME_ENDS, scale: NANOSECONDS };
+
+/// Six steps for each power of ten, from 10 µs to 7,000 s.
+const CALL_TIME_ENDS: [u64; 54] = call_time_ends();
+
+#[allow(clippy::indexing_slicing, reason = "of a constant: what is out of bounds does not compile")]
+const fn call_time_ends() -> [u64; 54] {
+    let (mut ends, mut at, mut least) = ([0; 54], 0, MS / 100);
+    let tenths = [10, 15, 20, 30, 50, 70];
+    while at < ends.len() {
+        ends[at] = least / 10 * tenths[at % tenths.len()];
+        at += 1;
+        if at % tenths.len() == 0 {
+            least *= 10;
+        }
+    }
+    ends
+}
+
 /// For what there is one of for each plugin or each host.
 pub(crate) static DURATIONS: Buckets = Buckets {
     ends: &[MS / 10, MS / 2, MS, 5 * MS, 10 * MS, 50 * MS, 100 * MS, 500 * MS, S, 5 * S, 10 * S, 60 * S],
@@ -106,6 +126,18 @@ impl Histogram {
     /// Counts a time.
     pub fn observe(&self, took: Duration) {
         self.observe_units(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Counts a time; one that is longer than all ends counts as the last one.
+    pub(crate) fn observe_within(&self, took: Duration) {
+        let last = self.buckets.ends.last().copied().unwrap_or_default();
+        self.observe_units(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).min(last));
+    }
+
+    /// The ends of the buckets that have any observation, with how many.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.buckets.ends.iter().zip(&self.counts);
+        counts.map(|(end, count)| (*end, count.load(Relaxed))).filter(|(_, count)| *count > 0)
     }
 
     /// Counts a number of things.
@@ -176,6 +208,20 @@ mod tests {
         let kept: Vec<_> = read.buckets.iter().filter_map(|(.., exemplar)| exemplar.as_ref()).collect();
         assert_eq!(kept.len(), 1);
         assert_eq!((kept[0].trace_id.as_str(), kept[0].value), ("0b".repeat(16).as_str(), 0.0002));
+    }
+
+    #[test]
+    fn call_times_are_shown_at_most_two_thirds_above_the_true_ones() {
+        for micros in [10_u64, 11, 15, 16, 29, 31, 51, 99, 701, 1_000, 30_001, 999_999, 6_900_000_000] {
+            let histogram = Histogram::new(&CALL_TIMES);
+            histogram.observe_within(Duration::from_micros(micros));
+            let shown: Vec<_> = histogram.counts().collect();
+            let (end, true_ns) = (shown[0].0, micros * 1_000);
+            assert!(shown.len() == 1 && end >= true_ns && end * 3 <= true_ns * 5, "{micros} is shown as {shown:?}");
+        }
+        let longest = Histogram::new(&CALL_TIMES);
+        longest.observe_within(Duration::MAX);
+        assert_eq!(longest.counts().collect::<Vec<_>>(), [(7_000 * S, 1)]);
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //!
 //! Owns the handles that other crates count with, the table of all families, and the page that a scrape gets. Must not know who counts,
 //! and must not change what anybody is answered. Invariants: a handle is found when what it counts comes into being, and a request only
-//! adds to it; no label comes from a client's bytes; without `[metrics]` every handle is empty and nothing is counted.
+//! adds to it; no label comes from a client's bytes; without `[metrics]` every handle is empty and nothing is counted, except what calls
+//! cost while an operator looks ([`Activity`]).
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
+mod activity;
 mod calls;
 mod expose;
 pub mod families;
@@ -25,6 +27,7 @@ use parking_lot::RwLock;
 use families::{CREDENTIALS_REFUSED, Family, REFUSALS, SESSION_DURATION, TICK_LATE};
 use registry::{Labels, Registry, Series};
 
+pub use activity::{Activity, ActivityCounts, ActivityReading, ToolActivity};
 pub use calls::{Outcome, PluginMetrics, ToolMetrics};
 pub use expose::{Form, page};
 pub use histogram::Histogram;
@@ -51,6 +54,7 @@ struct Shared {
     registry: Option<Arc<Registry>>,
     options: MetricsOptions,
     operations: Operations,
+    activity: Arc<Activity>,
     refusals: ByWord,
     credentials: ByWord,
     plugin_events: PluginEvents,
@@ -95,13 +99,27 @@ impl Metrics {
     fn with(registry: Option<Arc<Registry>>, options: MetricsOptions) -> Self {
         let operations = Operations::new(registry.as_ref());
         let (refusals, credentials) = (ByWord::new(&REFUSALS), ByWord::new(&CREDENTIALS_REFUSED));
-        let (plugin_events, sessions) = (PluginEvents::default(), Default::default());
-        Self(Arc::new(Shared { registry, options, operations, refusals, credentials, plugin_events, sessions }))
+        let (activity, plugin_events, sessions) = (Arc::default(), PluginEvents::default(), Default::default());
+        Self(Arc::new(Shared {
+            registry,
+            options,
+            operations,
+            activity,
+            refusals,
+            credentials,
+            plugin_events,
+            sessions,
+        }))
     }
 
     /// Whether anything is counted.
     pub fn is_on(&self) -> bool {
         self.0.registry.is_some()
+    }
+
+    /// What calls cost, for an operator who looks; with and without `[metrics]`.
+    pub fn activity(&self) -> &Arc<Activity> {
+        &self.0.activity
     }
 
     /// The durations of requests, by method.

@@ -40,7 +40,7 @@ use super::{CallContext, CallEvent, CallSpec, TenantNames, ToolEntry};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
-use bulkhead_metrics::{Metrics, PluginMetrics};
+use bulkhead_metrics::{ActivityCounts, Metrics, PluginMetrics};
 
 /// A component that is ready to be called.
 pub(super) struct Plugin {
@@ -57,6 +57,8 @@ pub(super) struct Plugin {
     pub(super) paces: Vec<InlineStats>,
     pub(super) presence: CallCount,
     pub(super) metrics: PluginMetrics,
+    /// Of calls of no tool.
+    pub(super) activity: Arc<ActivityCounts>,
 }
 
 /// The calls of a version, whichever of its lists they found it in.
@@ -290,13 +292,14 @@ impl WasiHttpView for Call {
 pub(super) async fn run(
     ground: Arc<HostContext>,
     plugin: InFlight,
-    spec: CallSpec,
+    mut spec: CallSpec,
     shared: Arc<CallState>,
     outbox: Outbox,
 ) {
     let span = shared.span.clone();
-    let counted = CountedCall::begin(&plugin, &spec.operation, &shared);
-    let call = async { counted.with(execute(&ground, &plugin, spec, shared, &outbox).await) };
+    let tool = plugin.entry(&spec.operation);
+    let counted = CountedCall::begin(&plugin, tool.map(|(entry, _)| &**entry), spec.activity.take(), &shared);
+    let call = async { counted.with(execute(&ground, (&plugin, tool), spec, shared, &outbox).await) };
     let call = AssertUnwindSafe(call).catch_unwind();
     let outcome = tokio::select! {
         biased;
@@ -318,7 +321,7 @@ pub(super) async fn run(
 
 async fn execute(
     ground: &HostContext,
-    plugin: &Plugin,
+    (plugin, tool): (&Plugin, Option<(&Arc<ToolEntry>, &InlineStats)>),
     spec: CallSpec,
     shared: Arc<CallState>,
     outbox: &Outbox,
@@ -329,7 +332,7 @@ async fn execute(
     if bytes > bytes_max {
         return Err(CallError::InvalidParams(format!("the arguments are larger than {}", Bytes(bytes_max))));
     }
-    let (entry, pace) = plugin.entry(&operation).unzip();
+    let (entry, pace) = tool.unzip();
     let meter = Arc::clone(&shared);
     let name = Arc::clone(&plugin.name);
     let granted = Arc::clone(plugin.granted.of(tenant));

@@ -12,6 +12,7 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::counted_call::CallActivity;
 use super::{CallContext, Control};
 use bulkhead_domain::call::{ClientFeatures, LogLevel};
 use bulkhead_traces::Span;
@@ -25,6 +26,8 @@ pub struct CallState {
     paused: AtomicBool,
     resumed: Notify,
     cpu_us: AtomicU64,
+    /// Empty until the call begins.
+    activity: OnceLock<CallActivity>,
     task_id: OnceLock<String>,
     audience: Mutex<Option<ClientView>>,
     wall: Mutex<Wall>,
@@ -124,7 +127,19 @@ impl CallState {
 
     pub(super) fn add_cpu(&self, used: Duration) -> Duration {
         let used = u64::try_from(used.as_micros()).unwrap_or(u64::MAX);
+        if let Some(activity) = self.activity.get() {
+            activity.cpu_used(used);
+        }
         Duration::from_micros(self.cpu_us.fetch_add(used, Ordering::Relaxed).saturating_add(used))
+    }
+
+    /// Counts the call there, too, from now on.
+    pub(super) fn count_in(&self, activity: CallActivity) {
+        self.activity.get_or_init(|| activity);
+    }
+
+    pub(super) fn activity(&self) -> Option<&CallActivity> {
+        self.activity.get()
     }
 
     /// CPU time so far.

@@ -12,7 +12,7 @@ use bulkhead_domain::server_features::{Prompt, Resource, ResourceTemplate};
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::Tool;
 use bulkhead_domain::uri_template::UriTemplate;
-use bulkhead_metrics::{Operation, ToolMetrics};
+use bulkhead_metrics::{ActivityCounts, Operation, ToolMetrics};
 
 /// One tool with everything that a call of it needs.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct ToolEntry {
     pub input: Validator,
     pub output: Option<Validator>,
     pub metrics: ToolMetrics,
+    /// Of calls of it.
+    pub activity: Arc<ActivityCounts>,
 }
 
 impl ToolEntry {
@@ -50,6 +52,8 @@ pub struct CatalogPlugin {
     pub has_resources: bool,
     pub has_prompts: bool,
     pub has_completions: bool,
+    /// Of what it is called for beside its tools.
+    pub activity: Arc<ActivityCounts>,
 }
 
 impl CatalogPlugin {

@@ -1,16 +1,45 @@
-//! A call as the metrics count it.
+//! A call as the metrics and `bulkhead top` count it: one reading of how it ended and what it cost, for both.
 //!
 //! Must not decide anything about the call. Invariant: every call is counted once, also one that is dropped on its way.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::ToolEntry;
 use super::call::Plugin;
 use super::call_state::CallState;
-use super::operation::{Operation, Returned};
+use super::operation::Returned;
 use bulkhead_domain::call::CallError;
-use bulkhead_metrics::{Outcome, PluginMetrics};
+use bulkhead_metrics::{ActivityCounts, Outcome, PluginMetrics};
+
+/// Where an operator looks for what a call costs.
+#[derive(Debug)]
+pub(super) struct CallActivity {
+    /// Those of its tool, or of what else its plugin is called for.
+    tool: Arc<ActivityCounts>,
+    requestor: Option<Arc<ActivityCounts>>,
+}
+
+impl CallActivity {
+    /// CPU time counts when it is used: a task may run for hours.
+    pub(super) fn cpu_used(&self, used_us: u64) {
+        self.tool.cpu_used(used_us);
+        if let Some(requestor) = &self.requestor {
+            requestor.cpu_used(used_us);
+        }
+    }
+
+    fn call_ended(&self, outcome: Outcome, busy: impl FnOnce() -> Duration) {
+        if !self.tool.is_watched() {
+            return;
+        }
+        let busy = busy();
+        self.tool.call_ended(outcome, busy);
+        if let Some(requestor) = &self.requestor {
+            requestor.call_ended(outcome, busy);
+        }
+    }
+}
 
 /// A call that runs; counted when this is dropped.
 pub(super) struct CountedCall<'a> {
@@ -18,15 +47,22 @@ pub(super) struct CountedCall<'a> {
     /// None: it calls no tool.
     tool: Option<&'a ToolEntry>,
     call: Arc<CallState>,
-    /// None: nothing is counted.
+    /// None: there are no metrics.
     since: Option<Instant>,
     outcome: Option<Outcome>,
 }
 
 impl<'a> CountedCall<'a> {
-    pub(super) fn begin(plugin: &'a Plugin, operation: &Operation, call: &Arc<CallState>) -> Self {
+    /// `tool`: none, if it calls none. `requestor`: where it is counted for its requestor.
+    pub(super) fn begin(
+        plugin: &'a Plugin,
+        tool: Option<&'a ToolEntry>,
+        requestor: Option<Arc<ActivityCounts>>,
+        call: &Arc<CallState>,
+    ) -> Self {
         let since = plugin.metrics.is_on().then(Instant::now);
-        let tool = since.and_then(|_| plugin.entry(operation)).map(|(tool, _)| &**tool);
+        let counts = tool.map_or(&plugin.activity, |tool| &tool.activity);
+        call.count_in(CallActivity { tool: Arc::clone(counts), requestor });
         Self { plugin: &plugin.metrics, tool, call: Arc::clone(call), since, outcome: None }
     }
 
@@ -43,11 +79,15 @@ impl<'a> CountedCall<'a> {
 
 impl Drop for CountedCall<'_> {
     fn drop(&mut self) {
-        let Some(since) = self.since else { return };
         let left = if std::thread::panicking() { Outcome::Host } else { Outcome::Cancelled };
+        let outcome = self.outcome.unwrap_or(left);
+        if let Some(activity) = self.call.activity() {
+            activity.call_ended(outcome, || self.call.wall_elapsed().0);
+        }
+        let Some(since) = self.since else { return };
         self.plugin.call_ended(self.call.cpu(), since.elapsed());
         if let Some(tool) = self.tool {
-            tool.metrics.call_ended(self.outcome.unwrap_or(left));
+            tool.metrics.call_ended(outcome);
         }
     }
 }

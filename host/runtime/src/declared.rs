@@ -142,6 +142,7 @@ fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Ve
     let declared = (shown != own).then(|| Box::new(own));
     let (all, of_plugin) = terms.metrics;
     let metrics = all.tool(of_plugin, &shown.name);
+    let activity = all.activity().tool(&terms.version.name, &shown.name);
     Ok(ToolEntry {
         tool: shown,
         declared,
@@ -153,6 +154,7 @@ fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Ve
         input,
         output,
         metrics,
+        activity,
     })
 }
 

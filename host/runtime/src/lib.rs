@@ -78,6 +78,7 @@ use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::{CallId, PluginVersion};
+use bulkhead_metrics::ActivityCounts;
 
 pub use cache::{CodeCacheBounds, CodeCacheConfig};
 pub use call_state::{CallState, ClientView};
@@ -108,6 +109,8 @@ pub struct CallSpec {
     pub limits: CallLimits,
     /// What its time on the guests' threads is taken from.
     pub share: Share,
+    /// Where it is counted for its requestor, if it is. Says nothing about whose it is, either.
+    pub activity: Option<Arc<ActivityCounts>>,
     pub facts: CallContext,
 }
 

@@ -453,7 +453,7 @@ pub(super) fn finish(
     let limits = wanted.within(&source.limits);
     let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.within(&policy.limits), ..policy.clone() };
     let policies = source.tools.iter().map(|(name, policy)| (name.clone(), within(policy))).collect();
-    let counted = metrics.plugin(&version.name);
+    let (counted, activity) = (metrics.plugin(&version.name), metrics.activity().plugin(&version.name));
     let terms = DeclarationPolicy {
         metrics: (metrics, &counted),
         version: &version,
@@ -469,6 +469,7 @@ pub(super) fn finish(
         has_resources: exports.has_resources(),
         has_prompts: exports.has_prompts(),
         has_completions: exports.has_completions(),
+        activity: Arc::clone(&activity),
     });
     if exports.is_typed() {
         typed::present(&mut listed.tools, &source.tools);
@@ -494,6 +495,7 @@ pub(super) fn finish(
         paces,
         presence,
         metrics: counted,
+        activity,
     };
     Ok(LoadedPlugin { version, tools, offers, plugin: Arc::new(plugin), source })
 }

@@ -43,6 +43,7 @@ impl ToolEntry {
             input,
             output: None,
             metrics: Default::default(),
+            activity: Default::default(),
         }
     }
 }

@@ -264,12 +264,14 @@ impl Inner {
 
     pub(super) fn spec(&self, requestor: &Requestor, request: &CallRequest, identity: Identity) -> CallSpec {
         let (tool, arguments) = (request.tool.plugin_tool.clone(), request.arguments.clone());
+        let (share, activity) = self.shares.for_call(requestor);
         CallSpec {
             plugin: request.tool.plugin.clone(),
             tenant: requestor.tenant,
             operation: Operation::CallTool { tool, arguments },
             limits: request.tool.limits.clone(),
-            share: self.shares.of(requestor),
+            share,
+            activity,
             facts: self.facts(requestor, request.client, identity, &request.related),
         }
     }

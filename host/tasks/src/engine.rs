@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 
 use super::abuse::AbuseDetector;
+use super::activity::RefusalCount;
 use super::admission::{Admission, IdleSlot, IdleState, Purpose};
 use super::audit_events::RefusalAudit;
 use super::availability::Availability;
@@ -30,7 +31,7 @@ use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task};
 use bulkhead_limits::{Full, LiveLimits};
-use bulkhead_metrics::{Metrics, TaskMetrics};
+use bulkhead_metrics::{Activity, Metrics, TaskMetrics};
 use bulkhead_runtime::{CallSpec, Catalog, Executor, ListKind, MessageWorkers, Returned, ToolEntry};
 use bulkhead_store::keyvalue::KeyValues;
 use bulkhead_store::replay_guard::{ReplayGuard, SingleUseToken};
@@ -81,6 +82,8 @@ pub(super) struct Inner {
     pub(super) lists: CatalogEvents,
     health: Arc<dyn CallHealth>,
     pub(super) abuse_detector: AbuseDetector,
+    /// Of the host's tools. Empty: nothing is counted.
+    pub(super) activity: OnceLock<Arc<Activity>>,
     /// A task was created that may expire before the sweeper's next look.
     pub(super) sooner: Notify,
     pub(super) usage: UsageWriter,
@@ -119,6 +122,7 @@ impl Tasks {
             lists: CatalogEvents::default(),
             health,
             abuse_detector: AbuseDetector::default(),
+            activity: OnceLock::new(),
             sooner: Notify::new(),
             metrics,
         };
@@ -192,7 +196,8 @@ impl Tasks {
     pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
         let tool = &request.tool;
         let asked = RefusalAudit::new(&self.inner.audit, requestor, &tool.tool.name, Some(&tool.plugin));
-        self.begin(requestor, request).await.inspect_err(|error| asked.refused(error))
+        let count = RefusalCount::new(Some(&tool.activity));
+        self.begin(requestor, request).await.inspect_err(|error| self.refused(requestor, asked, count, error))
     }
 
     async fn begin(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
@@ -211,7 +216,8 @@ impl Tasks {
     {
         let plugin = &request.library.plugin;
         let asked = RefusalAudit::new(&self.inner.audit, requestor, request.operation.label(), Some(plugin));
-        self.begin_other(requestor, request).await.inspect_err(|error| asked.refused(error))
+        let count = RefusalCount::new(Some(&request.library.activity));
+        self.begin_other(requestor, request).await.inspect_err(|error| self.refused(requestor, asked, count, error))
     }
 
     async fn begin_other<T>(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall<T>, Error>
@@ -225,19 +231,22 @@ impl Tasks {
         let (seed, call_id) = seed_and_id()?;
         let identity = Identity { seed, call_id, task_id: None, attempt: 1 };
         let facts = inner.facts(requestor, client, identity, &[]);
+        let (share, activity) = inner.shares.for_call(requestor);
         let spec = CallSpec {
             plugin: library.plugin.clone(),
             tenant: requestor.tenant,
             operation,
             limits: library.limits.clone(),
-            share: inner.shares.of(requestor),
+            share,
+            activity,
             facts,
         };
         PlainCall::start(inner.clone(), *requestor, None, spec, call_slot)
     }
 
-    /// Counts tasks and waits there from now on, once for ever.
+    /// Counts calls, tasks and waits there from now on, once for ever.
     pub fn count(&self, metrics: &Metrics) {
+        self.inner.shares.count_in(self.inner.activity.get_or_init(|| Arc::clone(metrics.activity())));
         if let Some(metrics) = TaskMetrics::of(metrics) {
             self.inner.metrics.get_or_init(|| metrics);
         }
@@ -251,13 +260,21 @@ impl Tasks {
     /// Creates a task: durable when this returns, and running or queued.
     pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Arc<Task>, Error> {
         let asked = request.job.asked(&self.inner.audit, requestor);
-        self.inner.create_new(requestor, request).await.inspect_err(|error| asked.refused(error))
+        let count = RefusalCount::new(request.job.activity());
+        let created = self.inner.create_new(requestor, request).await;
+        created.inspect_err(|error| self.refused(requestor, asked, count, error))
     }
 
     /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
     pub async fn create_once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
         let asked = request.job.asked(&self.inner.audit, requestor);
-        self.once(requestor, request, alias).await.inspect_err(|error| asked.refused(error))
+        let count = RefusalCount::new(request.job.activity());
+        self.once(requestor, request, alias).await.inspect_err(|error| self.refused(requestor, asked, count, error))
+    }
+
+    fn refused(&self, requestor: &Requestor, asked: RefusalAudit, count: RefusalCount, error: &Error) {
+        asked.refused(error);
+        count.refused(&self.inner, requestor);
     }
 
     async fn once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {

@@ -23,6 +23,7 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::server_features::{PartialArgument, Reference};
 use bulkhead_domain::task::{PluginVersion, TaskId, TaskOutput, Work};
 use bulkhead_domain::tool::ToolOutput;
+use bulkhead_metrics::ActivityCounts;
 use bulkhead_runtime::{CatalogPlugin, Operation};
 
 const ANSWERED: &Work = &Work::Answered;
@@ -79,6 +80,15 @@ impl Job {
             Self::Call(call) | Self::Refused(call, _) => Work::Tool(call.tool.tool.name.clone()),
             Self::FallbackRequest(ask) => ask.work.clone(),
             Self::Answered { .. } => Work::Answered,
+        }
+    }
+
+    /// Where its calls are counted by tool; of what the host answers itself nothing is.
+    pub(super) fn activity(&self) -> Option<&Arc<ActivityCounts>> {
+        match self {
+            Self::Call(call) | Self::Refused(call, _) => Some(&call.tool.activity),
+            Self::FallbackRequest(ask) => Some(&ask.first.activity),
+            Self::Answered { .. } => None,
         }
     }
 

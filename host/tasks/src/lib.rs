@@ -10,6 +10,7 @@
 pub mod secrets;
 
 mod abuse;
+mod activity;
 mod admission;
 mod audit_events;
 mod availability;
@@ -43,6 +44,7 @@ use bulkhead_domain::tool::ToolOutput;
 use bulkhead_limits::rate;
 use bulkhead_runtime::{CatalogPlugin, Operation, ToolEntry};
 
+pub use activity::{ActivityGroup, ActivityKey, ActivitySample};
 pub use admission::{InUse, Sums};
 pub use call_health::{CallHealth, EndedCall};
 pub use catalog_events::ResourceUpdate;

@@ -111,7 +111,10 @@ impl Tasks {
                         tracing::warn!("the lease could not be extended: {error}");
                     }
                 }
-                _ = forget.tick() => self.inner.availability.forget_idle(),
+                _ = forget.tick() => {
+                    self.inner.availability.forget_idle();
+                    self.inner.forget_idle_activity();
+                }
             }
         }
     }

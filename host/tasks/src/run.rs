@@ -363,8 +363,8 @@ fn start(inner: &Arc<Inner>, task: &Task, visit: Attempt) -> Result<Started, Cal
     let identity = Identity { seed: task.seed, call_id: task.call_id, task_id: Some(task.id), attempt: task.attempt };
     let facts = inner.facts(&task.requestor, client, identity, &task.related);
     let Attempt { plugin, operation, limits } = visit;
-    let (tenant, share) = (task.requestor.tenant, inner.shares.of(&task.requestor));
-    Started::new(inner, CallSpec { plugin, tenant, operation, limits, share, facts }).map_err(internal)
+    let (tenant, (share, activity)) = (task.requestor.tenant, inner.shares.for_call(&task.requestor));
+    Started::new(inner, CallSpec { plugin, tenant, operation, limits, share, activity, facts }).map_err(internal)
 }
 
 /// What a task from before a restart needs to run: its work as the version offers it that it was created with.

@@ -1,5 +1,6 @@
 //! The engine with a scripted executor and the store in memory.
 
+mod activity;
 mod driving;
 mod expiry;
 mod kept_from_its_end;

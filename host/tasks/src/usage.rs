@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use super::activity::RequestorActivity;
 use super::admission::{InUse, Sums};
 use super::changes::ApplyError;
 use super::engine::Tasks;
@@ -17,6 +18,7 @@ use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Active, Phase, PluginVersion, Task};
+use bulkhead_metrics::{Activity, ActivityCounts};
 use bulkhead_runtime::Share;
 
 /// The weight of a tenant without a configured one.
@@ -58,25 +60,47 @@ pub(super) struct Shares(Mutex<TenantShares>);
 struct TenantShares {
     weights: HashMap<TenantId, u32>,
     by_tenant: FxHashMap<TenantId, Share>,
+    /// None: nothing is counted.
+    activity: Option<RequestorActivity>,
 }
 
 impl TenantShares {
     fn weight(&self, tenant: &TenantId) -> u32 {
         self.weights.get(tenant).copied().unwrap_or(WEIGHT)
     }
+
+    fn share(&mut self, requestor: &Requestor) -> Share {
+        let weight = self.weight(&requestor.tenant);
+        let share = self.by_tenant.entry(requestor.tenant).or_insert_with(|| Share::new(weight));
+        share.part(u128::from_ne_bytes(requestor.id.0))
+    }
 }
 
 impl Shares {
     pub(super) fn new(weights: HashMap<TenantId, u32>) -> Self {
-        Self(Mutex::new(TenantShares { weights, by_tenant: FxHashMap::default() }))
+        Self(Mutex::new(TenantShares { weights, by_tenant: FxHashMap::default(), activity: None }))
     }
 
     /// What calls of a requestor run on: a part of its tenant's share.
     pub(super) fn of(&self, requestor: &Requestor) -> Share {
+        self.0.lock().share(requestor)
+    }
+
+    /// The same, and where its calls are counted: found under one lock.
+    pub(super) fn for_call(&self, requestor: &Requestor) -> (Share, Option<Arc<ActivityCounts>>) {
         let mut known = self.0.lock();
-        let weight = known.weight(&requestor.tenant);
-        let share = known.by_tenant.entry(requestor.tenant).or_insert_with(|| Share::new(weight));
-        share.part(u128::from_ne_bytes(requestor.id.0))
+        let share = known.share(requestor);
+        (share, known.activity.as_mut().map(|activity| activity.of(requestor)))
+    }
+
+    /// Counts calls by requestor from now on.
+    pub(super) fn count_in(&self, activity: &Arc<Activity>) {
+        self.0.lock().activity.get_or_insert_with(|| RequestorActivity::new(activity));
+    }
+
+    /// Looks at the counts of requestors, if they are kept. Calls wait meanwhile.
+    pub(super) fn with_activity<T>(&self, look: impl FnOnce(&mut RequestorActivity) -> T) -> Option<T> {
+        self.0.lock().activity.as_mut().map(look)
     }
 
     /// The CPU time of each tenant since the start, in microseconds.
@@ -197,5 +221,6 @@ impl Tasks {
     pub fn block_tenant(&self, tenant: TenantId) {
         self.inner.availability.block(tenant);
         self.inner.watchers.stop_tenant(tenant);
+        self.inner.shares.with_activity(|activity| activity.forget(tenant));
     }
 }

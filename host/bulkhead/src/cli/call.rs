@@ -195,6 +195,7 @@ pub(super) fn spec(tool: &ToolEntry, arguments: &str, world: CallWorld) -> anyho
         tenant: TenantId([0; 16]),
         operation: Operation::CallTool { tool: tool.plugin_tool.clone(), arguments: Json::new(arguments) },
         share: Share::default(),
+        activity: None,
         limits: tool.limits.clone(),
         facts: CallContext {
             call_id: CallId(id),

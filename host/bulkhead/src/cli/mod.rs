@@ -31,6 +31,7 @@ mod operate;
 mod plugin_test;
 mod plugins;
 mod progress;
+mod rates;
 mod reference;
 mod registry;
 mod reload;

@@ -1,6 +1,7 @@
 //! `bulkhead top`: what a host does at the moment, again and again.
 //!
-//! Must not ask the host for anything but what other commands show. Invariant: one look costs three commands, however busy the host is.
+//! Must not ask the host for anything but what other commands show. Invariant: one look costs three commands, however busy the host is;
+//! with `--by` ([`super::rates`]) it costs two.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ use serde::Serialize;
 use super::args::OperateArguments;
 use super::limits::{REQUESTORS, owned, percent};
 use super::operate::{Absent, execute};
+use super::rates::{self, By};
 use super::serve::stop_signal;
 use super::table::{Layout, cell, now, word};
 use super::terminal;
@@ -24,20 +26,39 @@ use super::values::duration_ms;
 const LIMITS: usize = 12;
 /// The host has something else to do, too.
 const INTERVAL_LEAST: Duration = Duration::from_millis(250);
+/// With --by. A host that is not looked at for twice as long stops counting.
+const BY_INTERVAL_MAX: Duration = Duration::from_secs(300);
 /// Empties the terminal and begins at its top.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 /// Show what runs now, by tenant and by plugin, and which limits are fullest; again every two seconds, until SIGINT.
 ///
+/// With --by, show instead which tenant, plugin, tool or requestor takes the host's time, the dearest first.
 /// Needs a running host, on this machine or, with --url, anywhere. Where stdout is no terminal, each look follows the one before.
 #[derive(Args, Debug)]
+#[command(after_long_help = "Columns of --by, each of the time since the look before:\n  \
+    CALLS/S    calls that ended\n  \
+    ERRORS/S   those of them that ended otherwise than ok or cancelled: --json tells how\n  \
+    REFUSED/S  calls and tasks that a limit or a fault of their plugin kept from beginning\n  \
+    CPU        time on the processors; 100 % is one of them. Calls that still run are in it\n  \
+    P50, P99   how long calls ran, without what they waited for: half of them, and 99 of 100, took no longer.\n             \
+               Never too small, at most two thirds too large\n\n\
+    Examples:\n  \
+    bulkhead top\n  \
+    bulkhead top --by tool\n  \
+    bulkhead top --by requestor --once --interval 10s --json\n\n\
+    The host counts this only while you look, and for ten minutes after. It tells at most 4,096 requestors apart, 1,024 of \
+    each tenant: calls of further ones are in the row (others), and in those of their tenant, plugin and tool.")]
 pub(crate) struct TopArguments {
     /// Between two looks: a number and s, m, h or d
     #[arg(long, value_name = "TIME", value_parser = duration_ms, default_value = "2s")]
     interval: u64,
-    /// Look once
+    /// Look once, or with --by twice: once --interval apart
     #[arg(long)]
     once: bool,
+    /// Show what calls cost instead: calls, errors, refusals and CPU time a second, and how long calls run
+    #[arg(long, value_enum)]
+    by: Option<By>,
     #[command(flatten)]
     operate: OperateArguments,
 }
@@ -88,17 +109,39 @@ struct LimitActivity {
 }
 
 pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
-    let TopArguments { interval, once, operate } = arguments;
+    let TopArguments { interval, once, by, operate } = arguments;
+    let pause = Duration::from_millis(interval).max(INTERVAL_LEAST);
+    if by.is_some() && pause > BY_INTERVAL_MAX {
+        anyhow::bail!(
+            "--interval is longer than 5m: the host counts for --by only while it is looked at; for a longer time, scrape its \
+             metrics"
+        );
+    }
     let mut stop = std::pin::pin!(stop_signal()?);
     let clears = terminal::can_overwrite(&std::io::stdout()) && !once && !operate.json;
+    let mut former = match by {
+        Some(by) => {
+            let former = rates::look(&operate, by).await?;
+            tokio::select! {
+                () = &mut stop => return Ok(ExitCode::SUCCESS),
+                () = tokio::time::sleep(pause) => {}
+            }
+            Some((by, former))
+        }
+        None => None,
+    };
     loop {
-        let activity = look(&operate).await?;
-        let text = if operate.json {
-            serde_json::to_string(&activity)?
-        } else {
-            let text = activity.text(&Layout::of_stdout(operate.wide));
-            if clears { format!("{CLEAR}{text}") } else { text }
+        let text = match &mut former {
+            Some((by, former)) => {
+                let rates = rates::look_again(&operate, *by, former).await?;
+                shown(&operate, &rates, |layout| rates.text(layout))?
+            }
+            None => {
+                let activity = look(&operate).await?;
+                shown(&operate, &activity, |layout| activity.text(layout))?
+            }
         };
+        let text = if clears { format!("{CLEAR}{text}") } else { text };
         let mut stdout = std::io::stdout().lock();
         let separator = if once || operate.json || stdout.is_terminal() { "" } else { "\n" };
         let written = writeln!(stdout, "{text}{separator}").and_then(|()| stdout.flush());
@@ -109,9 +152,27 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
         }
         tokio::select! {
             () = &mut stop => return Ok(ExitCode::SUCCESS),
-            () = tokio::time::sleep(Duration::from_millis(interval).max(INTERVAL_LEAST)) => {}
+            () = tokio::time::sleep(pause) => {}
         }
     }
+}
+
+fn shown(
+    operate: &OperateArguments,
+    value: &impl Serialize,
+    text: impl FnOnce(&Layout) -> String,
+) -> anyhow::Result<String> {
+    Ok(if operate.json { serde_json::to_string(value)? } else { text(&Layout::of_stdout(operate.wide)) })
+}
+
+/// What goes on in a line.
+pub(super) fn summary(host: &DrainView) -> String {
+    let DrainView { plain_calls, tasks_running, tasks_queued, tasks_waiting, tasks_paused, draining, .. } = host;
+    let drains = if *draining { "; the host drains and takes nothing new" } else { "" };
+    format!(
+        "{plain_calls} calls, {tasks_running} running tasks, {tasks_queued} queued, {tasks_waiting} waiting, {tasks_paused} \
+         paused{drains}"
+    )
 }
 
 async fn look(operate: &OperateArguments) -> anyhow::Result<HostActivity> {
@@ -138,13 +199,7 @@ impl HostActivity {
     }
 
     fn text(&self, layout: &Layout) -> String {
-        let DrainView { plain_calls, tasks_running, tasks_queued, tasks_waiting, tasks_paused, draining, .. } =
-            self.host;
-        let drains = if draining { "; the host drains and takes nothing new" } else { "" };
-        let mut parts = vec![format!(
-            "{plain_calls} calls, {tasks_running} running tasks, {tasks_queued} queued, {tasks_waiting} waiting, {tasks_paused} \
-             paused{drains}"
-        )];
+        let mut parts = vec![summary(&self.host)];
         let rows: Vec<_> = self.tenants.iter().filter(|tenant| !tenant.is_idle()).map(TenantActivity::cells).collect();
         let head = ["TENANT", "CALLS", "TASKS", "CALLS QUEUED", "TASKS QUEUED", "RESTING", "WAITING", "PAUSED"];
         parts.push(layout.table(&head, &rows));

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 41] = [
+const COMMANDS: [&str; 42] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,
@@ -31,6 +31,7 @@ const COMMANDS: [&str; 41] = [
     r#"{"command":"drain_begin"}"#,
     r#"{"command":"drain_end"}"#,
     r#"{"command":"drain_show"}"#,
+    r#"{"command":"activity_show","by":"requestor"}"#,
     r#"{"command":"health_show"}"#,
     r#"{"command":"reload","check":true}"#,
     r#"{"command":"plugin_list"}"#,
@@ -99,6 +100,7 @@ fn only_reads_and_what_is_about_the_running_host_may_come_over_the_network() {
         "drain_begin",
         "drain_end",
         "drain_show",
+        "activity_show",
         "health_show",
         "reload",
         "plugin_list",

@@ -26,6 +26,7 @@ fn library(name: &str, has_resources: bool, has_rest: bool, limits: &CallLimits)
         has_resources,
         has_prompts: has_rest,
         has_completions: has_rest,
+        activity: Arc::default(),
     })
 }
 

@@ -177,6 +177,7 @@ async fn replaced_plugin_version_can_still_run() {
         plugin: entry.plugin.clone(),
         operation: Operation::CallTool { tool: "echo".to_owned(), arguments: Json::new(r#"{"text":"still here"}"#) },
         share: Share::default(),
+        activity: None,
         limits: limits(),
         facts: facts(),
     };

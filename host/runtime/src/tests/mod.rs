@@ -1,5 +1,6 @@
 //! The sandbox from outside: plugins in, events out.
 
+mod activity;
 mod egress;
 mod files;
 mod grants;
@@ -76,6 +77,7 @@ impl House {
             tenant: TENANT,
             operation: Operation::CallTool { tool: entry.plugin_tool.clone(), arguments: Json::new(arguments) },
             share: Share::default(),
+            activity: None,
             limits: entry.limits.clone(),
             facts: facts(),
         };

@@ -63,6 +63,8 @@ const SHARES: By =
 /// Fields that hold collections, by file.
 const GROWS: &[(&str, &str, By)] = &[
     ("audit/read.rs", "first", Because("operators read the log, as many lines as they ask for")),
+    ("metrics/activity.rs", "busy", Because("the steps of the times are in the code")),
+    ("metrics/activity.rs", "tools", Because("plugins offer them, and they go with the last version that does")),
     ("metrics/lib.rs", "counters", Because("the words are in the code: names of limits, and reasons")),
     ("metrics/registry.rs", "families", Because("metrics.series_max bounds the lines of all series together")),
     ("metrics/registry.rs", "overflow", Because("there is at most one for each family, and those are in the code")),
@@ -75,6 +77,9 @@ const GROWS: &[(&str, &str, By)] = &[
     ("plugins/health/canary_stats/window.rs", "of", Const("CALLS_MAX")),
     ("plugins/health/canary_stats/window.rs", "samples", Const("CALLS_MAX")),
     ("plugins/health/canary_stats.rs", "watched", Const("CANARIES_MAX")),
+    ("control/activity.rs", "requestors", Key("limits.requestors_per_tenant")),
+    ("control/activity.rs", "tenants", TENANTS),
+    ("control/views/activity.rs", "outcomes", Because("the words are in the code")),
     ("protocol/legacy/sep1686_immediate.rs", "params", Key("server.body_bytes_max")),
     ("protocol/legacy/stream_router.rs", "sent", Const("INPUTS_MAX")),
     ("protocol/legacy/stream_router.rs", "tasks", Const("TASKS_MAX")),
@@ -130,6 +135,8 @@ const GROWS: &[(&str, &str, By)] = &[
         "named",
         Because("of each stored task, no more than it has payloads, while a start or an operator counts"),
     ),
+    ("tasks/activity.rs", "requestors", Const("REQUESTORS_COUNTED_PER_TENANT_MAX")),
+    ("tasks/activity.rs", "tenants", Const("REQUESTORS_COUNTED_MAX")),
     ("tasks/admission.rs", "counts", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "queues", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "turns", Key("limits.tasks_queued_total")),
