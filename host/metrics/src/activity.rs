@@ -128,9 +128,11 @@ impl ActivityReading {
 pub struct Activity {
     is_watched: Arc<AtomicBool>,
     watch: Mutex<Option<Watch>>,
-    /// By plugin and tool; without a tool: of what else the plugin is called for.
-    tools: Mutex<BTreeMap<(String, Option<String>), Weak<ActivityCounts>>>,
+    tools: Mutex<BTreeMap<ToolName, Weak<ActivityCounts>>>,
 }
+
+/// A plugin and a tool of it; without a tool: what else the plugin is called for.
+type ToolName = (String, Option<String>);
 
 #[derive(Clone, Copy, Debug)]
 struct Watch {
@@ -178,7 +180,7 @@ impl Activity {
             let tools = self.tools.lock();
             tools.iter().filter_map(|(name, counts)| Some((name.clone(), counts.upgrade()?))).collect()
         };
-        let shown = |((plugin, tool), counts): ((String, _), Arc<ActivityCounts>)| {
+        let shown = |((plugin, tool), counts): (ToolName, Arc<ActivityCounts>)| {
             let reading = counts.read();
             ToolActivity { plugin, tool, reading }
         };

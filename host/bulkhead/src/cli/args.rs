@@ -72,7 +72,7 @@ pub(crate) enum Subcommand {
     },
     /// Show what is in use of each limit, and how much there may be
     Limits(LimitsArguments),
-    /// Show what runs now, again and again
+    /// Show what runs now, again and again; with --by, what takes the host's time
     Top(TopArguments),
     /// See how a running host is, drain it, or give it another configuration
     Host {

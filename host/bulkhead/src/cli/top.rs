@@ -41,14 +41,15 @@ const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
     ERRORS/S   those of them that ended otherwise than ok or cancelled: --json tells how\n  \
     REFUSED/S  calls and tasks that a limit or a fault of their plugin kept from beginning\n  \
     CPU        time on the processors; 100 % is one of them. Calls that still run are in it\n  \
-    P50, P99   how long calls ran, without what they waited for: half of them, and 99 of 100, took no longer.\n             \
-               Never too small, at most two thirds too large\n\n\
+    P50 MS     how long calls ran, without what they waited for: half of them took no longer\n  \
+    P99 MS     the same of 99 in 100. Both may be up to two thirds too large, never too small\n\n\
     Examples:\n  \
     bulkhead top\n  \
     bulkhead top --by tool\n  \
     bulkhead top --by requestor --once --interval 10s --json\n\n\
-    The host counts this only while you look, and for ten minutes after. It tells at most 4,096 requestors apart, 1,024 of \
-    each tenant: calls of further ones are in the row (others), and in those of their tenant, plugin and tool.")]
+    The host counts this only while you look, and for ten minutes after. It tells 4,096 requestors\n\
+    apart, 1,024 of each tenant: calls of further ones are in the row (others), and in those of their\n\
+    tenant, plugin and tool.")]
 pub(crate) struct TopArguments {
     /// Between two looks: a number and s, m, h or d
     #[arg(long, value_name = "TIME", value_parser = duration_ms, default_value = "2s")]
