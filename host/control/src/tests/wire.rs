@@ -3,7 +3,7 @@
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 41] = [
+const COMMANDS: [&str; 42] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,
@@ -32,6 +32,7 @@ const COMMANDS: [&str; 41] = [
     r#"{"command":"drain_end"}"#,
     r#"{"command":"drain_show"}"#,
     r#"{"command":"health_show"}"#,
+    r#"{"command":"dashboard_login"}"#,
     r#"{"command":"reload","check":true}"#,
     r#"{"command":"plugin_list"}"#,
     r#"{"command":"plugin_versions","name":"csv"}"#,
