@@ -16,6 +16,7 @@ mod commands;
 mod compatibility;
 mod compile;
 mod composition;
+mod dashboard;
 mod doctor;
 mod documented;
 mod egress;

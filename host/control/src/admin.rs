@@ -13,8 +13,8 @@ use super::commands::TaskFilter;
 use super::health::HostHealth;
 use super::operator::{HostOperator, is_expired, summary};
 use super::views::{
-    DrainView, HealthView, LimitCount, LimitCounts, LimitsView, ReloadView, RequestorLimitsView, TaskPageView,
-    TaskPurgeView, TaskStatus, TenantLimitsView,
+    DashboardLoginView, DrainView, HealthView, LimitCount, LimitCounts, LimitsView, ReloadView, RequestorLimitsView,
+    TaskPageView, TaskPurgeView, TaskStatus, TenantLimitsView,
 };
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
@@ -38,6 +38,14 @@ pub struct RunningHost {
     pub edge: Arc<dyn UsageReport>,
     pub reload: Arc<dyn Reload>,
     pub health: Arc<HostHealth>,
+    /// Where a dashboard is served.
+    pub login_links: Option<Arc<dyn LoginLinks>>,
+}
+
+/// Makes links that log an operator in at the dashboard, each once.
+pub trait LoginLinks: Send + Sync + 'static {
+    /// `None` without randomness.
+    fn make_link(&self) -> Option<DashboardLoginView>;
 }
 
 /// Takes another configuration.
@@ -240,6 +248,17 @@ impl HostOperator {
             requestors,
             more,
         })
+    }
+
+    /// A link that logs an operator in at the dashboard.
+    pub(super) fn login_link(&self) -> Result<DashboardLoginView, ControlError> {
+        let Some(links) = &self.running_host()?.login_links else {
+            return Err(ControlError::Invalid(
+                "this host serves no dashboard: set dashboard.listen, such as 127.0.0.1:8810, and start it again"
+                    .to_owned(),
+            ));
+        };
+        links.make_link().ok_or_else(|| ControlError::Failed("the host has no randomness".to_owned()))
     }
 
     /// What is left to end.

@@ -238,6 +238,8 @@ commands! {
         }) -> ActivityView,
         /// Whether the host is healthy and ready, and what that is read from.
         "health_show" Health(HealthShow {}) -> HealthView,
+        /// Makes a link that logs in at the dashboard, once.
+        "dashboard_login" DashboardLogin(DashboardLogin {}) -> DashboardLoginView,
         /// Reads the configuration again and takes it over, all of it or nothing.
         "reload" Reload(ConfigReload {
             /// Only says what would come of it.
@@ -362,7 +364,8 @@ impl Command {
                     true
                 }
                 HostCommand::DrainBegin(_) | HostCommand::DrainEnd(_) | HostCommand::DrainShow(_) => true,
-                HostCommand::Attach(_) => false,
+                // A link makes an operator of its user: it is for the user of the machine only.
+                HostCommand::Attach(_) | HostCommand::DashboardLogin(_) => false,
             },
             Self::Tenant(command) => matches!(command, TenantCommand::List(_) | TenantCommand::Usage(_)),
             Self::Plugin(command) => matches!(command, PluginCommand::List(_) | PluginCommand::Versions(_)),

@@ -8,10 +8,10 @@ use async_trait::async_trait;
 
 use super::admin::RunningHost;
 use super::commands::{
-    ActivityShow, ConfigReload, DrainBegin, DrainEnd, DrainShow, HealthShow, HostCommand, LimitsInUse, StoreBackup,
-    StoreCheck, StoreCommand, StoreExport, StoreRebuild, StoreRekey, TasksCancel, TasksCommand, TasksList, TasksPage,
-    TasksPause, TasksPurge, TasksResume, TasksShow, TenantCommand, TenantList, TenantNames, TenantPurge, TenantUsage,
-    TokenCommand, TokenCreate, TokenList, TokenRevoke,
+    ActivityShow, ConfigReload, DashboardLogin, DrainBegin, DrainEnd, DrainShow, HealthShow, HostCommand, LimitsInUse,
+    StoreBackup, StoreCheck, StoreCommand, StoreExport, StoreRebuild, StoreRekey, TasksCancel, TasksCommand, TasksList,
+    TasksPage, TasksPause, TasksPurge, TasksResume, TasksShow, TenantCommand, TenantList, TenantNames, TenantPurge,
+    TenantUsage, TokenCommand, TokenCreate, TokenList, TokenRevoke,
 };
 use super::erase::EraseHooks;
 use super::plugins::PluginAdmin;
@@ -418,6 +418,7 @@ impl HostOperator {
             HostCommand::DrainEnd(_) => DrainEnd::answer(&self.drain(false)?),
             HostCommand::DrainShow(_) => DrainShow::answer(&self.unfinished()?),
             HostCommand::Activity(ActivityShow { by }) => ActivityShow::answer(&self.activity(by).await?),
+            HostCommand::DashboardLogin(_) => DashboardLogin::answer(&self.login_link()?),
             HostCommand::Health(_) => HealthShow::answer(&self.health().await?),
             HostCommand::Reload(ConfigReload { check }) => {
                 let view = self.reload(who, check).await?;

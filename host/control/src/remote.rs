@@ -57,7 +57,7 @@ impl AdminTokenDigest {
     }
 
     /// Looks at every byte, whatever the first ones say.
-    pub(crate) fn fits(&self, token: &str) -> bool {
+    pub fn fits(&self, token: &str) -> bool {
         let Self(given) = Self::of_token(token);
         let difference = self.0.iter().zip(given).fold(0_u8, |difference, (ours, theirs)| difference | (ours ^ theirs));
         std::hint::black_box(difference) == 0

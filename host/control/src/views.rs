@@ -523,6 +523,13 @@ pub struct DrainView {
     pub tasks_paused: usize,
 }
 
+/// A link that logs an operator in at the dashboard. The first browser that uses it is an operator's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DashboardLoginView {
+    pub link: String,
+    pub expires_at: UnixMs,
+}
+
 /// Whether a host is healthy and ready, and what that is read from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthView {

@@ -1,7 +1,7 @@
 //! Who is calling.
 //!
-//! Owns credentials: the only room that sees a token. Must not log one, keep one longer than the request that brought it, pass one on (save to the issuer that is configured to
-//! judge it), or accept one from anywhere but the `Authorization` header. Invariant: unknown, expired, revoked and foreign tokens
+//! Owns credentials: the only room that sees a token. Must not log one, keep one longer than the request or the dashboard's session that brought it, pass one on (save to the issuer that is configured to
+//! judge it), or accept one from anywhere but the `Authorization` header, where the dashboard puts that of its form. Invariant: unknown, expired, revoked and foreign tokens
 //! get the same answer.
 
 mod claims;

@@ -177,8 +177,12 @@ pub(crate) async fn answer_offloaded(
     read.unwrap_or_else(|_| InputResponse::Refused("the host could not read the client's answer".to_owned()))
 }
 
-/// The answer in a result object, or why it is none to this question.
-pub(crate) fn read_answer(kind: &InputRequestKind, result: &str) -> Result<InputResponse, String> {
+/// The answer in a result object, or why it is none to this question. Also for the dashboard, whose users answer in a form.
+///
+/// # Errors
+///
+/// The object is no answer, or one that the requested schema does not allow.
+pub fn read_answer(kind: &InputRequestKind, result: &str) -> Result<InputResponse, String> {
     match kind {
         InputRequestKind::Form { requested_schema, .. } => elicited(result, Some(requested_schema)),
         InputRequestKind::Url { .. } => elicited(result, None),

@@ -62,6 +62,7 @@ pub use arguments::INLINE_BYTES_MAX;
 pub use batch::{BATCH_MESSAGES_MAX, Batch, BatchReceived};
 pub use encoded_message::{EncodedMessage, Pieces, SMALL_BYTES};
 pub use envelope::Envelope;
+pub use input_requests::read_answer;
 pub use inspect_json::{output_json, prompt_json, resource_json, template_json, tool_json};
 pub use methods::method_names;
 pub use modern::Connection;

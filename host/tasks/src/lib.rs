@@ -46,6 +46,7 @@ use bulkhead_runtime::{CatalogPlugin, Operation, ToolEntry};
 
 pub use activity::{ActivityGroup, ActivityKey, ActivitySample};
 pub use admission::{InUse, Sums};
+pub use bulkhead_store::ListPosition;
 pub use call_health::{CallHealth, EndedCall};
 pub use catalog_events::ResourceUpdate;
 pub use engine::{Options, Tasks};

@@ -15,7 +15,7 @@ use super::answer::OpenStreams;
 use super::bodies::Bodies;
 use super::refusal::Refusal;
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_limits::rate::{ManyRefused, Rates};
+use bulkhead_limits::rate::{Exceeded, ManyRefused, Rates};
 use bulkhead_limits::tenant_usage::{TenantUsage, UsageCounts};
 use bulkhead_limits::{Full, LimitUsage, LiveLimits, Permit, RequestorUsage, Scope, ScopedCounter, UsageReport};
 use bulkhead_metrics::Metrics;
@@ -37,6 +37,13 @@ pub struct EdgeQuota {
     usage: OnceLock<Arc<TenantUsage>>,
     pub(super) metrics: Metrics,
     pub(super) streams: Arc<OpenStreams>,
+}
+
+/// Why a request at another listener was not admitted.
+#[derive(Debug)]
+pub enum ElsewhereRefused {
+    Rate(Exceeded),
+    Full(Full),
 }
 
 /// How many connections are open.
@@ -158,6 +165,16 @@ impl EdgeQuota {
     pub(super) fn admit_and_open(&self, requestor: &Requestor) -> Result<Permit, Refusal> {
         self.admit(requestor)?;
         self.open(requestor).map_err(Refusal::quota)
+    }
+
+    /// The same for a request at another listener of the host.
+    ///
+    /// # Errors
+    ///
+    /// What it would exceed.
+    pub fn admit_elsewhere(&self, requestor: &Requestor) -> Result<Permit, ElsewhereRefused> {
+        self.rates.load().check(requestor).map_err(ElsewhereRefused::Rate)?;
+        self.open(requestor).map_err(ElsewhereRefused::Full)
     }
 
     /// Places for the messages of a batch, all of them or none. So many of them were admitted before.

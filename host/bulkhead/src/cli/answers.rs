@@ -10,7 +10,7 @@ use bulkhead_control::views::PluginOutcome;
 
 use super::limits::LimitOrder;
 use super::table::{Layout, cell, fields_at};
-use super::{limits, operate, plugins, running, secrets, tasks, tokens};
+use super::{dashboard, limits, operate, plugins, running, secrets, tasks, tokens};
 
 /// When the answers are looked at.
 const NOW: u64 = 1_800_000_000_000;
@@ -66,6 +66,7 @@ fn answer(request: &str, json: &str) -> (String, String) {
         "DrainEnd" => members::<DrainEnd>(json),
         "DrainShow" => members::<DrainShow>(json),
         "ActivityShow" => members::<ActivityShow>(json),
+        "DashboardLogin" => shown::<DashboardLogin>(json, dashboard::link),
         "HealthShow" => members::<HealthShow>(json),
         "ConfigReload" => shown::<ConfigReload>(json, running::reloaded),
         "PluginList" => shown::<PluginList>(json, |view| plugins::list(view, layout)),
@@ -94,7 +95,7 @@ fn answers_are_shown_as_in_their_snapshots() {
         assert_eq!(shown_text.trim_end(), text.trim_end(), "{request}");
         requests.insert(request);
     }
-    assert_eq!(requests.len(), 40, "one at least for each request that is answered");
+    assert_eq!(requests.len(), 41, "one at least for each request that is answered");
 }
 
 #[test]

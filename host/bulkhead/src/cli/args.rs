@@ -79,6 +79,11 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: HostCommand,
     },
+    /// Log in at the dashboard of a running host
+    Dashboard {
+        #[command(subcommand)]
+        command: super::dashboard::DashboardCommand,
+    },
     /// Read the audit log, and check that nobody changed it
     Audit {
         #[command(subcommand)]

@@ -10,7 +10,7 @@ use crate::config::{Config, ReadyRequirement};
 use crate::system_clock::SystemClock;
 use anyhow::Context as _;
 use bulkhead_audit::{Audit, Entry};
-use bulkhead_control::admin::{Reload, RunningHost};
+use bulkhead_control::admin::{LoginLinks, Reload, RunningHost};
 use bulkhead_control::erase::EraseHooks;
 use bulkhead_control::health::HostHealth;
 use bulkhead_control::operator::HostOperator;
@@ -70,6 +70,8 @@ pub(crate) struct Host {
     pub(crate) health: Arc<HostHealth>,
     tending: JoinHandle<((), (), (), ())>,
     control: Option<Server>,
+    /// Where a dashboard is served.
+    pub(crate) login_links: Option<Arc<dyn LoginLinks>>,
     /// Who else must let a tenant go that is erased.
     pub(crate) erase_hooks: Arc<EraseHooks>,
 }
@@ -262,6 +264,7 @@ impl Host {
             health,
             tending,
             control: None,
+            login_links: None,
             erase_hooks: Arc::default(),
         })
     }
@@ -311,6 +314,7 @@ impl Host {
             edge: self.quota.clone(),
             reload,
             health: Arc::clone(&self.health),
+            login_links: self.login_links.clone(),
         });
         operator.secrets = Some(Arc::clone(&self.secrets));
         operator.erase_hooks = Arc::clone(&self.erase_hooks);

@@ -15,6 +15,7 @@ mod check;
 mod client;
 mod compile_cache;
 mod compose;
+mod dashboard;
 mod data_directory;
 mod dev;
 mod dev_host;
@@ -106,6 +107,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Limits(arguments) => limits::run(arguments).await,
         Subcommand::Top(arguments) => top::run(arguments).await,
         Subcommand::Host { command } => running::run(command).await,
+        Subcommand::Dashboard { command } => dashboard::run(command).await,
         Subcommand::Audit { command } => audit::run(command).await,
         Subcommand::Client { command } => client::run(command),
         Subcommand::Completions { shell } => shell_support::print_completions(shell).map(|()| ExitCode::SUCCESS),

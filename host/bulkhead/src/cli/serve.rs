@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::{AdminConfig, Config, Insecure, Problems};
 use anyhow::Context as _;
-use bulkhead_control::admin::Reload as _;
+use bulkhead_control::admin::{LoginLinks, Reload as _};
 use bulkhead_control::operator::HostOperator;
 use bulkhead_control::remote::{self, AdminTokenDigest, Remote};
 use bulkhead_identity::auth::Authenticator;
@@ -22,12 +22,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
 use super::args::ServeArguments;
+use super::dashboard::DashboardListener;
 use super::host::{self, Host, open_store};
 use super::reload::{HostStartup, Origin};
 use super::service_manager::ServiceManager;
 use super::table::now;
 use super::{
-    EXIT_FAILED, exit_code, logging, operate, print_error, print_line, progress, scraping, sources, traces, trust,
+    EXIT_FAILED, dashboard, exit_code, logging, operate, print_error, print_line, progress, scraping, sources, traces,
+    trust,
 };
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
@@ -67,10 +69,17 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let address = listener.local_addr()?;
     let desk = config.admin.as_ref().map(desk).transpose()?;
     let scraping = config.metrics.as_ref().map(scraping::bind_listener).transpose()?;
+    let browsing = config.dashboard.as_ref().map(dashboard::bind_listener).transpose()?;
     let mut host = Host::start(config, &data, None, store, beginning.told.clone()).await?;
     let (authenticator, reloading) = beginning.follow(&host, issuers)?;
+    let codes = browsing.as_ref().map(|listener| listener.codes(&host)).transpose()?;
+    host.login_links = codes.clone().map(|codes| codes as Arc<dyn LoginLinks>);
     let operator = host.operator(&data, reloading.clone());
     host.listen_to_operators(&data, operator.clone())?;
+    let open = |(listener, codes): (DashboardListener, _)| {
+        listener.open(config, &host, Arc::clone(&operator), (Arc::clone(&authenticator), codes))
+    };
+    let dashboard = browsing.zip(codes).map(open).transpose()?;
     let remote = desk.map(|desk| desk.open(operator, &host)).transpose()?;
     let scrape = scraping.map(|listener| listener.open(&host)).transpose()?;
     let hangups = tokio::spawn(async move {
@@ -105,7 +114,7 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     };
     server.serve(listener, shutdown).await.context("the certificate cannot be served with")?;
     hangups.abort();
-    drop((remote, scrape));
+    drop((remote, scrape, dashboard));
     let waited = when_stopped.await.map_or(Duration::ZERO, |since| since.elapsed());
     host.stop(Duration::from_millis(config.server.drain_ms).saturating_sub(waited)).await?;
     // What connections have started goes on until here.
@@ -223,6 +232,7 @@ async fn check(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
     let trusted = trust::issuers(config).and_then(|_| trust::certificate(config));
     let trusted = trusted.and_then(|_| config.admin.as_ref().map(trust::admin).transpose());
     let trusted = trusted.and_then(|_| config.metrics.as_ref().map(trust::metrics).transpose());
+    let trusted = trusted.and_then(|_| config.dashboard.as_ref().map(trust::dashboard).transpose());
     found.extend(trusted.err().map(|problem| format!("{problem:#}")));
     found.extend(traces::check(config).err().map(|wrong| format!("{wrong:#}")));
     let tools = bulkhead_runtime::Executor::catalog(&*sandbox).tools().len();

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{AdminConfig, AdminSecret, Config, IssuerConfig, MetricsConfig, SecretLocation, TlsConfig};
+use crate::config::{
+    AdminConfig, AdminSecret, Config, DashboardConfig, IssuerConfig, MetricsConfig, SecretLocation, TlsConfig,
+};
 use anyhow::Context as _;
 use bulkhead_audit::Audit;
 use bulkhead_control::remote::AdminTokenDigest;
@@ -178,6 +180,12 @@ pub(super) fn metrics(config: &MetricsConfig) -> anyhow::Result<(Option<AdminTok
     };
     let load = |tls: &TlsConfig| Certificate::load(&tls.certificate, &tls.key).context("metrics.tls");
     Ok((config.secret.as_ref().map(digest).transpose()?, config.tls.as_ref().map(load).transpose()?))
+}
+
+/// The certificate of the dashboard.
+pub(super) fn dashboard(config: &DashboardConfig) -> anyhow::Result<Option<Arc<Certificate>>> {
+    let load = |tls: &TlsConfig| Certificate::load(&tls.certificate, &tls.key).context("dashboard.tls");
+    config.tls.as_ref().map(load).transpose()
 }
 
 /// The token of administrators in a file.

@@ -37,6 +37,7 @@ impl Config {
         differ("traces", self.traces != other.traces, false);
         differ("admin", self.admin != other.admin, false);
         differ("metrics", self.metrics != other.metrics, false);
+        differ("dashboard", self.dashboard != other.dashboard, false);
         differ("auth.resource", self.auth.resource != other.auth.resource, false);
         differ("auth.issuer", self.auth.issuers != other.auth.issuers, true);
         differ("auth.scope", self.auth.scopes != other.auth.scopes, true);
@@ -150,5 +151,6 @@ mod tests {
         assert_eq!(at_start("", plugin).len(), 1);
         assert_eq!(at_start(plugin, &plugin.replace("a.wasm", "b.wasm")).len(), 2);
         assert_eq!(at_start("", "[admin]\nlisten = '127.0.0.1:1'\ntoken_file = 'x'"), ["admin"]);
+        assert_eq!(at_start("", "[dashboard]\nlisten = '127.0.0.1:1'"), ["dashboard"]);
     }
 }

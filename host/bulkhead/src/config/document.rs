@@ -4,6 +4,7 @@ use toml::de::DeTable;
 
 use super::admin::{self, AdminConfig};
 use super::auth::{self, AuthConfig, SecretLocation};
+use super::dashboard::{self, DashboardConfig};
 use super::exposure::{self, TlsConfig};
 use super::grants::read_bound;
 use super::keys::{self, Value};
@@ -30,6 +31,7 @@ pub(super) struct Parsed {
     pub(super) tls: Option<TlsConfig>,
     pub(super) admin: Option<AdminConfig>,
     pub(super) metrics: Option<MetricsConfig>,
+    pub(super) dashboard: Option<DashboardConfig>,
     pub(super) traces: TracesConfig,
     pub(super) trust: Vec<TrustConfig>,
     pub(super) secrets: SecretsConfig,
@@ -70,6 +72,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
             }
             "admin" => parsed.admin = admin::read(item),
             "metrics" => parsed.metrics = metrics::read(item),
+            "dashboard" => parsed.dashboard = dashboard::read(item),
             "auth" => parsed.auth = auth::read(item).unwrap_or_default(),
             "encryption" => parsed.encryption = read_encryption(item),
             "plugin" => parsed.plugins = plugin::read(&item),
@@ -83,7 +86,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
             "token" => item
                 .refuse("tokens are not kept in the configuration; `bulkhead token create --requestor NAME` makes one"),
             other => {
-                let known = "[server], [admin], [metrics], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [traces], [[trust]], [[plugin]], \
+                let known = "[server], [admin], [metrics], [dashboard], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [traces], [[trust]], [[plugin]], \
                      [[toolset]] and [tenant.NAME]";
                 reader.refuse(name, format!("{other}: no such section; there are {known}"));
             }

@@ -7,6 +7,7 @@
 mod admin;
 mod auth;
 mod changes;
+mod dashboard;
 mod document;
 mod exposure;
 mod grants;
@@ -34,6 +35,7 @@ use bulkhead_runtime::policy::Bound;
 
 pub(crate) use admin::{AdminConfig, AdminSecret};
 pub(crate) use auth::{AuthConfig, IssuerConfig, SecretLocation};
+pub(crate) use dashboard::DashboardConfig;
 use document::TenantEntry;
 pub(crate) use exposure::{Insecure, TlsConfig};
 pub(crate) use grants::{keyvalue_defaults, variable as variable_name};
@@ -81,6 +83,8 @@ pub(crate) struct Config {
     pub admin: Option<AdminConfig>,
     /// `[metrics]`.
     pub metrics: Option<MetricsConfig>,
+    /// `[dashboard]`.
+    pub dashboard: Option<DashboardConfig>,
     /// `[traces]`.
     pub traces: TracesConfig,
     /// Where the keys are with which stored tasks are sealed.
@@ -286,6 +290,7 @@ impl Config {
                 admin: parsed.admin,
                 traces: parsed.traces,
                 metrics: parsed.metrics,
+                dashboard: parsed.dashboard,
                 encryption: parsed.encryption,
             })
         } else {

@@ -57,6 +57,19 @@ pub(super) const TABLES: &[Table] = &[
         ],
     },
     Table {
+        header: "[dashboard]",
+        purpose: "A listener for people in a browser. Without this table there is none.",
+        keys: &[
+            ("listen", "", "ADDR:PORT to listen on"),
+            (
+                "allowed_hosts",
+                "none",
+                "Names that browsers may call it by, besides those of this machine; links of `bulkhead dashboard login` have the first",
+            ),
+            ("tls", "", "As of [server]; required for anything but a loopback address"),
+        ],
+    },
+    Table {
         header: "[traces]",
         purpose: "OpenTelemetry traces of requests, over OTLP/HTTP. Off without an endpoint. Below these keys, the variables OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES count.",
         keys: &[

@@ -1,6 +1,7 @@
 //! The configuration as an operator writes it, and every way to get it wrong.
 
 mod access;
+mod dashboard;
 mod metrics;
 mod plugins;
 mod toolsets;
@@ -437,6 +438,7 @@ fn reference_describes_every_key_of_every_table() {
     for (header, text) in [
         ("[admin]", "[admin]\nnonsense = 1"),
         ("[metrics]", "[metrics]\nnonsense = 1"),
+        ("[dashboard]", "[dashboard]\nnonsense = 1"),
         ("[server] tls", "[server]\ntls = { nonsense = 1 }"),
         ("[secrets]", "[secrets]\nnonsense = 1"),
         ("[encryption]", "[encryption]\nnonsense = 1"),

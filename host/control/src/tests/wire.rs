@@ -3,7 +3,7 @@
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 42] = [
+const COMMANDS: [&str; 43] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,
@@ -33,6 +33,7 @@ const COMMANDS: [&str; 42] = [
     r#"{"command":"drain_show"}"#,
     r#"{"command":"activity_show","by":"requestor"}"#,
     r#"{"command":"health_show"}"#,
+    r#"{"command":"dashboard_login"}"#,
     r#"{"command":"reload","check":true}"#,
     r#"{"command":"plugin_list"}"#,
     r#"{"command":"plugin_versions","name":"csv"}"#,

@@ -12,9 +12,10 @@ use crate::code::{self, Source, Token};
 use crate::repository::Repository;
 
 /// Where clients' traffic goes, what guests do to the host, and what both leave behind.
-const MODULES: [&str; 25] = [
+const MODULES: [&str; 26] = [
     "audit",
     "control",
+    "dashboard",
     "identity",
     "limits",
     "metrics",
@@ -63,6 +64,8 @@ const SHARES: By =
 /// Fields that hold collections, by file.
 const GROWS: &[(&str, &str, By)] = &[
     ("audit/read.rs", "first", Because("operators read the log, as many lines as they ask for")),
+    ("dashboard/codes.rs", "open", Const("CODES_MAX")),
+    ("dashboard/sessions.rs", "sessions", Const("SESSIONS_MAX")),
     ("metrics/activity.rs", "busy", Because("the steps of the times are in the code")),
     ("metrics/activity.rs", "tools", Because("plugins offer them, and they go with the last version that does")),
     ("metrics/lib.rs", "counters", Because("the words are in the code: names of limits, and reasons")),

@@ -9,12 +9,13 @@ use crate::code::{self, Source};
 use crate::repository::Repository;
 
 /// Libraries with the only crates of the host that may depend on them; a name that ends in `*` stands for all that begin so.
-const OWNERS: [(&str, &[&str]); 9] = [
+const OWNERS: [(&str, &[&str]); 10] = [
     ("anyhow", &["bulkhead"]),
     ("clap", &["bulkhead"]),
     ("axum", &["transport"]),
     ("sled", &["store"]),
     ("wasmtime*", &["runtime"]),
+    ("maud", &["dashboard"]),
     ("prometheus-client", &["metrics"]),
     ("jsonwebtoken", &["bulkhead", "identity"]),
     ("opentelemetry*", &["traces"]),
@@ -22,7 +23,9 @@ const OWNERS: [(&str, &[&str]); 9] = [
 ];
 
 /// What a crate must not depend on, beyond what is owned by another.
-const BANNED: [(&str, &[&str]); 2] = [
+const BANNED: [(&str, &[&str]); 3] = [
+    // It uses the operator API and the task engine, like every other face.
+    ("dashboard", &["bulkhead-store", "bulkhead-transport"]),
     ("domain", &["*"]),
     // A mirrored header arrives as a plain struct.
     ("protocol", &["http", "http-body", "http-body-util", "hyper", "hyper-util"]),

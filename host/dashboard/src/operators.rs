@@ -1,0 +1,138 @@
+//! What an operator does: reads and orders of the operator API, in the name of who is logged in.
+//!
+//! Must not use a command that does not come over the network. Invariant: each command is noted with who gave it, and none of their
+//! answers holds arguments, answers or results.
+
+use std::net::IpAddr;
+
+use bulkhead_control::commands::{
+    DrainShow, HealthShow, LimitsInUse, PluginList, PluginVersions, TaskFilter, TasksCancel, TasksPage, TasksPause,
+    TasksPurge, TasksResume, TasksShow, TenantList,
+};
+use bulkhead_control::{Command, ControlError, Operator, Request};
+use http::StatusCode;
+
+use crate::own_tasks::absent;
+use crate::pages::{self, AllTasks, AnyTask, Frame, Overview, PluginVersionsPage};
+use crate::request::Form;
+use crate::respond::{self, Answer};
+use crate::sessions::Session;
+use crate::text;
+
+/// Tasks on one page.
+const PAGE_TASKS: usize = 100;
+/// Requestors whose limits are read for one page of the dashboard.
+const REQUESTORS_READ_MAX: usize = 500;
+
+/// An operator in front of a page.
+pub(crate) struct OperatorPages<'a> {
+    pub(crate) operator: &'a dyn Operator,
+    pub(crate) session: &'a Session,
+    pub(crate) peer: IpAddr,
+    pub(crate) frame: Frame<'a>,
+}
+
+impl OperatorPages<'_> {
+    async fn run<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
+        let command: Command = request.into();
+        if !command.is_for_administrators() {
+            return Err(ControlError::Invalid("this command is for the machine of the host only".to_owned()));
+        }
+        let who = format!("dashboard operator at {}", self.peer);
+        self.operator.execute_for(&who, command).await?.read::<R>()
+    }
+
+    pub(crate) async fn overview(&self) -> Result<Answer, ControlError> {
+        let page = Overview {
+            health: self.run(HealthShow {}).await?,
+            drain: self.run(DrainShow {}).await?,
+            limits: self.limits(TaskFilter::default()).await?,
+            plugins: self.run(PluginList {}).await?,
+        };
+        Ok(respond::page(StatusCode::OK, pages::overview(&self.frame, &page)))
+    }
+
+    async fn limits(&self, filter: TaskFilter) -> Result<bulkhead_control::views::LimitsView, ControlError> {
+        self.run(LimitsInUse { filter, count_max: REQUESTORS_READ_MAX }).await
+    }
+
+    pub(crate) async fn tasks(&self, query: &Form) -> Result<Answer, ControlError> {
+        let given = |name: &str| query.filled(name).map(str::to_owned);
+        let filter = TaskFilter {
+            tenant: given("tenant"),
+            requestor: given("requestor"),
+            plugin: given("plugin"),
+            status: given("status"),
+        };
+        let request = TasksPage { filter: filter.clone(), after: given("after"), count_max: PAGE_TASKS };
+        let page = self.run(request).await?;
+        Ok(respond::page(StatusCode::OK, pages::all_tasks(&self.frame, &AllTasks { filter, page })))
+    }
+
+    pub(crate) async fn task(&self, id: &str, refused: Option<&str>) -> Result<Answer, ControlError> {
+        let task = self.run(TasksShow { id: id.to_owned() }).await?;
+        let status = if refused.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
+        Ok(respond::page(status, pages::any_task(&self.frame, self.session, &AnyTask { task: &task, refused })))
+    }
+
+    /// Does something with a task; `None`: there is no such thing to do.
+    pub(crate) async fn act(&self, id: &str, action: &str) -> Option<Result<Answer, ControlError>> {
+        let task = id.to_owned();
+        let done = match action {
+            "cancel" => self.run(TasksCancel { id: task }).await.map(drop),
+            "pause" => self.run(TasksPause { id: task, message: None }).await.map(drop),
+            "resume" => self.run(TasksResume { id: task }).await.map(drop),
+            "purge" => match self.run(TasksPurge { id: task }).await {
+                Ok(_) => return Some(Ok(respond::see_other("/tasks"))),
+                Err(error) => Err(error),
+            },
+            _ => return None,
+        };
+        Some(match done {
+            Ok(()) => Ok(respond::see_other(&format!("/tasks/{id}"))),
+            // Meanwhile it has ended, say: the page shows how it stands.
+            Err(ControlError::Invalid(why)) => self.task(id, Some(&text::line(&why))).await,
+            Err(error) => Err(error),
+        })
+    }
+
+    pub(crate) async fn plugins(&self, query: &Form) -> Result<Answer, ControlError> {
+        let view = self.run(PluginList {}).await?;
+        Ok(respond::page(StatusCode::OK, pages::plugins(&self.frame, &view, query.filled("after"))))
+    }
+
+    pub(crate) async fn plugin(&self, name: &str) -> Result<Answer, ControlError> {
+        let listed = self.run(PluginList {}).await?;
+        let plugin = listed.plugins.into_iter().find(|plugin| plugin.name == name);
+        let versions = self.run(PluginVersions { name: name.to_owned() }).await?;
+        let page = PluginVersionsPage { plugin, versions };
+        Ok(respond::page(StatusCode::OK, pages::plugin(&self.frame, &page)))
+    }
+
+    pub(crate) async fn tenants(&self, query: &Form) -> Result<Answer, ControlError> {
+        let mut view = self.run(TenantList {}).await?;
+        view.tenants.sort_by(|one, other| one.name.cmp(&other.name));
+        let limits = self.limits(TaskFilter::default()).await?;
+        Ok(respond::page(StatusCode::OK, pages::tenants(&self.frame, &view, &limits, query.filled("after"))))
+    }
+
+    pub(crate) async fn tenant(&self, name: &str) -> Result<Answer, ControlError> {
+        let filter = TaskFilter { tenant: Some(name.to_owned()), ..TaskFilter::default() };
+        let limits = self.limits(filter).await?;
+        if limits.tenants.is_empty() {
+            return Ok(absent(&self.frame));
+        }
+        Ok(respond::page(StatusCode::OK, pages::tenant(&self.frame, name, &limits)))
+    }
+
+    /// The page of what was not done.
+    pub(crate) fn failed(&self, error: &ControlError) -> Answer {
+        let status = match error {
+            ControlError::NotFound(_) => return absent(&self.frame),
+            ControlError::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            ControlError::Failed(_) | ControlError::Connection(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let said = text::line(&error.to_string());
+        respond::page(status, pages::message(&self.frame, "That was not done", &said))
+    }
+}

@@ -1,0 +1,266 @@
+//! A requestor's own tasks.
+
+use bulkhead_control::views::TaskStatus;
+use bulkhead_domain::call::InputRequestKind;
+use bulkhead_domain::rights::{Need, Rights};
+use bulkhead_domain::task::{Active, Input, Outcome, Phase, Task, TaskOutput};
+use bulkhead_domain::timeline::Transition;
+use bulkhead_domain::tool::{Content, ContentKind, ResourceBody};
+use maud::{Markup, html};
+
+use super::{Frame, button, filter_text, more, notice, status, status_choice, table, token};
+use crate::fields;
+use crate::request::Form;
+use crate::sessions::Session;
+use crate::text;
+
+/// A page of tasks.
+pub(crate) struct OwnTasks<'a> {
+    pub(crate) tasks: &'a [Task],
+    pub(crate) status: Option<&'a str>,
+    pub(crate) tool: Option<&'a str>,
+    pub(crate) next: Option<String>,
+}
+
+pub(crate) fn own_tasks(frame: &Frame<'_>, page: &OwnTasks<'_>) -> Markup {
+    let is_filtered = page.status.is_some() || page.tool.is_some();
+    let open = page.tasks.iter().filter(|task| TaskStatus::from(&task.phase) == TaskStatus::InputRequired).count();
+    frame.show(
+        "My tasks",
+        html! {
+            form.filter method="get" action="/tasks" {
+                (status_choice(page.status))
+                (filter_text("tool", "Tool", page.tool))
+                button type="submit" { "Filter" }
+                a href="/tasks" { "Reload all" }
+            }
+            @if open > 0 { (notice("ask", &format!("{open} of these tasks need an answer from you."))) }
+            @if page.tasks.is_empty() && page.next.is_none() {
+                p {
+                    @if is_filtered { "No task fits the filter." }
+                    @else { "You have no tasks. Call a tool as a task in your MCP client, and it appears here." }
+                }
+            } @else {
+                (table("My tasks", &["Status", "Tool", "Message", "Changed", "Task"], html! {
+                    @for task in page.tasks {
+                        tr {
+                            td { (status((&task.phase).into())) }
+                            td { (text::line(task.work.label())) }
+                            td { (text::line(task.status_message.as_deref().unwrap_or_default())) }
+                            td { (frame.when(task.updated_at)) }
+                            td { a href={ "/tasks/" (task.id) } { code { (short(&task.id.to_string())) } } }
+                        }
+                    }
+                }))
+            }
+            (more(page.next.as_deref()))
+        },
+    )
+}
+
+/// The begin of an id, which is enough to tell two apart.
+fn short(id: &str) -> String {
+    id.chars().take(8).collect()
+}
+
+/// One task, with everything that is its requestor's.
+pub(crate) struct OwnTask<'a> {
+    pub(crate) task: &'a Task,
+    pub(crate) arguments: Option<&'a str>,
+    pub(crate) output: Option<&'a TaskOutput>,
+    pub(crate) rights: &'a Rights,
+    /// Why an answer was not taken, with the key of its question and what was filled in.
+    pub(crate) refused: Option<(&'a str, &'a Form, &'a str)>,
+}
+
+pub(crate) fn own_task(frame: &Frame<'_>, session: &Session, page: &OwnTask<'_>) -> Markup {
+    let task = page.task;
+    frame.show(
+        &text::line(task.work.label()),
+        html! {
+            dl {
+                dt { "Status" } dd { (status((&task.phase).into())) }
+                @if let Some(said) = &task.status_message { dt { "Message" } dd { (text::line(said)) } }
+                dt { "Task" } dd { code { (task.id) } }
+                dt { "Plugin" } dd { (text::line(&task.plugin.name)) }
+                dt { "Created" } dd { (frame.when(task.created_at)) }
+                dt { "Changed" } dd { (frame.when(task.updated_at)) }
+                @if let Some(at) = task.expires_at() { dt { "Expires" } dd { (frame.when(at)) } }
+            }
+            (actions(session, task, page.rights))
+            @for input in task.outstanding() { (question(session, page, input)) }
+            h2 { "Timeline" }
+            (timeline(frame, task))
+            h2 { "Arguments" }
+            p.note { "Nobody else sees them, nor the result." }
+            @match page.arguments {
+                Some(arguments) => pre tabindex="0" { (text::json(arguments)) },
+                None => p { "They cannot be read." },
+            }
+            h2 { "Result" }
+            (result(task, page.output))
+        },
+    )
+}
+
+/// What can be done with the task as it stands.
+fn actions(session: &Session, task: &Task, rights: &Rights) -> Markup {
+    let action =
+        |what: &str, label: &str, class: &str| button(session, &format!("/tasks/{}/{what}", task.id), label, class);
+    let steers = rights.has(Need::Steer);
+    html! {
+        div.actions {
+            @match &task.phase {
+                Phase::Active(_) => {
+                    @if steers { (action("pause", "Pause", "plain")) }
+                    (action("cancel", "Cancel the task", "plain"))
+                }
+                Phase::Paused { .. } => {
+                    @if steers { (action("resume", "Resume", "plain")) }
+                    (action("cancel", "Cancel the task", "plain"))
+                }
+                Phase::Ended(_) => details { summary { "Delete…" }
+                    p { "The task is removed with its arguments and its result." }
+                    (action("delete", "Delete the task", "bad"))
+                },
+            }
+            a href={ "/tasks/" (task.id) } { "Reload" }
+        }
+    }
+}
+
+/// A question that waits. What the plugin says is marked as the plugin's.
+fn question(session: &Session, page: &OwnTask<'_>, input: &Input) -> Markup {
+    let action = format!("/tasks/{}/answer", page.task.id);
+    let refused = page.refused.filter(|(key, ..)| *key == input.issued_key);
+    let (message, body) = match &input.request.kind {
+        InputRequestKind::Form { message, requested_schema } => {
+            (Some(message), fields::show(requested_schema.as_str(), refused.map(|(_, filled, _)| filled)))
+        }
+        InputRequestKind::Url { message, url, .. } => (Some(message), page_to_visit(url)),
+        InputRequestKind::Sampling(_) | InputRequestKind::Roots => (None, html! {}),
+    };
+    let accepts = match &input.request.kind {
+        InputRequestKind::Form { .. } => "Send the answer",
+        _ => "I have done that",
+    };
+    html! {
+        section.question aria-label="Question" {
+            h2 { "The plugin " q { (text::line(&page.task.plugin.name)) } " asks" }
+            @if let Some(message) = message {
+                blockquote { (text::block(message)) }
+                p.note { "The text above is the plugin's. Do not give it passwords or keys." }
+                @if let Some((_, _, why)) = refused { p.notice.bad role="alert" { (text::line(why)) } }
+                form method="post" action=(action) {
+                    (token(session, &action))
+                    input type="hidden" name="key" value=(input.issued_key);
+                    (body)
+                    button type="submit" name="do" value="accept" { (accepts) }
+                    button.plain type="submit" name="do" value="decline" formnovalidate { "Decline" }
+                    button.plain type="submit" name="do" value="cancel" formnovalidate { "Cancel the question" }
+                }
+            } @else {
+                p { "It asks for something that only an MCP client can give, not a browser." }
+            }
+        }
+    }
+}
+
+/// The address as a whole, and a link that says nothing about where it was clicked.
+fn page_to_visit(url: &str) -> Markup {
+    let is_page = ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme));
+    html! {
+        p { "It wants you to visit " code { (text::block(url)) } }
+        @if is_page { p { a href=(url) target="_blank" rel="noopener noreferrer" { "Open that page" } } }
+    }
+}
+
+fn timeline(frame: &Frame<'_>, task: &Task) -> Markup {
+    let gap = task.timeline.gap_after();
+    html! {
+        ol {
+            li { (frame.when(task.created_at)) " created" }
+            @for (place, entry) in task.timeline.entries().iter().enumerate() {
+                @if gap == Some(place) { li { "… " (task.timeline.left_out()) " more, which are not kept" } }
+                li { (frame.when(entry.at)) " " (happened(entry.transition)) }
+            }
+            @if task.timeline.is_empty() && task.updated_at > task.created_at {
+                li { (frame.when(task.updated_at)) " " (status((&task.phase).into())) }
+            }
+        }
+    }
+}
+
+fn happened(transition: Transition) -> String {
+    match transition {
+        Transition::Started { attempt } => format!("started, run {attempt}"),
+        Transition::InputRequested { requests: 1 } => "asked a question".to_owned(),
+        Transition::InputRequested { requests } => format!("asked {requests} questions"),
+        Transition::Answered { open: 0 } => "a question was answered".to_owned(),
+        Transition::Answered { open } => format!("a question was answered; {open} are open"),
+        Transition::Paused => "paused".to_owned(),
+        Transition::Resumed => "resumed".to_owned(),
+        Transition::Interrupted => "the run was lost with its host".to_owned(),
+        Transition::Cancelled { is_paused: true, .. } => "cancelled while it was paused".to_owned(),
+        Transition::Cancelled { from: Active::Queued, .. } => "cancelled while it was queued".to_owned(),
+        Transition::Cancelled { .. } => "cancelled".to_owned(),
+        Transition::Succeeded => "succeeded".to_owned(),
+        Transition::ToolError => "ended with an error of the tool".to_owned(),
+        Transition::Failed => "failed".to_owned(),
+    }
+}
+
+fn result(task: &Task, output: Option<&TaskOutput>) -> Markup {
+    match (&task.phase, output) {
+        (Phase::Ended(Outcome::Error(error)), _) => notice("bad", &text::line(&error.to_string())),
+        (Phase::Ended(Outcome::Cancelled), _) => html! { p { "None: the task was cancelled." } },
+        (Phase::Ended(Outcome::Output { .. }), Some(output)) => shown(output),
+        _ => html! { p { "Not yet." } },
+    }
+}
+
+fn shown(output: &TaskOutput) -> Markup {
+    match output {
+        TaskOutput::Tool(output) => html! {
+            @for content in output.content.iter().take(BLOCKS_SHOWN_MAX) { (content_block(content)) }
+            @if output.content.len() > BLOCKS_SHOWN_MAX {
+                p { (output.content.len() - BLOCKS_SHOWN_MAX) " more blocks: read them with an MCP client." }
+            }
+            @if let Some(structured) = &output.structured {
+                h3 { "Structured" }
+                pre tabindex="0" { (text::json(structured.as_str())) }
+            }
+        },
+        TaskOutput::Answer(json) => html! { pre tabindex="0" { (text::json(json.as_str())) } },
+        TaskOutput::Contents(_) | TaskOutput::Prompt(_) | TaskOutput::Completion(_) => html! {
+            p { "It is not the result of a tool: read it with an MCP client." }
+        },
+    }
+}
+
+/// Blocks of a task's result that a page of the dashboard shows.
+const BLOCKS_SHOWN_MAX: usize = 20;
+
+/// A block as text. What is no text is named and never loaded.
+fn content_block(content: &Content) -> Markup {
+    let media = |what: &str, mime: &str, bytes: usize| {
+        html! {
+            p { (what) " (" (text::line(mime)) ", " (text::bytes(bytes as u64)) "): read it with an MCP client." }
+        }
+    };
+    match &content.kind {
+        ContentKind::Text(said) => html! { pre tabindex="0" { (text::block(said)) } },
+        ContentKind::Image { data, mime_type } => media("An image", mime_type, data.len()),
+        ContentKind::Audio { data, mime_type } => media("A sound", mime_type, data.len()),
+        ContentKind::ResourceLink(link) => html! { p { "A resource: " code { (text::line(&link.uri)) } } },
+        ContentKind::Resource(resource) => html! {
+            p { "The resource " code { (text::line(&resource.uri)) } }
+            @match &resource.body {
+                ResourceBody::Text(said) => pre tabindex="0" { (text::block(said)) },
+                ResourceBody::Blob(data) => {
+                    (media("Bytes", resource.mime_type.as_deref().unwrap_or("no type"), data.len()))
+                }
+            }
+        },
+    }
+}

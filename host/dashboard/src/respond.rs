@@ -1,0 +1,74 @@
+//! Answers, with the headers that keep a page to itself.
+//!
+//! Invariant: every answer has them, also a refusal; nothing but the style sheet may be kept by a browser.
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http_body_util::Full;
+use maud::Markup;
+
+pub(crate) type Answer = Response<Full<Bytes>>;
+
+/// What a page may do: show itself with its own style sheet, and send its own forms.
+pub(crate) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+    img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types bulkhead";
+
+const ON_EVERYTHING: [(HeaderName, &str); 7] = [
+    (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (header::CACHE_CONTROL, "no-store"),
+];
+
+/// A page.
+pub(crate) fn page(status: StatusCode, markup: Markup) -> Answer {
+    answer(status, "text/html; charset=utf-8", Bytes::from(markup.into_string()))
+}
+
+/// Some bytes.
+pub(crate) fn answer(status: StatusCode, media: &'static str, body: Bytes) -> Answer {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    for (name, value) in ON_EVERYTHING {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// After a change: the browser gets the page that shows it.
+pub(crate) fn see_other(place: &str) -> Answer {
+    let mut response = answer(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Bytes::new());
+    if let Ok(place) = HeaderValue::from_str(place) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    response
+}
+
+/// A refusal that no page of ours leads to.
+pub(crate) fn refusal(status: StatusCode, message: &'static str) -> Answer {
+    let mut response = answer(status, "text/plain; charset=utf-8", Bytes::from_static(message.as_bytes()));
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// Says when to try again.
+pub(crate) fn retry_after(mut response: Answer, ms: u64) -> Answer {
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000).max(1)));
+    response
+}
+
+/// A cookie for this browser session that no script can read and no foreign page can send; an empty value takes it away.
+pub(crate) fn set_cookie(response: &mut Answer, name: &str, value: &str, has_tls: bool) {
+    let secure = if has_tls { "; Secure" } else { "" };
+    let ends = if value.is_empty() { "; Max-Age=0" } else { "" };
+    let cookie = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{ends}");
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+}

@@ -1,0 +1,112 @@
+//! Text that others wrote, and numbers, as a page shows them.
+//!
+//! Must not make markup. Invariant: what a plugin or a client wrote is bounded, and changes neither the direction nor the layout of what
+//! stands around it.
+
+use bulkhead_domain::UnixMs;
+use serde_json::Value;
+
+/// Characters of a line that a plugin or a client wrote, on a page of the dashboard.
+const LINE_CHARS_MAX: usize = 200;
+/// Characters of a text that a plugin or a client wrote, on a page of the dashboard.
+const BLOCK_CHARS_MAX: usize = 16_000;
+/// Bytes of JSON that is indented for a page of the dashboard.
+const INDENTED_BYTES_MAX: usize = 64 << 10;
+
+/// Characters that turn the direction of text around, or that nobody sees.
+fn is_unseen(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+fn bounded(text: &str, chars_max: usize, keep: impl Fn(char) -> bool) -> String {
+    let shown = |character| if is_unseen(character) && !keep(character) { '\u{fffd}' } else { character };
+    let mut bounded: String = text.chars().take(chars_max).map(shown).collect();
+    if text.chars().nth(chars_max).is_some() {
+        bounded.push('…');
+    }
+    bounded
+}
+
+/// One line.
+pub(crate) fn line(text: &str) -> String {
+    bounded(text, LINE_CHARS_MAX, |_| false)
+}
+
+/// Text with its lines.
+pub(crate) fn block(text: &str) -> String {
+    bounded(text, BLOCK_CHARS_MAX, |character| matches!(character, '\n' | '\t'))
+}
+
+/// JSON, indented where that costs little.
+pub(crate) fn json(text: &str) -> String {
+    let value = (text.len() <= INDENTED_BYTES_MAX).then(|| serde_json::from_str::<Value>(text).ok()).flatten();
+    block(&value.and_then(|value| serde_json::to_string_pretty(&value).ok()).unwrap_or_else(|| text.to_owned()))
+}
+
+/// How long ago something was, or how long it is until then.
+pub(crate) fn relative(at: UnixMs, now: UnixMs) -> String {
+    let (ms, is_past) = (at.abs_diff(now), at <= now);
+    let seconds = ms / 1_000;
+    let span = match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..86_400 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    };
+    if is_past { format!("{span} ago") } else { format!("in {span}") }
+}
+
+/// A number with groups of three digits.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// Bytes in a unit for people.
+pub(crate) fn bytes(number: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (number as f64, "B");
+    for next in UNITS {
+        if value < 1_024.0 {
+            break;
+        }
+        (value, unit) = (value / 1_024.0, next);
+    }
+    if unit == "B" { format!("{number} B") } else { format!("{value:.1} {unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_is_bounded_and_turns_nothing_around() {
+        assert_eq!(line("a\nb\u{202e}c\0"), "a\u{fffd}b\u{fffd}c\u{fffd}");
+        assert_eq!(block("a\n\tb\u{2066}"), "a\n\tb\u{fffd}");
+        assert_eq!(line(&"x".repeat(1_000_000)).chars().count(), LINE_CHARS_MAX + 1);
+        assert_eq!(line(&"x".repeat(LINE_CHARS_MAX)).chars().count(), LINE_CHARS_MAX);
+    }
+
+    #[test]
+    fn json_is_indented_when_it_is_small_and_shown_as_it_is_otherwise() {
+        assert_eq!(json(r#"{"b":1,"a":[]}"#), "{\n  \"b\": 1,\n  \"a\": []\n}");
+        assert_eq!(json("{"), "{");
+        let large = format!("[{}1]", "1,".repeat(INDENTED_BYTES_MAX));
+        assert!(json(&large).starts_with("[1,1,"));
+    }
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!((count(0), count(999), count(1_234_567)), ("0".into(), "999".into(), "1,234,567".into()));
+        assert_eq!((bytes(1_023), bytes(1_536), bytes(5 << 30)), ("1023 B".into(), "1.5 KiB".into(), "5.0 GiB".into()));
+        assert_eq!((relative(1_000, 61_000), relative(7_201_000, 1_000)), ("1 min ago".into(), "in 2 h".into()));
+    }
+}
