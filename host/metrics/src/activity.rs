@@ -2,9 +2,9 @@
 //!
 //! Owns the counts, the table of those of tools, and whether an operator looks. Must not know whose the counts of a requestor are: their
 //! owner keeps them. Invariants: while no operator looks, a call reads one flag and counts nothing; the counts of a tool go with the last
-//! version that offers it; a count only grows.
+//! version that offers it, and are not shown once its plugin is removed; a count only grows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -129,6 +129,8 @@ pub struct Activity {
     is_watched: Arc<AtomicBool>,
     watch: Mutex<Option<Watch>>,
     tools: Mutex<BTreeMap<ToolName, Weak<ActivityCounts>>>,
+    /// Plugins that an operator removed. Their last version stays loaded, because it may be taken back.
+    removed: Mutex<BTreeSet<String>>,
 }
 
 /// A plugin and a tool of it; without a tool: what else the plugin is called for.
@@ -174,11 +176,21 @@ impl Activity {
         })
     }
 
-    /// The counts of all tools that a version offers.
+    /// An operator removed a plugin, or it is there again.
+    pub(crate) fn set_removed(&self, plugin: &str, is_removed: bool) {
+        let mut removed = self.removed.lock();
+        match is_removed {
+            true => removed.insert(plugin.to_owned()),
+            false => removed.remove(plugin),
+        };
+    }
+
+    /// The counts of all tools of plugins that are not removed.
     pub fn tools(&self) -> Vec<ToolActivity> {
         let tools: Vec<_> = {
-            let tools = self.tools.lock();
-            tools.iter().filter_map(|(name, counts)| Some((name.clone(), counts.upgrade()?))).collect()
+            let (tools, removed) = (self.tools.lock(), self.removed.lock());
+            let shown = tools.iter().filter(|((plugin, _), _)| !removed.contains(plugin));
+            shown.filter_map(|(name, counts)| Some((name.clone(), counts.upgrade()?))).collect()
         };
         let shown = |((plugin, tool), counts): (ToolName, Arc<ActivityCounts>)| {
             let reading = counts.read();
@@ -206,7 +218,9 @@ impl Activity {
         let mut watch = self.watch.lock();
         watch.take_if(|watch| now.saturating_duration_since(watch.seen_at) >= COUNTED_AFTER_LOOK);
         self.is_watched.store(watch.is_some(), Relaxed);
-        self.tools.lock().retain(|_, counts| counts.strong_count() > 0);
+        let (mut tools, mut removed) = (self.tools.lock(), self.removed.lock());
+        tools.retain(|_, counts| counts.strong_count() > 0);
+        removed.retain(|plugin| tools.keys().any(|(other, _)| other == plugin));
     }
 }
 
@@ -262,6 +276,22 @@ mod tests {
         assert_eq!(names(&activity), []);
         activity.forget_idle(Instant::now());
         assert!(activity.tools.lock().is_empty());
+    }
+
+    #[test]
+    fn removed_plugin_leaves_the_table_while_its_last_version_may_be_taken_back() {
+        let activity = Activity::default();
+        let held = [activity.tool("csv", "csv_query"), activity.tool("text", "echo")];
+        activity.set_removed("csv", true);
+        let echo = ("text".to_owned(), Some("echo".to_owned()), 0);
+        assert_eq!(names(&activity), [echo]);
+        activity.forget_idle(Instant::now());
+        activity.set_removed("csv", false);
+        assert_eq!(names(&activity).len(), 2, "it was taken back");
+        activity.set_removed("csv", true);
+        drop(held);
+        activity.forget_idle(Instant::now());
+        assert!(activity.removed.lock().is_empty(), "nothing is known of a plugin that is gone");
     }
 
     #[test]

@@ -160,6 +160,7 @@ impl Metrics {
 
     /// A plugin is there, or there again.
     pub fn show_plugin(&self, plugin: &str) {
+        self.0.activity.set_removed(plugin, false);
         if let Some(registry) = &self.0.registry {
             registry.set_removed(plugin, false);
         }
@@ -176,6 +177,7 @@ impl Metrics {
 
     /// A plugin was removed: its series go.
     pub fn forget_plugin(&self, plugin: &str) {
+        self.0.activity.set_removed(plugin, true);
         if let Some(registry) = &self.0.registry {
             registry.set_removed(plugin, true);
         }

@@ -67,6 +67,11 @@ const GROWS: &[(&str, &str, By)] = &[
     ("dashboard/codes.rs", "open", Const("CODES_MAX")),
     ("dashboard/sessions.rs", "sessions", Const("SESSIONS_MAX")),
     ("metrics/activity.rs", "busy", Because("the steps of the times are in the code")),
+    (
+        "metrics/activity.rs",
+        "removed",
+        Because("operators remove plugins; a name goes when nothing of its plugin is loaded"),
+    ),
     ("metrics/activity.rs", "tools", Because("plugins offer them, and they go with the last version that does")),
     ("metrics/lib.rs", "counters", Because("the words are in the code: names of limits, and reasons")),
     ("metrics/registry.rs", "families", Because("metrics.series_max bounds the lines of all series together")),
