@@ -223,6 +223,12 @@ async fn top_shows_what_calls_cost_by_each_group_and_leaves_the_rest_alone() {
     for _ in 0..2 {
         anna.task("count_primes", json!({"below": 2_000_000_000})).await;
     }
+    // A call of the loop above may still have one of the two places.
+    until("both tasks to run", async || {
+        let running = command::json(&["tasks", "list", "--status", "running"], &setup.data()).await;
+        running["tasks"].as_array().is_some_and(|tasks| tasks.len() == 2).then_some(())
+    })
+    .await;
     let refused = async {
         loop {
             anna.tool("count_primes", json!({"below": 10})).await.expect_err("both places are taken");
