@@ -248,14 +248,8 @@ impl Plugins {
             }
         }
         drop(state);
-        for plugin in &switched.plugins {
-            match plugin.to {
-                Some(_) => {
-                    inner.metrics.show_plugin(&plugin.name);
-                    inner.metrics.plugin_event(&PLUGIN_SWITCHES, &plugin.name, plugin.turn.name());
-                }
-                None => inner.metrics.forget_plugin(&plugin.name),
-            }
+        for plugin in switched.plugins.iter().filter(|plugin| plugin.to.is_some()) {
+            inner.metrics.plugin_event(&PLUGIN_SWITCHES, &plugin.name, plugin.turn.name());
         }
         inner.drains.notify_one();
         switched.done = true;
@@ -302,7 +296,7 @@ impl Plugins {
 }
 
 impl Inner {
-    /// Exchanges the catalog, tells clients of the lists that differ, and watches the canaries.
+    /// Exchanges the catalog, tells clients of the lists that differ, watches the canaries, and counts for the plugins that are there.
     pub(super) fn publish(
         &self,
         state: &mut State,
@@ -310,10 +304,24 @@ impl Inner {
         canaries: Vec<Canary>,
     ) -> Vec<bulkhead_runtime::LoadError> {
         let published = self.sandbox.publish_with(table, canaries);
-        (state.table, state.canaries) = (published.plugins, published.canaries);
+        let before = std::mem::replace(&mut state.table, published.plugins);
+        state.canaries = published.canaries;
+        self.count_for(&before, &state.table);
         self.calls.lists_changed(&published.lists);
         self.watch(state);
         published.refused
+    }
+
+    /// Shows the numbers of plugins that have come, and forgets those of plugins that are gone.
+    fn count_for(&self, before: &[LoadedPlugin], now: &[LoadedPlugin]) {
+        let lacks = |table: &[LoadedPlugin], one: &LoadedPlugin| {
+            table.iter().all(|other| other.version.name != one.version.name)
+        };
+        before
+            .iter()
+            .filter(|plugin| lacks(now, plugin))
+            .for_each(|gone| self.metrics.forget_plugin(&gone.version.name));
+        now.iter().filter(|plugin| lacks(before, plugin)).for_each(|come| self.metrics.show_plugin(&come.version.name));
     }
 }
 

@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use super::*;
 use bulkhead_domain::clock::ManualClock;
 use bulkhead_domain::limits::CallLimits;
+use bulkhead_metrics::{Form, MetricsOptions, Readings, page};
 use bulkhead_runtime::policy::DirGrant;
 use bulkhead_runtime::{Executor as _, ListKind, SandboxConfig, Source, Wit};
 use bulkhead_store::memory::MemoryStore;
@@ -86,7 +87,7 @@ async fn start_in(
         otherwise,
         tenants: HashMap::new(),
         audit: Audit::off(),
-        metrics: Metrics::off(),
+        metrics: Metrics::new(MetricsOptions { series_max: 1_000, tools: true }),
     };
     let (plugins, refused) = Plugins::start(options, wanted).await.unwrap();
     (World { plugins, sandbox, calls, health }, refused)
@@ -142,6 +143,26 @@ fn probe() -> Option<Candidate> {
 
 fn to(digest: [u8; 32]) -> Vec<Target> {
     vec![Target { name: "text".into(), version: Some(Digest(digest).to_string()) }]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_of_a_plugin_go_and_come_with_it_whatever_publishes() {
+    let Some(counted) = text(SAME, "The texts are counted.") else { return };
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let world = start(&store, &clock).await;
+    let digest = world.plugins.stage(counted).await.unwrap().version.digest;
+    assert!(world.plugins.activate(&to(digest), false).await.unwrap().done);
+    let inner = &world.plugins.inner;
+    let _held = inner.metrics.plugin("text");
+    let is_shown = || page(&inner.metrics, Readings::default(), Form::Text).unwrap().contains("plugin=\"text\"");
+    assert!(is_shown());
+    // As after a change that was in doubt, and as when one comes that was awaited.
+    let mut state = world.plugins.settled().await.unwrap();
+    let table = state.table.clone();
+    inner.publish(&mut state, Vec::new(), Vec::new());
+    assert!(!is_shown(), "it is gone");
+    inner.publish(&mut state, table, Vec::new());
+    assert!(is_shown(), "it is there again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
