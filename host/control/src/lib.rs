@@ -12,6 +12,7 @@ pub mod client;
 pub mod commands;
 pub mod erase;
 pub mod health;
+pub mod listener;
 pub mod operator;
 pub mod plugins;
 pub mod remote;

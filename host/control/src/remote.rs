@@ -4,7 +4,6 @@
 //! names a path of this machine. Invariant: a connection costs a permit and bounded time and bytes before its credential is checked; the
 //! credential is compared in constant time and is in no log.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +12,14 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 
+use super::listener::{ConnectionBounds, FAILURES_PER_MINUTE_MAX, OperatorListener, Responder};
 use super::{Answer, ControlError, Operator, REQUEST_BYTES_MAX, wire};
 use bulkhead_audit::Audit;
 use bulkhead_limits::failures::Failures;
-use bulkhead_net::AbortOnDrop;
-use bulkhead_net::server::{Certificate, HttpServer, HttpServerOptions, Phase, Proxies};
+use bulkhead_net::server::Certificate;
 
 /// Where commands are taken.
 pub const PATH: &str = "/admin";
@@ -31,17 +28,10 @@ pub const PATH: &str = "/admin";
 const CONNECTIONS_MAX: u32 = 32;
 /// Connections of administrators from one address: one address without a credential must not keep administrators out.
 const CONNECTIONS_PER_ADDRESS_MAX: u32 = 4;
-/// For a handshake, for headers, and for a body.
+/// For a body.
 const ARRIVAL: Duration = Duration::from_secs(10);
 /// A whole connection. Stops those who keep the few that there are.
 const CONNECTION: Duration = Duration::from_secs(300);
-/// The headers of one request of an administrator, in bytes.
-const HEADER_BYTES_MAX: usize = 16 << 10;
-/// Wrong credentials of administrators from one address.
-const FAILURES_PER_MINUTE_MAX: u32 = 10;
-/// How often addresses without failures are forgotten.
-const FORGET_EVERY: Duration = Duration::from_secs(60);
-
 /// SHA-256 of the token that administrators show.
 #[derive(Clone, Copy)]
 pub struct AdminTokenDigest([u8; 32]);
@@ -76,7 +66,7 @@ pub struct RemoteParts {
 
 /// The listener. Dropping it ends it with its connections.
 pub struct Remote {
-    _tasks: [AbortOnDrop<()>; 2],
+    _listener: OperatorListener,
 }
 
 impl Remote {
@@ -85,36 +75,13 @@ impl Remote {
     pub fn spawn(parts: RemoteParts) -> Result<Self, rustls::Error> {
         let RemoteParts { listener, secret, certificate, operator, audit } = parts;
         let failures = Failures::new(FAILURES_PER_MINUTE_MAX);
-        let desk = Arc::new(AdminListener { secret, operator, audit, failures });
-        let options = HttpServerOptions {
-            certificate,
-            workers: None,
-            proxies: Proxies::default(),
-            connections_max: CONNECTIONS_MAX,
-            connections_per_address: CONNECTIONS_PER_ADDRESS_MAX,
-            header_bytes_max: HEADER_BYTES_MAX,
-            buffer_bytes: HEADER_BYTES_MAX,
-            header_read_max: ARRIVAL,
-            connection_max: Some(CONNECTION),
+        let bounds = ConnectionBounds {
+            total: CONNECTIONS_MAX,
+            per_address: CONNECTIONS_PER_ADDRESS_MAX,
+            lifetime: Some(CONNECTION),
         };
-        let answering = Arc::clone(&desk);
-        let connect = move |peer: IpAddr, _| {
-            let (desk, peer) = (Arc::clone(&answering), peer.to_canonical());
-            service_fn(move |request| {
-                let desk = Arc::clone(&desk);
-                async move { Ok::<_, Infallible>(desk.answer(request, peer).await) }
-            })
-        };
-        let server = HttpServer::new(listener, watch::Sender::new(Phase::Serving), options, connect)?;
-        let serving = async move { server.serve_until(std::future::pending()).await };
-        let forgetting = async move {
-            let mut tick = tokio::time::interval(FORGET_EVERY);
-            loop {
-                tick.tick().await;
-                desk.failures.forget_idle();
-            }
-        };
-        Ok(Self { _tasks: [AbortOnDrop::spawn(serving), AbortOnDrop::spawn(forgetting)] })
+        let responder = AdminListener { secret, operator, audit, failures };
+        Ok(Self { _listener: OperatorListener::spawn(listener, certificate, bounds, responder)? })
     }
 }
 
@@ -126,8 +93,8 @@ struct AdminListener {
     failures: Failures,
 }
 
-impl AdminListener {
-    async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
+impl Responder for AdminListener {
+    async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
         if request.uri().path() != PATH {
             return refusal(StatusCode::NOT_FOUND, "there is nothing at this path");
         }
@@ -172,6 +139,10 @@ impl AdminListener {
         let done =
             done.await.unwrap_or_else(|_| Err(ControlError::Failed("the host failed at this command".to_owned())));
         respond(StatusCode::OK, done)
+    }
+
+    fn forget_idle(&self) {
+        self.failures.forget_idle();
     }
 }
 

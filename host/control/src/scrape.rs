@@ -3,7 +3,6 @@
 //! Owns that listener and who may read it. Must not serve anything else, nor count anything itself. Invariant: one scrape runs at a time and
 //! has a time to end in; a credential is compared in constant time and is in no log.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +12,14 @@ use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
+use crate::listener::{ConnectionBounds, FAILURES_PER_MINUTE_MAX, OperatorListener, Responder};
 use crate::remote::{AdminTokenDigest, bearer};
 use bulkhead_limits::failures::Failures;
 use bulkhead_metrics::{Form, Metrics, Readings, page};
-use bulkhead_net::AbortOnDrop;
-use bulkhead_net::server::{Certificate, HttpServer, HttpServerOptions, Phase, Proxies};
+use bulkhead_net::server::Certificate;
 
 /// Where the page is.
 pub const PATH: &str = "/metrics";
@@ -30,17 +28,8 @@ pub const PATH: &str = "/metrics";
 const CONNECTIONS_MAX: u32 = 16;
 /// Connections of scrapers from one address.
 const CONNECTIONS_PER_ADDRESS_MAX: u32 = 8;
-/// For a handshake and for headers.
-const ARRIVAL: Duration = Duration::from_secs(10);
 /// A scrape with its wait for the one before.
 const SCRAPE: Duration = Duration::from_secs(2);
-/// The headers of one request of a scraper, in bytes.
-const HEADER_BYTES_MAX: usize = 16 << 10;
-/// Wrong credentials of scrapers from one address.
-const FAILURES_PER_MINUTE_MAX: u32 = 10;
-/// How often addresses without failures are forgotten.
-const FORGET_EVERY: Duration = Duration::from_secs(60);
-
 /// Reads what is not counted but can be asked for.
 pub type Reader = Arc<dyn Fn() -> BoxFuture<'static, Readings> + Send + Sync>;
 
@@ -56,7 +45,7 @@ pub struct ScrapeParts {
 
 /// The listener. Dropping it ends it with its connections.
 pub struct Scrape {
-    _tasks: [AbortOnDrop<()>; 2],
+    _listener: OperatorListener,
 }
 
 impl Scrape {
@@ -65,37 +54,11 @@ impl Scrape {
     pub fn spawn(parts: ScrapeParts) -> Result<Self, rustls::Error> {
         let ScrapeParts { listener, secret, certificate, metrics, reader } = parts;
         let failures = Failures::new(FAILURES_PER_MINUTE_MAX);
-        let desk = Arc::new(ScrapeListener { secret, metrics, reader, failures, turn: Arc::new(Semaphore::new(1)) });
-        let options = HttpServerOptions {
-            certificate,
-            workers: None,
-            proxies: Proxies::default(),
-            connections_max: CONNECTIONS_MAX,
-            connections_per_address: CONNECTIONS_PER_ADDRESS_MAX,
-            header_bytes_max: HEADER_BYTES_MAX,
-            buffer_bytes: HEADER_BYTES_MAX,
-            header_read_max: ARRIVAL,
-            // A scraper keeps its connection.
-            connection_max: None,
-        };
-        let answering = Arc::clone(&desk);
-        let connect = move |peer: IpAddr, _| {
-            let (desk, peer) = (Arc::clone(&answering), peer.to_canonical());
-            service_fn(move |request| {
-                let desk = Arc::clone(&desk);
-                async move { Ok::<_, Infallible>(desk.answer(request, peer).await) }
-            })
-        };
-        let server = HttpServer::new(listener, watch::Sender::new(Phase::Serving), options, connect)?;
-        let serving = async move { server.serve_until(std::future::pending()).await };
-        let forgetting = async move {
-            let mut tick = tokio::time::interval(FORGET_EVERY);
-            loop {
-                tick.tick().await;
-                desk.failures.forget_idle();
-            }
-        };
-        Ok(Self { _tasks: [AbortOnDrop::spawn(serving), AbortOnDrop::spawn(forgetting)] })
+        // A scraper keeps its connection.
+        let bounds =
+            ConnectionBounds { total: CONNECTIONS_MAX, per_address: CONNECTIONS_PER_ADDRESS_MAX, lifetime: None };
+        let responder = ScrapeListener { secret, metrics, reader, failures, turn: Arc::new(Semaphore::new(1)) };
+        Ok(Self { _listener: OperatorListener::spawn(listener, certificate, bounds, responder)? })
     }
 }
 
@@ -107,8 +70,8 @@ struct ScrapeListener {
     turn: Arc<Semaphore>,
 }
 
-impl ScrapeListener {
-    async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
+impl Responder for ScrapeListener {
+    async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
         if request.uri().path() != PATH {
             return refusal(StatusCode::NOT_FOUND, "there is nothing at this path: the page is /metrics");
         }
@@ -139,6 +102,12 @@ impl ScrapeListener {
         }
     }
 
+    fn forget_idle(&self) {
+        self.failures.forget_idle();
+    }
+}
+
+impl ScrapeListener {
     /// Written where it holds up no connection.
     async fn page(&self, form: Form) -> Option<String> {
         let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
@@ -152,7 +121,7 @@ impl ScrapeListener {
     }
 
     fn unauthorized(&self, peer: IpAddr) -> Response<Full<Bytes>> {
-        tracing::warn!(%peer, "somebody without the token of [metrics] was refused");
+        tracing::warn!(%peer, "a client without the token of [metrics] was refused");
         match self.failures.note(peer) {
             Ok(()) => {
                 let mut response = refusal(StatusCode::UNAUTHORIZED, "the token of [metrics] is needed");

@@ -58,6 +58,22 @@ pub enum PluginState {
     Staged,
 }
 
+impl PluginState {
+    /// As operators and metrics see it, and as it is in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Pinned => "pinned",
+            Self::Quarantined => "quarantined",
+            Self::Broken => "broken",
+            Self::Awaited => "awaited",
+            Self::Unconfigured => "unconfigured",
+            Self::Removed => "removed",
+            Self::Staged => "staged",
+        }
+    }
+}
+
 /// How many plugins should run, how many do, and the names of those that do not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginCensus {

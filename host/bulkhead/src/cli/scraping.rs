@@ -201,17 +201,7 @@ fn read_plugin(readings: &mut Readings, plugin: &PluginView) {
     }
     let digits = |version: &Digest| hex(&version.0).chars().take(VERSION_DIGITS).collect::<String>();
     let version = plugin.active.as_ref().map(digits).unwrap_or_default();
-    let state = match plugin.state {
-        PluginState::Active => "active",
-        PluginState::Pinned => "pinned",
-        PluginState::Quarantined => "quarantined",
-        PluginState::Broken => "broken",
-        PluginState::Awaited => "awaited",
-        PluginState::Unconfigured => "unconfigured",
-        PluginState::Removed => "removed",
-        PluginState::Staged => "staged",
-    };
-    readings.read(&PLUGIN_INFO, [&plugin.name, &version, state], 1.0);
+    readings.read(&PLUGIN_INFO, [&plugin.name, &version, plugin.state.name()], 1.0);
     readings.read(&PLUGIN_CALLS, [&plugin.name], plugin.calls as f64);
     readings.read(&PLUGIN_QUARANTINED, [&plugin.name], plugin.health.requestors_kept_away as f64);
     if let Some(canary) = &plugin.canary {

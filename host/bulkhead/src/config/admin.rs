@@ -43,16 +43,21 @@ pub(super) fn read(item: Item<'_>) -> Option<AdminConfig> {
         return None;
     };
     if tls.is_none() && !listen.ip().to_canonical().is_loopback() {
-        section.item.reader.refuse(
-            section.item.node,
-            format!(
-                "admin.listen = \"{listen}\" is reachable from other machines: set admin.tls = {{ certificate = \"…\", \
-                 key = \"…\" }}, or listen on 127.0.0.1"
-            ),
-        );
+        refuse_reachable(&section, ("admin", ""), listen);
         return None;
     }
     Some(AdminConfig { listen, secret, tls })
+}
+
+/// Refuses a listener for operators that other machines reach in the clear. `also` stands before the certificate among what is to be set.
+pub(super) fn refuse_reachable(section: &Section<'_>, (table, also): (&str, &str), listen: SocketAddr) {
+    section.item.reader.refuse(
+        section.item.node,
+        format!(
+            "{table}.listen = \"{listen}\" is reachable from other machines: set {also}{table}.tls = {{ certificate = \"…\", \
+             key = \"…\" }}, or listen on 127.0.0.1"
+        ),
+    );
 }
 
 /// The credential of a listener: in a file or as a digest, and not both.

@@ -37,13 +37,7 @@ pub(super) fn read(item: Item<'_>) -> Option<DashboardConfig> {
         return None;
     };
     if tls.is_none() && !listen.ip().to_canonical().is_loopback() {
-        section.item.reader.refuse(
-            section.item.node,
-            format!(
-                "dashboard.listen = \"{listen}\" is reachable from other machines: set dashboard.tls = {{ certificate = \"…\", \
-                 key = \"…\" }}, or listen on 127.0.0.1"
-            ),
-        );
+        admin::refuse_reachable(&section, ("dashboard", ""), listen);
         return None;
     }
     Some(DashboardConfig { listen, allowed_hosts, tls })

@@ -49,13 +49,7 @@ pub(super) fn read(item: Item<'_>) -> Option<MetricsConfig> {
         secret => secret.flatten(),
     };
     if !listen.ip().to_canonical().is_loopback() && (secret.is_none() || tls.is_none()) {
-        section.item.reader.refuse(
-            section.item.node,
-            format!(
-                "metrics.listen = \"{listen}\" is reachable from other machines: set metrics.token_file = \"…\" and \
-                 metrics.tls = {{ certificate = \"…\", key = \"…\" }}, or listen on 127.0.0.1"
-            ),
-        );
+        admin::refuse_reachable(&section, ("metrics", "metrics.token_file = \"…\" and "), listen);
         return None;
     }
     Some(MetricsConfig { listen, secret, tls, tenants, options: MetricsOptions { series_max, tools } })

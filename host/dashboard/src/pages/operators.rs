@@ -298,7 +298,7 @@ pub(crate) fn plugins(frame: &Frame<'_>, view: &PluginListView, after: Option<&s
                 @for plugin in shown {
                     tr {
                         td { a href={ "/plugins/" (path_segment(&plugin.name)) } { (text::line(&plugin.name)) } }
-                        td { (state(plugin)) }
+                        td { (plugin.state.name()) }
                         td { code { (plugin.active.as_ref().map(digits).unwrap_or_default()) } }
                         td { (plugin.tools) }
                         td { (plugin.calls) }
@@ -311,19 +311,6 @@ pub(crate) fn plugins(frame: &Frame<'_>, view: &PluginListView, after: Option<&s
         }
         (more(next.as_deref()))
     })
-}
-
-fn state(plugin: &PluginView) -> &'static str {
-    match plugin.state {
-        PluginState::Active => "active",
-        PluginState::Pinned => "pinned",
-        PluginState::Quarantined => "quarantined",
-        PluginState::Broken => "broken",
-        PluginState::Awaited => "awaited",
-        PluginState::Unconfigured => "unconfigured",
-        PluginState::Removed => "removed",
-        PluginState::Staged => "staged",
-    }
 }
 
 fn health(plugin: &PluginView) -> String {
@@ -355,7 +342,7 @@ pub(crate) fn plugin(frame: &Frame<'_>, page: &PluginVersionsPage) -> Markup {
     frame.show(&text::line(&format!("Plugin {}", page.versions.name)), html! {
         @if let Some(plugin) = &page.plugin {
             dl {
-                dt { "State" } dd { (state(plugin)) }
+                dt { "State" } dd { (plugin.state.name()) }
                 @for problem in plugin.problems.iter().take(ROWS_MAX) { dt { "Problem" } dd { (text::line(problem)) } }
                 @if let Some(canary) = &plugin.canary {
                     dt { "Canary" } dd {
