@@ -40,7 +40,8 @@ async fn plugin_inspect_shows_tools_imports_and_digest() {
     assert!(said.contains("wasi:filesystem"), "imports are listed: {said}");
     assert_eq!(shown["sha256"].as_str().or(shown["digest"].as_str()).map(str::len), Some(64), "{shown}");
     let plain = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file], None).await;
-    assert!(plain.contains("csv_profile"), "{plain}");
+    let (tools, imports) = (plain.find("csv_profile"), plain.find("wasi:filesystem"));
+    assert!(tools.is_some() && tools < imports, "what it is for comes first: {plain}");
 }
 
 #[tokio::test]
@@ -89,6 +90,19 @@ async fn plugin_inspect_refuses_bad_components() {
         let file = place::component(name).display().to_string();
         let output = command::output(&mut command::bulkhead(), &["plugin", "inspect", &file], None).await;
         assert_eq!(output.status.code(), Some(4), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[tokio::test]
+async fn file_that_is_not_there_has_one_exit_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = folder.path().join("missing.wasm").display().to_string();
+    let folder = folder.path().display().to_string();
+    for (file, why) in [(&missing, "cannot be read"), (&folder, "is a folder")] {
+        for arguments in [vec!["inspect", file], vec!["check", file], vec!["call", file, "echo", "{}"]] {
+            let (code, _, said) = call(&[&["plugin"], &*arguments].concat()).await;
+            assert!(code == Some(1) && said.contains(file) && said.contains(why), "{arguments:?}: {code:?} {said}");
+        }
     }
 }
 

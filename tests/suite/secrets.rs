@@ -105,6 +105,8 @@ async fn server_gets_the_secret_and_guest_a_placeholder() {
     let host = setup.start().await;
     // While the host runs, over its socket.
     set(&setup, "KEY", &echo.origin, &["--in", "header", "--in", "query", "--in", "body"]).await;
+    let (done, said) = secret(&setup, &["set", "KEY", "--plugin", "prbe", "--to", &echo.origin], VALUE).await;
+    assert!(done && said.contains("no plugin prbe"), "it may come later: {said}");
     let client = Client::connect(&host).await;
     let body = "{\"key\": \"{{secret:KEY}}\"}";
     let arguments = json!({

@@ -81,10 +81,12 @@ async fn each_requestor_sees_the_tools_of_its_toolsets() {
 #[tokio::test]
 async fn reload_tells_running_sessions_of_other_tools() {
     let setup = Setup::new()
-        .config("[server]\ntools_per_page = 2\n[[toolset]]\nname = \"all\"\nexclude = { tools = [\"nothing\"] }")
+        .config("[server]\ntools_per_page = 2\n[[toolset]]\nname = \"all\"\nexclude = { tools = [\"nothing\"], plugins = [\"prime\"] }")
         .plugin("text", SAY)
         .plugin("primes", "");
     let host = setup.start().await;
+    let warned = host.log().lines().filter(|line| line.contains("a toolset names a plugin that is not there")).count();
+    assert_eq!(warned, 1, "{}", host.log());
     let client = Client::connect(&host).await;
     let first = client.call("tools/list", json!({})).await.expect("a list");
     assert!(names(&first) == ["count_primes", "say"] && first["nextCursor"].is_string(), "{first}");

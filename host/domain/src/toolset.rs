@@ -116,6 +116,17 @@ impl Toolsets {
         self.admits(selection, |filter| filter.fits_plugin(plugin))
     }
 
+    /// What names a plugin that none of these is, with the toolset that names it: mostly a slip of the pen.
+    pub fn patterns_of_no_plugin<'a>(&'a self, plugins: &[&str]) -> Vec<(&'a str, &'a str)> {
+        let fits_none = |pattern: &&str| !plugins.iter().any(|plugin| matches(pattern, plugin));
+        let of_set = |set: &'a Toolset| {
+            let filters = set.include.iter().chain([&set.exclude]);
+            let patterns = filters.flat_map(|filter| &filter.plugins).map(String::as_str);
+            patterns.filter(fits_none).map(|pattern| (set.name.as_str(), pattern))
+        };
+        self.sets.iter().flat_map(of_set).collect()
+    }
+
     fn admits(&self, selection: &Selection, fits: impl Fn(&ToolFilter) -> bool) -> bool {
         let sets = || selection.sets.iter().filter_map(|at| self.sets.get(*at));
         selection.sets.is_empty() || sets().any(|set| set.includes(&fits)) && !sets().any(|set| fits(&set.exclude))
@@ -198,6 +209,14 @@ mod tests {
         let csv = ToolFilter { plugins: names(&["cs*"]), ..tools(&["echo"]) };
         assert_eq!(shown(vec![set(Some(csv.clone()), ToolFilter::default())], "t", "r").len(), 3);
         assert_eq!(shown(vec![set(None, csv)], "t", "r"), ["diff"]);
+    }
+
+    #[test]
+    fn pattern_that_fits_no_plugin_is_told_with_its_toolset() {
+        let plugins = |patterns: &[&str]| ToolFilter { plugins: names(patterns), ..ToolFilter::default() };
+        let set = Toolset { name: "few".to_owned(), ..set(Some(plugins(&["cvs", "c*"])), plugins(&["text", "git"])) };
+        let toolsets = Toolsets { sets: vec![set], tool_search: false };
+        assert_eq!(toolsets.patterns_of_no_plugin(&["csv", "text"]), [("few", "cvs"), ("few", "git")]);
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub(super) enum End {
 
 pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
     logging::start_for_a_person();
+    sources::require_file(&arguments.file)?;
     let config = configuration(&arguments)?;
     let mut answers = match Answers::read(arguments.answers.as_deref()) {
         Ok(answers) => answers,

@@ -56,6 +56,7 @@ struct Findings {
 
 pub(super) async fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
     logging::start_for_a_person();
+    sources::require_file(&arguments.file)?;
     let report = look(&arguments.file).await?;
     if arguments.json {
         print_line(serde_json::to_string_pretty(&as_json(&report))?);

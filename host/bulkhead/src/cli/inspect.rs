@@ -20,6 +20,7 @@ pub(super) const EXIT_REFUSED: u8 = 4;
 
 pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode> {
     logging::start_for_a_person();
+    sources::require_file(&arguments.file)?;
     let sources = SourceArguments {
         config: arguments.config.clone(),
         plugins: vec![arguments.file.clone()],
@@ -126,12 +127,15 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
     Ok(members.chain(more.map(|(name, list)| (name.to_owned(), list))).collect())
 }
 
+/// What it is for comes first, what it needs for that after it.
 fn text(inspection: &Inspection, value: &Value, table: &Table) -> String {
     let mut lines = vec![
         format!("name     {}", inspection.name),
         format!("sha256   {}", inspection.digest),
         format!("bytes    {}", inspection.size),
     ];
+    tools(inspection, value, &mut lines);
+    offers(inspection, &mut lines);
     let mut list = |title: &str, items: &[String]| {
         lines.push(format!("\n{title}"));
         lines.extend(items.iter().map(|item| format!("  {item}")));
@@ -149,6 +153,10 @@ fn text(inspection: &Inspection, value: &Value, table: &Table) -> String {
     lines.extend(
         table.as_lines().iter().flat_map(|line| if line.is_empty() { vec![String::new()] } else { plain_lines(line) }),
     );
+    lines.join("\n")
+}
+
+fn tools(inspection: &Inspection, value: &Value, lines: &mut Vec<String>) {
     lines.push(if inspection.typed { "\ntools (its functions)" } else { "\ntools" }.to_owned());
     for (tool, shown) in inspection.tools.iter().zip(value["tools"].as_array().into_iter().flatten()) {
         lines.push(format!("  {}  (tasks: {})", tool.name, format!("{:?}", tool.task_support).to_lowercase()));
@@ -164,8 +172,6 @@ fn text(inspection: &Inspection, value: &Value, table: &Table) -> String {
         lines.push("\nleft out (no tools can be made of these)".to_owned());
         lines.extend(inspection.left_out.iter().map(|function| format!("  {function}")));
     }
-    offers(inspection, &mut lines);
-    lines.join("\n")
 }
 
 /// What it offers beside its tools, where it offers any.

@@ -301,14 +301,18 @@ pub(super) async fn any_active_token(config: &Config) -> anyhow::Result<bool> {
     Ok(listed.tokens.iter().any(|token| token.is_active(now())))
 }
 
+/// Whether a host runs that would carry a command out: the one elsewhere that was named, or the one on the data directory.
+pub(super) async fn is_host_running(operate: &OperateArguments) -> anyhow::Result<bool> {
+    match Found::search(operate).named() {
+        _ if operate.far.is_named() => Ok(true),
+        Some(data) => Ok(connect(data).await?.is_some()),
+        None => Ok(false),
+    }
+}
+
 /// Whether there ever was a token, as far as the list of them shows.
 pub(super) async fn any_token(operate: &OperateArguments) -> anyhow::Result<bool> {
-    let found = Found::search(operate);
-    let is_running = match found.named() {
-        Some(data) => connect(data).await?.is_some(),
-        None => false,
-    };
-    if !operate.far.is_named() && !is_running && !is_there(&found.load()?).await? {
+    if !is_host_running(operate).await? && !is_there(&load(operate)?).await? {
         return Ok(false);
     }
     Ok(!execute(operate, TokenList {}, Absent::Refuse).await?.tokens.is_empty())

@@ -30,6 +30,17 @@ pub(crate) fn tool_listing(config: &Config) -> ToolListing {
     ToolListing { toolsets, per_page: usize::try_from(config.server.tools_per_page).unwrap_or(TOOLS_PER_PAGE) }
 }
 
+/// Warns of toolsets that name a plugin which is not there. It may come later, so it is no error.
+pub(crate) async fn warn_of_unknown_plugins(config: &Config, plugins: &Plugins) {
+    // Without a store nobody knows.
+    let Ok(listed) = plugins.list().await else { return };
+    let names: Vec<_> = listed.iter().map(|plugin| plugin.name.as_str()).collect();
+    let toolsets = Toolsets { sets: config.toolsets.clone(), tool_search: false };
+    for (toolset, plugin) in toolsets.patterns_of_no_plugin(&names) {
+        tracing::warn!(toolset, plugin, "a toolset names a plugin that is not there: see `bulkhead plugin list`");
+    }
+}
+
 /// Reads everything that says how the host should be.
 pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::Result<Config> {
     load_as(sources, listen, Insecure::default())
@@ -182,6 +193,17 @@ fn configured_source(plugin: &PluginConfig) -> anyhow::Result<ConfiguredSource> 
         Ok(ConfiguredSource { source, compose, sha256: plugin.sha256 })
     };
     absolute().with_context(|| format!("plugin {}", plugin.label()))
+}
+
+/// Opens the component that a command is given, so that a file that is not there is told from one that is refused.
+///
+/// # Errors
+/// It cannot be opened, or is a folder.
+pub(crate) fn require_file(file: &Path) -> anyhow::Result<()> {
+    let opened = std::fs::File::open(file).and_then(|opened| opened.metadata());
+    let facts = opened.with_context(|| format!("{} cannot be read", file.display()))?;
+    anyhow::ensure!(!facts.is_dir(), "{} is a folder: name the component in it", file.display());
+    Ok(())
 }
 
 /// A component by its file, with nothing granted. One that the configuration composes is taken as the whole.

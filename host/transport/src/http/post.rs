@@ -362,7 +362,7 @@ fn unanswered(events: bool) -> Response {
     if events { stream::response(Body::empty()) } else { accepted() }
 }
 
-/// It came, and there is nothing to say.
+/// 202 Accepted with an empty body.
 fn accepted() -> Response {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::ACCEPTED;

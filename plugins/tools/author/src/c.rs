@@ -104,6 +104,13 @@ fn generate(wit: &Path, world: Option<&str>, folder: &Path) -> Result<Vec<PathBu
     Ok(linked)
 }
 
+/// The program that compiles C for WASI here: of the system, or in the `.venv` of the working directory.
+pub fn compiler() -> Option<PathBuf> {
+    let (Compiler::WasiSdk(program) | Compiler::Clang(program) | Compiler::Zig(program)) =
+        Compiler::find(Path::new(".venv"))?;
+    Some(program)
+}
+
 /// What compiles C for WASI on this machine.
 #[derive(Debug, PartialEq)]
 enum Compiler {

@@ -30,7 +30,7 @@ mod wrap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use c::ZIG;
+pub use c::{ZIG, compiler as c_compiler};
 pub use javascript::{PACKAGES as JAVASCRIPT_PACKAGES, node};
 pub use programs::find as find_program;
 pub use project::{Language, Project};

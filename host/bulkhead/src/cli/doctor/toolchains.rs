@@ -1,9 +1,9 @@
 //! What plugins are built with. A host needs none of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use bulkhead_author::{COMPONENTIZE_PY, RUST_TARGET, find_program, has_rust_target, node};
+use bulkhead_author::{COMPONENTIZE_PY, RUST_TARGET, ZIG, c_compiler, find_program, has_rust_target, node};
 
 use super::Finding;
 
@@ -13,6 +13,7 @@ pub(super) fn look() -> Vec<Finding> {
         rust(find_program("cargo", &[]).as_deref(), has_rust_target()),
         python(find_program("componentize-py", &[]).as_deref(), find_program("python3", &[]).as_deref()),
         javascript(node().map(|node| version(&node)).map_err(|missing| missing.to_string())),
+        c(c_compiler()),
     ]
 }
 
@@ -53,6 +54,18 @@ fn javascript(node: Result<String, String>) -> Finding {
     }
 }
 
+fn c(compiler: Option<PathBuf>) -> Finding {
+    const SUBJECT: &str = "plugins in C";
+    match compiler {
+        Some(compiler) => Finding::ok(SUBJECT, format!("{}, for WASI", compiler.display())),
+        None => Finding::warn(
+            SUBJECT,
+            "no compiler for WASI",
+            format!("`pip install {ZIG}` in the project's .venv, or WASI_SDK_PATH, if plugins are built here."),
+        ),
+    }
+}
+
 /// What a program says of itself, in one line.
 fn version(program: &Path) -> String {
     let said = Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
@@ -70,12 +83,14 @@ mod tests {
     fn missing_tools_are_warnings_with_the_command_that_installs_them() {
         let cargo = Path::new("/nowhere/cargo");
         assert_eq!(rust(Some(cargo), true).verdict, Verdict::Ok);
+        assert_eq!(c(Some("/opt/wasi-sdk/bin/clang".into())).verdict, Verdict::Ok);
         for (finding, remedy) in [
             (rust(Some(cargo), false), "rustup target add"),
             (rust(None, false), "rustup.rs"),
             (python(None, Some(Path::new("/nowhere/python3"))), "pip install"),
             (python(None, None), "Python"),
             (javascript(Err("Node.js is missing.".to_owned())), "built here"),
+            (c(None), "pip install ziglang"),
         ] {
             assert_eq!(finding.verdict, Verdict::Warn, "{finding:?}");
             assert!(finding.remedy.is_some_and(|text| text.contains(remedy)), "{remedy}");
