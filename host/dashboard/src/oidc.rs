@@ -25,7 +25,7 @@ use crate::text;
 /// Where a browser leaves, and where it comes back.
 pub(crate) const START: &str = "/login/oidc";
 pub(crate) const CALLBACK: &str = "/login/callback";
-/// How long a browser may be away, in milliseconds.
+/// How long a browser may be away to log in at an issuer, in milliseconds.
 const AWAY_MS_MAX: u64 = 10 * 60_000;
 /// Logins at an issuer that came back and are remembered for it; then the oldest is forgotten, and only the issuer knows that its code was
 /// used.

@@ -14,7 +14,7 @@ use crate::sessions::derive;
 
 /// First byte of a row: the layout of what follows.
 const FIRST: u8 = 1;
-/// What every store takes.
+/// Bytes of the row of a session of the dashboard; one with a larger row ends with the process.
 const ROW_BYTES_MAX: usize = 4_000;
 
 /// Why the store did not do it.

@@ -31,7 +31,7 @@ const SESSIONS_OF_ONE_MAX: usize = 20;
 const SESSIONS_OF_TENANT_MAX: usize = 500;
 /// Sessions of the dashboard of all requestors.
 const SESSIONS_MAX: usize = 4_000;
-/// Rows of one write.
+/// Rows of sessions of the dashboard in one write.
 const ROWS_WRITTEN_MAX: usize = 256;
 
 type Digest = [u8; 32];
@@ -184,7 +184,7 @@ enum SessionEntry {
     /// An earlier process has left it: it is judged when its cookie comes.
     Stored {
         whose: Option<Requestor>,
-        row: SessionRow,
+        row: Box<SessionRow>,
     },
 }
 
@@ -257,7 +257,7 @@ impl Sessions {
             };
             // A machine's clock may have been set back in between: nothing lasts longer by that.
             (row.began_at, row.used_at) = (row.began_at.min(now), row.used_at.min(now));
-            let entry = SessionEntry::Stored { whose, row };
+            let entry = SessionEntry::Stored { whose, row: Box::new(row) };
             if entry.is_over(now) {
                 ended.push(key);
             } else {
@@ -343,7 +343,7 @@ impl Sessions {
     async fn judged(&self, digest: &Digest) -> Option<Result<Arc<Session>, Unauthorized>> {
         let (whose, row) = match self.sessions.lock().get(digest)? {
             SessionEntry::Open(session) => return Some(Ok(Arc::clone(session))),
-            SessionEntry::Stored { whose, row } => (*whose, row.clone()),
+            SessionEntry::Stored { whose, row } => (*whose, SessionRow::clone(row)),
         };
         let restored = match self.restore(digest, whose, row).await {
             Ok(session) => Arc::new(session),

@@ -328,7 +328,7 @@ async fn oidc_session_ends_with_its_token_and_with_what_the_issuer_may_say() {
     let (anna, ben, short) = (Browser::new(&host), Browser::new(&host), Browser::new(&host));
     log_in(&anna, &issuer, &key, "anna", &json!({"org": "acme"})).await;
     log_in(&ben, &issuer, &key, "ben", &json!({"org": "globex"})).await;
-    log_in(&short, &issuer, &key, "anna", &json!({"org": "acme", "exp": now() + 4})).await;
+    log_in(&short, &issuer, &key, "anna", &json!({"org": "acme", "exp": now() + 8})).await;
     assert!(is_logged_in(&anna).await && is_logged_in(&ben).await && is_logged_in(&short).await);
     until("the end of the token", async || (!is_logged_in(&short).await).then_some(())).await;
     let config = setup.path("bulkhead.toml");

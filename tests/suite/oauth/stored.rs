@@ -54,7 +54,8 @@ async fn nothing_is_kept_of_what_is_opaque_or_not_valid() {
     let bench = Bench::new().await;
     let mut other = bench.claims();
     other["aud"] = json!("https://other.example.com/mcp");
-    for token in ["opaque".to_owned(), Key::ec("k1").token(&bench.claims()), bench.key.token(&other), "bh_x".to_owned()] {
+    for token in ["opaque".to_owned(), Key::ec("k1").token(&bench.claims()), bench.key.token(&other), "bh_x".to_owned()]
+    {
         assert_eq!(bench.verifier.storable(&token).await, None, "{token}");
     }
 }

@@ -59,6 +59,17 @@ pub(super) fn bind_listener(config: &DashboardConfig) -> anyhow::Result<Dashboar
     Ok(DashboardListener { listener, certificate, config: config.clone() })
 }
 
+/// Serves the pages of a host, where there is a listener for them.
+pub(super) async fn open(
+    listener: Option<(DashboardListener, Arc<LoginCodes>)>,
+    config: &Config,
+    host: &Host,
+    (operator, authenticator): (Arc<HostOperator>, Arc<Authenticator>),
+) -> anyhow::Result<Option<Dashboard>> {
+    let Some((listener, codes)) = listener else { return Ok(None) };
+    listener.open(config, host, operator, (authenticator, codes)).await.map(Some)
+}
+
 impl DashboardListener {
     /// The codes that let operators in, made before there is a page to use them on.
     pub(super) fn codes(&self, host: &Host) -> anyhow::Result<Arc<LoginCodes>> {
@@ -82,7 +93,7 @@ impl DashboardListener {
     }
 
     /// Serves the pages of a host.
-    pub(super) async fn open(
+    async fn open(
         self,
         config: &Config,
         host: &Host,
@@ -100,7 +111,7 @@ impl DashboardListener {
                 .map(|admin| Ok::<_, anyhow::Error>(trust::admin(admin)?.0))
                 .transpose()?,
             codes,
-            oidc: self.config.oidc.as_ref().map(trust::login_client).transpose()?,
+            oidc: self.config.oidc.as_deref().map(trust::login_client).transpose()?,
             session_store: Arc::new(SessionRows(Arc::clone(&host.store))),
             secret: host::secret(&host.store, b"dashboard").await?,
             operator,

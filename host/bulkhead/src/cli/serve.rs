@@ -75,13 +75,8 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     host.login_links = codes.clone().map(|codes| codes as Arc<dyn LoginLinks>);
     let operator = host.operator(&data, reloading.clone());
     host.listen_to_operators(&data, operator.clone())?;
-    let dashboard = match browsing.zip(codes) {
-        Some((listener, codes)) => {
-            let who = (Arc::clone(&authenticator), codes);
-            Some(Box::pin(listener.open(config, &host, Arc::clone(&operator), who)).await?)
-        }
-        None => None,
-    };
+    let who = (Arc::clone(&operator), Arc::clone(&authenticator));
+    let dashboard = Box::pin(dashboard::open(browsing.zip(codes), config, &host, who)).await?;
     let remote = desk.map(|desk| desk.open(operator, &host)).transpose()?;
     let scrape = scraping.map(|listener| listener.open(&host)).transpose()?;
     let hangups = tokio::spawn(async move {
@@ -235,7 +230,7 @@ async fn check(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
     let trusted = trusted.and_then(|_| config.admin.as_ref().map(trust::admin).transpose());
     let trusted = trusted.and_then(|_| config.metrics.as_ref().map(trust::metrics).transpose());
     let trusted = trusted.and_then(|_| config.dashboard.as_ref().map(trust::dashboard).transpose());
-    let oidc = config.dashboard.as_ref().and_then(|dashboard| dashboard.oidc.as_ref());
+    let oidc = config.dashboard.as_ref().and_then(|dashboard| dashboard.oidc.as_deref());
     let trusted = trusted.and_then(|_| oidc.map(trust::login_client).transpose());
     found.extend(trusted.err().map(|problem| format!("{problem:#}")));
     found.extend(traces::check(config).err().map(|wrong| format!("{wrong:#}")));

@@ -19,7 +19,7 @@ pub(crate) struct DashboardConfig {
     /// Names that it answers to besides those of this machine.
     pub allowed_hosts: Vec<String>,
     pub tls: Option<TlsConfig>,
-    pub oidc: Option<OidcConfig>,
+    pub oidc: Option<Box<OidcConfig>>,
 }
 
 /// `[dashboard.oidc]`: the issuer at which people log in.
@@ -65,7 +65,7 @@ pub(super) fn read(item: Item<'_>) -> Option<DashboardConfig> {
 /// The scope without which nobody logs in.
 const OPENID: &str = "openid";
 
-fn read_oidc(item: Item<'_>) -> Option<OidcConfig> {
+fn read_oidc(item: Item<'_>) -> Option<Box<OidcConfig>> {
     let place = item.place();
     let section = item.section(&["issuer", "client_id", "client_secret_file", "scopes", "operators"])?;
     let mut scopes = section.texts("scopes", check_scope);
@@ -75,7 +75,7 @@ fn read_oidc(item: Item<'_>) -> Option<OidcConfig> {
     let operators = section.get("operators").and_then(read_operators);
     let client_secret = section.file("client_secret_file").map(SecretLocation::File);
     let (issuer, client_id) = (required(&section, "issuer"), required(&section, "client_id"));
-    Some(OidcConfig { issuer: issuer?, place, client_id: client_id?, client_secret, scopes, operators })
+    Some(Box::new(OidcConfig { issuer: issuer?, place, client_id: client_id?, client_secret, scopes, operators }))
 }
 
 fn read_operators(item: Item<'_>) -> Option<OperatorClaim> {

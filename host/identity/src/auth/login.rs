@@ -29,7 +29,7 @@ use bulkhead_net::client::{Client, Request};
 
 /// Codes of logins that are exchanged at one issuer at a time; more are refused. Stops strangers from keeping an issuer busy.
 const EXCHANGES_MAX: usize = 8;
-/// Characters of a code; a longer one is none.
+/// Characters of the code of a login at an issuer; a longer one is none.
 const CODE_CHARS_MAX: usize = 4_096;
 
 /// How the host is known to an issuer at which people log in.
