@@ -12,6 +12,7 @@
 
 mod assets;
 mod codes;
+mod digests;
 mod fields;
 mod login;
 mod oidc;

@@ -1,4 +1,4 @@
-//! Sessions beyond this process: what is written of one, and the port to whoever has the store.
+//! Sessions beyond this process: what is written of one, and the port to the store.
 //!
 //! Must not write a credential or the value of a cookie: the digest of the cookie is the key, and of a credential there is what judges it
 //! anew. Invariant: a row that cannot be read lets nobody in.

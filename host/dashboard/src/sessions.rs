@@ -10,15 +10,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::rights::Rights;
-use bulkhead_domain::{UnixMs, hex, unhex};
 use bulkhead_identity::auth::{Authenticator, Caller, Revalidation, Unauthorized};
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use parking_lot::Mutex;
-use sha2::{Digest as _, Sha256};
 
+pub(crate) use crate::digests::{derive, digest, form_token, is_form_token, random_text};
 use crate::session_store::{SessionProof, SessionRow, SessionRules, SessionStore, key, read_key};
 
 /// A session of the dashboard that nobody uses ends after so many milliseconds.
@@ -35,41 +34,6 @@ const SESSIONS_MAX: usize = 4_000;
 const ROWS_WRITTEN_MAX: usize = 256;
 
 type Digest = [u8; 32];
-
-/// SHA-256 of a secret text.
-pub(crate) fn digest(text: &str) -> [u8; 32] {
-    Sha256::digest(text).into()
-}
-
-/// A key, or a keyed digest, of its own for each purpose.
-pub(crate) fn derive(secret: &[u8; 32], what: &str, of: &[u8]) -> [u8; 32] {
-    let inner = Sha256::new().chain_update(what).chain_update([0]).chain_update(of).finalize();
-    Sha256::new().chain_update(secret).chain_update(inner).finalize().into()
-}
-
-/// Random bytes as hexadecimal digits; `None` without randomness.
-pub(crate) fn random_text<const N: usize>() -> Option<String> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).ok()?;
-    Some(hex(&bytes))
-}
-
-/// The token of a form: nobody else can make it, and it is good for one address only.
-pub(crate) fn form_token(key: &[u8; 32], action: &str) -> String {
-    mac(key, action).map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default()
-}
-
-/// Compares in constant time.
-pub(crate) fn is_form_token(key: &[u8; 32], action: &str, token: &str) -> bool {
-    let (Some(token), Some(mac)) = (unhex::<32>(token), mac(key, action)) else { return false };
-    mac.verify_slice(&token).is_ok()
-}
-
-fn mac(key: &[u8; 32], action: &str) -> Option<Hmac<Sha256>> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
-    mac.update(action.as_bytes());
-    Some(mac)
-}
 
 /// Whom a session is for.
 pub(crate) enum Viewer {
