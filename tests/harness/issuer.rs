@@ -139,8 +139,23 @@ pub fn keyed(secret: &[u8], header: &Value, claims: &Value) -> String {
     format!("{message}.{}", base64(ring::hmac::sign(&key, message.as_bytes()).as_ref()))
 }
 
+/// What is given for a code, once.
+struct Grant {
+    id_token: String,
+    scope: Option<String>,
+    challenge: String,
+    redirect_uri: String,
+    client_id: String,
+}
+
 #[derive(Default)]
 struct Told {
+    /// Codes that were not exchanged yet.
+    grants: Mutex<HashMap<String, Grant>>,
+    codes: AtomicUsize,
+    /// What a client has to show beside its id; without one it is public.
+    client_secret: Mutex<Option<String>>,
+    exchanged: AtomicUsize,
     keys: Mutex<Vec<Value>>,
     /// What the metadata says beside the usual.
     issuer: Mutex<String>,
@@ -175,6 +190,7 @@ impl Issuer {
             .route("/.well-known/oauth-authorization-server/realm", get(metadata))
             .route("/keys", get(keys_of))
             .route("/introspect", post(introspect))
+            .route("/token", post(exchange))
             .with_state(Arc::clone(&told));
         let task = tokio::spawn(async move { axum::serve(listener, router).await.expect("an issuer") });
         let issuer = Self { url, told, task };
@@ -200,6 +216,35 @@ impl Issuer {
     /// Its metadata names another issuer.
     pub fn pretend(&self, issuer: &str) {
         issuer.clone_into(&mut self.told.issuer.lock());
+    }
+
+    /// Lets somebody in who was sent to this address, as the id token says that is made for the nonce; where the browser is sent then.
+    pub fn authorize(&self, address: &str, scope: Option<&str>, id_token: impl FnOnce(&str) -> String) -> String {
+        let asked = reqwest::Url::parse(address).expect("an address");
+        assert_eq!(asked.path(), "/authorize");
+        let asked: HashMap<_, _> = asked.query_pairs().into_owned().collect();
+        assert_eq!((asked["response_type"].as_str(), asked["code_challenge_method"].as_str()), ("code", "S256"));
+        assert!(asked["scope"].split(' ').any(|scope| scope == "openid"), "{asked:?}");
+        let code = format!("code-{}-of-a-login", self.told.codes.fetch_add(1, Ordering::Relaxed));
+        let grant = Grant {
+            id_token: id_token(&asked["nonce"]),
+            scope: scope.map(str::to_owned),
+            challenge: asked["code_challenge"].clone(),
+            redirect_uri: asked["redirect_uri"].clone(),
+            client_id: asked["client_id"].clone(),
+        };
+        self.told.grants.lock().insert(code.clone(), grant);
+        format!("{}?code={code}&state={}", asked["redirect_uri"], asked["state"])
+    }
+
+    /// From now on clients have to show this when they exchange codes.
+    pub fn set_client_secret(&self, secret: &str) {
+        *self.told.client_secret.lock() = Some(secret.to_owned());
+    }
+
+    /// How often somebody wanted to exchange a code.
+    pub fn exchanged(&self) -> usize {
+        self.told.exchanged.load(Ordering::Relaxed)
     }
 
     /// What is said about an opaque token.
@@ -256,7 +301,9 @@ async fn metadata(State(told): State<Arc<Told>>, headers: HeaderMap) -> Answer {
     up(&told).await?;
     let host = headers.get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
     let issuer = told.issuer.lock().clone();
-    Ok(Json(json!({"issuer": issuer, "jwks_uri": format!("http://{host}/keys")})))
+    let at = |path: &str| format!("http://{host}/{path}");
+    let (keys, authorize, token) = (at("keys"), at("authorize"), at("token"));
+    Ok(Json(json!({"issuer": issuer, "jwks_uri": keys, "authorization_endpoint": authorize, "token_endpoint": token})))
 }
 
 async fn keys_of(State(told): State<Arc<Told>>) -> Answer {
@@ -276,4 +323,42 @@ async fn introspect(State(told): State<Arc<Told>>, headers: HeaderMap, form: Str
         return Err(StatusCode::TOO_MANY_REQUESTS);
     }
     Ok(Json(known.unwrap_or_else(|| json!({"active": false}))))
+}
+
+/// Exchanges a code as RFC 6749 and RFC 7636 want it: for the client that it was given to, and once.
+async fn exchange(
+    State(told): State<Arc<Told>>,
+    headers: HeaderMap,
+    form: String,
+) -> Result<(StatusCode, Json<Value>), StatusCode> {
+    told.exchanged.fetch_add(1, Ordering::Relaxed);
+    up(&told).await?;
+    let form = reqwest::Url::parse(&format!("http://form/?{form}")).expect("a form");
+    let form: HashMap<_, _> = form.query_pairs().into_owned().collect();
+    let given = |name: &str| form.get(name).cloned().unwrap_or_default();
+    let refused = |error: &str| Ok((StatusCode::BAD_REQUEST, Json(json!({"error": error}))));
+    let Some(grant) = told.grants.lock().remove(&given("code")) else { return refused("invalid_grant") };
+    let shown = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_known = match &*told.client_secret.lock() {
+        None => shown.is_empty() && given("client_id") == grant.client_id,
+        Some(secret) => {
+            let basic = base64::engine::general_purpose::STANDARD.encode(format!("{}:{secret}", grant.client_id));
+            shown == format!("Basic {basic}")
+        }
+    };
+    if !is_known {
+        return refused("invalid_client");
+    }
+    let challenge = base64(ring::digest::digest(&ring::digest::SHA256, given("code_verifier").as_bytes()).as_ref());
+    let fits = given("grant_type") == "authorization_code" && given("redirect_uri") == grant.redirect_uri;
+    if !fits || challenge != grant.challenge {
+        return refused("invalid_grant");
+    }
+    let mut answer = json!({
+        "access_token": "access-token-of-a-login", "token_type": "Bearer", "expires_in": 300, "id_token": grant.id_token,
+    });
+    if let Some(scope) = grant.scope {
+        answer["scope"] = json!(scope);
+    }
+    Ok((StatusCode::OK, Json(answer)))
 }

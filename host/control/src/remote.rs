@@ -46,6 +46,11 @@ impl AdminTokenDigest {
         Self(Sha256::digest(token).into())
     }
 
+    /// The digest itself, for who keeps something that must end with the token.
+    pub fn to_bytes(self) -> [u8; 32] {
+        self.0
+    }
+
     /// Looks at every byte, whatever the first ones say.
     pub fn fits(&self, token: &str) -> bool {
         let Self(given) = Self::of_token(token);

@@ -1,33 +1,40 @@
 //! Coming in and going out.
 //!
-//! Owns which credential makes which viewer. Must not keep or log one. Invariants: a credential comes in the body of a form that a page of
-//! ours showed to the same browser; a wrong one of any kind gets the same answer and counts against its address.
+//! Owns which credential makes which viewer; that of an issuer comes another way (`oidc`). Must not keep or log one. Invariants: a
+//! credential comes in the body of a form that a page of ours showed to the same browser; a wrong one of any kind gets the same answer and
+//! counts against its address; a login has a cookie of its own, and ends the session of that browser before it.
 
 use std::net::IpAddr;
 
 use bulkhead_audit::Entry;
-use bulkhead_identity::auth::{Revalidation, Sender, Unauthorized};
+use bulkhead_identity::auth::{Limited, Sender, Unauthorized};
+use bulkhead_limits::failures::Exceeded;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use hyper::body::Incoming;
 
 use crate::own_tasks::refused;
-use crate::pages::{self, ConfirmCode, Frame, Login, TOKEN_FIELD};
+use crate::pages::{self, ConfirmCode, Frame, TOKEN_FIELD};
 use crate::request::{Form, cookie, read_form};
 use crate::respond::{self, Answer};
 use crate::routes::Routes;
-use crate::sessions::{Viewer, form_token, is_form_token, random_text};
+use crate::session_store::SessionProof;
+use crate::sessions::{Login, Viewer, form_token, is_form_token, operator_at, random_text};
 
 /// Where credentials are sent.
 pub(crate) const ACTION: &str = "/login";
 /// Characters of a code that logs in at the dashboard; a longer one is none.
 const CODE_CHARS_MAX: usize = 64;
+const NOT_VALID: &str = "This is not valid here. A link works once and for ten minutes; a token may have been revoked.";
+const UNAVAILABLE: &str = "It cannot be checked at the moment who you are: try again.";
+const NO_ROOM: &str = "There is no room for a new requestor at the moment: try again later.";
 
 impl Routes {
     /// The page that asks for a credential.
     pub(crate) fn login_page(&self, request: &Parts, status: StatusCode, refused: Option<&str>) -> Answer {
         self.with_login_cookie(request, |token| {
-            let page = Login { token, refused, has_admin_token: self.parts.admin_token.is_some() };
+            let issuer = self.parts.oidc.as_ref().map(|client| client.issuer.as_str());
+            let page = pages::Login { token, refused, has_admin_token: self.parts.admin_token.is_some(), issuer };
             respond::page(status, pages::login(&self.frame_of_nobody(), &page))
         })
     }
@@ -77,22 +84,23 @@ impl Routes {
             (None, None) => Err(Unauthorized::Missing),
         };
         match judged {
-            Ok(viewer) => match viewer.requestor().map(&self.parts.admit).transpose() {
-                Ok(_place) => self.begin(request, viewer, peer),
+            Ok(login) => match login.viewer.requestor().map(&self.parts.admit).transpose() {
+                Ok(_place) => self.begin(request, login, peer, respond::see_other("/")).await,
                 Err(error) => refused(&self.frame_of_nobody(), &error),
             },
-            Err(why) => self.refuse(request, &why, peer),
+            Err(why) => self.refuse(request, &why, peer, NOT_VALID),
         }
     }
 
-    fn judge_code(&self, code: &str) -> Result<Viewer, Unauthorized> {
+    fn judge_code(&self, code: &str) -> Result<Login, Unauthorized> {
         let is_good = code.len() <= CODE_CHARS_MAX && self.parts.codes.take(code);
-        is_good.then_some(Viewer::Operator).ok_or(Unauthorized::Invalid)
+        let login = || Login::new(Viewer::Operator, Some(SessionProof::Link));
+        is_good.then(login).ok_or(Unauthorized::Invalid)
     }
 
-    async fn judge_token(&self, token: &str, peer: IpAddr) -> Result<Viewer, Unauthorized> {
+    async fn judge_token(&self, token: &str, peer: IpAddr) -> Result<Login, Unauthorized> {
         if self.parts.admin_token.is_some_and(|ours| ours.fits(token)) {
-            return Ok(Viewer::Operator);
+            return Ok(Login::new(Viewer::Operator, self.session_rules.admin_token()));
         }
         let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Unauthorized::Malformed)?;
         value.set_sensitive(true);
@@ -100,22 +108,20 @@ impl Routes {
         let authenticator = &self.parts.authenticator;
         let sender = Sender { address: peer, failures: &self.failures };
         let caller = authenticator.caller(&headers, sender).await?;
-        // A change of its rights ends the session, too: what is drawn follows them.
-        let credential = Revalidation::new(authenticator, &caller, true, &self.parts.clock);
-        let credential = Box::new(tokio::sync::Mutex::new(credential));
-        Ok(Viewer::Requestor { requestor: caller.requestor, rights: caller.rights, credential })
+        let kept = authenticator.storable(&caller).await;
+        Ok(Login::new(Viewer::of(caller, authenticator, &self.parts.clock), kept.map(SessionProof::Token)))
     }
 
-    fn begin(&self, request: &Parts, viewer: Viewer, peer: IpAddr) -> Answer {
-        let entry = noted("dashboard.login", &viewer, peer);
-        match self.sessions.begin(viewer) {
+    /// The answer goes with the cookie of a new session.
+    pub(crate) async fn begin(&self, request: &Parts, login: Login, peer: IpAddr, mut answer: Answer) -> Answer {
+        let entry = noted("dashboard.login", &login.viewer, login.proof.as_ref(), peer);
+        match self.sessions.begin(login).await {
             Ok(session) => {
                 self.parts.audit.note(|| entry);
                 tracing::info!(%peer, "a login at the dashboard");
-                let mut answer = respond::see_other("/");
                 // The session before, if there was one, is nobody's any more.
                 if let Some(before) = cookie(&request.headers, &self.site.session_cookie) {
-                    self.sessions.end(before);
+                    self.sessions.end(before).await;
                 }
                 respond::set_cookie(&mut answer, &self.site.session_cookie, &session, self.site.has_tls);
                 respond::set_cookie(&mut answer, &self.site.login_cookie, "", self.site.has_tls);
@@ -128,37 +134,42 @@ impl Routes {
         }
     }
 
-    fn refuse(&self, request: &Parts, why: &Unauthorized, peer: IpAddr) -> Answer {
+    /// Says no. What may be a guess counts against its address, and so does a return from an issuer that makes this host ask there.
+    pub(crate) fn refuse(&self, request: &Parts, why: &Unauthorized, peer: IpAddr, said: &str) -> Answer {
         self.parts.audit.note_seldom("dashboard.refused", why.reason());
-        tracing::warn!(%peer, "an invalid credential was refused at the dashboard");
-        if let Unauthorized::Unavailable { .. } = why {
-            let said = "The token cannot be checked at the moment: try again.";
-            return self.login_page(request, StatusCode::SERVICE_UNAVAILABLE, Some(said));
-        }
-        match self.failures.note(peer) {
-            Ok(()) => {
-                let said =
-                    "This is not valid here. A link works once and for ten minutes; a token may have been revoked.";
-                self.login_page(request, StatusCode::UNAUTHORIZED, Some(said))
-            }
-            Err(exceeded) => {
-                let said = "Too many wrong credentials came from your address: wait a minute.";
-                let page = self.login_page(request, StatusCode::TOO_MANY_REQUESTS, Some(said));
-                respond::retry_after(page, exceeded.retry_after_ms)
-            }
+        tracing::warn!(%peer, reason = why.reason(), "nobody was logged in at the dashboard");
+        let page = |status, said| self.login_page(request, status, Some(said));
+        match why {
+            Unauthorized::Unavailable { .. } => page(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE),
+            Unauthorized::Limited(Limited::Failures(exceeded)) => self.refuse_failures(request, *exceeded),
+            Unauthorized::Limited(_) => page(StatusCode::SERVICE_UNAVAILABLE, NO_ROOM),
+            Unauthorized::Missing | Unauthorized::Malformed | Unauthorized::Invalid => match self.failures.note(peer) {
+                Ok(()) => page(StatusCode::UNAUTHORIZED, said),
+                Err(exceeded) => self.refuse_failures(request, exceeded),
+            },
         }
     }
 
-    fn frame_of_nobody(&self) -> Frame<'static> {
+    fn refuse_failures(&self, request: &Parts, exceeded: Exceeded) -> Answer {
+        let said = "Too many wrong credentials came from your address: wait a minute.";
+        let page = self.login_page(request, StatusCode::TOO_MANY_REQUESTS, Some(said));
+        respond::retry_after(page, exceeded.retry_after_ms)
+    }
+
+    pub(crate) fn frame_of_nobody(&self) -> Frame<'static> {
         Frame { session: None, here: "", now: self.parts.clock.now() }
     }
 }
 
-/// The line of the audit log on who came or went, and from where.
-pub(crate) fn noted(event: &'static str, viewer: &Viewer, peer: IpAddr) -> Entry {
+/// The line of the audit log on who came or went, from where, and by whose word.
+pub(crate) fn noted(event: &'static str, viewer: &Viewer, proof: Option<&SessionProof>, peer: IpAddr) -> Entry {
     let entry = Entry::new(event).outcome("succeeded");
+    let entry = match proof {
+        Some(SessionProof::Login { proof, .. }) => entry.identity(&proof.issuer, &proof.subject, &proof.client),
+        _ => entry,
+    };
     match viewer {
-        Viewer::Operator => entry.operator(&format!("dashboard operator at {peer}")),
+        Viewer::Operator => entry.operator(&operator_at(proof, peer)),
         Viewer::Requestor { requestor, .. } => entry.by(requestor).because(&format!("at {peer}")),
     }
 }

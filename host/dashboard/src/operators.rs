@@ -38,7 +38,7 @@ impl OperatorPages<'_> {
         if !command.is_for_administrators() {
             return Err(ControlError::Invalid("this command is for the machine of the host only".to_owned()));
         }
-        let who = format!("dashboard operator at {}", self.peer);
+        let who = self.session.operator_at(self.peer);
         self.operator.execute_for(&who, command).await?.read::<R>()
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct Site {
     /// The cookie of sessions, and that of a person who is about to log in.
     pub(crate) session_cookie: String,
     pub(crate) login_cookie: String,
+    /// That of a person who is away to log in at an issuer.
+    pub(crate) attempt_cookie: String,
 }
 
 impl Site {
@@ -40,7 +42,13 @@ impl Site {
             false => format!("bulkhead{what}_{port}"),
         };
         let hosts = hosts.iter().map(|host| normal_host(host)).collect();
-        Self { has_tls, hosts, session_cookie: name(""), login_cookie: name("-login") }
+        Self {
+            has_tls,
+            hosts,
+            session_cookie: name(""),
+            login_cookie: name("-login"),
+            attempt_cookie: name("-attempt"),
+        }
     }
 
     /// The name that the request came by, if it is one of ours.

@@ -65,10 +65,19 @@ pub(crate) fn retry_after(mut response: Answer, ms: u64) -> Answer {
 
 /// A cookie for this browser session that no script can read and no foreign page can send; an empty value takes it away.
 pub(crate) fn set_cookie(response: &mut Answer, name: &str, value: &str, has_tls: bool) {
-    let secure = if has_tls { "; Secure" } else { "" };
     let ends = if value.is_empty() { "; Max-Age=0" } else { "" };
-    let cookie = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{ends}");
-    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+    add_cookie(response, format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict"), ends, has_tls);
+}
+
+/// The same for so many seconds, and also sent where a link elsewhere leads here.
+pub(crate) fn set_cookie_for_return(response: &mut Answer, name: &str, value: &str, (seconds, has_tls): (u64, bool)) {
+    let ends = format!("; Max-Age={seconds}");
+    add_cookie(response, format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax"), &ends, has_tls);
+}
+
+fn add_cookie(response: &mut Answer, cookie: String, ends: &str, has_tls: bool) {
+    let secure = if has_tls { "; Secure" } else { "" };
+    if let Ok(cookie) = HeaderValue::from_str(&(cookie + secure + ends)) {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
 }

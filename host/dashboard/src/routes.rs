@@ -11,14 +11,16 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use hyper::body::Incoming;
 
+use crate::oidc::UsedAttempts;
 use crate::operators::OperatorPages;
 use crate::own_tasks::{Own, absent, refused};
 use crate::pages::{Frame, TOKEN_FIELD, message};
 use crate::request::{Form, Site, cookie, read_form};
 use crate::respond::{self, Answer};
 use crate::server::DashboardParts;
+use crate::session_store::SessionRules;
 use crate::sessions::{Session, Sessions, Viewer, is_form_token};
-use crate::{assets, login};
+use crate::{assets, login, oidc};
 
 /// Characters of a path of the dashboard; a longer one leads nowhere.
 const PATH_CHARS_MAX: usize = 1_000;
@@ -27,7 +29,10 @@ const PATH_CHARS_MAX: usize = 1_000;
 pub(crate) struct Routes {
     pub(crate) parts: DashboardParts,
     pub(crate) site: Site,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
+    /// What sessions of an earlier process had to fit.
+    pub(crate) session_rules: SessionRules,
+    pub(crate) used_attempts: UsedAttempts,
     pub(crate) failures: Failures,
     /// Signs the forms of those who have no session.
     pub(crate) login_key: [u8; 32],
@@ -58,6 +63,9 @@ impl Routes {
         }
         match (reads, path) {
             (true, login::ACTION) => return self.login_page(&request, StatusCode::OK, None),
+            (true, oidc::START) => return self.begin_oidc(&request, host).await,
+            (true, oidc::CALLBACK) if request.method == Method::HEAD => return method_not_allowed("GET"),
+            (true, oidc::CALLBACK) => return self.end_oidc(&request, host, &query(&request), peer).await,
             (true, "/login/once") => return self.code_page(&request, &query(&request)),
             (false, login::ACTION) => return self.log_in(&request, body, peer).await,
             _ => {}
@@ -96,7 +104,7 @@ impl Routes {
             return respond::page(StatusCode::FORBIDDEN, message(&frame(""), "That was not done", said));
         }
         if path == "/logout" {
-            return self.log_out(request, session, peer);
+            return self.log_out(request, session, peer).await;
         }
         let done = match segments(path)[..] {
             ["tasks", id, action] => match &session.viewer {
@@ -150,11 +158,11 @@ impl Routes {
         OperatorPages { operator: &*self.parts.operator, session, peer, frame }
     }
 
-    fn log_out(&self, request: &Parts, session: &Session, peer: IpAddr) -> Answer {
+    async fn log_out(&self, request: &Parts, session: &Session, peer: IpAddr) -> Answer {
         if let Some(cookie) = cookie(&request.headers, &self.site.session_cookie) {
-            self.sessions.end(cookie);
+            self.sessions.end(cookie).await;
         }
-        self.parts.audit.note(|| login::noted("dashboard.logout", &session.viewer, peer));
+        self.parts.audit.note(|| login::noted("dashboard.logout", &session.viewer, session.proof(), peer));
         let mut answer = respond::see_other(login::ACTION);
         respond::set_cookie(&mut answer, &self.site.session_cookie, "", self.site.has_tls);
         answer

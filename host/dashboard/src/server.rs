@@ -13,8 +13,8 @@ use bulkhead_control::Operator;
 use bulkhead_control::listener::{ConnectionBounds, FAILURES_PER_MINUTE_MAX, OperatorListener, Responder};
 use bulkhead_control::remote::AdminTokenDigest;
 use bulkhead_domain::clock::SharedClock;
-use bulkhead_domain::requestor::Requestor;
-use bulkhead_identity::auth::Authenticator;
+use bulkhead_domain::requestor::{Requestor, TenantId};
+use bulkhead_identity::auth::{Authenticator, LoginClient};
 use bulkhead_limits::Permit;
 use bulkhead_limits::failures::Failures;
 use bulkhead_net::server::Certificate;
@@ -26,9 +26,11 @@ use hyper::body::Incoming;
 use tokio::net::TcpListener;
 
 use crate::codes::LoginCodes;
+use crate::oidc::UsedAttempts;
 use crate::request::Site;
 use crate::routes::Routes;
-use crate::sessions::Sessions;
+use crate::session_store::{SessionRules, SessionStore};
+use crate::sessions::{Sessions, derive};
 
 /// Connections of browsers at a time; more wait in the kernel.
 const CONNECTIONS_MAX: u32 = 256;
@@ -48,6 +50,12 @@ pub struct DashboardParts {
     /// Of administrators, if they have one.
     pub admin_token: Option<AdminTokenDigest>,
     pub codes: Arc<LoginCodes>,
+    /// How the issuer knows this host at which people log in, if there is one.
+    pub oidc: Option<LoginClient>,
+    /// Where sessions outlive the process.
+    pub session_store: Arc<dyn SessionStore>,
+    /// Of the data directory, for the forms of its sessions.
+    pub secret: [u8; 32],
     pub operator: Arc<dyn Operator>,
     pub tasks: Tasks,
     pub authenticator: Arc<Authenticator>,
@@ -58,28 +66,49 @@ pub struct DashboardParts {
 
 /// The dashboard. Dropping it ends it with its connections and sessions.
 pub struct Dashboard {
+    sessions: Arc<Sessions>,
     _listener: OperatorListener,
 }
 
 impl Dashboard {
     /// # Errors
-    /// The certificate cannot be served with, or there is no randomness.
-    pub fn spawn(listener: TcpListener, parts: DashboardParts) -> io::Result<Self> {
+    /// The certificate cannot be served with.
+    pub async fn open(listener: TcpListener, parts: DashboardParts) -> io::Result<Self> {
         let port = listener.local_addr()?.port();
         let certificate = parts.certificate.clone();
         let site = Site::new(certificate.is_some(), port, &parts.allowed_hosts);
-        let mut login_key = [0; 32];
-        getrandom::fill(&mut login_key).map_err(io::Error::other)?;
-        let sessions = Sessions::new(Arc::clone(&parts.clock));
+        let login_key = derive(&parts.secret, "login", &[]);
+        let session_rules = SessionRules::new(&parts.secret, parts.admin_token, parts.oidc.as_ref());
+        let shared = (Arc::clone(&parts.clock), Arc::clone(&parts.authenticator));
+        let sessions = Sessions::open(shared, Arc::clone(&parts.session_store), parts.secret, &session_rules).await;
+        let sessions = Arc::new(sessions);
         let failures = Failures::new(FAILURES_PER_MINUTE_MAX);
         let bounds = ConnectionBounds {
             total: CONNECTIONS_MAX,
             per_address: CONNECTIONS_PER_ADDRESS_MAX,
             lifetime: Some(CONNECTION),
         };
-        let responder = Routes { parts, site, sessions, failures, login_key };
+        let responder = Routes {
+            parts,
+            site,
+            sessions: Arc::clone(&sessions),
+            session_rules,
+            used_attempts: UsedAttempts::default(),
+            failures,
+            login_key,
+        };
         let listener = OperatorListener::spawn(listener, certificate, bounds, responder).map_err(io::Error::other)?;
-        Ok(Self { _listener: listener })
+        Ok(Self { sessions, _listener: listener })
+    }
+
+    /// Lets a tenant go that is being erased, for as long as there is a dashboard.
+    pub fn forgets_tenants(&self) -> impl Fn(TenantId) + Send + Sync + 'static {
+        let held = Arc::downgrade(&self.sessions);
+        move |tenant| {
+            if let Some(sessions) = held.upgrade() {
+                sessions.forget_tenant(tenant);
+            }
+        }
     }
 }
 
@@ -90,6 +119,7 @@ impl Responder for Routes {
 
     fn forget_idle(&self) {
         self.failures.forget_idle();
-        self.sessions.forget_idle();
+        let sessions = Arc::clone(&self.sessions);
+        tokio::spawn(async move { sessions.sweep().await });
     }
 }

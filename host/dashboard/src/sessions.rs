@@ -1,21 +1,24 @@
 //! Who is logged in.
 //!
-//! Owns the sessions, in memory, and the tokens of their forms. Must not keep a cookie's value: a digest is enough to know it. Invariants: a
-//! session ends 30 minutes after it was used last and 12 hours after it began, and with the credential that began it; one identity, one
-//! tenant and the host have so many at most, and operators are never kept out by requestors.
+//! Owns the sessions, in memory and as rows that outlive the process, and the tokens of their forms. Must not keep a cookie's value: a
+//! digest is enough to know it. Invariants: a session ends 30 minutes after it was used last and 12 hours after it began, and with the
+//! credential that began it; one that has ended is in no row; one identity, one tenant and the host have so many at most, and operators
+//! are never kept out by requestors.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
-use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::rights::Rights;
-use bulkhead_domain::{UnixMs, hex, unhex};
-use bulkhead_identity::auth::Revalidation;
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use bulkhead_identity::auth::{Authenticator, Caller, Revalidation, Unauthorized};
 use parking_lot::Mutex;
-use sha2::{Digest as _, Sha256};
+
+pub(crate) use crate::digests::{derive, digest, form_token, is_form_token, random_text};
+use crate::session_store::{SessionProof, SessionRow, SessionRules, SessionStore, key, read_key};
 
 /// A session of the dashboard that nobody uses ends after so many milliseconds.
 const IDLE_MS_MAX: u64 = 30 * 60_000;
@@ -27,35 +30,10 @@ const SESSIONS_OF_ONE_MAX: usize = 20;
 const SESSIONS_OF_TENANT_MAX: usize = 500;
 /// Sessions of the dashboard of all requestors.
 const SESSIONS_MAX: usize = 4_000;
+/// Rows of sessions of the dashboard in one write.
+const ROWS_WRITTEN_MAX: usize = 256;
 
-/// SHA-256 of a secret text.
-pub(crate) fn digest(text: &str) -> [u8; 32] {
-    Sha256::digest(text).into()
-}
-
-/// Random bytes as hexadecimal digits; `None` without randomness.
-pub(crate) fn random_text<const N: usize>() -> Option<String> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).ok()?;
-    Some(hex(&bytes))
-}
-
-/// The token of a form: nobody else can make it, and it is good for one address only.
-pub(crate) fn form_token(key: &[u8; 32], action: &str) -> String {
-    mac(key, action).map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default()
-}
-
-/// Compares in constant time.
-pub(crate) fn is_form_token(key: &[u8; 32], action: &str, token: &str) -> bool {
-    let (Some(token), Some(mac)) = (unhex::<32>(token), mac(key, action)) else { return false };
-    mac.verify_slice(&token).is_ok()
-}
-
-fn mac(key: &[u8; 32], action: &str) -> Option<Hmac<Sha256>> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
-    mac.update(action.as_bytes());
-    Some(mac)
-}
+type Digest = [u8; 32];
 
 /// Whom a session is for.
 pub(crate) enum Viewer {
@@ -69,6 +47,14 @@ pub(crate) enum Viewer {
 }
 
 impl Viewer {
+    /// Who was let in with a credential.
+    pub(crate) fn of(caller: Caller, authenticator: &Arc<Authenticator>, clock: &SharedClock) -> Self {
+        // A change of its rights ends the session, too: what is drawn follows them.
+        let credential = Revalidation::new(authenticator, &caller, true, clock);
+        let credential = Box::new(tokio::sync::Mutex::new(credential));
+        Self::Requestor { requestor: caller.requestor, rights: caller.rights, credential }
+    }
+
     /// The requestor, unless it is an operator.
     pub(crate) fn requestor(&self) -> Option<&Requestor> {
         match self {
@@ -78,20 +64,70 @@ impl Viewer {
     }
 }
 
+/// A person who may come in.
+pub(crate) struct Login {
+    pub(crate) viewer: Viewer,
+    /// What the session goes on by after a restart; `None`: it ends with the process.
+    pub(crate) proof: Option<SessionProof>,
+    /// By the steady clock, when its credential has an end.
+    pub(crate) ends_at: UnixMs,
+}
+
+impl Login {
+    /// Who stays as long as a session may last.
+    pub(crate) fn new(viewer: Viewer, proof: Option<SessionProof>) -> Self {
+        Self { viewer, proof, ends_at: UnixMs::MAX }
+    }
+}
+
 /// One login.
 pub(crate) struct Session {
     pub(crate) viewer: Viewer,
     /// Signs the tokens of its forms.
     pub(crate) key: [u8; 32],
-    /// These two by the steady clock.
+    proof: Option<SessionProof>,
+    /// These by the steady clock.
     began_at: UnixMs,
+    ends_at: UnixMs,
     used_at: AtomicU64,
+    /// The last use that is in its row.
+    written_at: AtomicU64,
 }
 
 impl Session {
     fn is_over(&self, now: UnixMs) -> bool {
-        now.saturating_sub(self.began_at) >= SESSION_MS_MAX
-            || now.saturating_sub(self.used_at.load(Ordering::Relaxed)) >= IDLE_MS_MAX
+        is_over((self.began_at, self.used_at.load(Ordering::Relaxed), self.ends_at), now)
+    }
+
+    pub(crate) fn proof(&self) -> Option<&SessionProof> {
+        self.proof.as_ref()
+    }
+
+    /// What an operator is called who came with it, in lines of the audit log.
+    pub(crate) fn operator_at(&self, peer: IpAddr) -> String {
+        operator_at(self.proof.as_ref(), peer)
+    }
+
+    fn has_unwritten_use(&self) -> bool {
+        self.proof.is_some() && self.used_at.load(Ordering::Relaxed) > self.written_at.load(Ordering::Relaxed)
+    }
+
+    /// `None`: there is nothing that could be kept.
+    fn row(&self) -> Option<SessionRow> {
+        let used_at = self.used_at.load(Ordering::Relaxed);
+        Some(SessionRow { began_at: self.began_at, used_at, ends_at: self.ends_at, proof: self.proof.clone()? })
+    }
+}
+
+fn is_over((began_at, used_at, ends_at): (UnixMs, UnixMs, UnixMs), now: UnixMs) -> bool {
+    now.saturating_sub(began_at) >= SESSION_MS_MAX || now.saturating_sub(used_at) >= IDLE_MS_MAX || now >= ends_at
+}
+
+/// An operator, by name where an issuer gave one, and where from.
+pub(crate) fn operator_at(proof: Option<&SessionProof>, peer: IpAddr) -> String {
+    match proof {
+        Some(SessionProof::Login { proof, .. }) => format!("dashboard operator {:?} at {peer}", proof.subject),
+        _ => format!("dashboard operator at {peer}"),
     }
 }
 
@@ -106,37 +142,132 @@ pub(crate) enum TooMany {
     NoRandomness,
 }
 
+/// A session that there is.
+enum SessionEntry {
+    Open(Arc<Session>),
+    /// An earlier process has left it: it is judged when its cookie comes.
+    Stored {
+        whose: Option<Requestor>,
+        row: Box<SessionRow>,
+    },
+}
+
+impl SessionEntry {
+    fn whose(&self) -> Option<&Requestor> {
+        match self {
+            Self::Open(session) => session.viewer.requestor(),
+            Self::Stored { whose, .. } => whose.as_ref(),
+        }
+    }
+
+    fn began_at(&self) -> UnixMs {
+        match self {
+            Self::Open(session) => session.began_at,
+            Self::Stored { row, .. } => row.began_at,
+        }
+    }
+
+    fn is_over(&self, now: UnixMs) -> bool {
+        match self {
+            Self::Open(session) => session.is_over(now),
+            Self::Stored { row, .. } => is_over((row.began_at, row.used_at, row.ends_at), now),
+        }
+    }
+}
+
 /// All of them, by the digest of their cookie.
 pub(crate) struct Sessions {
     clock: SharedClock,
-    sessions: Mutex<HashMap<[u8; 32], Arc<Session>>>,
+    authenticator: Arc<Authenticator>,
+    rows: Arc<dyn SessionStore>,
+    secret: [u8; 32],
+    sessions: Mutex<HashMap<Digest, SessionEntry>>,
+    /// Rows of sessions that have ended, which the store did not remove yet.
+    ended: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Sessions {
-    pub(crate) fn new(clock: SharedClock) -> Self {
-        Self { clock, sessions: Mutex::default() }
+    /// Goes on with what an earlier process has left. A store that cannot be read has left nothing.
+    pub(crate) async fn open(
+        (clock, authenticator): (SharedClock, Arc<Authenticator>),
+        rows: Arc<dyn SessionStore>,
+        secret: [u8; 32],
+        session_rules: &SessionRules,
+    ) -> Self {
+        let (sessions, ended) = (Mutex::default(), Mutex::default());
+        let opened = Self { clock, authenticator, rows, secret, sessions, ended };
+        match opened.rows.all().await {
+            Ok(rows) => {
+                let ended = opened.take_over(rows, session_rules);
+                opened.remove_rows(ended).await;
+            }
+            Err(error) => tracing::error!(%error, "the sessions of the dashboard cannot be read: all have ended"),
+        }
+        opened
+    }
+
+    /// Returns the keys of what does not go on.
+    fn take_over(&self, rows: Vec<(Vec<u8>, Vec<u8>)>, session_rules: &SessionRules) -> Vec<Vec<u8>> {
+        let (now, mut ended) = (self.clock.steady(), Vec::new());
+        let mut sessions = self.sessions.lock();
+        for (key, bytes) in rows {
+            let read = read_key(&key).zip(SessionRow::decode(&bytes));
+            let fits = read.filter(|(_, row)| {
+                session_rules.fits(&row.proof) && sessions.len() < SESSIONS_MAX + SESSIONS_OF_ONE_MAX
+            });
+            let Some(((digest, whose), mut row)) = fits else {
+                ended.push(key);
+                continue;
+            };
+            // A machine's clock may have been set back in between: nothing lasts longer by that.
+            (row.began_at, row.used_at) = (row.began_at.min(now), row.used_at.min(now));
+            let entry = SessionEntry::Stored { whose, row: Box::new(row) };
+            if entry.is_over(now) {
+                ended.push(key);
+            } else {
+                sessions.insert(digest, entry);
+            }
+        }
+        ended
     }
 
     /// Begins one; gives the value of its cookie.
-    pub(crate) fn begin(&self, viewer: Viewer) -> Result<String, TooMany> {
+    pub(crate) async fn begin(&self, login: Login) -> Result<String, TooMany> {
         let cookie = random_text::<32>().ok_or(TooMany::NoRandomness)?;
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|_| TooMany::NoRandomness)?;
-        let now = self.clock.steady();
+        let (digest, now) = (digest(&cookie), self.clock.steady());
+        let Login { viewer, proof, ends_at } = login;
+        let session = Arc::new(Session {
+            viewer,
+            key: derive(&self.secret, "forms", &digest),
+            proof,
+            began_at: now,
+            ends_at,
+            used_at: AtomicU64::new(now),
+            written_at: AtomicU64::new(now),
+        });
+        let ended = self.insert(digest, &session, now)?;
+        self.remove_rows(ended).await;
+        self.write(vec![(digest, session)]).await;
+        Ok(cookie)
+    }
+
+    /// Returns the keys of those that ended for it.
+    fn insert(&self, digest: Digest, session: &Arc<Session>, now: UnixMs) -> Result<Vec<Vec<u8>>, TooMany> {
         let mut sessions = self.sessions.lock();
-        sessions.retain(|_, session| !session.is_over(now));
-        let who = viewer.requestor().copied();
-        let of_same = |session: &Session| session.viewer.requestor() == who.as_ref();
-        let same = sessions.values().filter(|session| of_same(session)).count();
+        self.ended.lock().append(&mut take_ended(&mut sessions, now));
+        let mut ended = Vec::new();
+        let who = session.viewer.requestor();
+        let of_same = |known: &SessionEntry| known.whose() == who;
+        let same = sessions.values().filter(|known| of_same(known)).count();
         if same >= SESSIONS_OF_ONE_MAX {
-            let oldest = sessions.iter().filter(|(_, session)| of_same(session)).min_by_key(|(_, it)| it.began_at);
+            let oldest = sessions.iter().filter(|(_, known)| of_same(known)).min_by_key(|(_, known)| known.began_at());
             if let Some(oldest) = oldest.map(|(digest, _)| *digest) {
                 sessions.remove(&oldest);
+                ended.push(key(&oldest, who));
             }
         } else if let Some(who) = who {
-            let others = sessions.values().filter_map(|session| session.viewer.requestor());
             let (mut of_tenant, mut of_all) = (0, 0);
-            for other in others {
+            for other in sessions.values().filter_map(SessionEntry::whose) {
                 of_all += 1;
                 of_tenant += usize::from(other.tenant == who.tenant);
             }
@@ -147,94 +278,170 @@ impl Sessions {
                 return Err(TooMany::OfHost);
             }
         }
-        let session = Session { viewer, key, began_at: now, used_at: AtomicU64::new(now) };
-        sessions.insert(digest(&cookie), Arc::new(session));
-        Ok(cookie)
+        sessions.insert(digest, SessionEntry::Open(Arc::clone(session)));
+        Ok(ended)
     }
 
     /// The session of a cookie, if its credential is still good.
     pub(crate) async fn find(&self, cookie: &str) -> Option<Arc<Session>> {
-        let (digest, now) = (digest(cookie), self.clock.steady());
-        let session = self.sessions.lock().get(&digest).cloned()?;
-        let is_good = match &session.viewer {
-            Viewer::Operator => true,
-            Viewer::Requestor { credential, .. } => credential.lock().await.check().await.is_ok(),
+        let digest = digest(cookie);
+        let session = match self.judged(&digest).await? {
+            Ok(session) => session,
+            // Nobody can say at the moment: it is not let in, and may be later.
+            Err(unjudged) if unjudged.is_no_judgement() => return None,
+            Err(_) => {
+                self.end_known(&digest).await;
+                return None;
+            }
         };
-        if !is_good || session.is_over(now) {
-            self.sessions.lock().remove(&digest);
+        let now = self.clock.steady();
+        if session.is_over(now) || !self.is_good(&session).await {
+            self.end_known(&digest).await;
             return None;
         }
         session.used_at.store(now, Ordering::Relaxed);
         Some(session)
     }
 
-    /// Ends it.
-    pub(crate) fn end(&self, cookie: &str) {
-        self.sessions.lock().remove(&digest(cookie));
+    /// What an earlier process has left is judged first.
+    async fn judged(&self, digest: &Digest) -> Option<Result<Arc<Session>, Unauthorized>> {
+        let (whose, row) = match self.sessions.lock().get(digest)? {
+            SessionEntry::Open(session) => return Some(Ok(Arc::clone(session))),
+            SessionEntry::Stored { whose, row } => (*whose, SessionRow::clone(row)),
+        };
+        let restored = match self.restore(digest, whose, row).await {
+            Ok(session) => Arc::new(session),
+            Err(unauthorized) => return Some(Err(unauthorized)),
+        };
+        // Two requests may have come at once, and it may have ended meanwhile.
+        let mut sessions = self.sessions.lock();
+        let known = sessions.get_mut(digest)?;
+        if let SessionEntry::Stored { .. } = known {
+            *known = SessionEntry::Open(Arc::clone(&restored));
+        }
+        match known {
+            SessionEntry::Open(session) => Some(Ok(Arc::clone(session))),
+            SessionEntry::Stored { .. } => Some(Ok(restored)),
+        }
     }
 
-    /// Drops those whose time is over.
-    pub(crate) fn forget_idle(&self) {
-        let now = self.clock.steady();
-        self.sessions.lock().retain(|_, session| !session.is_over(now));
+    async fn restore(
+        &self,
+        digest: &Digest,
+        whose: Option<Requestor>,
+        row: SessionRow,
+    ) -> Result<Session, Unauthorized> {
+        let viewer = match whose {
+            None => Viewer::Operator,
+            Some(whose) => {
+                let kept = row.proof.of_requestor().ok_or(Unauthorized::Invalid)?;
+                let caller = self.authenticator.stored_caller(&kept).await?;
+                if caller.requestor != whose {
+                    return Err(Unauthorized::Invalid);
+                }
+                Viewer::of(caller, &self.authenticator, &self.clock)
+            }
+        };
+        let SessionRow { began_at, used_at, ends_at, proof } = row;
+        Ok(Session {
+            viewer,
+            key: derive(&self.secret, "forms", digest),
+            proof: Some(proof),
+            began_at,
+            ends_at,
+            used_at: AtomicU64::new(used_at),
+            written_at: AtomicU64::new(used_at),
+        })
     }
+
+    /// Whether its credential still is.
+    async fn is_good(&self, session: &Session) -> bool {
+        match (&session.viewer, &session.proof) {
+            (Viewer::Requestor { credential, .. }, _) => credential.lock().await.check().await.is_ok(),
+            (Viewer::Operator, Some(SessionProof::Login { proof, .. })) => {
+                // While nobody can say it, the end of the id token is what bounds it.
+                self.authenticator.still_holds(proof).await.map_or_else(|why| why.is_no_judgement(), |()| true)
+            }
+            (Viewer::Operator, _) => true,
+        }
+    }
+
+    /// Ends it.
+    pub(crate) async fn end(&self, cookie: &str) {
+        self.end_known(&digest(cookie)).await;
+    }
+
+    async fn end_known(&self, digest: &Digest) {
+        let ended = self.sessions.lock().remove(digest).map(|known| key(digest, known.whose()));
+        self.remove_rows(ended.into_iter().collect()).await;
+    }
+
+    /// Ends those of a tenant. Their rows go with the tenant's others.
+    pub(crate) fn forget_tenant(&self, tenant: TenantId) {
+        self.sessions.lock().retain(|_, known| known.whose().is_none_or(|whose| whose.tenant != tenant));
+    }
+
+    /// Drops those whose time is over, and writes when the others were used.
+    pub(crate) async fn sweep(&self) {
+        let now = self.clock.steady();
+        let (ended, used) = {
+            let mut sessions = self.sessions.lock();
+            let ended = take_ended(&mut sessions, now);
+            let used = sessions.iter().filter_map(|(digest, known)| match known {
+                SessionEntry::Open(session) if session.has_unwritten_use() => Some((*digest, Arc::clone(session))),
+                SessionEntry::Open(_) | SessionEntry::Stored { .. } => None,
+            });
+            (ended, used.collect::<Vec<_>>())
+        };
+        self.remove_rows(ended).await;
+        for used in used.chunks(ROWS_WRITTEN_MAX) {
+            self.write(used.to_vec()).await;
+        }
+    }
+
+    /// Writes the rows of sessions. What cannot be written is tried again with the next sweep; until then a restart ends it.
+    async fn write(&self, sessions: Vec<(Digest, Arc<Session>)>) {
+        let mut rows = Vec::with_capacity(sessions.len());
+        for (digest, session) in &sessions {
+            let Some(row) = session.row() else { continue };
+            let used_at = row.used_at;
+            if let Some(bytes) = row.encode() {
+                session.written_at.store(used_at, Ordering::Relaxed);
+                rows.push((key(digest, session.viewer.requestor()), bytes));
+            }
+        }
+        if rows.is_empty() {
+            return;
+        }
+        if let Err(error) = self.rows.put(rows).await {
+            tracing::warn!(%error, "sessions of the dashboard are not written: a restart of the host would end them");
+            sessions.iter().for_each(|(_, session)| session.written_at.store(0, Ordering::Relaxed));
+        }
+        // One that ended meanwhile must not come back with the next process.
+        let gone = |(digest, _): &&(Digest, Arc<Session>)| !self.sessions.lock().contains_key(digest);
+        let gone = sessions.iter().filter(gone).map(|(digest, session)| key(digest, session.viewer.requestor()));
+        let gone: Vec<_> = gone.collect();
+        self.remove_rows(gone).await;
+    }
+
+    /// Removes rows, those also that could not be removed before.
+    async fn remove_rows(&self, keys: Vec<Vec<u8>>) {
+        let mut keys = keys;
+        keys.append(&mut self.ended.lock());
+        for keys in keys.chunks(ROWS_WRITTEN_MAX) {
+            if let Err(error) = self.rows.remove(keys.to_vec()).await {
+                tracing::warn!(%error, "sessions of the dashboard that have ended are not removed yet");
+                self.ended.lock().extend_from_slice(keys);
+            }
+        }
+    }
+}
+
+/// Takes out those whose time is over; returns their keys.
+fn take_ended(sessions: &mut HashMap<Digest, SessionEntry>, now: UnixMs) -> Vec<Vec<u8>> {
+    let over = sessions.extract_if(|_, known| known.is_over(now));
+    over.map(|(digest, known)| key(&digest, known.whose())).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use bulkhead_domain::clock::ManualClock;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn session_ends_when_it_is_idle_and_when_it_is_old() {
-        let clock = Arc::new(ManualClock::at(1_000));
-        let sessions = Sessions::new(clock.clone());
-        let cookie = sessions.begin(Viewer::Operator).unwrap();
-        assert!(sessions.find(&cookie).await.is_some());
-        assert!(sessions.find(&cookie.to_uppercase()).await.is_none());
-        clock.set(1_000 + IDLE_MS_MAX);
-        assert!(sessions.find(&cookie).await.is_none());
-        let cookie = sessions.begin(Viewer::Operator).unwrap();
-        let began = 1_000 + IDLE_MS_MAX;
-        for minutes in (0..720).step_by(20) {
-            clock.set(began + minutes * 60_000);
-            assert!(sessions.find(&cookie).await.is_some(), "{minutes}");
-        }
-        clock.set(began + SESSION_MS_MAX);
-        assert!(sessions.find(&cookie).await.is_none(), "also when it is used all the time");
-    }
-
-    #[tokio::test]
-    async fn one_identity_has_a_bounded_number_of_sessions_and_the_oldest_ends() {
-        let clock = Arc::new(ManualClock::at(1_000));
-        let sessions = Sessions::new(clock.clone());
-        let mut cookies = Vec::new();
-        for number in 0..=SESSIONS_OF_ONE_MAX {
-            clock.set(1_000 + number as u64);
-            cookies.push(sessions.begin(Viewer::Operator).unwrap());
-        }
-        assert!(sessions.find(&cookies[0]).await.is_none());
-        for cookie in &cookies[1..] {
-            assert!(sessions.find(cookie).await.is_some());
-        }
-        sessions.end(&cookies[1]);
-        assert!(sessions.find(&cookies[1]).await.is_none());
-    }
-
-    #[test]
-    fn form_token_is_good_for_its_session_and_address_only() {
-        let (key, other) = ([1; 32], [2; 32]);
-        let token = form_token(&key, "/logout");
-        assert!(is_form_token(&key, "/logout", &token));
-        for (key, action, token) in [
-            (&other, "/logout", token.as_str()),
-            (&key, "/tasks/1/cancel", &token),
-            (&key, "/logout", ""),
-            (&key, "/logout", &token[..62]),
-            (&key, "/logout", &"0".repeat(64)),
-        ] {
-            assert!(!is_form_token(key, action, token), "{action} {token}");
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! Who is calling.
 //!
 //! Owns credentials: the only room that sees a token. Must not log one, keep one longer than the request or the dashboard's session that brought it, pass one on (save to the issuer that is configured to
-//! judge it), or accept one from anywhere but the `Authorization` header, where the dashboard puts that of its form. Invariant: unknown, expired, revoked and foreign tokens
+//! judge it), or accept one from anywhere but the `Authorization` header, where the dashboard puts that of its form, and the token endpoint of an issuer. Invariant: unknown, expired, revoked and foreign tokens
 //! get the same answer.
 
 mod claims;
@@ -9,10 +9,12 @@ mod introspection;
 mod introspection_limiter;
 mod jwt;
 mod keys;
+mod login;
 mod oauth;
 mod provider;
 mod resource;
 mod revalidation;
+mod stored;
 mod token_audit;
 
 use std::net::IpAddr;
@@ -31,10 +33,12 @@ use bulkhead_limits::rate;
 use bulkhead_limits::Full;
 use bulkhead_limits::failures::{self, Failures};
 
+pub use login::{LoggedIn, LoginAnswer, LoginAttempt, LoginClient, OperatorClaim};
 pub use oauth::{IntrospectionOptions, Issuer, IssuerOptions, OauthVerifier, TenantRule, Trusted};
 pub use resource::Resource;
 pub use resource::ResourceOptions;
 pub use revalidation::{NOTICED_MS_MAX, Revalidation, look_at};
+pub use stored::{SignedProof, StoredCredential};
 
 /// More than any issuer's tokens need; a longer one is refused before it is hashed.
 const TOKEN_BYTES_MAX: usize = 8192;
@@ -104,11 +108,20 @@ pub struct Verified {
 pub struct Caller {
     pub requestor: Requestor,
     pub rights: Rights,
-    header: Option<HeaderValue>,
+    presented: Presented,
     /// See [`Verified::look_at`]; `None` without a token.
     look_at: Option<UnixMs>,
     /// See [`Verified::ends_at`].
     ends_at: UnixMs,
+}
+
+/// How a requestor shows who it is.
+#[derive(Clone)]
+enum Presented {
+    Nothing,
+    Header(HeaderValue),
+    /// It did so before, with a credential that is not here any more.
+    Stored(StoredCredential),
 }
 
 /// Knows one kind of token.
@@ -119,6 +132,16 @@ pub trait Verifier: Send + Sync + 'static {
 
     /// The same for a token that was good when its request began.
     async fn verify_again(&self, token: &str) -> Result<Verified, Denied>;
+
+    /// What may be kept of a good token of this kind.
+    async fn storable(&self, _token: &str) -> Option<StoredCredential> {
+        None
+    }
+
+    /// Whose it was that this was kept of, if the token would still be good.
+    async fn verify_stored(&self, _kept: &StoredCredential) -> Result<Verified, Denied> {
+        Err(Denied::Invalid)
+    }
 
     /// Who a request without a credential comes from, if there may be such requests at all. Asked only when the host lets
     /// nobody but this machine's users in.
@@ -144,6 +167,8 @@ pub struct Authenticator {
 #[derive(Clone)]
 struct Rules {
     verifiers: Vec<Arc<dyn Verifier>>,
+    /// Where people log in with a browser.
+    oauth: Option<Arc<OauthVerifier>>,
     anonymous_allowed: bool,
     /// Whether clients on this machine are let in without a token although there are tokens.
     loopback_anonymous: bool,
@@ -155,7 +180,7 @@ impl Authenticator {
     /// The verifiers are asked in this order. Without `anonymous_allowed`, nobody gets in without a token.
     pub fn new(verifiers: Vec<Arc<dyn Verifier>>, anonymous_allowed: bool) -> Self {
         let (resource, scopes) = (None, ScopeBook::default());
-        Self::of(Rules { verifiers, anonymous_allowed, loopback_anonymous: false, resource, scopes })
+        Self::of(Rules { verifiers, oauth: None, anonymous_allowed, loopback_anonymous: false, resource, scopes })
     }
 
     fn of(rules: Rules) -> Self {
@@ -167,6 +192,12 @@ impl Authenticator {
     pub fn with_resource(self, options: &ResourceOptions, endpoint: &str) -> Self {
         let resource = Some(Arc::new(Resource::new(options, endpoint)));
         Self::of(Rules { resource, ..Rules::clone(&self.rules.load()) })
+    }
+
+    /// Lets people log in at issuers with a browser.
+    #[must_use]
+    pub fn with_logins(self, oauth: Arc<OauthVerifier>) -> Self {
+        Self::of(Rules { oauth: Some(oauth), ..Rules::clone(&self.rules.load()) })
     }
 
     /// Says what scopes are good for.
@@ -199,8 +230,13 @@ impl Authenticator {
     }
 
     /// The same for a request that is still open.
-    async fn caller_again(&self, header: Option<&HeaderValue>) -> Result<Caller, Unauthorized> {
-        self.rules.load_full().caller(header, None).await
+    async fn caller_again(&self, presented: &Presented) -> Result<Caller, Unauthorized> {
+        let rules = self.rules.load_full();
+        match presented {
+            Presented::Nothing => rules.caller(None, None).await,
+            Presented::Header(header) => rules.caller(Some(header), None).await,
+            Presented::Stored(kept) => rules.stored_caller(kept).await,
+        }
     }
 
     /// The value of `WWW-Authenticate`, where one belongs into the answer.
@@ -220,19 +256,26 @@ impl Rules {
             return Ok(Caller {
                 requestor,
                 rights: Rights::default(),
-                header: None,
+                presented: Presented::Nothing,
                 look_at: None,
                 ends_at: UnixMs::MAX,
             });
         };
-        let Verified { requestor, name, tenant, scopes, look_at, ends_at } = self.verified(token, sender).await?;
+        let verified = self.verified(token, sender).await?;
+        let presented = header.cloned().map_or(Presented::Nothing, Presented::Header);
+        Ok(self.admitted(verified, presented))
+    }
+
+    /// With what the scopes are good for.
+    fn admitted(&self, verified: Verified, presented: Presented) -> Caller {
+        let Verified { requestor, name, tenant, scopes, look_at, ends_at } = verified;
         let rights = match scopes {
             Scopes::All => Rights::default(),
             Scopes::Granted(scopes) => self.scopes.rights(&scopes, &tenant, &name, true),
             Scopes::Fixed(scopes) => self.scopes.rights(&scopes, &tenant, &name, false),
         };
         let rights = rights.named(tenant, name);
-        Ok(Caller { requestor, rights, header: header.cloned(), look_at: Some(look_at), ends_at })
+        Caller { requestor, rights, presented, look_at: Some(look_at), ends_at }
     }
 
     async fn verified(&self, token: &str, sender: Option<Sender<'_>>) -> Result<Verified, Unauthorized> {
@@ -301,7 +344,7 @@ impl Unauthorized {
     }
 
     /// Whether it says nothing about the credential.
-    fn is_no_judgement(&self) -> bool {
+    pub fn is_no_judgement(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Limited(_))
     }
 

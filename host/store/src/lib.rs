@@ -245,11 +245,14 @@ pub enum RowKind {
     TenantKey = b'W',
     /// Single-use tokens that were used: see [`replay_guard`]. And what tenants used by day: see [`usage_days`].
     UsedToken = b'R',
+    /// Sessions of browsers at the dashboard: digest of the cookie and whose session it is → state. An older program keeps them, also
+    /// beyond their tenant: they let nobody in there, and end within hours.
+    BrowserSession = b'H',
 }
 
 impl RowKind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Session,
         Self::Token,
         Self::Principal,
@@ -259,6 +262,7 @@ impl RowKind {
         Self::KeyValue,
         Self::GuestSecret,
         Self::UsedToken,
+        Self::BrowserSession,
     ];
 
     /// The tenant whose row it is, where the key says so: those rows go with their tenant.
@@ -268,6 +272,8 @@ impl RowKind {
             Self::KeyValue => keyvalue::tenant_of(key),
             Self::GuestSecret => tenant_of_secret(key),
             Self::UsedToken => replay_guard::tenant_of(key),
+            // An operator's key is the digest alone.
+            Self::BrowserSession => key.get(32..)?.first_chunk().copied().map(TenantId),
             // The rooms that own these know whose each row is.
             Self::Session | Self::Token | Self::Principal | Self::Secret | Self::Plugin => None,
         }

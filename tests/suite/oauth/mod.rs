@@ -6,6 +6,7 @@ mod opaque;
 mod passthrough;
 mod records;
 mod scopes;
+mod stored;
 
 use bulkhead_domain::task::Era;
 use std::sync::Arc;

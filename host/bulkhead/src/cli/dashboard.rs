@@ -5,12 +5,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use async_trait::async_trait;
 use bulkhead_control::commands::DashboardLogin;
 use bulkhead_control::operator::HostOperator;
 use bulkhead_control::views::DashboardLoginView;
-use bulkhead_dashboard::{Dashboard, DashboardParts, LoginCodes};
+use bulkhead_dashboard::{Dashboard, DashboardParts, LoginCodes, SessionStore, SessionStoreError};
 use bulkhead_identity::auth::Authenticator;
 use bulkhead_net::server::Certificate;
+use bulkhead_store::sled::SledStore;
+use bulkhead_store::{RowKind, RowState, RowStore as _};
 use bulkhead_tasks::Error;
 use bulkhead_transport::http::bind;
 use bulkhead_transport::quota::ElsewhereRefused;
@@ -18,7 +21,7 @@ use clap::Subcommand;
 use tokio::net::TcpListener;
 
 use super::args::OperateArguments;
-use super::host::Host;
+use super::host::{self, Host};
 use super::operate::show_answer;
 use super::trust;
 use crate::config::{Config, DashboardConfig};
@@ -56,6 +59,17 @@ pub(super) fn bind_listener(config: &DashboardConfig) -> anyhow::Result<Dashboar
     Ok(DashboardListener { listener, certificate, config: config.clone() })
 }
 
+/// Serves the pages of a host, where there is a listener for them.
+pub(super) async fn open(
+    listener: Option<(DashboardListener, Arc<LoginCodes>)>,
+    config: &Config,
+    host: &Host,
+    (operator, authenticator): (Arc<HostOperator>, Arc<Authenticator>),
+) -> anyhow::Result<Option<Dashboard>> {
+    let Some((listener, codes)) = listener else { return Ok(None) };
+    listener.open(config, host, operator, (authenticator, codes)).await.map(Some)
+}
+
 impl DashboardListener {
     /// The codes that let operators in, made before there is a page to use them on.
     pub(super) fn codes(&self, host: &Host) -> anyhow::Result<Arc<LoginCodes>> {
@@ -79,7 +93,7 @@ impl DashboardListener {
     }
 
     /// Serves the pages of a host.
-    pub(super) fn open(
+    async fn open(
         self,
         config: &Config,
         host: &Host,
@@ -97,6 +111,9 @@ impl DashboardListener {
                 .map(|admin| Ok::<_, anyhow::Error>(trust::admin(admin)?.0))
                 .transpose()?,
             codes,
+            oidc: self.config.oidc.as_deref().map(trust::login_client).transpose()?,
+            session_store: Arc::new(SessionRows(Arc::clone(&host.store))),
+            secret: host::secret(&host.store, b"dashboard").await?,
             operator,
             tasks: host.tasks.clone(),
             authenticator,
@@ -111,6 +128,46 @@ impl DashboardListener {
             audit: host.audit.clone(),
             clock: Arc::clone(&host.now),
         };
-        Dashboard::spawn(self.listener, parts).context("the dashboard cannot be served")
+        let dashboard = Dashboard::open(self.listener, parts).await.context("the dashboard cannot be served")?;
+        host.erase_hooks.add(dashboard.forgets_tenants());
+        Ok(dashboard)
+    }
+}
+
+/// Sessions of browsers, as rows of the store.
+struct SessionRows(Arc<SledStore>);
+
+const PAGE_ROWS: usize = 256;
+
+impl SessionRows {
+    async fn change(&self, changes: Vec<RowState>) -> Result<(), SessionStoreError> {
+        self.0.change_rows(RowKind::BrowserSession, Vec::new(), changes).await.map_err(failed)
+    }
+}
+
+fn failed(error: bulkhead_store::Error) -> SessionStoreError {
+    SessionStoreError(error.to_string())
+}
+
+#[async_trait]
+impl SessionStore for SessionRows {
+    async fn all(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, SessionStoreError> {
+        let mut all: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        loop {
+            let after = all.last().map(|(key, _)| key.as_slice());
+            let page = self.0.rows(RowKind::BrowserSession, after, PAGE_ROWS).await.map_err(failed)?;
+            if page.is_empty() {
+                return Ok(all);
+            }
+            all.extend(page);
+        }
+    }
+
+    async fn put(&self, rows: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(), SessionStoreError> {
+        self.change(rows.into_iter().map(|(key, row)| (key, Some(row))).collect()).await
+    }
+
+    async fn remove(&self, keys: Vec<Vec<u8>>) -> Result<(), SessionStoreError> {
+        self.change(keys.into_iter().map(|key| (key, None)).collect()).await
     }
 }

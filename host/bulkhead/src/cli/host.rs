@@ -392,7 +392,7 @@ async fn protocol_options(store: &SledStore, metrics: Metrics) -> anyhow::Result
 }
 
 /// A secret of the host's own, drawn once for each data directory.
-async fn secret(store: &SledStore, name: &[u8]) -> anyhow::Result<[u8; 32]> {
+pub(super) async fn secret(store: &SledStore, name: &[u8]) -> anyhow::Result<[u8; 32]> {
     if let Some(kept) = store.row(RowKind::Secret, name).await? {
         return kept.try_into().map_err(|_| anyhow::anyhow!("a secret in the store has the wrong length"));
     }

@@ -22,7 +22,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
 use super::args::ServeArguments;
-use super::dashboard::DashboardListener;
 use super::host::{self, Host, open_store};
 use super::reload::{HostStartup, Origin};
 use super::service_manager::ServiceManager;
@@ -76,10 +75,8 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     host.login_links = codes.clone().map(|codes| codes as Arc<dyn LoginLinks>);
     let operator = host.operator(&data, reloading.clone());
     host.listen_to_operators(&data, operator.clone())?;
-    let open = |(listener, codes): (DashboardListener, _)| {
-        listener.open(config, &host, Arc::clone(&operator), (Arc::clone(&authenticator), codes))
-    };
-    let dashboard = browsing.zip(codes).map(open).transpose()?;
+    let who = (Arc::clone(&operator), Arc::clone(&authenticator));
+    let dashboard = Box::pin(dashboard::open(browsing.zip(codes), config, &host, who)).await?;
     let remote = desk.map(|desk| desk.open(operator, &host)).transpose()?;
     let scrape = scraping.map(|listener| listener.open(&host)).transpose()?;
     let hangups = tokio::spawn(async move {
@@ -233,6 +230,8 @@ async fn check(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
     let trusted = trusted.and_then(|_| config.admin.as_ref().map(trust::admin).transpose());
     let trusted = trusted.and_then(|_| config.metrics.as_ref().map(trust::metrics).transpose());
     let trusted = trusted.and_then(|_| config.dashboard.as_ref().map(trust::dashboard).transpose());
+    let oidc = config.dashboard.as_ref().and_then(|dashboard| dashboard.oidc.as_deref());
+    let trusted = trusted.and_then(|_| oidc.map(trust::login_client).transpose());
     found.extend(trusted.err().map(|problem| format!("{problem:#}")));
     found.extend(traces::check(config).err().map(|wrong| format!("{wrong:#}")));
     let tools = bulkhead_runtime::Executor::catalog(&*sandbox).tools().len();

@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::{
-    AdminConfig, AdminSecret, Config, DashboardConfig, IssuerConfig, MetricsConfig, SecretLocation, TlsConfig,
+    AdminConfig, AdminSecret, Config, DashboardConfig, IssuerConfig, MetricsConfig, OidcConfig, SecretLocation,
+    TlsConfig,
 };
 use anyhow::Context as _;
 use bulkhead_audit::Audit;
 use bulkhead_control::remote::AdminTokenDigest;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::rights::ScopeBook;
-use bulkhead_identity::auth::{Authenticator, Issuer, OauthVerifier, ResourceOptions, Trusted, Verifier};
+use bulkhead_identity::auth::{Authenticator, Issuer, LoginClient, OauthVerifier, ResourceOptions, Trusted, Verifier};
 use bulkhead_identity::principal::{Principals, TokenVerifier};
 use bulkhead_limits::LiveLimits;
 use bulkhead_net::dial;
@@ -149,7 +150,10 @@ impl Verifiers {
             scopes: config.auth.scopes.iter().filter(|rule| rule.basic).map(|rule| rule.name.clone()).collect(),
         };
         // Where issuers say who somebody is, nobody is anybody without one.
-        Authenticator::new(vec![tokens, oauth.clone()], false).with_resource(&resource, ENDPOINT).with_scopes(scopes)
+        Authenticator::new(vec![tokens, oauth.clone()], false)
+            .with_logins(Arc::clone(oauth))
+            .with_resource(&resource, ENDPOINT)
+            .with_scopes(scopes)
     }
 }
 
@@ -180,6 +184,18 @@ pub(super) fn metrics(config: &MetricsConfig) -> anyhow::Result<(Option<AdminTok
     };
     let load = |tls: &TlsConfig| Certificate::load(&tls.certificate, &tls.key).context("metrics.tls");
     Ok((config.secret.as_ref().map(digest).transpose()?, config.tls.as_ref().map(load).transpose()?))
+}
+
+/// How the issuer at which people log in knows the host.
+pub(super) fn login_client(config: &OidcConfig) -> anyhow::Result<LoginClient> {
+    let client_secret = config.client_secret.as_ref().map(secret).transpose().context("dashboard.oidc")?;
+    Ok(LoginClient {
+        issuer: config.issuer.clone(),
+        client_id: config.client_id.clone(),
+        client_secret,
+        scopes: config.scopes.clone(),
+        operators: config.operators.clone(),
+    })
 }
 
 /// The certificate of the dashboard.

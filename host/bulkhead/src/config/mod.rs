@@ -35,7 +35,7 @@ use bulkhead_runtime::policy::Bound;
 
 pub(crate) use admin::{AdminConfig, AdminSecret};
 pub(crate) use auth::{AuthConfig, IssuerConfig, SecretLocation};
-pub(crate) use dashboard::DashboardConfig;
+pub(crate) use dashboard::{DashboardConfig, OidcConfig};
 use document::TenantEntry;
 pub(crate) use exposure::{Insecure, TlsConfig};
 pub(crate) use grants::{keyvalue_defaults, variable as variable_name};
@@ -258,6 +258,7 @@ impl Config {
         let toolsets = toolset::distinct(parsed.toolsets, &report);
 
         auth::check(&parsed.auth, &report);
+        dashboard::check(parsed.dashboard.as_ref(), &parsed.auth, &report);
         exposure::check_anonymous_loopback(&server, &parsed.auth, &report);
 
         let mut problems = report.0.into_inner();

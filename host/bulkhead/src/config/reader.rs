@@ -25,6 +25,7 @@ const KEPT_ELSEWHERE: &[(&str, &str)] = &[
         "auth.issuer.client_secret",
         "secrets are not kept in the configuration; use client_secret_file or client_secret_env",
     ),
+    ("dashboard.oidc.client_secret", "secrets are not kept in the configuration; use client_secret_file"),
 ];
 
 /// Knows where each part of the file was written, and where to complain.

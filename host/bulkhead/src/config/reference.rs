@@ -70,6 +70,25 @@ pub(super) const TABLES: &[Table] = &[
         ],
     },
     Table {
+        header: "[dashboard.oidc]",
+        purpose: "Lets people log in at the dashboard with OpenID Connect. Without this table they paste tokens.",
+        keys: &[
+            ("issuer", "", "The issuer of one of [[auth.issuer]], exactly as it is written there"),
+            ("client_id", "", "How the issuer knows the dashboard"),
+            ("client_secret_file", "", "File with the secret that belongs to it; a public client has none"),
+            (
+                "scopes",
+                "openid",
+                "Scopes that are asked for, beside `openid`; they give rights as those of access tokens do",
+            ),
+            (
+                "operators",
+                "nobody",
+                "{ claim, value }: whose id token has this text in this claim, or in its list, is an operator",
+            ),
+        ],
+    },
+    Table {
         header: "[traces]",
         purpose: "OpenTelemetry traces of requests, over OTLP/HTTP. Off without an endpoint. Below these keys, the variables OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES count.",
         keys: &[

@@ -1,8 +1,9 @@
 //! Who comes in, and how.
 
-use maud::{Markup, html};
+use maud::{DOCTYPE, Markup, html};
 
 use super::{Frame, TOKEN_FIELD};
+use crate::text;
 
 /// What the page for logging in shows.
 pub(crate) struct Login<'a> {
@@ -10,11 +11,14 @@ pub(crate) struct Login<'a> {
     pub(crate) refused: Option<&'a str>,
     /// Whether administrators have a token.
     pub(crate) has_admin_token: bool,
+    /// Where people log in, if there is such a place.
+    pub(crate) issuer: Option<&'a str>,
 }
 
 pub(crate) fn login(frame: &Frame<'_>, page: &Login<'_>) -> Markup {
     frame.show("Log in", html! {
         @if let Some(refused) = page.refused { p.notice.bad role="alert" { (refused) } }
+        @if let Some(issuer) = page.issuer { p { a href="/login/oidc" { "Log in at " (text::line(issuer)) } } }
         form method="post" action="/login" {
             input type="hidden" name=(TOKEN_FIELD) value=(page.token);
             label { "Token"
@@ -50,4 +54,21 @@ pub(crate) fn confirm_code(frame: &Frame<'_>, page: &ConfirmCode<'_>) -> Markup 
             }
         },
     )
+}
+
+/// Where a login elsewhere ends. A browser does not send the cookie of the session with a request that began elsewhere, so no redirect
+/// leads on: this page does.
+pub(crate) fn logged_in() -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="refresh" content="0; url=/";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "Logged in · Bulkhead" }
+            }
+            body { main { h1 { "Logged in" } p { a href="/" { "Go on" } } } }
+        }
+    }
 }

@@ -12,7 +12,7 @@ use bulkhead_domain::UnixMs;
 use bulkhead_domain::timestamp::iso8601;
 use maud::{DOCTYPE, Markup, html};
 
-pub(crate) use login::{ConfirmCode, Login, confirm_code, login};
+pub(crate) use login::{ConfirmCode, Login, confirm_code, logged_in, login};
 pub(crate) use operators::{
     AllTasks, AnyTask, Overview, PluginVersionsPage, all_tasks, any_task, overview, plugin, plugins, tenant, tenants,
 };

@@ -15,7 +15,7 @@ use bulkhead_domain::UnixMs;
 /// Bytes of a subject or client id in a token; more cannot be an identifier.
 const SUBJECT_BYTES_MAX: usize = 512;
 /// Names of scopes in one token.
-const SCOPES_MAX: usize = 256;
+pub(super) const SCOPES_MAX: usize = 256;
 /// The end of the year 9999, in seconds.
 const SECONDS_MAX: f64 = 253_402_300_799.0;
 
@@ -102,14 +102,52 @@ impl Claims {
         issuer: IssuerClaim,
         now: UnixMs,
     ) -> Result<Proof, &'static str> {
+        let audience = self.aud.as_ref().ok_or("it names no audience")?;
+        if !audience.all().iter().any(|name| options.audiences.iter().any(|ours| same_resource(name, ours))) {
+            return Err("it is for another audience");
+        }
+        let expires_at = self.end(options, issuer, now)?;
+        let tenant = self.tenant(&options.tenant)?;
+        self.proof(options, tenant, expires_at)
+    }
+
+    /// The proof of an id token: of who logged in as that client with that nonce. With `is_operator`, the person needs no tenant.
+    pub(super) fn check_login(
+        mut self,
+        options: &IssuerOptions,
+        (client_id, nonce): (&str, &str),
+        is_operator: impl Fn(&Self) -> bool,
+        now: UnixMs,
+    ) -> Result<(Proof, bool), &'static str> {
+        let audience = self.aud.as_ref().ok_or("it names no audience")?.all();
+        if !audience.iter().any(|name| name == client_id) {
+            return Err("it is for another client");
+        }
+        if (audience.len() > 1 && self.azp.is_none()) || self.azp.as_ref().is_some_and(|azp| azp != client_id) {
+            return Err("it was issued to another client");
+        }
+        if self.further.get("nonce").and_then(Value::as_str) != Some(nonce) {
+            return Err("it is of another login");
+        }
+        let expires_at = self.end(options, IssuerClaim::Always, now)?;
+        let is_operator = is_operator(&self);
+        let tenant = if is_operator { String::new() } else { self.tenant(&options.tenant)? };
+        self.client_id = Some(client_id.to_owned());
+        Ok((self.proof(options, tenant, expires_at)?, is_operator))
+    }
+
+    /// Whether a claim is this text, or a list with it.
+    pub(super) fn says(&self, claim: &str, value: &str) -> bool {
+        self.text(claim) == Some(value)
+            || self.further.get(claim).and_then(Value::as_array).is_some_and(|list| list.iter().any(|one| one == value))
+    }
+
+    /// When the token ends, if it is of this issuer and of this time.
+    fn end(&self, options: &IssuerOptions, issuer: IssuerClaim, now: UnixMs) -> Result<UnixMs, &'static str> {
         match &self.iss {
             Some(name) if *name == options.issuer => {}
             None if issuer == IssuerClaim::IfAtAll => {}
             _ => return Err("it is of another issuer"),
-        }
-        let audience = self.aud.as_ref().ok_or("it names no audience")?;
-        if !audience.all().iter().any(|name| options.audiences.iter().any(|ours| same_resource(name, ours))) {
-            return Err("it is for another audience");
         }
         let exp = milliseconds(self.exp.as_ref().ok_or("it has no end")?).ok_or("its end is no time")?;
         // Of a signed token the end is all there is; skew works in favour of the client, as everywhere.
@@ -123,7 +161,10 @@ impl Claims {
                 return Err("it is not valid yet");
             }
         }
-        let tenant = self.tenant(&options.tenant)?;
+        Ok(expires_at)
+    }
+
+    fn proof(self, options: &IssuerOptions, tenant: String, expires_at: UnixMs) -> Result<Proof, &'static str> {
         let client = self.client_id.or(self.azp).unwrap_or_default();
         if !is_identifier(&client) && !client.is_empty() {
             return Err("its client is no identifier");
@@ -146,19 +187,22 @@ impl Claims {
             super::TenantRule::Fixed(name) => return Ok(name.clone()),
             super::TenantRule::Claim { claim, allowed } => (claim, allowed),
         };
-        // Claims with a field of their own are not among the others.
-        let name = match claim.as_str() {
-            "sub" => self.sub.as_deref(),
-            "client_id" => self.client_id.as_deref(),
-            "azp" => self.azp.as_deref(),
-            other => self.further.get(other).and_then(Value::as_str),
-        };
-        let name = name.ok_or("it names no tenant")?;
+        let name = self.text(claim).ok_or("it names no tenant")?;
         let is_allowed = allowed.iter().any(|known| known == "*" || known == name);
         if !is_allowed || bulkhead_domain::names::check_name(name).is_err() {
             return Err("its tenant is not one that this issuer may name");
         }
         Ok(name.to_owned())
+    }
+
+    /// A claim that is a text. Those with a field of their own are not among the others.
+    fn text(&self, claim: &str) -> Option<&str> {
+        match claim {
+            "sub" => self.sub.as_deref(),
+            "client_id" => self.client_id.as_deref(),
+            "azp" => self.azp.as_deref(),
+            other => self.further.get(other).and_then(Value::as_str),
+        }
     }
 }
 

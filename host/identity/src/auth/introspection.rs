@@ -91,11 +91,7 @@ impl Introspection {
         client: Client,
         now: SharedClock,
     ) -> Self {
-        let credentials = format!("{}:{}", form(&how.client_id), form(client_secret));
-        let basic = format!("Basic {}", STANDARD.encode(credentials));
-        // Base64 is always a header's value.
-        let mut authorization = HeaderValue::from_str(&basic).unwrap_or(HeaderValue::from_static("Basic"));
-        authorization.set_sensitive(true);
+        let authorization = basic(&how.client_id, client_secret);
         let (answers, incident) = (Mutex::default(), Mutex::default());
         Self { how, authorization, options, client, now, answers, line: IntrospectionLimiter::new(), incident }
     }
@@ -235,8 +231,18 @@ struct Active {
     active: bool,
 }
 
+/// The credentials of a client at its issuer (RFC 6749, 2.3.1), marked as sensitive.
+pub(super) fn basic(client_id: &str, client_secret: &str) -> HeaderValue {
+    let credentials = format!("{}:{}", form(client_id), form(client_secret));
+    let basic = format!("Basic {}", STANDARD.encode(credentials));
+    // Base64 is always a header's value.
+    let mut authorization = HeaderValue::from_str(&basic).unwrap_or(HeaderValue::from_static("Basic"));
+    authorization.set_sensitive(true);
+    authorization
+}
+
 /// A text as a value of a form.
-fn form(text: &str) -> String {
+pub(super) fn form(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

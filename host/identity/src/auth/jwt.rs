@@ -33,8 +33,16 @@ pub(super) fn claimed_issuer(token: &str) -> Option<String> {
     dangerous::insecure_decode_claims::<Issuer>(token).ok().map(|claims| claims.iss)
 }
 
-/// Reads a header; refuses everything that is not a plain signature over a token for access.
-pub(super) fn head(token: &str, options: &IssuerOptions) -> Result<TokenHeader, &'static str> {
+/// What a token is shown for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Access,
+    /// It says who has logged in.
+    Login,
+}
+
+/// Reads a header; refuses everything that is not a plain signature over a token for this purpose.
+pub(super) fn head(token: &str, options: &IssuerOptions, purpose: Purpose) -> Result<TokenHeader, &'static str> {
     // Unknown algorithms and "none" are unreadable here.
     let header =
         decode_header(token).map_err(|_| "its header cannot be read, or has an algorithm that is not served")?;
@@ -49,10 +57,10 @@ pub(super) fn head(token: &str, options: &IssuerOptions) -> Result<TokenHeader, 
     }
     let kind = header.typ.as_deref().map(str::to_ascii_lowercase);
     let kind = kind.as_deref().map(|kind| kind.strip_prefix("application/").unwrap_or(kind));
-    match kind {
-        Some("at+jwt") => {}
-        None | Some("jwt") if !options.require_at_jwt => {}
-        _ => return Err("it is not a token for access"),
+    match (purpose, kind) {
+        (Purpose::Access, Some("at+jwt")) | (Purpose::Login, None | Some("jwt")) => {}
+        (Purpose::Access, None | Some("jwt")) if !options.require_at_jwt => {}
+        _ => return Err("it is a token for something else"),
     }
     if header.kid.as_ref().is_some_and(|kid| kid.len() > KID_BYTES_MAX) {
         return Err("the name of its key is too long");

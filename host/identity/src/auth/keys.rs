@@ -75,13 +75,33 @@ impl KeySet {
         let most = if kid.is_some() { 1 } else { CANDIDATES_MAX };
         named.take(most).map(|known| known.key.clone()).collect()
     }
+
+    /// Whether there is one of this name.
+    pub(super) fn has(&self, kid: &str) -> bool {
+        self.keys.iter().any(|known| known.kid.as_deref() == Some(kid))
+    }
+}
+
+/// What an issuer says about itself; most of it is for others.
+#[derive(Deserialize)]
+pub(super) struct Metadata {
+    issuer: String,
+    pub(super) jwks_uri: Option<String>,
+    pub(super) authorization_endpoint: Option<String>,
+    pub(super) token_endpoint: Option<String>,
+}
+
+/// An address that an issuer gives.
+pub(super) fn server_url(text: Option<&str>, name: &str) -> Result<Url, String> {
+    let text = text.ok_or_else(|| format!("it names no {name}"))?;
+    parse_server_url(text).map_err(|wrong| wrong.to_string())
 }
 
 /// The keys of one issuer.
 pub(super) struct IssuerKeys {
-    options: Arc<IssuerOptions>,
+    pub(super) options: Arc<IssuerOptions>,
     client: Client,
-    now: SharedClock,
+    pub(super) now: SharedClock,
     held: ArcSwapOption<KeySet>,
     /// When the issuer was asked last, or when it failed to answer that; 0: never.
     asked_at: AtomicU64,
@@ -208,7 +228,7 @@ impl IssuerKeys {
     async fn fetch(&self) -> Result<Vec<VerificationKey>, FetchError> {
         let url = match &self.options.jwks_url {
             Some(url) => url.clone(),
-            None => self.discover().await?,
+            None => self.discover(|metadata| server_url(metadata.jwks_uri.as_deref(), "jwks_uri")).await?,
         };
         let body = self.document(&url).await?;
         let wrong = |reason: &str| FetchError::Document { url: url.to_string(), reason: reason.to_owned() };
@@ -217,8 +237,14 @@ impl IssuerKeys {
         if known.is_empty() { Err(wrong("it has no key that can be used here")) } else { Ok(known) }
     }
 
-    /// Where the issuer says that its keys are: RFC 8414, else OpenID Connect Discovery.
-    async fn discover(&self) -> Result<Url, FetchError> {
+    /// Something that the issuer says about itself: RFC 8414, else OpenID Connect Discovery.
+    pub(super) async fn discover<T>(
+        &self,
+        read: impl Fn(&Metadata) -> Result<T, String> + Send + Sync,
+    ) -> Result<T, FetchError>
+    where
+        T: Send,
+    {
         let issuer = &self.options.url;
         let (origin, path) = (issuer.origin().ascii_serialization(), issuer.path().trim_end_matches('/'));
         let places = [
@@ -228,8 +254,8 @@ impl IssuerKeys {
         ];
         let mut last = None;
         for place in places {
-            match self.discover_at(place).await {
-                Ok(url) => return Ok(url),
+            match self.discover_at(place, &read).await {
+                Ok(found) => return Ok(found),
                 // They are all at the same server.
                 Err(error @ FetchError::Request { .. }) => return Err(error),
                 // The first says best what is wrong, unless it just is not there.
@@ -242,22 +268,20 @@ impl IssuerKeys {
         Err(last.unwrap_or_else(|| FetchError::Document { url: origin, reason: "no metadata".to_owned() }))
     }
 
-    async fn discover_at(&self, place: String) -> Result<Url, FetchError> {
-        #[derive(Deserialize)]
-        struct Metadata {
-            issuer: String,
-            jwks_uri: String,
-        }
+    async fn discover_at<T>(
+        &self,
+        place: String,
+        read: impl Fn(&Metadata) -> Result<T, String>,
+    ) -> Result<T, FetchError> {
         let wrong = |reason: String| FetchError::Document { url: place.clone(), reason };
-        let parse = |text: &str| parse_server_url(text).map_err(|error: NotAUrl| wrong(error.to_string()));
-        let url = parse(&place)?;
+        let url = parse_server_url(&place).map_err(|error: NotAUrl| wrong(error.to_string()))?;
         let body = self.document(&url).await?;
         let metadata: Metadata =
-            serde_json::from_value(body).map_err(|_| wrong("it names no issuer or no jwks_uri".to_owned()))?;
+            serde_json::from_value(body).map_err(|_| wrong("it is no metadata of an issuer".to_owned()))?;
         if metadata.issuer != self.options.issuer {
             return Err(wrong("it is the metadata of another issuer".to_owned()));
         }
-        parse(&metadata.jwks_uri)
+        read(&metadata).map_err(wrong)
     }
 
     /// A key that signs, with the algorithm that belongs to its kind; others are passed over.

@@ -11,16 +11,20 @@ use async_trait::async_trait;
 use jsonwebtoken::Algorithm;
 use url::Url;
 
-use super::claims::{IssuerClaim, Proof};
+use super::claims::{Claims, IssuerClaim, Proof};
 use super::introspection::Introspection;
+use super::jwt::Purpose;
 use super::keys::IssuerKeys;
+use super::login::LoginEndpoints;
 use super::revalidation::{SIGNED_MS_MAX, look_at};
+use super::stored::{SignedProof, StoredCredential};
 use super::token_audit::Noted;
 use super::{Denied, Scopes, Sender, Verified, Verifier, jwt, provider};
 use crate::principal::{Identity, InTenant, Principals, TOKEN_PREFIX};
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
+use bulkhead_domain::requestor::Requestor;
 use bulkhead_limits::LiveLimits;
 use bulkhead_net::address::{Network, normal_host};
 use bulkhead_net::client::Client;
@@ -72,6 +76,14 @@ pub enum TenantRule {
 }
 
 impl TenantRule {
+    /// Whether the issuer may still say it of a person of whom it did.
+    fn allows(&self, tenant: &str) -> bool {
+        match self {
+            Self::Fixed(name) => name == tenant,
+            Self::Claim { allowed, .. } => allowed.iter().any(|name| name == "*" || name == tenant),
+        }
+    }
+
     /// Whether it has this name in it, instead of letting tokens name any.
     fn names(&self, tenant: &str) -> bool {
         match self {
@@ -101,9 +113,11 @@ pub struct Trusted {
 
 /// One issuer, with its keys and what it said of tokens.
 pub struct Issuer {
-    options: Arc<IssuerOptions>,
+    pub(super) options: Arc<IssuerOptions>,
     keys: Arc<IssuerKeys>,
     introspection: Option<Introspection>,
+    /// Where people log in, and where their codes are exchanged.
+    pub(super) endpoints: Arc<LoginEndpoints>,
 }
 
 impl Issuer {
@@ -121,6 +135,7 @@ impl Issuer {
         let client = Client { networks, plain: true, connect_max: Duration::MAX, ..Client::new(tls) };
         let options = Arc::new(options);
         let keys = IssuerKeys::new(Arc::clone(&options), client.clone(), Arc::clone(now));
+        let endpoints = LoginEndpoints::new(Arc::clone(&keys), client.clone());
         let introspection = options
             .introspection
             .as_ref()
@@ -130,11 +145,17 @@ impl Issuer {
             let keys = Arc::clone(&keys);
             tokio::spawn(async move { keys.warm().await });
         }
-        Arc::new(Self { options, keys, introspection })
+        Arc::new(Self { options, keys, introspection, endpoints })
     }
 
-    async fn signed(&self, token: &str, now: &SharedClock) -> Result<Proof, Denied> {
-        let head = self.judged(jwt::head(token, &self.options))?;
+    async fn signed(&self, token: &str, now: &SharedClock) -> Result<(Proof, Option<String>), Denied> {
+        let (claims, kid) = self.claims(token, Purpose::Access).await?;
+        Ok((self.judged(claims.check(&self.options, IssuerClaim::Always, now.system()))?, kid))
+    }
+
+    /// The claims of a token that it has signed, and the name of the key.
+    pub(super) async fn claims(&self, token: &str, purpose: Purpose) -> Result<(Claims, Option<String>), Denied> {
+        let head = self.judged(jwt::head(token, &self.options, purpose))?;
         // Who names an issuer of opaque tokens alone has made the token up; that is no failure of the issuer.
         let is_opaque = || self.introspection.is_some() && self.keys.has_none();
         let held = self.keys.usable().await.map_err(|denied| if is_opaque() { Denied::Invalid } else { denied })?;
@@ -148,12 +169,28 @@ impl Issuer {
         {
             claims = jwt::claims(token, &newer.candidates(head.kid.as_deref(), head.algorithm), head.algorithm);
         }
-        let claims = self.judged(claims)?;
-        self.judged(claims.check(&self.options, IssuerClaim::Always, now.system()))
+        Ok((self.judged(claims)?, head.kid))
+    }
+
+    /// Whether what was proven still holds: the token has not ended, the issuer has not taken the key back, and may say that tenant.
+    pub(super) async fn holds(&self, proof: &SignedProof, now: &SharedClock) -> Result<(), Denied> {
+        let held = self.keys.usable().await?;
+        let is_there = proof.kid.as_deref().is_none_or(|kid| held.has(kid));
+        // Of an operator it said none.
+        let is_in = proof.tenant.is_empty() || self.options.tenant.allows(&proof.tenant);
+        self.judged(if !is_there {
+            Err("its key is not one of the issuer's any more")
+        } else if now.system() >= proof.expires_at {
+            Err("it has expired")
+        } else if !is_in {
+            Err("its tenant is not one that this issuer may name")
+        } else {
+            Ok(())
+        })
     }
 
     /// The reason is for the operator; the client learns that it is refused.
-    fn judged<T>(&self, judgement: Result<T, &'static str>) -> Result<T, Denied> {
+    pub(super) fn judged<T>(&self, judgement: Result<T, &'static str>) -> Result<T, Denied> {
         judgement.map_err(|reason| {
             tracing::debug!(issuer = self.options.issuer, reason, "refused a token");
             Denied::Invalid
@@ -167,7 +204,7 @@ pub struct OauthVerifier {
     principals: Principals,
     limits: LiveLimits,
     noted: Noted,
-    now: SharedClock,
+    pub(super) now: SharedClock,
 }
 
 impl OauthVerifier {
@@ -186,8 +223,8 @@ impl OauthVerifier {
     async fn proof(&self, token: &str, sender: Option<Sender<'_>>) -> Result<(&Issuer, Proof, UnixMs), Denied> {
         if jwt::looks_signed(token) {
             let claimed = jwt::claimed_issuer(token).ok_or(Denied::Invalid)?;
-            let issuer = self.issuers.iter().find(|issuer| issuer.options.issuer == claimed).ok_or(Denied::Invalid)?;
-            let proof = issuer.signed(token, &self.now).await?;
+            let issuer = self.issuer(&claimed).ok_or(Denied::Invalid)?;
+            let (proof, _) = issuer.signed(token, &self.now).await?;
             let look_at = look_at(&self.now, SIGNED_MS_MAX, proof.expires_at);
             return Ok((issuer, proof, look_at));
         }
@@ -205,6 +242,11 @@ impl OauthVerifier {
 }
 
 impl OauthVerifier {
+    /// The issuer of this name, if it is configured.
+    pub(super) fn issuer(&self, name: &str) -> Option<&Issuer> {
+        self.issuers.iter().map(AsRef::as_ref).find(|issuer| issuer.options.issuer == name)
+    }
+
     /// Whose token this is. Without a sender: again, which is no new use of it.
     async fn verified(&self, token: &str, sender: Option<Sender<'_>>) -> Result<Verified, Denied> {
         // The host's own tokens are nobody else's business.
@@ -212,25 +254,36 @@ impl OauthVerifier {
             return Err(Denied::Invalid);
         }
         let (issuer, proof, look_at) = self.proof(token, sender).await?;
-        let options = &issuer.options;
-        // A person in two organisations is two requestors: the tenant is part of who they are where the token says it.
-        let in_tenant = format!("{}/{}", proof.tenant, proof.subject);
-        let (verifier, subject) = match &options.tenant {
-            TenantRule::Fixed(_) => ("oauth", proof.subject.as_str()),
-            TenantRule::Claim { .. } => ("oauth:tenant", in_tenant.as_str()),
-        };
-        let client = if options.client_id_in_principal { proof.client.as_str() } else { "" };
-        let identity = Identity { verifier, issuer: &options.issuer, subject, client };
-        let tenant = InTenant { name: &proof.tenant, is_configured: options.tenant.names(&proof.tenant) };
-        // Whatever the configuration says by now, rules about tenants go by the one that the requestor's tasks are in.
-        let (requestor, tenant) = self.principals.identified(identity, tenant, &self.limits).await?;
+        let Proof { subject, client, tenant, scopes, expires_at } = proof;
+        let client = if issuer.options.client_id_in_principal { client.as_str() } else { "" };
+        let (requestor, tenant) = self.identified(issuer, (&subject, client), &tenant).await?;
         if sender.is_some() {
             self.noted.note(&requestor, self.now.steady(), || {
-                Entry::new("token.used").by(&requestor).identity(&options.issuer, &proof.subject, client)
+                Entry::new("token.used").by(&requestor).identity(&issuer.options.issuer, &subject, client)
             });
         }
-        let Proof { subject: name, scopes, expires_at: ends_at, .. } = proof;
-        Ok(Verified { requestor, name, tenant, scopes: Scopes::Granted(scopes), look_at, ends_at })
+        let scopes = Scopes::Granted(scopes);
+        Ok(Verified { requestor, name: subject, tenant, scopes, look_at, ends_at: expires_at })
+    }
+
+    /// Who that is here, and in which tenant.
+    async fn identified(
+        &self,
+        issuer: &Issuer,
+        (subject, client): (&str, &str),
+        tenant: &str,
+    ) -> Result<(Requestor, String), Denied> {
+        let options = &issuer.options;
+        // A person in two organisations is two requestors: the tenant is part of who they are where the token says it.
+        let in_tenant = format!("{tenant}/{subject}");
+        let (verifier, subject) = match &options.tenant {
+            TenantRule::Fixed(_) => ("oauth", subject),
+            TenantRule::Claim { .. } => ("oauth:tenant", in_tenant.as_str()),
+        };
+        let identity = Identity { verifier, issuer: &options.issuer, subject, client };
+        let tenant = InTenant { name: tenant, is_configured: options.tenant.names(tenant) };
+        // Whatever the configuration says by now, rules about tenants go by the one that the requestor's tasks are in.
+        self.principals.identified(identity, tenant, &self.limits).await
     }
 }
 
@@ -242,5 +295,22 @@ impl Verifier for OauthVerifier {
 
     async fn verify_again(&self, token: &str) -> Result<Verified, Denied> {
         self.verified(token, None).await
+    }
+    async fn storable(&self, token: &str) -> Option<StoredCredential> {
+        // What an opaque token is worth, its issuer says of the token alone.
+        let issuer = jwt::looks_signed(token).then(|| self.issuer(&jwt::claimed_issuer(token)?)).flatten()?;
+        let (proof, kid) = issuer.signed(token, &self.now).await.ok()?;
+        Some(StoredCredential::Signed(SignedProof::new(issuer, proof, kid)))
+    }
+
+    async fn verify_stored(&self, kept: &StoredCredential) -> Result<Verified, Denied> {
+        let StoredCredential::Signed(proof) = kept else { return Err(Denied::Invalid) };
+        let issuer = self.issuer(&proof.issuer).filter(|_| !proof.tenant.is_empty()).ok_or(Denied::Invalid)?;
+        issuer.holds(proof, &self.now).await?;
+        let client = if issuer.options.client_id_in_principal { proof.client.as_str() } else { "" };
+        let (requestor, tenant) = self.identified(issuer, (&proof.subject, client), &proof.tenant).await?;
+        let SignedProof { subject: name, scopes, expires_at: ends_at, .. } = proof.clone();
+        let look_at = look_at(&self.now, SIGNED_MS_MAX, ends_at);
+        Ok(Verified { requestor, name, tenant, scopes: Scopes::Granted(scopes), look_at, ends_at })
     }
 }

@@ -9,11 +9,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::{Authenticator, Caller, Unauthorized};
+use super::{Authenticator, Caller, Presented, Unauthorized};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::requestor::Requestor;
@@ -33,7 +32,7 @@ pub struct Revalidation {
     authenticator: Arc<Authenticator>,
     changed: watch::Receiver<()>,
     now: SharedClock,
-    header: Option<HeaderValue>,
+    presented: Presented,
     requestor: Requestor,
     /// Set where other rights than these end it.
     rights: Option<Rights>,
@@ -52,7 +51,7 @@ impl Revalidation {
             authenticator: Arc::clone(authenticator),
             changed: authenticator.changed.subscribe(),
             now: Arc::clone(now),
-            header: caller.header.clone(),
+            presented: caller.presented.clone(),
             requestor: caller.requestor,
             rights: tells.then(|| caller.rights.clone()),
             look_at: next_look(caller, now),
@@ -85,7 +84,7 @@ impl Revalidation {
         if self.now.steady() < self.look_at {
             return Ok(());
         }
-        let ended = match self.authenticator.caller_again(self.header.as_ref()).await {
+        let ended = match self.authenticator.caller_again(&self.presented).await {
             Ok(caller) if caller.requestor == self.requestor && self.has_rights_of(&caller) => {
                 (self.look_at, self.ends_at) = (next_look(&caller, &self.now), caller.ends_at);
                 self.unjudged_since = None;
@@ -129,6 +128,7 @@ mod tests {
 
     use async_trait::async_trait;
     use http::HeaderMap;
+    use http::HeaderValue;
     use parking_lot::Mutex;
 
     use super::super::{Denied, Scopes, Sender, Verified, Verifier};

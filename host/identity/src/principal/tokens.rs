@@ -217,7 +217,12 @@ impl Principals {
         if !token.starts_with(TOKEN_PREFIX) || token.len() > TOKEN_CHARACTERS_MAX {
             return Ok(None);
         }
-        let Some(row) = self.get::<TokenRow>(RowKind::Token, &digest(token)).await? else { return Ok(None) };
+        self.resolve_digest(&digest(token), now).await
+    }
+
+    /// The same by the SHA-256 of a token.
+    pub(super) async fn resolve_digest(&self, digest: &[u8; 32], now: UnixMs) -> Result<Option<Resolved>, Error> {
+        let Some(row) = self.get::<TokenRow>(RowKind::Token, digest).await? else { return Ok(None) };
         if row.revoked_at.is_some() || row.expires_at.is_some_and(|at| at <= now) {
             return Ok(None);
         }

@@ -7,8 +7,8 @@ use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 
 use super::tokens::digest;
-use super::{Error, LastUsed, Principals, Resolved, random};
-use crate::auth::{Denied, NOTICED_MS_MAX, Scopes, Sender, Verified, Verifier, look_at};
+use super::{Error, LastUsed, Principals, Resolved, TOKEN_PREFIX, random};
+use crate::auth::{Denied, NOTICED_MS_MAX, Scopes, Sender, StoredCredential, Verified, Verifier, look_at};
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::{UnixMs, hex};
@@ -102,6 +102,16 @@ impl Verifier for TokenVerifier {
     /// A stream that goes on is no new use.
     async fn verify_again(&self, token: &str) -> Result<Verified, Denied> {
         Ok(self.verified(self.resolve(token).await?))
+    }
+
+    async fn storable(&self, token: &str) -> Option<StoredCredential> {
+        token.starts_with(TOKEN_PREFIX).then(|| StoredCredential::Token(digest(token)))
+    }
+
+    async fn verify_stored(&self, kept: &StoredCredential) -> Result<Verified, Denied> {
+        let StoredCredential::Token(digest) = kept else { return Err(Denied::Invalid) };
+        let resolved = self.principals.resolve_digest(digest, self.now.system()).await.map_err(unavailable)?;
+        resolved.map(|resolved| self.verified(resolved)).ok_or(Denied::Invalid)
     }
 
     /// Everyone is the local requestor until the first token is made. Tokens that ended count: otherwise the door would open

@@ -65,6 +65,8 @@ const SHARES: By =
 const GROWS: &[(&str, &str, By)] = &[
     ("audit/read.rs", "first", Because("operators read the log, as many lines as they ask for")),
     ("dashboard/codes.rs", "open", Const("CODES_MAX")),
+    ("dashboard/oidc.rs", "used", Const("ATTEMPTS_MAX")),
+    ("dashboard/sessions.rs", "ended", Because("rows of sessions, of which there are SESSIONS_MAX at a time")),
     ("dashboard/sessions.rs", "sessions", Const("SESSIONS_MAX")),
     ("metrics/activity.rs", "busy", Because("the steps of the times are in the code")),
     (

@@ -19,3 +19,39 @@ fn dashboard_needs_an_address() {
     refused_once(hosts, "etc/bulkhead.toml:3: dashboard.allowed_hosts", "HOST:PORT");
     refused_once("[dashboard]\nlisten = '127.0.0.1'", "etc/bulkhead.toml:2: dashboard.listen", "ADDR:PORT");
 }
+
+const ISSUER: &str = "[auth]\nresource = 'https://mcp.example.com/mcp'\n[[auth.issuer]]\n\
+    issuer = 'https://login.example.com'\ntenant = 'acme'\n[dashboard]\nlisten = '127.0.0.1:1'\n[dashboard.oidc]\n";
+
+#[test]
+fn dashboard_lets_people_log_in_at_a_configured_issuer() {
+    let rest = "issuer = 'https://login.example.com'\nclient_id = 'dashboard'\nclient_secret_file = 'secret'\n\
+        scopes = ['tasks']\noperators = { claim = 'groups', value = 'admins' }";
+    let config = load(&format!("{ISSUER}{rest}")).unwrap().dashboard.unwrap();
+    let oidc = config.oidc.unwrap();
+    assert_eq!((oidc.issuer.as_str(), oidc.client_id.as_str()), ("https://login.example.com", "dashboard"));
+    assert_eq!(oidc.scopes, ["openid", "tasks"]);
+    let operators = oidc.operators.unwrap();
+    assert_eq!((operators.claim.as_str(), operators.value.as_str()), ("groups", "admins"));
+    assert!(oidc.client_secret.is_some());
+    let least = "issuer = 'https://login.example.com'\nclient_id = 'dashboard'";
+    let oidc = load(&format!("{ISSUER}{least}")).unwrap().dashboard.unwrap().oidc.unwrap();
+    assert_eq!((oidc.scopes, oidc.operators, oidc.client_secret), (vec!["openid".to_owned()], None, None));
+}
+
+#[test]
+fn login_at_an_issuer_is_written_out_and_the_issuer_is_one_of_the_configured() {
+    let refused = |rest: &str, place: &str, why: &str| refused_once(&format!("{ISSUER}{rest}"), place, why);
+    let client = "client_id = 'dashboard'";
+    refused(client, "etc/bulkhead.toml:8: dashboard.oidc.issuer", "missing");
+    refused("issuer = 'https://login.example.com'", "etc/bulkhead.toml:8: dashboard.oidc.client_id", "missing");
+    refused(&format!("issuer = 'https://a.example'\n{client}"), "etc/bulkhead.toml:8: dashboard.oidc.issuer", "of no");
+    let known = format!("issuer = 'https://login.example.com'\n{client}\n");
+    refused(&format!("{known}client_secret = 'x'"), "etc/bulkhead.toml:11: dashboard.oidc.client_secret", "not kept");
+    refused(
+        &format!("{known}operators = {{ claim = 'groups' }}"),
+        "etc/bulkhead.toml:11: dashboard.oidc.operators.value",
+        "missing",
+    );
+    refused(&format!("{known}scopes = ['a b']"), "etc/bulkhead.toml:11: dashboard.oidc.scopes", "");
+}
