@@ -1,7 +1,7 @@
-//! A collector of OpenTelemetry traces that keeps every span, or does not answer.
+//! A collector of OpenTelemetry traces that keeps every span, refuses some, or does not answer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -23,6 +23,7 @@ struct Kept {
     /// Everything as text, with the headers that came along.
     text: Mutex<String>,
     is_silent: AtomicBool,
+    refusals_left: AtomicU32,
 }
 
 /// A collector at a port of its own. Dropping it ends it.
@@ -35,6 +36,9 @@ pub struct Collector {
 async fn take(State(kept): State<Arc<Kept>>, headers: HeaderMap, body: Bytes) -> StatusCode {
     if kept.is_silent.load(Ordering::Relaxed) {
         std::future::pending::<()>().await;
+    }
+    if kept.refusals_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+        return StatusCode::SERVICE_UNAVAILABLE;
     }
     let Ok(request) = ExportTraceServiceRequest::decode(body) else { return StatusCode::BAD_REQUEST };
     kept.text.lock().push_str(&format!("{headers:?}\n{request:#?}\n"));
@@ -61,6 +65,16 @@ impl Collector {
     /// Takes requests from now on, and answers none.
     pub fn fall_silent(&self) {
         self.kept.is_silent.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes none of the next so many requests.
+    pub fn refuse(&self, requests: u32) {
+        self.kept.refusals_left.store(requests, Ordering::Relaxed);
+    }
+
+    /// Requests that it is still to refuse.
+    pub fn refusals_left(&self) -> u32 {
+        self.kept.refusals_left.load(Ordering::Relaxed)
     }
 
     /// What came so far.

@@ -207,7 +207,79 @@ async fn collector_that_is_away_or_silent_holds_up_no_call() {
             log.lines().find(|line| line.contains("spans were not exported")).map(str::to_owned)
         });
         let line = dropped.await;
-        assert!(line.contains("dropped="), "{line}");
+        let dropped = line.split("dropped=").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let dropped: u64 = dropped.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+        assert!(dropped > 1_500, "each request and the guest are counted: {line}");
+    }
+}
+
+#[tokio::test]
+async fn batch_that_the_collector_refuses_is_sent_again() {
+    let collector = Collector::start().await;
+    collector.refuse(2);
+    let host = Setup::with(&["desk"]).config(&collector.section("ratio = 1")).start().await;
+    let client = Client::connect(&host).await;
+    client.call("tools/call", waited(1, "01")).await.expect("a result");
+    until("the second refusal", async || (collector.refusals_left() == 0).then_some(())).await;
+    collector.until("the span after two refusals", |span| span.name == "tools/call wait").await;
+    assert!(is_child(&collector.one(&trace(1), "bulkhead.guest desk"), &collector.one(&trace(1), "tools/call wait")));
+    let said = |text: &str| host.log().lines().filter(|line| line.contains(text)).count();
+    until("the line of the log", async || (said("spans are exported again") == 1).then_some(())).await;
+    assert_eq!(said("spans cannot be exported"), 1, "it is said once: {}", host.log());
+    host.terminate().await;
+    assert_eq!(collector.spans().iter().filter(|span| span.name == "initialize").count(), 1, "nothing comes twice");
+}
+
+/// The `traceparent` in a request that the client got.
+fn told(params: &Value) -> &str {
+    params["_meta"]["traceparent"].as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn requests_to_the_client_are_spans_within_the_guest_until_they_are_answered() {
+    let collector = Collector::start().await;
+    let setup = Setup::with(&["desk"]).config("[call]\npromote_after_ms = 0\n").config(&collector.section(""));
+    let host = setup.start().await;
+    let client = Client::connect_as(&host, None, all_capabilities()).await;
+    let summarize = |number, flags| call("summarize", json!({"text": "long"}), number, flags);
+    let answer = json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "short"}});
+    let mut told_of = Vec::new();
+    for (number, flags) in [(1, "01"), (2, "01"), (3, "00")] {
+        let mut reply = client.send("tools/call", summarize(number, flags)).await;
+        let asked = reply.next().await.expect("a request");
+        assert_eq!(asked["method"], "sampling/createMessage", "{asked}");
+        told_of.push(told(&asked["params"]).to_owned());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        match number {
+            2 => client.refuse(&asked, -1, "no").await,
+            _ => client.respond(&asked, answer.clone()).await,
+        }
+        reply.response_after(&mut Vec::new()).await;
+    }
+    let modern = Modern::full(&host, None).with_meta("traceparent", traceparent(4, "01"));
+    let trip = modern.task("book_trip", json!({})).await;
+    let asked = until("the request", async || {
+        let task = modern.result("tasks/get", json!({"taskId": trip})).await;
+        task["inputRequests"].get("journey").cloned()
+    });
+    told_of.push(told(&asked.await["params"]).to_owned());
+    let declined = json!({"journey": {"action": "decline"}});
+    modern.result("tasks/update", json!({"taskId": trip, "inputResponses": declined})).await;
+    modern.until_status(&trip, "completed").await;
+    host.terminate().await;
+
+    assert_eq!(told_of.remove(2), "", "nothing is told of a request that is not recorded");
+    let names = [(1, "sampling/createMessage"), (2, "sampling/createMessage"), (4, "elicitation/create")];
+    for ((number, name), told) in names.into_iter().zip(told_of) {
+        let span = collector.one(&trace(number), name);
+        assert!(is_child(&span, &collector.one(&trace(number), "bulkhead.guest desk")) && span.kind == 3);
+        assert_eq!(told, format!("00-{}-{}-01", trace(number), hex(&span.span_id)));
+        assert_eq!(attribute(&span, "mcp.method.name").as_deref(), Some(name));
+        let refused = (number == 2).then(|| "refused".to_owned());
+        assert_eq!(attribute(&span, "error.type"), refused, "an answer that declines is one");
+        if number < 4 {
+            assert!(span.end_time_unix_nano - span.start_time_unix_nano >= 50_000_000, "it waited");
+        }
     }
 }
 

@@ -68,6 +68,15 @@ impl InputRequestKind {
             Self::Roots => ClientFeature::Roots,
         }
     }
+
+    /// What asking it is called in traces, by the conventions of OpenTelemetry.
+    pub fn operation_name(&self) -> &'static str {
+        match self {
+            Self::Form { .. } | Self::Url { .. } => "elicitation/create",
+            Self::Sampling(_) => "sampling/createMessage",
+            Self::Roots => "roots/list",
+        }
+    }
 }
 
 /// One question under the key that its plugin chose.
@@ -114,6 +123,18 @@ pub enum InputRequestError {
     Invalid(String),
     Unreachable(String),
     Cancelled,
+}
+
+impl InputRequestError {
+    /// What kind of end it was, in one word for traces.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Unsupported(_) => "unsupported",
+            Self::Invalid(_) => "refused",
+            Self::Unreachable(_) => "unreachable",
+            Self::Cancelled => "cancelled",
+        }
+    }
 }
 
 /// Which of its limits a guest ran into.

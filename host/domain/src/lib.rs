@@ -68,7 +68,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// The two digits of a byte, in ASCII.
-fn hex_digits(byte: u8) -> [u8; 2] {
+pub fn hex_digits(byte: u8) -> [u8; 2] {
     [byte >> 4, byte & 15].map(|nibble| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 })
 }
 

@@ -18,6 +18,7 @@ use crate::families::{FAMILIES, Family, Kind};
 use crate::histogram::{Distribution, Histogram};
 use crate::registry::{Labels, OVERFLOW, Series};
 use crate::{Metrics, Readings};
+use bulkhead_domain::hex;
 
 const MICROSECONDS: f64 = 1e6;
 
@@ -169,7 +170,7 @@ fn write_histograms(
             let end = if end.is_finite() { format!("{end:?}") } else { "+Inf".to_owned() };
             write!(page, "{name}_bucket{{{set}{comma}le=\"{end}\"}} {up_to}")?;
             if let Some(exemplar) = exemplar.filter(|_| form == Form::OpenMetrics) {
-                let (trace_id, value, at) = (exemplar.trace_id, exemplar.value, exemplar.unix_ms);
+                let (trace_id, value, at) = (hex(&exemplar.trace_id), exemplar.value, exemplar.unix_ms);
                 write!(page, " # {{trace_id=\"{trace_id}\"}} {value} {}.{:03}", at / 1_000, at % 1_000)?;
             }
             page.push('\n');

@@ -87,7 +87,7 @@ pub(crate) static GROUPS: Buckets = Buckets { ends: &[1, 2, 4, 8, 16, 32, 64, 12
 /// The caller's trace of one observation.
 #[derive(Clone, Debug)]
 pub(crate) struct Exemplar {
-    pub(crate) trace_id: String,
+    pub(crate) trace_id: [u8; 16],
     pub(crate) value: f64,
     pub(crate) unix_ms: u64,
 }
@@ -159,7 +159,7 @@ impl Histogram {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let unix_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
             let value = nanoseconds as f64 / self.buckets.scale;
-            *exemplar = Some(Exemplar { trace_id: bulkhead_domain::hex(trace_id), value, unix_ms });
+            *exemplar = Some(Exemplar { trace_id: *trace_id, value, unix_ms });
         }
     }
 
@@ -207,7 +207,7 @@ mod tests {
         let read = histogram.read();
         let kept: Vec<_> = read.buckets.iter().filter_map(|(.., exemplar)| exemplar.as_ref()).collect();
         assert_eq!(kept.len(), 1);
-        assert_eq!((kept[0].trace_id.as_str(), kept[0].value), ("0b".repeat(16).as_str(), 0.0002));
+        assert_eq!((kept[0].trace_id, kept[0].value), ([0x0b; 16], 0.0002));
     }
 
     #[test]

@@ -319,6 +319,10 @@ mod tests {
             InputRequestKind::Sampling(Json::new(r#"{"messages":[],"maxTokens":5,"task":{"ttl":1},"_meta":{"a":1}}"#));
         assert_eq!(line(sampling, PLAIN)["params"], json!({"messages": [], "maxTokens": 5}));
         assert_eq!(line(InputRequestKind::Roots, PLAIN)["method"], "roots/list");
+        let form = InputRequestKind::Form { message: String::new(), requested_schema: Json::new("{}") };
+        for kind in [form, InputRequestKind::Sampling(Json::new("{}")), InputRequestKind::Roots] {
+            assert_eq!(method(&kind), kind.operation_name(), "traces call it what the wire does");
+        }
     }
 
     #[test]

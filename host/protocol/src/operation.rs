@@ -21,7 +21,7 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::Era;
 use bulkhead_metrics::{Answer, Transport};
 use bulkhead_runtime::{PromptEntry, ToolEntry};
-use bulkhead_traces as traces;
+use bulkhead_traces::{self as traces, Value};
 
 /// What methods are called that there are not: a client may write anything.
 const OTHER: &str = "_OTHER";
@@ -97,7 +97,7 @@ struct Operation {
     tenant: TenantId,
     /// The trace that an observation of its duration names.
     trace_id: Option<[u8; 16]>,
-    /// For the lines of the log; disabled for a request whose client names no trace and that is not recorded.
+    /// For the lines of the log, of a request whose client names a trace and that is not recorded; disabled for every other one.
     of_log: tracing::Span,
     span: Option<traces::Span>,
     has_ended: bool,
@@ -120,10 +120,16 @@ impl Operation {
             }
             span.set("network.transport", transport.name());
             if tracer.names_requestor() {
-                span.set("bulkhead.requestor", peer.requestor.id.to_string());
+                span.set("bulkhead.requestor", Value::Hex(&peer.requestor.id.0));
+            }
+            if let Some(state) = caller.as_ref().and_then(|caller| caller.state.as_deref()) {
+                span.set_trace_state(state);
             }
         }
-        let of_log = of_log(span.as_ref(), caller.as_ref());
+        let of_log = match &span {
+            Some(_) => tracing::Span::none(),
+            None => caller.as_ref().map_or_else(tracing::Span::none, of_log),
+        };
         let trace_id = match (&span, &caller) {
             (Some(span), _) => Some(span.context().trace_id),
             (None, caller) => caller.as_ref().map(|caller| caller.context.trace_id),
@@ -153,13 +159,14 @@ impl Operation {
         }
         let took = self.begun.elapsed();
         self.count(took, ending);
-        if let Some(span) = self.span.take() {
-            self.complete(&span, ending.answer);
+        if let Some(span) = &self.span {
+            self.complete(span, ending.answer);
         }
         let is_slow = self.is_slow(took);
         if is_slow || tracing::enabled!(tracing::Level::DEBUG) {
             self.log(took, is_slow, ending.answer);
         }
+        self.span = None;
     }
 
     fn count(&self, took: Duration, Ending { answer, limit }: Ending) {
@@ -195,28 +202,31 @@ impl Operation {
         span.set("mcp.method.name", method);
         match self.target.entry.get() {
             Some(CatalogEntry::Tool(tool)) => {
-                span.rename(format!("{method} {}", tool.tool.name));
+                let name = tool.tool.name.as_str();
+                span.set_name(method, Some(name));
                 span.set("gen_ai.operation.name", "execute_tool");
-                span.set("gen_ai.tool.name", tool.tool.name.clone());
-                span.set("bulkhead.plugin", tool.plugin.name.clone());
+                span.set("gen_ai.tool.name", name);
+                span.set("bulkhead.plugin", &*tool.plugin.name);
             }
             Some(CatalogEntry::Prompt(prompt)) => {
-                span.rename(format!("{method} {}", prompt.prompt.described.name));
-                span.set("gen_ai.prompt.name", prompt.prompt.described.name.clone());
+                let name = prompt.prompt.described.name.as_str();
+                span.set_name(method, Some(name));
+                span.set("gen_ai.prompt.name", name);
             }
-            None => span.rename(method.to_owned()),
-        }
-        if let Answer::Error(code) = answer {
-            span.set("rpc.response.status_code", code.to_string());
+            None => span.set_name(method, None),
         }
         if answer != Answer::Result {
-            span.fail(word(answer));
+            let word = word(answer);
+            if let Answer::Error(_) = answer {
+                span.set("rpc.response.status_code", &*word);
+            }
+            span.fail(&word);
         }
         span.end();
     }
 
     fn log(&self, took: Duration, is_slow: bool, answer: Answer) {
-        let _entered = self.of_log.enter();
+        let _entered = self.enter();
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let (method, outcome) = (self.method(), &*word(answer));
         let (tool, prompt) = match self.target.entry.get() {
@@ -253,38 +263,29 @@ fn describe(span: &traces::Span, peer: &Peer<'_>, era: Era, id: &RequestId) {
     if let Some(session) = peer.session.as_ref().filter(|_| era == Era::Legacy) {
         // The id itself is a secret of its client.
         let digest = session.digest();
-        let beginning = digest.first_chunk().map_or(0, |chunk| u64::from_be_bytes(*chunk));
-        span.set("mcp.session.id", format!("{beginning:016x}"));
+        span.set("mcp.session.id", Value::Hex(digest.first_chunk::<8>().unwrap_or(&[0; 8])));
     }
     // A text may be anything.
     if let RequestId::Integer(id) = id {
-        span.set("jsonrpc.request.id", id.to_string());
+        span.set("jsonrpc.request.id", id.to_string().as_str());
     }
-    span.set("bulkhead.tenant", peer.requestor.tenant.to_string());
+    span.set("bulkhead.tenant", Value::Hex(&peer.requestor.tenant.0));
     if let Some(link) = peer.traceparent.and_then(trace::read_traceparent) {
         span.link(&link);
     }
 }
 
-/// What every line of the log names that belongs to the request.
-fn of_log(span: Option<&traces::Span>, caller: Option<&trace::CallerTrace>) -> tracing::Span {
+/// What every line of the log names that belongs to a request whose caller names a trace, and that is not recorded here.
+fn of_log(caller: &trace::CallerTrace) -> tracing::Span {
+    let trace::CallerTrace { context, state } = caller;
     let hex = |bytes: &[u8]| bulkhead_domain::hex(bytes);
-    let of_log = match (span, caller) {
-        (Some(span), _) => span.of_log(),
-        (None, Some(caller)) => {
-            let (parent_id, tracestate) = (tracing::field::Empty, tracing::field::Empty);
-            // At the highest level, so that no setting of the log hides whose warning it is.
-            tracing::error_span!("request", trace_id = hex(&caller.context.trace_id), parent_id, tracestate)
-        }
-        (None, None) => return tracing::Span::none(),
-    };
-    if let Some(caller) = caller {
-        of_log.record("parent_id", hex(&caller.context.parent_id));
-        if let Some(state) = &caller.state {
-            of_log.record("tracestate", state.as_str());
-        }
-    }
-    of_log
+    // At the highest level, so that no setting of the log hides whose warning it is.
+    tracing::error_span!(
+        "request",
+        trace_id = hex(&context.trace_id),
+        parent_id = hex(&context.parent_id),
+        tracestate = state.as_deref()
+    )
 }
 
 struct Followed {

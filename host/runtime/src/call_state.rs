@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::counted_call::CallActivity;
 use super::{CallContext, Control};
 use bulkhead_domain::call::{ClientFeatures, LogLevel};
-use bulkhead_traces::Span;
+use bulkhead_traces::{Kind, Span};
 
 /// The state behind [`Control`].
 #[derive(Debug, Default)]
@@ -229,6 +229,11 @@ impl Control {
         if let Some(span) = &self.shared.span {
             span.event(what);
         }
+    }
+
+    /// A span of what the call waits for outside, if the call is recorded.
+    pub fn begin_span(&self, name: &'static str) -> Option<Span> {
+        self.shared.span.as_ref()?.child(name, Kind::Client)
     }
 
     /// CPU time so far, in milliseconds.

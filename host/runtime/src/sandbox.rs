@@ -43,7 +43,7 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_metrics::{CodeMetrics, Metrics};
-use bulkhead_traces::{Kind, Span};
+use bulkhead_traces::{InSpan as _, Kind, Span, Value};
 
 pub use loads::LoadProgress;
 use loads::Loads;
@@ -364,19 +364,23 @@ impl Executor for Sandbox {
         }
         let (sender, events) = mpsc::channel(EVENTS_QUEUED_MAX);
         let outbox = Outbox::new(sender, spec.limits.events_per_second, spec.limits.log_bytes);
-        let shared = Arc::new(CallState::recorded(guest_span(&spec)));
+        // What the guest causes to be logged is of the request or task, too.
+        let within = bulkhead_traces::current();
+        let shared = Arc::new(CallState::recorded(guest_span(within.as_ref(), &spec)));
         let control = Control { shared: Arc::clone(&shared) };
         let ground = Arc::clone(&self.ground);
         let share = spec.share.clone();
         let Some(plugin) = ready else {
-            let guest = run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span();
+            let guest = Box::pin(run_kept(self.me.clone(), ground, spec, shared, outbox));
+            let guest = guest.in_span(within).in_current_span();
             let stop = Some(StopOnDrop::new(self.guests.spawn(&share, guest)));
             return Ok(RunningCall { events, control, stop });
         };
         let pace = plugin.entry(&spec.operation).map(|(_, pace)| pace);
         let occupied = InFlight::new(Arc::clone(plugin));
         // It is large: boxed once, it is not moved again.
-        let guest = Box::pin(call::run(ground, occupied, spec, Arc::clone(&shared), outbox)).in_current_span();
+        let guest = Box::pin(call::run(ground, occupied, spec, Arc::clone(&shared), outbox));
+        let guest = guest.in_span(within).in_current_span();
         let stop = match pace.filter(|pace| self.inline_calls && pace.is_quick() && share.may_begin_elsewhere()) {
             Some(pace) => self.begin_here(guest, pace, &share, &shared),
             None => Some(self.guests.spawn(&share, guest)),
@@ -390,10 +394,12 @@ impl Executor for Sandbox {
 }
 
 /// The span of a call, within that of the request or task that it is for.
-fn guest_span(spec: &CallSpec) -> Option<Span> {
-    let span = bulkhead_traces::current()?.child(format!("bulkhead.guest {}", spec.plugin.name), Kind::Internal)?;
-    span.set("bulkhead.plugin", spec.plugin.name.clone());
-    span.set("bulkhead.plugin.version", hex(spec.plugin.digest.first_chunk::<6>().unwrap_or(&[0; 6])));
+fn guest_span(within: Option<&Span>, spec: &CallSpec) -> Option<Span> {
+    let span = within?.child("bulkhead.guest", Kind::Internal)?;
+    let plugin = &*spec.plugin.name;
+    span.set_name("bulkhead.guest", Some(plugin));
+    span.set("bulkhead.plugin", plugin);
+    span.set("bulkhead.plugin.version", Value::Hex(spec.plugin.digest.first_chunk::<6>().unwrap_or(&[0; 6])));
     span.set("bulkhead.attempt", i64::from(spec.facts.attempt));
     Some(span)
 }

@@ -14,10 +14,15 @@ use super::admission::IdleState;
 use super::call_slot::CallSlot;
 use super::engine::Inner;
 use super::{Error, host_failure};
-use bulkhead_domain::call::{CallError, InputRequestError, InputResponse};
+use bulkhead_domain::Json;
+use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputResponse};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{PluginVersion, TaskId};
 use bulkhead_runtime::{CallEvent, CallSpec, ClientView, RunningCall};
+use bulkhead_traces::Span;
+
+/// Where a request to a client says which trace it is part of.
+const TRACEPARENT: &str = "traceparent";
 
 /// A shorter sleep is not worth giving the permit back for.
 const REST_FROM: Duration = Duration::from_millis(20);
@@ -53,6 +58,8 @@ pub(super) struct GuestDriver {
     /// How long the slot had been busy when the guest started: other plugins may have been asked before.
     busy_before: Duration,
     wait: Wait,
+    /// Of the requests to the client that the guest waits for, if the call is recorded.
+    input_spans: Vec<Span>,
     is_paused: bool,
     is_cancelled: bool,
 }
@@ -86,7 +93,8 @@ impl GuestDriver {
     ) -> Self {
         let busy_before = call_slot.busy();
         let (wait, is_paused, is_cancelled) = (Wait::Nothing, false, false);
-        Self { inner, requestor, call_slot, guest, task, busy_before, wait, is_paused, is_cancelled }
+        let input_spans = Vec::new();
+        Self { inner, requestor, call_slot, guest, task, busy_before, wait, input_spans, is_paused, is_cancelled }
     }
 
     pub(super) fn plugin(&self) -> &PluginVersion {
@@ -158,6 +166,10 @@ impl GuestDriver {
             CallEvent::InputRequests { reply, .. } if self.is_cancelled => {
                 drop(reply.send(Err(InputRequestError::Cancelled)));
             }
+            CallEvent::InputRequests { mut requests, reply } => {
+                self.begin_input_spans(&mut requests);
+                return Some(CallEvent::InputRequests { requests, reply });
+            }
             CallEvent::Steering { reply } if self.is_cancelled => drop(reply.send(Vec::new())),
             CallEvent::ListsChanged(kind) => self.inner.lists.says(&self.guest.plugin, kind),
             CallEvent::GrantDenied(grant) => {
@@ -184,6 +196,37 @@ impl GuestDriver {
         self.wait = Wait::Sleep { until: Instant::now() + sleep.min(SLEEP_MAX), reply };
     }
 
+    /// Each request to the client is a span, and tells the client which. What the guest says of a trace itself is its own.
+    fn begin_input_spans(&mut self, requests: &mut [InputRequest]) {
+        for request in requests {
+            let name = request.kind.operation_name();
+            let Some(span) = self.guest.running.control.begin_span(name) else { return };
+            span.set("mcp.method.name", name);
+            if !request.meta.iter().any(|(key, _)| key == TRACEPARENT) {
+                request.meta.push((TRACEPARENT.to_owned(), Json::new(format!("\"{}\"", span.context()))));
+            }
+            self.input_spans.push(span);
+        }
+    }
+
+    fn end_input_spans(&mut self, answers: &Answers) {
+        for (at, span) in self.input_spans.drain(..).enumerate() {
+            match answers.as_ref().map(|answers| answers.get(at)) {
+                Ok(Some(InputResponse::Refused(_))) => span.fail("refused"),
+                Ok(_) => {}
+                Err(error) => span.fail(error.type_name()),
+            }
+            span.end();
+        }
+    }
+
+    /// The guest goes on at once, without any answer.
+    pub(super) fn refuse_input(&mut self, reply: oneshot::Sender<Answers>, error: InputRequestError) {
+        let answers = Err(error);
+        self.end_input_spans(&answers);
+        drop(reply.send(answers));
+    }
+
     /// The guest rests until its owner has the [answers](Self::answer).
     pub(super) fn await_answers(&mut self, reply: oneshot::Sender<Answers>) {
         self.guest.running.control.note("input_required");
@@ -194,7 +237,10 @@ impl GuestDriver {
     /// Lets the guest have what it waits for, if it waits for answers.
     pub(super) fn answer(&mut self, answers: Answers) {
         match std::mem::replace(&mut self.wait, Wait::Nothing) {
-            Wait::Answers(reply) => self.wait_for_permit(Reply::Answers(reply, answers)),
+            Wait::Answers(reply) => {
+                self.end_input_spans(&answers);
+                self.wait_for_permit(Reply::Answers(reply, answers));
+            }
             other => self.wait = other,
         }
     }
@@ -213,6 +259,7 @@ impl GuestDriver {
 
     /// Shows the guest that the call is cancelled. Returns how long it has to notice; `None` if it never looked for signals.
     pub(super) fn cancel(&mut self) -> Option<Duration> {
+        self.end_input_spans(&Err(InputRequestError::Cancelled));
         let control = &self.guest.running.control;
         control.signal_cancel();
         if !control.is_cooperative() {

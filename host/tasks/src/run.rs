@@ -158,16 +158,13 @@ pub(super) fn spawn(inner: Arc<Inner>, run: Arc<Run>, task: Arc<Task>, begin: Ru
         inner.watchers.end(task.id);
     };
     // The log tells whose request began it.
-    let of_log = match &span {
-        Some(span) if tracing::Span::current().is_none() => span.of_log(),
-        _ => tracing::Span::current(),
-    };
-    tokio::spawn(work.in_span(span).instrument(of_log));
+    tokio::spawn(Box::pin(work).in_span(span).in_current_span());
 }
 
 /// The span of a task whose creating request was recorded, in the trace of that request, however long ago that was.
 fn task_span(inner: &Inner, task: &Task) -> Option<Span> {
-    let span = inner.tracer.go_on(format!("bulkhead.task {}", task.work.label()), task.origin.trace.as_ref()?)?;
+    let span = inner.tracer.go_on("bulkhead.task", task.origin.trace.as_ref()?, task.requestor.tenant)?;
+    span.set_name("bulkhead.task", Some(task.work.label()));
     span.began_at(task.created_at);
     Some(span)
 }

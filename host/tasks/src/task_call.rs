@@ -158,7 +158,7 @@ impl TaskCall {
                 InputRequestError::Unreachable("the host cannot store the question now".into())
             }
         };
-        drop(reply.send(Err(error)));
+        self.guest.refuse_input(reply, error);
     }
 
     /// Each message is delivered once at most: it leaves the record before the guest gets it. What a run took that was lost with its host

@@ -44,25 +44,25 @@ impl Drop for Entered {
 /// A future within a span, wherever it is polled.
 pub struct WithinSpan<F> {
     span: Option<Span>,
-    future: Pin<Box<F>>,
+    future: F,
 }
 
 /// Puts a future within a span.
-pub trait InSpan: Future + Sized {
+pub trait InSpan: Future + Unpin + Sized {
     /// Without a span, the future as it is.
     fn in_span(self, span: Option<Span>) -> WithinSpan<Self> {
-        WithinSpan { span, future: Box::pin(self) }
+        WithinSpan { span, future: self }
     }
 }
 
-impl<F: Future> InSpan for F {}
+impl<F: Future + Unpin> InSpan for F {}
 
-impl<F: Future> Future for WithinSpan<F> {
+impl<F: Future + Unpin> Future for WithinSpan<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let Self { span, future } = &mut *self;
         let _entered = span.as_ref().map(Span::enter);
-        future.as_mut().poll(context)
+        Pin::new(future).poll(context)
     }
 }

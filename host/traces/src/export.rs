@@ -1,119 +1,165 @@
-//! The way of spans to the collector: a bounded queue, and a thread that empties it.
+//! The way of spans to the collector.
 //!
-//! The SDK's batch processor has the thread and the channel. It does not tell what it drops, so the room in its channel is counted here:
-//! it is never handed a span that it has no room for. Connections go the way of all of the host's own requests (`net`).
+//! Owns when batches are sent, and what happens to one that the collector does not take: it is tried again so often, with growing
+//! pauses, and then dropped. Meanwhile the queue fills, and what has no room is dropped. Connections go the way of all of the host's own
+//! requests (`net`). Invariant: one batch is on its way at a time, and each is settled with the queue.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use bulkhead_net::client::{Client, Progress, Request, place};
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Method, StatusCode};
-use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
-use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
-use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
-use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanExporter, SpanProcessor as _};
-use prost::Message as _;
-use tokio::runtime::Handle;
-use tokio::time::timeout;
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use url::Url;
 
-use super::TracerOptions;
-use super::tracer::add;
+use super::otlp::{self, Origin};
+use super::queue::{Batch, Queue};
+use super::{TracerOptions, random};
 
-/// Spans that wait for the collector. Bounds the memory of one that is away.
-const SPANS_QUEUED_MAX: usize = 2_048;
-/// Spans of one request to the collector.
-const SPANS_PER_BATCH: usize = 512;
 /// One exchange with the collector, from its name to the last byte.
 const EXCHANGE_MAX: Duration = Duration::from_secs(10);
 /// Resolving, connecting and shaking hands.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Bytes of an answer of the collector.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// Requests with the same batch.
+const TRIES_MAX: u32 = 3;
+/// The pause after the first failure. It doubles with each that follows.
+const PAUSE_MS_MIN: u64 = 1_000;
+/// The longest pause between two requests, also if the collector asks for more.
+const PAUSE_MS_MAX: u64 = 30_000;
 
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    waiting: AtomicUsize,
-    pub(super) dropped: AtomicU64,
-    pub(super) exported: AtomicU64,
+/// What sends the spans of a queue.
+pub(super) struct Export {
+    task: AbortHandle,
+    /// Disconnected once the task is over.
+    over: Mutex<Receiver<()>>,
 }
 
-/// Spans on their way.
-pub(super) struct Queue {
-    processor: BatchSpanProcessor,
-    pub(super) counts: Arc<Counts>,
-    is_closed: AtomicBool,
-}
-
-impl Queue {
-    pub(super) fn start(options: TracerOptions, resource: &Resource) -> Self {
-        let counts = Arc::new(Counts::default());
-        let batches = BatchConfigBuilder::default()
-            .with_max_queue_size(SPANS_QUEUED_MAX)
-            .with_max_export_batch_size(SPANS_PER_BATCH)
-            .with_scheduled_delay(options.batch_max)
-            .build();
-        let exporter = Exporter::new(options, resource, Arc::clone(&counts));
-        Self { processor: BatchSpanProcessor::new(exporter, batches), counts, is_closed: AtomicBool::new(false) }
+impl Export {
+    pub(super) fn start(options: TracerOptions, queue: Arc<Queue>) -> Self {
+        let (alive, over) = sync_channel(0);
+        let (io, batch_max) = (options.io.clone(), options.batch_max);
+        let exporter = Exporter { collector: Collector::new(options), queue, failures: 0 };
+        let task = io.spawn(exporter.run(batch_max, alive)).abort_handle();
+        Self { task, over: Mutex::new(over) }
     }
 
-    /// Takes a span if there is room; never waits.
-    pub(super) fn put(&self, span: SpanData) {
-        let counts = &self.counts;
-        let has_room = counts.waiting.fetch_add(1, Ordering::AcqRel) < SPANS_QUEUED_MAX;
-        if has_room && !self.is_closed.load(Ordering::Acquire) {
-            self.processor.on_end(span);
-        } else {
-            counts.waiting.fetch_sub(1, Ordering::AcqRel);
-            add(&counts.dropped, 1);
-        }
-    }
-
-    /// Sends what waits, for at most so long.
-    pub(super) fn close(&self, within: Duration) {
-        if self.is_closed.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        // That it took too long shows in what still waits.
-        let _ = self.processor.shutdown_with_timeout(within);
-        let left = self.counts.waiting.swap(0, Ordering::AcqRel);
-        add(&self.counts.dropped, left);
-        let dropped = self.counts.dropped.load(Ordering::Relaxed);
-        if dropped > 0 {
-            tracing::warn!(dropped, "spans were not exported");
+    /// Waits for the end of what the closed queue holds, but not longer than this.
+    pub(super) fn finish(&self, within: Duration) {
+        if self.over.lock().recv_timeout(within) == Err(RecvTimeoutError::Timeout) {
+            self.task.abort();
         }
     }
 }
 
-/// Speaks to the collector.
 struct Exporter {
-    wire: Arc<Wire>,
-    resource: ResourceAttributesWithSchema,
-    io: Handle,
-    counts: Arc<Counts>,
-    is_failing: AtomicBool,
-}
-
-struct Wire {
-    client: Client,
-    url: Url,
-    headers: Vec<(HeaderName, HeaderValue)>,
-}
-
-impl std::fmt::Debug for Exporter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Headers may be credentials.
-        f.debug_struct("Exporter").field("url", &self.wire.url.as_str()).finish_non_exhaustive()
-    }
+    collector: Collector,
+    queue: Arc<Queue>,
+    /// Since the collector took a batch.
+    failures: u32,
 }
 
 impl Exporter {
-    fn new(options: TracerOptions, resource: &Resource, counts: Arc<Counts>) -> Self {
+    async fn run(mut self, batch_max: Duration, _alive: SyncSender<()>) {
+        let mut due = Instant::now() + batch_max;
+        loop {
+            let whole_only = tokio::select! {
+                biased;
+                () = self.queue.closed() => false,
+                () = sleep_until(due) => false,
+                () = self.queue.filled() => true,
+            };
+            let is_last = !whole_only && self.queue.is_closed();
+            while let Some(batch) = self.queue.take(whole_only) {
+                let dropped = self.export(batch).await;
+                self.queue.settle(dropped);
+            }
+            if is_last {
+                return;
+            }
+            if !whole_only {
+                due = Instant::now() + batch_max;
+            }
+        }
+    }
+
+    /// How many spans of a batch the collector did not take.
+    async fn export(&mut self, batch: Batch) -> usize {
+        let body = Bytes::from(self.collector.origin.request(&batch.bytes));
+        let Batch { spans, bytes } = batch;
+        drop(bytes);
+        for tried in 1.. {
+            let refusal = match self.collector.send(body.clone()).await {
+                Ok(rejected) => {
+                    self.succeeded();
+                    return usize::try_from(rejected).unwrap_or(usize::MAX);
+                }
+                Err(refusal) => refusal,
+            };
+            self.failed(&refusal);
+            let is_last = tried >= TRIES_MAX || !refusal.may_pass || self.queue.is_closed();
+            self.pause(refusal.retry_after).await;
+            if is_last {
+                break;
+            }
+        }
+        spans
+    }
+
+    fn failed(&mut self, refusal: &Refusal) {
+        if self.failures == 0 {
+            let (collector, why) = (self.collector.url.as_str(), &refusal.why);
+            tracing::warn!(collector, "spans cannot be exported; what has no room until they can is dropped: {why}");
+        }
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    fn succeeded(&mut self) {
+        if std::mem::take(&mut self.failures) > 0 {
+            let (collector, dropped) = (self.collector.url.as_str(), self.queue.dropped());
+            tracing::info!(collector, dropped, "spans are exported again");
+        }
+    }
+
+    /// Leaves the collector alone for a while, unless the host goes down.
+    async fn pause(&self, wanted: Option<Duration>) {
+        let longest = PAUSE_MS_MIN.saturating_mul(1 << self.failures.saturating_sub(1).min(16)).min(PAUSE_MS_MAX);
+        // Hosts that lost the same collector do not come back to it together.
+        let pause = Duration::from_millis(longest / 2 + random::number() % (longest / 2));
+        let pause = pause.max(wanted.unwrap_or_default()).min(Duration::from_millis(PAUSE_MS_MAX));
+        tokio::select! {
+            biased;
+            () = self.queue.closed() => {}
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+/// The other side.
+struct Collector {
+    client: Client,
+    url: Url,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    origin: Origin,
+}
+
+/// Why a batch was not taken.
+struct Refusal {
+    why: String,
+    /// Whether the same request may be taken another time.
+    may_pass: bool,
+    retry_after: Option<Duration>,
+}
+
+impl Collector {
+    fn new(options: TracerOptions) -> Self {
+        let origin = options.origin();
         let mut client = Client::new(options.tls);
         // The operator named it, so it may be anywhere, and without TLS where the configuration lets it.
         client.typed = place(&options.endpoint);
@@ -125,61 +171,33 @@ impl Exporter {
         url.set_path(&path);
         let mut headers = options.headers;
         headers.push((CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf")));
-        let wire = Arc::new(Wire { client, url, headers });
-        Self { wire, resource: resource.into(), io: options.io, counts, is_failing: AtomicBool::new(false) }
+        Self { client, url, headers, origin }
     }
 
-    fn failed(&self, spans: usize, why: &str) -> OTelSdkResult {
-        add(&self.counts.dropped, spans);
-        if !self.is_failing.swap(true, Ordering::Relaxed) {
-            let collector = self.wire.url.as_str();
-            tracing::warn!(collector, "spans cannot be exported, and are dropped until they can: {why}");
-        }
-        Err(OTelSdkError::InternalFailure(why.to_owned()))
-    }
-}
-
-impl SpanExporter for Exporter {
-    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        let spans = batch.len();
-        self.counts.waiting.fetch_sub(spans.min(self.counts.waiting.load(Ordering::Acquire)), Ordering::AcqRel);
-        let resource_spans = group_spans_by_resource_and_scope(batch, &self.resource);
-        let body = ExportTraceServiceRequest { resource_spans }.encode_to_vec();
-        let wire = Arc::clone(&self.wire);
-        // The thread of the queue has no timers and no sockets.
-        let sent = self.io.spawn(async move { wire.send(body.into()).await });
-        let rejected = match sent.await {
-            Ok(Ok(rejected)) => rejected.min(spans),
-            Ok(Err(why)) => return self.failed(spans, &why),
-            Err(_) => return self.failed(spans, "the host is going down"),
-        };
-        add(&self.counts.exported, spans - rejected);
-        add(&self.counts.dropped, rejected);
-        if self.is_failing.swap(false, Ordering::Relaxed) {
-            let dropped = self.counts.dropped.load(Ordering::Relaxed);
-            tracing::info!(collector = self.wire.url.as_str(), dropped, "spans are exported again");
-        }
-        Ok(())
-    }
-}
-
-impl Wire {
     /// How many spans the collector did not want, or why it has none of them.
-    async fn send(&self, body: Bytes) -> Result<usize, String> {
+    async fn send(&self, body: Bytes) -> Result<u64, Refusal> {
         let mut request = Request::new(Method::POST, self.url.clone());
         (request.headers, request.body) = (self.headers.clone(), body);
+        let broken =
+            |error: &dyn std::fmt::Display| Refusal { why: error.to_string(), may_pass: true, retry_after: None };
         let exchange = async {
-            let response = self.client.send(request).await.map_err(|error| error.to_string())?;
-            let status = response.status;
-            if status != StatusCode::OK {
-                return Err(format!("the collector answers {status}"));
+            let response = self.client.send(request).await.map_err(|error| broken(&error))?;
+            if response.status != StatusCode::OK {
+                return Err(Refusal::of_status(response.status, response.header(RETRY_AFTER.as_str())));
             }
-            response.bytes(ANSWER_BYTES_MAX, &Progress::default()).await.map_err(|error| error.to_string())
+            response.bytes(ANSWER_BYTES_MAX, &Progress::default()).await.map_err(|error| broken(&error))
         };
-        let late = |_| format!("there was no answer within {} s", EXCHANGE_MAX.as_secs());
+        let late = |_| broken(&format_args!("there was no answer within {} s", EXCHANGE_MAX.as_secs()));
         let answer = timeout(EXCHANGE_MAX, exchange).await.map_err(late)??;
-        // What is no such message says nothing of spans that were not wanted.
-        let partial = ExportTraceServiceResponse::decode(answer.as_slice()).unwrap_or_default().partial_success;
-        Ok(partial.map_or(0, |partial| usize::try_from(partial.rejected_spans).unwrap_or(0)))
+        Ok(otlp::rejected(&answer))
+    }
+}
+
+impl Refusal {
+    /// The statuses that pass are those that the specification of OTLP names.
+    fn of_status(status: StatusCode, retry_after: Option<&str>) -> Self {
+        let may_pass = matches!(status.as_u16(), 429 | 502 | 503 | 504);
+        let seconds = retry_after.and_then(|text| text.trim().parse().ok());
+        Self { why: format!("the collector answers {status}"), may_pass, retry_after: seconds.map(Duration::from_secs) }
     }
 }

@@ -9,6 +9,9 @@
 
 mod current;
 mod export;
+mod otlp;
+mod queue;
+mod random;
 mod sampling;
 mod span;
 #[cfg(test)]
@@ -16,6 +19,6 @@ mod tests;
 mod tracer;
 
 pub use current::{Entered, InSpan, WithinSpan, current};
-pub use opentelemetry::Value;
+pub use otlp::Value;
 pub use span::{Kind, Span};
 pub use tracer::{FollowedMax, Tracer, TracerOptions};

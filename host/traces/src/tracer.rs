@@ -1,24 +1,20 @@
 //! What begins traces.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::trace::TraceContext;
 use http::{HeaderName, HeaderValue};
-use opentelemetry::InstrumentationScope;
-use opentelemetry::KeyValue;
-use opentelemetry::trace::{SpanId, TraceId};
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData};
 use tokio::runtime::Handle;
 use url::Url;
 
-use super::export::Queue;
+use super::export::Export;
+use super::otlp::Origin;
+use super::queue::Queue;
 use super::sampling::Sampling;
-use super::{Kind, Span};
+use super::{Kind, Span, random};
 
 pub use super::sampling::FollowedMax;
 
@@ -44,16 +40,25 @@ pub struct TracerOptions {
     pub batch_max: Duration,
 }
 
+impl TracerOptions {
+    pub(super) fn origin(&self) -> Origin {
+        let said = self.resource.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let named = [("service.name", self.service_name.as_str()), ("service.version", self.service_version)];
+        // What is said twice is what was said last.
+        let said: BTreeMap<_, _> = said.chain(named).collect();
+        Origin::new(said.into_iter(), ("bulkhead", self.service_version))
+    }
+}
+
 /// Begins traces, if the operator wants any; cheap to clone. The default records nothing.
 #[derive(Clone, Default)]
 pub struct Tracer(Option<Arc<Shared>>);
 
 pub(super) struct Shared {
-    sampling: Sampling,
-    queue: Queue,
-    ids: RandomIdGenerator,
+    pub(super) sampling: Sampling,
+    pub(super) queue: Arc<Queue>,
     names_requestor: bool,
-    pub(super) scope: InstrumentationScope,
+    export: Export,
 }
 
 impl std::fmt::Debug for Tracer {
@@ -63,20 +68,14 @@ impl std::fmt::Debug for Tracer {
 }
 
 impl Tracer {
-    /// Starts the thread that sends spans to the collector.
+    /// Starts what sends spans to the collector.
     pub fn start(options: TracerOptions) -> Self {
-        let named =
-            [("service.name", options.service_name.clone()), ("service.version", options.service_version.into())];
-        // What is said twice is what was said last.
-        let said = options.resource.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
-        let said = said.chain(named.into_iter().map(|(key, value)| KeyValue::new(key, value)));
-        let resource = Resource::builder_empty().with_attributes(said).build();
+        let queue = Arc::<Queue>::default();
         Self(Some(Arc::new(Shared {
             sampling: Sampling::new(options.ratio, options.followed_max),
             names_requestor: options.names_requestor,
-            ids: RandomIdGenerator::default(),
-            scope: InstrumentationScope::builder("bulkhead").with_version(options.service_version).build(),
-            queue: Queue::start(options, &resource),
+            export: Export::start(options, Arc::clone(&queue)),
+            queue,
         })))
     }
 
@@ -93,59 +92,49 @@ impl Tracer {
     /// Begins the span of a request of this tenant, if it is to be recorded.
     pub fn request(&self, name: &'static str, parent: Option<&TraceContext>, tenant: TenantId) -> Option<Span> {
         let shared = self.0.as_ref()?;
-        match parent {
+        let (trace_id, parent_id, charged) = match parent {
             Some(parent) if parent.is_sampled && shared.sampling.follows(tenant) => {
-                Some(shared.go_on(name, Kind::Server, parent))
+                (parent.trace_id, Some(parent.parent_id), Some(tenant))
             }
-            Some(_) => None,
+            Some(_) => return None,
             None if shared.sampling.begins_traces() => {
-                let trace_id = shared.ids.new_trace_id();
-                let begins = shared.sampling.begins(trace_id.to_bytes());
-                begins.then(|| Span::root(shared, name, Kind::Server, trace_id, None))
+                let trace_id = random::trace_id();
+                shared.sampling.begins(trace_id).then_some((trace_id, None, None))?
             }
-            None => None,
-        }
+            None => return None,
+        };
+        Some(Span::root(shared, name, Kind::Server, trace_id, parent_id, charged))
     }
 
-    /// Goes on with a trace that an earlier request of this host was part of.
-    pub fn go_on(&self, name: String, from: &TraceContext) -> Option<Span> {
+    /// Goes on with a trace that an earlier request of this tenant was part of.
+    pub fn go_on(&self, name: &'static str, from: &TraceContext, tenant: TenantId) -> Option<Span> {
         let shared = self.0.as_ref().filter(|_| from.is_sampled)?;
-        Some(shared.go_on(name, Kind::Internal, from))
+        // A trace that the ratio does not begin is a caller's. Whoever chooses ids that it begins gains the tasks of requests that were
+        // charged themselves.
+        let charged = (!shared.sampling.begins(from.trace_id)).then_some(tenant);
+        if let Some(tenant) = charged {
+            shared.sampling.charge(tenant);
+        }
+        Some(Span::root(shared, name, Kind::Internal, from.trace_id, Some(from.parent_id), charged))
     }
 
     /// Spans that no collector will see: there was no room for them, or they could not be sent.
     pub fn spans_dropped(&self) -> u64 {
-        self.0.as_ref().map_or(0, |shared| shared.queue.counts.dropped.load(Ordering::Relaxed))
+        self.0.as_ref().map_or(0, |shared| shared.queue.dropped())
     }
 
     /// Spans that the collector has taken.
     pub fn spans_exported(&self) -> u64 {
-        self.0.as_ref().map_or(0, |shared| shared.queue.counts.exported.load(Ordering::Relaxed))
+        self.0.as_ref().map_or(0, |shared| shared.queue.exported())
     }
 
     /// Sends what waits, for at most so long, and ends. Blocks its thread.
     pub fn close(&self, within: Duration) {
-        if let Some(shared) = &self.0 {
-            shared.queue.close(within);
+        let Some(shared) = self.0.as_ref().filter(|shared| shared.queue.close()) else { return };
+        shared.export.finish(within);
+        let dropped = shared.queue.clear();
+        if dropped > 0 {
+            tracing::warn!(dropped, "spans were not exported");
         }
     }
-}
-
-impl Shared {
-    fn go_on(self: &Arc<Self>, name: impl Into<Cow<'static, str>>, kind: Kind, from: &TraceContext) -> Span {
-        Span::root(self, name, kind, TraceId::from_bytes(from.trace_id), Some(SpanId::from_bytes(from.parent_id)))
-    }
-
-    pub(super) fn span_id(&self) -> SpanId {
-        self.ids.new_span_id()
-    }
-
-    pub(super) fn ended(&self, span: SpanData) {
-        self.queue.put(span);
-    }
-}
-
-/// A number that only grows.
-pub(super) fn add(counter: &AtomicU64, number: usize) {
-    counter.fetch_add(number as u64, Ordering::Relaxed);
 }

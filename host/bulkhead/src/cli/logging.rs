@@ -9,6 +9,7 @@ use tracing_subscriber::fmt::format::{Format, Full, Writer};
 use tracing_subscriber::fmt::{self, FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::log_trace::{Form, WithTrace};
 use super::terminal;
 
 /// Nobody asked for the host's own records then.
@@ -24,13 +25,17 @@ pub(crate) fn start(config: &LogConfig) -> Level {
     match config.format {
         LogFormat::Text => {
             let ansi = terminal::has_colours(&std::io::stderr());
-            let builder = builder.with_ansi(ansi).with_filter_reloading();
+            let builder = builder.with_ansi(ansi);
+            // The line is put together apart from the writer, which knows of colours.
+            let with_trace = |lines: Format| WithTrace { lines: lines.with_ansi(ansi), form: Form::Text };
+            let builder = builder.map_event_format(with_trace).with_filter_reloading();
             let handle = builder.reload_handle();
             let _ = builder.try_init();
             Box::new(move |level| drop(handle.reload(filter(level))))
         }
         LogFormat::Json => {
-            let builder = builder.json().flatten_event(true).with_filter_reloading();
+            let with_trace = |lines| WithTrace { lines, form: Form::Json };
+            let builder = builder.json().flatten_event(true).map_event_format(with_trace).with_filter_reloading();
             let handle = builder.reload_handle();
             let _ = builder.try_init();
             Box::new(move |level| drop(handle.reload(filter(level))))

@@ -27,6 +27,7 @@ mod host;
 mod input_answers;
 mod inspect;
 mod limits;
+mod log_trace;
 mod logging;
 mod operate;
 mod plugin_test;

@@ -102,7 +102,7 @@ pub(super) const TABLES: &[Table] = &[
             (
                 "followed_per_second",
                 "50",
-                "Requests of one tenant that are recorded in one second because their traceparent has the flag sampled",
+                "Spans of one tenant that are recorded in one second because the traceparent of a request has the flag sampled",
             ),
             ("followed_per_second_total", "500", "Those of all tenants"),
             ("requestor", "false", "Whether spans name the requestor's id"),

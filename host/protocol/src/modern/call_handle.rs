@@ -116,7 +116,7 @@ async fn making(
     let (tell, told) = oneshot::channel();
     let tasks = shared.tasks.clone();
     // The task belongs to the trace of its request.
-    let work = work.in_span(bulkhead_traces::current());
+    let work = Box::pin(work).in_span(bulkhead_traces::current());
     tokio::spawn(async move {
         if let Err(Made::Task(task)) = tell.send(work.await)
             && let Err(error) = tasks.discard(&requestor, task.id).await

@@ -17,9 +17,10 @@ const METHODS: [&str; 9] = ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATC
 /// Begins the span of a request within that of its call.
 pub(super) fn begin(call: &Span, method: &http::Method, host: &str, port: u16) -> Option<Span> {
     let method = METHODS.into_iter().find(|known| *known == method.as_str()).unwrap_or("_OTHER");
-    let span = call.child(format!("{method} {host}"), Kind::Client)?;
+    let span = call.child(method, Kind::Client)?;
+    span.set_name(method, Some(host));
     span.set("http.request.method", method);
-    span.set("server.address", host.to_owned());
+    span.set("server.address", host);
     span.set("server.port", i64::from(port));
     Some(span)
 }
@@ -41,7 +42,7 @@ pub(super) fn end(span: &Span, sent: &Result<(Response, Driver), Refusal>) {
             let status = response.status();
             span.set("http.response.status_code", i64::from(status.as_u16()));
             if status.is_client_error() || status.is_server_error() {
-                span.fail(status.as_str().to_owned());
+                span.fail(status.as_str());
             }
         }
         Err(Refusal::Missing(_)) => span.fail("refused"),

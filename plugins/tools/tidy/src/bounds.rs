@@ -171,10 +171,13 @@ const GROWS: &[(&str, &str, By)] = &[
     ("tasks/abuse.rs", "seen", Const("REQUESTORS_MAX")),
     ("identity/auth/introspection.rs", "answers", Const("ANSWERS_MAX")),
     ("identity/auth/token_audit.rs", "at", Const("NOTED_MAX")),
+    ("traces/queue.rs", "batches", Const("SPANS_QUEUED_MAX")),
     (
         "traces/sampling.rs",
         "followed",
-        Because("each has used some of traces.followed_per_second, which holds for the host"),
+        Because(
+            "each has used some of traces.followed_per_second_total, and is forgotten when its own share has paid for that",
+        ),
     ),
     ("transport/bodies/byte_rate.rs", "requestors", Key("limits.requestors_per_tenant")),
     ("transport/bodies/byte_rate.rs", "tenants", TENANTS),
