@@ -13,6 +13,7 @@
 mod assets;
 mod codes;
 mod fields;
+mod live;
 mod login;
 mod operators;
 mod own_tasks;
@@ -22,6 +23,7 @@ mod respond;
 mod routes;
 mod server;
 mod sessions;
+mod shared_reads;
 mod text;
 
 pub use codes::LoginCodes;

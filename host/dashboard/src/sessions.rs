@@ -154,6 +154,13 @@ impl Sessions {
 
     /// The session of a cookie, if its credential is still good.
     pub(crate) async fn find(&self, cookie: &str) -> Option<Arc<Session>> {
+        let session = self.look(cookie).await?;
+        session.used_at.store(self.clock.steady(), Ordering::Relaxed);
+        Some(session)
+    }
+
+    /// The same for what goes on without a person, such as a live page: it does not keep the session from ending for want of use.
+    pub(crate) async fn look(&self, cookie: &str) -> Option<Arc<Session>> {
         let (digest, now) = (digest(cookie), self.clock.steady());
         let session = self.sessions.lock().get(&digest).cloned()?;
         let is_good = match &session.viewer {
@@ -164,7 +171,6 @@ impl Sessions {
             self.sessions.lock().remove(&digest);
             return None;
         }
-        session.used_at.store(now, Ordering::Relaxed);
         Some(session)
     }
 
@@ -203,6 +209,19 @@ mod tests {
         }
         clock.set(began + SESSION_MS_MAX);
         assert!(sessions.find(&cookie).await.is_none(), "also when it is used all the time");
+    }
+
+    #[tokio::test]
+    async fn look_does_not_keep_a_session_from_ending() {
+        let clock = Arc::new(ManualClock::at(1_000));
+        let sessions = Sessions::new(clock.clone());
+        let cookie = sessions.begin(Viewer::Operator).unwrap();
+        for minutes in 1..30 {
+            clock.set(1_000 + minutes * 60_000);
+            assert!(sessions.look(&cookie).await.is_some(), "{minutes}");
+        }
+        clock.set(1_000 + IDLE_MS_MAX);
+        assert!(sessions.look(&cookie).await.is_none());
     }
 
     #[tokio::test]

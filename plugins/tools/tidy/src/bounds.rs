@@ -65,7 +65,14 @@ const SHARES: By =
 const GROWS: &[(&str, &str, By)] = &[
     ("audit/read.rs", "first", Because("operators read the log, as many lines as they ask for")),
     ("dashboard/codes.rs", "open", Const("CODES_MAX")),
+    ("dashboard/live.rs", "sent", Because("the parts of one page, which the templates name")),
     ("dashboard/sessions.rs", "sessions", Const("SESSIONS_MAX")),
+    ("dashboard/shared_reads.rs", "followed", Const("READS_PER_PAGE_MAX")),
+    (
+        "dashboard/shared_reads.rs",
+        "pollers",
+        Because("each of STREAMS_MAX live pages follows READS_PER_PAGE_MAX reads at most"),
+    ),
     ("metrics/activity.rs", "busy", Because("the steps of the times are in the code")),
     (
         "metrics/activity.rs",
