@@ -348,6 +348,20 @@ impl Command {
         serde_json::to_string(&shown).unwrap_or_default()
     }
 
+    /// Whether it only shows how the host stands: it may be repeated for viewers without a further line of the audit log.
+    pub fn is_read(&self) -> bool {
+        match self {
+            Self::Token(command) => matches!(command, TokenCommand::List(_)),
+            Self::Tasks(command) => matches!(command, TasksCommand::Show(_) | TasksCommand::Page(_)),
+            Self::Host(command) => {
+                matches!(command, HostCommand::Limits(_) | HostCommand::Health(_) | HostCommand::DrainShow(_))
+            }
+            Self::Tenant(command) => matches!(command, TenantCommand::List(_)),
+            Self::Plugin(command) => matches!(command, PluginCommand::List(_) | PluginCommand::Versions(_)),
+            Self::Secret(_) | Self::Store(_) => false,
+        }
+    }
+
     /// Whether it may come over the network: it is about what the host does, names no path of its machine, and puts no other code into
     /// service.
     pub fn is_for_administrators(&self) -> bool {

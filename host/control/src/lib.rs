@@ -67,7 +67,7 @@ pub enum ControlError {
 }
 
 /// The JSON of a view, on its way from what did a command to who ordered it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Answer {
     json: Box<RawValue>,
     /// Whether it says that nothing was done. Known where the view was, for the audit log.
@@ -78,6 +78,11 @@ impl Answer {
     fn of(view: &impl Serialize) -> Result<Self, ControlError> {
         let json = to_raw_value(view).map_err(|error| ControlError::Failed(error.to_string()))?;
         Ok(Self { json, is_refusal: false })
+    }
+
+    /// Whether it shows the same as another one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.json.get() == other.json.get()
     }
 
     /// The view that answers this kind of request.
@@ -98,6 +103,15 @@ pub const WITHOUT_HOST: &str = "the command line, without a host";
 pub trait Operator: Send + Sync + 'static {
     /// Does it in the name of who ordered it, which the audit log keeps.
     async fn execute_for(&self, who: &str, command: Command) -> Result<Answer, ControlError>;
+
+    /// Does what only reads, for viewers who were noted when they began to look: the audit log gets no line for each look.
+    ///
+    /// # Errors
+    ///
+    /// Also what changes something, and where no host runs.
+    async fn read_unnoted(&self, _: Command) -> Result<Answer, ControlError> {
+        Err(ControlError::Invalid("there is nothing here to look at again and again".to_owned()))
+    }
 
     /// Does it for the command line and returns the view of what there is to show.
     async fn execute<R: Request>(&self, request: R) -> Result<R::Answer, ControlError>

@@ -4,14 +4,14 @@
 //! permit and bounded time and bytes before anything is done for it.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -30,8 +30,11 @@ const FORGET_EVERY: Duration = Duration::from_secs(60);
 
 /// What answers the requests of a listener.
 pub trait Responder: Send + Sync + 'static {
+    /// What answers consist of.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
+
     /// The answer to a request from this address.
-    fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+    fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response<Self::Body>> + Send;
 
     /// Lets go of what has not been used for a while, such as addresses without failures. Called once a minute.
     fn forget_idle(&self);

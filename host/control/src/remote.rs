@@ -99,6 +99,8 @@ struct AdminListener {
 }
 
 impl Responder for AdminListener {
+    type Body = Full<Bytes>;
+
     async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
         if request.uri().path() != PATH {
             return refusal(StatusCode::NOT_FOUND, "there is nothing at this path");

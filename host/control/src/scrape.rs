@@ -71,6 +71,8 @@ struct ScrapeListener {
 }
 
 impl Responder for ScrapeListener {
+    type Body = Full<Bytes>;
+
     async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
         if request.uri().path() != PATH {
             return refusal(StatusCode::NOT_FOUND, "there is nothing at this path: the page is /metrics");

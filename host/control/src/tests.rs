@@ -355,3 +355,25 @@ async fn remote_control_command_continues_after_hangup() {
     connection.write_all(head.as_bytes()).await.unwrap();
     assert_eq!(slow.done_without(connection).await, "administrator at 127.0.0.1");
 }
+
+#[tokio::test]
+async fn only_reads_are_done_without_a_note() {
+    let operator = operator(&Arc::new(MemoryStore::new()));
+    let page = TasksPage { filter: TaskFilter::default(), after: None, count_max: 10 };
+    let read = operator.read_unnoted(page.into()).await.unwrap();
+    assert!(read.read::<TasksPage>().unwrap().tasks.is_empty());
+    let id = || "0123456789abcdef0123456789abcdef".to_owned();
+    let changes: [Command; 7] = [
+        TasksPause { id: id(), message: None }.into(),
+        TasksPurge { id: id() }.into(),
+        TokenRevoke { id: id() }.into(),
+        TenantPurge { tenant: id() }.into(),
+        DrainBegin {}.into(),
+        ConfigReload { check: true }.into(),
+        PluginRollback { names: vec![id()] }.into(),
+    ];
+    for command in changes {
+        let refused = operator.read_unnoted(command.clone()).await;
+        assert!(matches!(refused, Err(ControlError::Invalid(why)) if why.contains("noted")), "{command:?}");
+    }
+}

@@ -1,6 +1,6 @@
-//! What pages need beside themselves: one style sheet, which is in the program.
+//! What pages need beside themselves: one style sheet and one script, which are in the program.
 //!
-//! Its address names its contents, so that a browser keeps it until there is another one.
+//! The address of one names its contents, so that a browser keeps it until there is another one.
 
 use std::sync::LazyLock;
 
@@ -12,21 +12,28 @@ use sha2::{Digest as _, Sha256};
 use crate::respond::{self, Answer};
 
 const STYLE: &str = include_str!("../assets/dashboard.css");
+const SCRIPT: &str = include_str!("../assets/live.js");
 /// Digits of the digest in an address.
 const DIGITS: usize = 16;
 
 /// Where the style sheet is.
-pub(crate) static STYLE_PATH: LazyLock<String> = LazyLock::new(|| {
-    let digits: String = hex(&Sha256::digest(STYLE)).chars().take(DIGITS).collect();
-    format!("/assets/dashboard.{digits}.css")
-});
+pub(crate) static STYLE_PATH: LazyLock<String> = LazyLock::new(|| path(STYLE, "dashboard", "css"));
+/// Where the script is.
+pub(crate) static SCRIPT_PATH: LazyLock<String> = LazyLock::new(|| path(SCRIPT, "live", "js"));
+
+fn path(contents: &str, name: &str, extension: &str) -> String {
+    let digits: String = hex(&Sha256::digest(contents)).chars().take(DIGITS).collect();
+    format!("/assets/{name}.{digits}.{extension}")
+}
 
 /// What is at this path, if it is an asset.
 pub(crate) fn find(path: &str) -> Option<Answer> {
-    if path != *STYLE_PATH {
-        return None;
-    }
-    let mut response = respond::answer(StatusCode::OK, "text/css; charset=utf-8", Bytes::from_static(STYLE.as_bytes()));
+    let (media, contents) = match path {
+        _ if path == *STYLE_PATH => ("text/css; charset=utf-8", STYLE),
+        _ if path == *SCRIPT_PATH => ("text/javascript; charset=utf-8", SCRIPT),
+        _ => return None,
+    };
+    let mut response = respond::answer(StatusCode::OK, media, Bytes::from_static(contents.as_bytes()));
     let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
     response.headers_mut().insert(header::CACHE_CONTROL, forever);
     Some(response)
@@ -41,5 +48,33 @@ mod tests {
         assert!(STYLE.len() <= 10 << 10, "{} bytes", STYLE.len());
         assert!(!STYLE.contains("url(") && !STYLE.contains("@import"));
         assert!(find(&STYLE_PATH).is_some() && find("/assets/dashboard.css").is_none());
+    }
+
+    #[test]
+    fn script_is_small_and_makes_markup_in_one_place_only() {
+        assert!(SCRIPT.len() <= 4 << 10, "{} bytes", SCRIPT.len());
+        let times = |part: &str| SCRIPT.matches(part).count();
+        // What makes markup of a text, or runs it: once, and there by the policy that the pages allow.
+        let policy = ".innerHTML = policy.createHTML(";
+        assert_eq!((times("innerHTML"), times(policy), times("createPolicy('bulkhead'")), (1, 1, 1));
+        for refused in [
+            "eval",
+            "Function",
+            "outerHTML",
+            "insertAdjacent",
+            "document.write",
+            "srcdoc",
+            "setAttribute",
+            "import",
+            "fetch(",
+            "http:",
+            "https:",
+            "localStorage",
+            "sessionStorage",
+            "cookie",
+        ] {
+            assert_eq!(times(refused), 0, "{refused}");
+        }
+        assert!(find(&SCRIPT_PATH).is_some() && find("/assets/live.js").is_none());
     }
 }

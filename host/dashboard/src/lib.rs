@@ -14,6 +14,7 @@ mod assets;
 mod codes;
 mod digests;
 mod fields;
+mod live;
 mod login;
 mod oidc;
 mod operators;
@@ -25,6 +26,7 @@ mod routes;
 mod server;
 mod session_store;
 mod sessions;
+mod shared_reads;
 mod text;
 
 pub use codes::LoginCodes;

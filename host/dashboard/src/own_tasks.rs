@@ -37,6 +37,8 @@ pub(crate) struct Own<'a> {
     pub(crate) requestor: &'a Requestor,
     pub(crate) rights: &'a Rights,
     pub(crate) frame: Frame<'a>,
+    /// Whether they looked before and are told of changes now.
+    pub(crate) follows: bool,
 }
 
 impl Own<'_> {
@@ -88,8 +90,10 @@ impl Own<'_> {
 
     async fn read(&self, id: &str, refused: Option<(&str, &Form, &str)>) -> Result<Markup, Error> {
         let id = self.may(id, Need::Tasks)?;
-        let found = self.tasks.find_with_output(self.requestor, Some(id), None::<fn() -> String>).await;
-        let (task, output) = found?;
+        let (task, output) = match self.follows {
+            true => self.tasks.follow_with_output(self.requestor, id).await?,
+            false => self.tasks.find_with_output(self.requestor, Some(id), None::<fn() -> String>).await?,
+        };
         let arguments = self.tasks.request_of(&task).await.ok();
         let (arguments, output) = (arguments.as_ref().map(|arguments| arguments.as_str()), output.as_ref());
         let page = OwnTask { task: &task, arguments, output, rights: self.rights, refused };

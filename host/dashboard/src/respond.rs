@@ -1,13 +1,20 @@
 //! Answers, with the headers that keep a page to itself.
 //!
-//! Invariant: every answer has them, also a refusal; nothing but the style sheet may be kept by a browser.
+//! Invariant: every answer has them, also a refusal; nothing but style sheet and script may be kept by a browser.
+
+use std::convert::Infallible;
 
 use bytes::Bytes;
+use futures::stream::BoxStream;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Either, Full, StreamBody};
+use hyper::body::Frame;
 use maud::Markup;
 
-pub(crate) type Answer = Response<Full<Bytes>>;
+/// Pieces of an answer that goes on. They are asked for as the browser takes them, so one that takes nothing holds one piece.
+pub(crate) type Pieces = BoxStream<'static, Result<Frame<Bytes>, Infallible>>;
+pub(crate) type Body = Either<Full<Bytes>, StreamBody<Pieces>>;
+pub(crate) type Answer = Response<Body>;
 
 /// What a page may do: show itself with its own style sheet, and send its own forms.
 pub(crate) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
@@ -31,7 +38,7 @@ pub(crate) fn page(status: StatusCode, markup: Markup) -> Answer {
 
 /// Some bytes.
 pub(crate) fn answer(status: StatusCode, media: &'static str, body: Bytes) -> Answer {
-    let mut response = Response::new(Full::new(body));
+    let mut response = Response::new(Either::Left(Full::new(body)));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
@@ -39,6 +46,23 @@ pub(crate) fn answer(status: StatusCode, media: &'static str, body: Bytes) -> An
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// Events, one after the other. The next stream gets a connection of its own, which lasts as long as this one did.
+pub(crate) fn events(pieces: Pieces) -> Answer {
+    let mut response = answer(StatusCode::OK, "text/event-stream", Bytes::new());
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response.map(|_| Either::Right(StreamBody::new(pieces)))
+}
+
+/// The text of an answer that does not go on.
+pub(crate) async fn text_of(answer: Answer) -> String {
+    let Either::Left(body) = answer.into_body() else { return String::new() };
+    let bytes = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(never) => match never {},
+    };
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// After a change: the browser gets the page that shows it.

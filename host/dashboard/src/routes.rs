@@ -6,11 +6,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bulkhead_control::Operator;
+use bulkhead_limits::ScopedCounter;
 use bulkhead_limits::failures::Failures;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use hyper::body::Incoming;
 
+use crate::live::{self, StreamOwner};
 use crate::oidc::UsedAttempts;
 use crate::operators::OperatorPages;
 use crate::own_tasks::{Own, absent, refused};
@@ -20,6 +23,7 @@ use crate::respond::{self, Answer};
 use crate::server::DashboardParts;
 use crate::session_store::SessionRules;
 use crate::sessions::{Session, Sessions, Viewer, is_form_token};
+use crate::shared_reads::SharedReads;
 use crate::{assets, login, oidc};
 
 /// Characters of a path of the dashboard; a longer one leads nowhere.
@@ -36,10 +40,20 @@ pub(crate) struct Routes {
     pub(crate) failures: Failures,
     /// Signs the forms of those who have no session.
     pub(crate) login_key: [u8; 32],
+    /// What operators look at all the time.
+    pub(crate) reads: Arc<SharedReads>,
+    pub(crate) streams: Arc<ScopedCounter<StreamOwner>>,
+}
+
+/// How a page is read: once, or again and again for as long as it is open.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    pub(crate) operator: &'a dyn Operator,
+    pub(crate) follows: bool,
 }
 
 impl Routes {
-    pub(crate) async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Answer {
+    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>, peer: IpAddr) -> Answer {
         let (request, body) = request.into_parts();
         let Some(host) = self.site.own_host(&request) else {
             let said =
@@ -71,6 +85,9 @@ impl Routes {
             _ => {}
         }
         let cookie = cookie(&request.headers, &self.site.session_cookie);
+        if reads && path == live::PATH {
+            return self.stream(&request, peer, cookie.unwrap_or_default()).await;
+        }
         let session = match cookie {
             Some(cookie) => self.sessions.find(cookie).await,
             None => None,
@@ -94,7 +111,8 @@ impl Routes {
             },
         };
         if request.method != Method::POST {
-            return self.read(request, peer, session).await;
+            let reader = Reader { operator: &*self.parts.operator, follows: false };
+            return self.read(request, peer, session, reader).await;
         }
         let Some(form) = read_form(&request.headers, body).await else {
             return respond::refusal(StatusCode::BAD_REQUEST, "A form of bounded size is expected\n");
@@ -109,12 +127,12 @@ impl Routes {
         let done = match segments(path)[..] {
             ["tasks", id, action] => match &session.viewer {
                 Viewer::Operator => {
-                    let pages = self.operator_pages(frame("/tasks"), session, peer);
+                    let pages = operator_pages(&*self.parts.operator, frame("/tasks"), session, peer);
                     pages.act(id, action).await.map(|done| done.unwrap_or_else(|error| pages.failed(&error)))
                 }
                 Viewer::Requestor { requestor, rights, .. } => {
                     let (tasks, frame) = (&self.parts.tasks, frame("/tasks"));
-                    Own { tasks, session, requestor, rights, frame }.act(id, action, &form).await
+                    Own { tasks, session, requestor, rights, frame, follows: false }.act(id, action, &form).await
                 }
             },
             _ => None,
@@ -123,11 +141,17 @@ impl Routes {
     }
 
     /// A page.
-    async fn read(&self, request: &Parts, peer: IpAddr, session: &Arc<Session>) -> Answer {
+    pub(crate) async fn read(
+        &self,
+        request: &Parts,
+        peer: IpAddr,
+        session: &Arc<Session>,
+        Reader { operator, follows }: Reader<'_>,
+    ) -> Answer {
         let frame = |here| Frame { session: Some(session), here, now: self.parts.clock.now() };
         let (query, path) = (query(request), segments(request.uri.path()));
         if let Viewer::Requestor { requestor, rights, .. } = &session.viewer {
-            let own = Own { tasks: &self.parts.tasks, session, requestor, rights, frame: frame("/tasks") };
+            let own = Own { tasks: &self.parts.tasks, session, requestor, rights, frame: frame("/tasks"), follows };
             return match path[..] {
                 [] | ["tasks"] => own.list(&query).await,
                 ["tasks", id] => own.show(id).await,
@@ -140,7 +164,7 @@ impl Routes {
             ["tenants", ..] => "/tenants",
             _ => "/",
         };
-        let pages = self.operator_pages(frame(here), session, peer);
+        let pages = operator_pages(operator, frame(here), session, peer);
         let done = match path[..] {
             [] => pages.overview().await,
             ["tasks"] => pages.tasks(&query).await,
@@ -154,10 +178,6 @@ impl Routes {
         done.unwrap_or_else(|error| pages.failed(&error))
     }
 
-    fn operator_pages<'a>(&'a self, frame: Frame<'a>, session: &'a Session, peer: IpAddr) -> OperatorPages<'a> {
-        OperatorPages { operator: &*self.parts.operator, session, peer, frame }
-    }
-
     async fn log_out(&self, request: &Parts, session: &Session, peer: IpAddr) -> Answer {
         if let Some(cookie) = cookie(&request.headers, &self.site.session_cookie) {
             self.sessions.end(cookie).await;
@@ -167,6 +187,15 @@ impl Routes {
         respond::set_cookie(&mut answer, &self.site.session_cookie, "", self.site.has_tls);
         answer
     }
+}
+
+fn operator_pages<'a>(
+    operator: &'a dyn Operator,
+    frame: Frame<'a>,
+    session: &'a Session,
+    peer: IpAddr,
+) -> OperatorPages<'a> {
+    OperatorPages { operator, session, peer, frame }
 }
 
 fn query(request: &Parts) -> Form {

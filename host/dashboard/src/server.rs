@@ -19,23 +19,24 @@ use bulkhead_limits::Permit;
 use bulkhead_limits::failures::Failures;
 use bulkhead_net::server::Certificate;
 use bulkhead_tasks::{Error, Tasks};
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
+use http::Request;
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
 
 use crate::codes::LoginCodes;
+use crate::live;
 use crate::oidc::UsedAttempts;
 use crate::request::Site;
+use crate::respond::{Answer, Body};
 use crate::routes::Routes;
 use crate::session_store::{SessionRules, SessionStore};
 use crate::sessions::{Sessions, derive};
+use crate::shared_reads::SharedReads;
 
-/// Connections of browsers at a time; more wait in the kernel.
-const CONNECTIONS_MAX: u32 = 256;
+/// Connections of browsers at a time; more wait in the kernel. Live pages keep one each.
+const CONNECTIONS_MAX: u32 = 512;
 /// Connections of browsers from one address; a browser opens six.
-const CONNECTIONS_PER_ADDRESS_MAX: u32 = 32;
+const CONNECTIONS_PER_ADDRESS_MAX: u32 = 128;
 /// A whole connection. Stops those who keep the few that there are.
 const CONNECTION: Duration = Duration::from_secs(300);
 /// Charges a requestor for one request: from its rate, and a place among its open requests.
@@ -88,7 +89,9 @@ impl Dashboard {
             per_address: CONNECTIONS_PER_ADDRESS_MAX,
             lifetime: Some(CONNECTION),
         };
-        let responder = Routes {
+        let routes = Routes {
+            reads: SharedReads::new(Arc::clone(&parts.operator)),
+            streams: live::counter(),
             parts,
             site,
             sessions: Arc::clone(&sessions),
@@ -97,6 +100,7 @@ impl Dashboard {
             failures,
             login_key,
         };
+        let responder = Browsers(Arc::new(routes));
         let listener = OperatorListener::spawn(listener, certificate, bounds, responder).map_err(io::Error::other)?;
         Ok(Self { sessions, _listener: listener })
     }
@@ -112,14 +116,19 @@ impl Dashboard {
     }
 }
 
-impl Responder for Routes {
-    async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
-        self.answer(request, peer).await
+/// What answers browsers; streams keep it as long as they last.
+struct Browsers(Arc<Routes>);
+
+impl Responder for Browsers {
+    type Body = Body;
+
+    async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Answer {
+        self.0.answer(request, peer).await
     }
 
     fn forget_idle(&self) {
-        self.failures.forget_idle();
-        let sessions = Arc::clone(&self.sessions);
+        self.0.failures.forget_idle();
+        let sessions = Arc::clone(&self.0.sessions);
         tokio::spawn(async move { sessions.sweep().await });
     }
 }

@@ -284,6 +284,13 @@ impl Sessions {
 
     /// The session of a cookie, if its credential is still good.
     pub(crate) async fn find(&self, cookie: &str) -> Option<Arc<Session>> {
+        let session = self.look(cookie).await?;
+        session.used_at.store(self.clock.steady(), Ordering::Relaxed);
+        Some(session)
+    }
+
+    /// The same for what goes on without a person, such as a live page: it does not keep the session from ending for want of use.
+    pub(crate) async fn look(&self, cookie: &str) -> Option<Arc<Session>> {
         let digest = digest(cookie);
         let session = match self.judged(&digest).await? {
             Ok(session) => session,
@@ -299,7 +306,6 @@ impl Sessions {
             self.end_known(&digest).await;
             return None;
         }
-        session.used_at.store(now, Ordering::Relaxed);
         Some(session)
     }
 

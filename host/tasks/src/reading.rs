@@ -77,6 +77,22 @@ impl Tasks {
         }
     }
 
+    /// The same for a client that found the task before and is told of its changes: it polls nothing, and the audit log knows that it
+    /// looks. A result is noted all the same.
+    pub async fn follow_with_output(
+        &self,
+        requestor: &Requestor,
+        id: TaskId,
+    ) -> Result<(Arc<Task>, Option<TaskOutput>), Error> {
+        let inner = &self.inner;
+        let (task, output) = inner.look_with_output(requestor, Some(id)).await?.ok_or(Error::NotFound)?;
+        let output = output.filter(|_| matches!(task.outcome(), Some(Outcome::Output { .. })));
+        if output.is_some() {
+            inner.note_task("task.result_read", requestor, id);
+        }
+        Ok((Arc::new(inner.with_live_status(task)), output))
+    }
+
     /// The output of a task that ended with one.
     pub async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<TaskOutput, Error> {
         self.inner.may_look(requestor)?;

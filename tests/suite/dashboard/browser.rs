@@ -136,3 +136,12 @@ pub(super) async fn client(host: &Host, token: &str) -> Client {
 pub(super) fn setup(plugins: &[&str]) -> Setup {
     Setup::with(plugins).config(DASHBOARD).shared_code()
 }
+
+/// A page without what the host itself puts there: its one script, and what reloads a page where no script runs.
+pub(super) fn without_ours(page: &str) -> String {
+    let page = page.replace("<noscript><meta http-equiv=\"refresh\" content=\"15\"></noscript>", "");
+    let Some((before, rest)) = page.split_once("<script src=\"/assets/live.") else { return page };
+    let (digits, after) = rest.split_once(".js\" defer></script>").expect("the script of the host");
+    assert!(digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{digits}");
+    format!("{before}{after}")
+}

@@ -3,6 +3,7 @@
 //! Must not ask anybody for anything, and must not write a text without escaping it. Invariant: a button that changes something is a form
 //! with the token of its session and address.
 
+pub(crate) mod live;
 mod login;
 mod operators;
 mod own;
@@ -18,9 +19,10 @@ pub(crate) use operators::{
 };
 pub(crate) use own::{OwnTask, OwnTasks, own_task, own_tasks};
 
-use crate::assets::STYLE_PATH;
+use crate::assets::{SCRIPT_PATH, STYLE_PATH};
 use crate::sessions::{Session, Viewer, form_token};
 use crate::text;
+use live::live;
 
 /// The field of a form that holds its token.
 pub(crate) const TOKEN_FIELD: &str = "form_token";
@@ -41,6 +43,9 @@ pub(crate) struct Frame<'a> {
 
 impl Frame<'_> {
     pub(crate) fn show(&self, title: &str, main: Markup) -> Markup {
+        let reloads = live::reloads_without_script(&main);
+        // For the times on it. Pages that say nothing, such as that of what is absent, are the same whenever they are asked for.
+        let now = live::goes_on(&main).then_some(self.now);
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -51,8 +56,10 @@ impl Frame<'_> {
                     title { (title) " · Bulkhead" }
                     link rel="stylesheet" href=(*STYLE_PATH);
                     link rel="icon" href="data:,";
+                    @if self.session.is_some() { script src=(*SCRIPT_PATH) defer {} }
+                    @if reloads { noscript { meta http-equiv="refresh" content=(live::RELOAD_SECONDS); } }
                 }
-                body {
+                body data-now=[now] {
                     a.skip href="#main" { "Skip to the page" }
                     header { (self.head()) }
                     main id="main" { h1 { (title) } (main) }
@@ -87,6 +94,11 @@ impl Frame<'_> {
         let exact = iso8601(at);
         html! { time datetime=(exact) title=(exact) { (text::relative(at, self.now)) } }
     }
+}
+
+/// An id in whole, with a button that copies it where there is a script.
+fn copied(id: &str) -> Markup {
+    html! { code { (id) } " " button.copy.plain type="button" data-copy=(id) { "Copy" } }
 }
 
 /// A form that is one button.

@@ -8,7 +8,9 @@ use bulkhead_control::views::{
 use bulkhead_plugins::{Digest, PluginState, PluginView, Stage, VersionView};
 use maud::{Markup, html};
 
-use super::{Frame, address, button, filter_text, meter, more, notice, status, status_choice, table, words};
+use super::{
+    Frame, address, button, copied, filter_text, live, meter, more, notice, status, status_choice, table, words,
+};
 use crate::sessions::Session;
 use crate::text;
 
@@ -69,6 +71,7 @@ pub(crate) fn overview(frame: &Frame<'_>, page: &Overview) -> Markup {
     let (fullest, needs) = (fullest(&page.limits), needs_attention(page));
     let of_host = |name: &str| page.limits.host.get(name).copied();
     frame.show("Overview", html! {
+        (live("overview", html! {
         h2 { "Needs attention" }
         @if needs.is_empty() { p { "Nothing." } } @else {
             ul.needs { @for (said, place) in &needs { li { @if let Some(place) = place { a href=(place) { (said) } } @else { (said) } } } }
@@ -103,6 +106,7 @@ pub(crate) fn overview(frame: &Frame<'_>, page: &Overview) -> Markup {
                 }
             }))
         }
+        }))
     })
 }
 
@@ -187,6 +191,7 @@ pub(crate) fn all_tasks(frame: &Frame<'_>, AllTasks { filter, page }: &AllTasks)
             button type="submit" { "Filter" }
             a href="/tasks" { "Reload all" }
         }
+        (live("tasks", html! {
         @if page.tasks.is_empty() { p { @if page.more { "No task here fits the filter; there are more." } @else { "No task fits." } } } @else {
             (table("Tasks", &["Status", "Tool", "Requestor", "Tenant", "Message", "Changed", "Task"], html! {
                 @for task in &page.tasks {
@@ -203,6 +208,7 @@ pub(crate) fn all_tasks(frame: &Frame<'_>, AllTasks { filter, page }: &AllTasks)
             }))
         }
         (more(next.as_deref()))
+        }))
     })
 }
 
@@ -229,11 +235,11 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
     );
     frame.show(&text::line(&task.tool), html! {
         @if let Some(refused) = page.refused { (notice("bad", refused)) }
-        dl {
+        (live("task", html! { dl {
             dt { "Status" } dd { (status(task.status)) }
             @if let Some(said) = &task.status_message { dt { "Message" } dd { (text::line(said)) } }
             @if let Some(error) = &details.error { dt { "Error" } dd { (text::line(error)) } }
-            dt { "Task" } dd { code { (task.id) } }
+            dt { "Task" } dd { (copied(&task.id)) }
             dt { "Requestor" } dd { (named(task.requestor.as_deref())) " of tenant " (named(task.tenant.as_deref())) }
             dt { "Plugin" } dd { (text::line(&details.plugin)) " " code { (details.plugin_sha256.chars().take(DIGITS).collect::<String>()) } }
             dt { "Created" } dd { (frame.when(task.created_at)) }
@@ -241,8 +247,8 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
             @if let Some(at) = task.expires_at { dt { "Expires" } dd { (frame.when(at)) } }
             dt { "Run" } dd { (details.attempt) }
             @for input in &details.inputs { dt { "Question" } dd { code { (text::line(&input.key)) } " " (answered(input)) } }
-        }
-        div.actions {
+        } }))
+        (live("actions", html! { div.actions {
             @if !is_over {
                 @if task.status == TaskStatus::Paused { (action("resume", "Resume", "plain")) }
                 @else { (action("pause", "Pause", "plain")) }
@@ -253,9 +259,9 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
                 (action("purge", "Purge the task", "bad"))
             }
             a href={ "/tasks/" (task.id) } { "Reload" }
-        }
+        } }))
         h2 { "Timeline" }
-        ol {
+        (live("timeline", html! { ol {
             li { (frame.when(task.created_at)) " created" }
             @if let Some(timeline) = &details.timeline {
                 @for (place, entry) in timeline.entries.iter().enumerate() {
@@ -267,7 +273,7 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
             } @else if task.updated_at > task.created_at {
                 li { (frame.when(task.updated_at)) " " (status(task.status)) }
             }
-        }
+        } }))
         p.note { "Arguments, answers and results are shown to the requestor alone." }
     })
 }
@@ -291,6 +297,7 @@ fn happened(transition: TransitionView) -> String {
 pub(crate) fn plugins(frame: &Frame<'_>, view: &PluginListView, after: Option<&str>) -> Markup {
     let (shown, next) = rows(&view.plugins, after, |plugin| &plugin.name, "/plugins");
     frame.show("Plugins", html! {
+        (live("plugins", html! {
         @if view.plugins.is_empty() {
             p { "There is no plugin. Add one with " code { "bulkhead plugin add FILE.wasm" } "." }
         } @else {
@@ -310,6 +317,7 @@ pub(crate) fn plugins(frame: &Frame<'_>, view: &PluginListView, after: Option<&s
             }))
         }
         (more(next.as_deref()))
+        }))
     })
 }
 

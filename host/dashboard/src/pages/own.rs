@@ -8,7 +8,7 @@ use bulkhead_domain::timeline::Transition;
 use bulkhead_domain::tool::{Content, ContentKind, ResourceBody};
 use maud::{Markup, html};
 
-use super::{Frame, button, filter_text, more, notice, status, status_choice, table, token};
+use super::{Frame, button, copied, filter_text, live, more, notice, status, status_choice, table, token};
 use crate::fields;
 use crate::request::Form;
 use crate::sessions::Session;
@@ -34,6 +34,7 @@ pub(crate) fn own_tasks(frame: &Frame<'_>, page: &OwnTasks<'_>) -> Markup {
                 button type="submit" { "Filter" }
                 a href="/tasks" { "Reload all" }
             }
+            (live("tasks", html! {
             @if open > 0 { (notice("ask", &format!("{open} of these tasks need an answer from you."))) }
             @if page.tasks.is_empty() && page.next.is_none() {
                 p {
@@ -54,6 +55,7 @@ pub(crate) fn own_tasks(frame: &Frame<'_>, page: &OwnTasks<'_>) -> Markup {
                 }))
             }
             (more(page.next.as_deref()))
+            }))
         },
     )
 }
@@ -78,19 +80,19 @@ pub(crate) fn own_task(frame: &Frame<'_>, session: &Session, page: &OwnTask<'_>)
     frame.show(
         &text::line(task.work.label()),
         html! {
-            dl {
+            (live("task", html! { dl {
                 dt { "Status" } dd { (status((&task.phase).into())) }
                 @if let Some(said) = &task.status_message { dt { "Message" } dd { (text::line(said)) } }
-                dt { "Task" } dd { code { (task.id) } }
+                dt { "Task" } dd { (copied(&task.id.to_string())) }
                 dt { "Plugin" } dd { (text::line(&task.plugin.name)) }
                 dt { "Created" } dd { (frame.when(task.created_at)) }
                 dt { "Changed" } dd { (frame.when(task.updated_at)) }
                 @if let Some(at) = task.expires_at() { dt { "Expires" } dd { (frame.when(at)) } }
-            }
-            (actions(session, task, page.rights))
-            @for input in task.outstanding() { (question(session, page, input)) }
+            } }))
+            (live("actions", actions(session, task, page.rights)))
+            (live("inputs", html! { @for input in task.outstanding() { (question(session, page, input)) } }))
             h2 { "Timeline" }
-            (timeline(frame, task))
+            (live("timeline", timeline(frame, task)))
             h2 { "Arguments" }
             p.note { "Nobody else sees them, nor the result." }
             @match page.arguments {
@@ -98,7 +100,7 @@ pub(crate) fn own_task(frame: &Frame<'_>, session: &Session, page: &OwnTask<'_>)
                 None => p { "They cannot be read." },
             }
             h2 { "Result" }
-            (result(task, page.output))
+            (live("result", result(task, page.output)))
         },
     )
 }

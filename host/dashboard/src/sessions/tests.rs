@@ -103,6 +103,19 @@ fn by_link() -> Login {
 }
 
 #[tokio::test]
+async fn look_does_not_keep_a_session_from_ending() {
+    let bench = Bench::new();
+    let (clock, sessions) = (&bench.clock, bench.start().await);
+    let cookie = sessions.begin(by_link()).await.unwrap();
+    for minutes in 1..30 {
+        clock.set(1_000 + minutes * 60_000);
+        assert!(sessions.look(&cookie).await.is_some(), "{minutes}");
+    }
+    clock.set(1_000 + IDLE_MS_MAX);
+    assert!(sessions.look(&cookie).await.is_none());
+}
+
+#[tokio::test]
 async fn session_ends_when_it_is_idle_and_when_it_is_old() {
     let bench = Bench::new();
     let (clock, sessions) = (&bench.clock, bench.start().await);

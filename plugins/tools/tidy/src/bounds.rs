@@ -67,7 +67,14 @@ const GROWS: &[(&str, &str, By)] = &[
     ("dashboard/codes.rs", "open", Const("CODES_MAX")),
     ("dashboard/oidc.rs", "used", Const("ATTEMPTS_MAX")),
     ("dashboard/sessions.rs", "ended", Because("rows of sessions, of which there are SESSIONS_MAX at a time")),
+    ("dashboard/live.rs", "sent", Because("the parts of one page, which the templates name")),
     ("dashboard/sessions.rs", "sessions", Const("SESSIONS_MAX")),
+    ("dashboard/shared_reads.rs", "followed", Const("READS_PER_PAGE_MAX")),
+    (
+        "dashboard/shared_reads.rs",
+        "pollers",
+        Because("each of STREAMS_MAX live pages follows READS_PER_PAGE_MAX reads at most"),
+    ),
     ("metrics/activity.rs", "busy", Because("the steps of the times are in the code")),
     (
         "metrics/activity.rs",

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
@@ -15,6 +15,9 @@ pub(crate) struct Options {
     /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1:8808")]
     listen: String,
+    /// The address of the dashboard.
+    #[arg(long, default_value = "127.0.0.1:8810")]
+    dashboard: String,
     /// Build the host with the dev profile: with debug assertions, and slower when it runs.
     #[arg(long)]
     dev: bool,
@@ -45,10 +48,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     cargo.args(["--profile", if options.dev { "dev" } else { QUICK_START }]);
     steps::part(2, 2, "the host", || steps::run("build the host", &mut cargo))?;
 
-    let config = write_config()?;
+    let config = write_config(&options.dashboard)?;
     let data = layout::target().join("bulkhead-data");
     explain(&options.listen, &config, &data);
     let host = layout::target().join(if options.dev { "debug" } else { QUICK_START }).join("bulkhead");
+    print_login_link(&host, &data)?;
     // The host takes this process's place, so that Ctrl-C and SIGTERM reach it and its exit code is ours.
     // Pinned, because what was just built is what a visitor wants to see, whatever the data directory remembers.
     let pinned =
@@ -67,9 +71,29 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     Err(failure).with_context(|| format!("cannot start {}", host.display()))
 }
 
-/// The sample configuration: one entry a plugin, and grants for the two that can do nothing without.
-fn write_config() -> anyhow::Result<PathBuf> {
+/// Leaves a process behind that asks the host for a login link once it is there, and prints it. It goes when the host does.
+fn print_login_link(host: &Path, data: &Path) -> anyhow::Result<()> {
+    const ASK: &str = r#"
+        for _ in $(seq 200); do
+            kill -0 "$1" || exit
+            if link=$("$2" dashboard login --data "$3"); then
+                printf '\nDashboard, logged in as an operator (once, within ten minutes):\n  %s\n\n' "$link" >&3
+                exit
+            fi
+            sleep 0.3
+        done 3>&2 2> /dev/null &"#;
+    let mut shell = Command::new("sh");
+    // The number of this process is that of the host in a moment.
+    shell.args(["-c", ASK, "sh"]).arg(std::process::id().to_string()).arg(host).arg(data);
+    let status = shell.stdin(Stdio::null()).status().context("cannot start a shell")?;
+    anyhow::ensure!(status.success(), "the shell failed with {status}");
+    Ok(())
+}
+
+/// The sample configuration: the dashboard, one entry a plugin, and grants for the two that can do nothing without.
+fn write_config(dashboard: &str) -> anyhow::Result<PathBuf> {
     let mut text = String::from("# Written by `cargo xtask run`, each time anew.\n");
+    writeln!(text, "\n[dashboard]\nlisten = {dashboard:?}")?;
     for (name, _) in SAMPLES {
         let file = layout::components().join(format!("{name}.wasm"));
         writeln!(text, "\n[[plugin]]\nname = {name:?}\nfile = {:?}", file.display().to_string())?;

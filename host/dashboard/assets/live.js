@@ -1,0 +1,94 @@
+'use strict';
+// Keeps the live parts of a page as the host is. Pages do without it.
+const all = (root, what) => [...root.querySelectorAll(what)];
+const plain = { createHTML: (html) => html };
+// The host's templates escape every text.
+const policy = window.trustedTypes ? trustedTypes.createPolicy('bulkhead', plain) : plain;
+const ahead = Number(document.body.dataset.now) - Date.now();
+const waiting = new Map();
+let source, timer, over;
+
+const state = document.createElement('p');
+state.className = 'live';
+state.role = 'status';
+const show = (is) => { state.textContent = is ? '● live' : '○ not live'; };
+
+// What a person fills in, presses or selects stays.
+const isFilled = (field) => field === document.activeElement || (field.options
+  ? [...field.options].some((one) => one.index && one.selected !== one.defaultSelected)
+  : /box|radio/.test(field.type) ? field.checked !== field.defaultChecked : field.value !== field.defaultValue);
+const isBusy = (part) => {
+  const text = getSelection();
+  return all(part, 'input, select, textarea').some(isFilled) || part.querySelector(':active')
+    || (!text.isCollapsed && text.containsNode(part, true));
+};
+
+// What a thing is called before and after, to find it again.
+const name = (one) => [one.tagName, one.ariaLabel || one.href || one.textContent, one.form?.action, one.value].join();
+const scrolling = '.scroll, pre, blockquote';
+const replace = (part, html) => {
+  const template = document.createElement('template');
+  template.innerHTML = policy.createHTML(html);
+  const focused = part.contains(document.activeElement) && name(document.activeElement);
+  const open = all(part, 'details[open] > summary').map(name);
+  const places = all(part, scrolling).map((one) => [one.scrollLeft, one.scrollTop]);
+  part.replaceChildren(template.content);
+  for (const one of all(part, 'summary')) one.parentNode.open ||= open.includes(name(one));
+  all(part, scrolling).forEach((one, at) => one.scrollTo(...places[at] || [0, 0]));
+  all(part, 'a, button, summary, [tabindex]').find((one) => name(one) === focused)?.focus({ preventScroll: true });
+};
+
+const tick = () => {
+  for (const [id, html] of waiting) {
+    const part = document.getElementById(id);
+    if (part && isBusy(part)) continue;
+    waiting.delete(id);
+    if (part) replace(part, html);
+  }
+  for (const time of all(document, 'time')) {
+    const ms = Date.now() + ahead - Date.parse(time.dateTime), s = Math.abs(ms) / 1000;
+    const [by, unit] = s < 60 ? [1, ' s'] : s < 3600 ? [60, ' min'] : s < 86400 ? [3600, ' h'] : [86400, ' d'];
+    const span = Math.floor(s / by) + unit, said = ms < 0 ? 'in ' + span : span + ' ago';
+    if (time.textContent !== said) time.textContent = said;
+  }
+};
+
+// Browsers have few connections to one host: a hidden page keeps none.
+const follow = () => {
+  timer = clearTimeout(timer);
+  source?.close();
+  if (over || document.hidden) return show(false);
+  source = new EventSource('/live?page=' + encodeURIComponent(location.pathname + location.search));
+  source.onopen = () => {
+    timer = clearTimeout(timer);
+    show(true);
+  };
+  source.onerror = () => {
+    // A stream that has ended is back in a second; one that was refused is not.
+    if (source.readyState < 2) return timer ||= setTimeout(show, 3000);
+    clearTimeout(timer);
+    timer = setTimeout(follow, 15000);
+    show(false);
+  };
+  source.addEventListener('part', ({ data }) => {
+    const end = data.indexOf('\n');
+    waiting.set(data.slice(0, end), data.slice(end + 1));
+    tick();
+  });
+  source.addEventListener('over', () => follow(over = true));
+};
+
+document.documentElement.classList.add('scripted');
+document.addEventListener('click', ({ target }) => {
+  const copy = target.closest('.copy');
+  if (copy) navigator.clipboard?.writeText(copy.dataset.copy).then(() => {
+    copy.textContent = 'Copied';
+    setTimeout(() => copy.textContent = 'Copy', 1500);
+  });
+});
+setInterval(tick, 1000);
+if (document.querySelector('live-part')) {
+  document.querySelector('header').append(state);
+  document.addEventListener('visibilitychange', follow);
+  follow();
+}
