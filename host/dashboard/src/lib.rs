@@ -10,13 +10,17 @@
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
+mod arguments;
 mod assets;
 mod codes;
 mod fields;
 mod login;
 mod operators;
+mod own_results;
 mod own_tasks;
+mod own_tools;
 mod pages;
+mod raster;
 mod request;
 mod respond;
 mod routes;
@@ -25,4 +29,4 @@ mod sessions;
 mod text;
 
 pub use codes::LoginCodes;
-pub use server::{AdmitRequest, Dashboard, DashboardParts};
+pub use server::{AdmitRequest, Dashboard, DashboardParts, HoldAnswer};

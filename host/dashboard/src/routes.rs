@@ -109,6 +109,13 @@ impl Routes {
                     Own { tasks, session, requestor, rights, frame }.act(id, action, &form).await
                 }
             },
+            ["tools", name, "call"] => match &session.viewer {
+                Viewer::Operator => None,
+                Viewer::Requestor { requestor, rights, .. } => {
+                    let own = Own { tasks: &self.parts.tasks, session, requestor, rights, frame: frame("/tools") };
+                    Some(own.call(&self.parts.task_calls, &decoded(name), &form).await)
+                }
+            },
             _ => None,
         };
         done.unwrap_or_else(|| absent(&frame("")))
@@ -119,10 +126,20 @@ impl Routes {
         let frame = |here| Frame { session: Some(session), here, now: self.parts.clock.now() };
         let (query, path) = (query(request), segments(request.uri.path()));
         if let Viewer::Requestor { requestor, rights, .. } = &session.viewer {
-            let own = Own { tasks: &self.parts.tasks, session, requestor, rights, frame: frame("/tasks") };
+            let here = match path[..] {
+                ["tools", ..] => "/tools",
+                ["limits"] => "/limits",
+                _ => "/tasks",
+            };
+            let own = Own { tasks: &self.parts.tasks, session, requestor, rights, frame: frame(here) };
             return match path[..] {
                 [] | ["tasks"] => own.list(&query).await,
                 ["tasks", id] => own.show(id).await,
+                ["tasks", id, "image", place] => own.image(&self.parts, id, place).await,
+                ["tasks", id, "file", place] => own.file(&self.parts, id, place).await,
+                ["tools"] => own.tools(&self.parts.task_calls, &query),
+                ["tools", name] => own.tool(&self.parts.task_calls, &decoded(name)),
+                ["limits"] => own.limits(&self.parts).await,
                 _ => absent(&frame("")),
             };
         }

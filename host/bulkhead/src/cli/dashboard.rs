@@ -10,6 +10,7 @@ use bulkhead_control::operator::HostOperator;
 use bulkhead_control::views::DashboardLoginView;
 use bulkhead_dashboard::{Dashboard, DashboardParts, LoginCodes};
 use bulkhead_identity::auth::Authenticator;
+use bulkhead_limits::Full;
 use bulkhead_net::server::Certificate;
 use bulkhead_tasks::Error;
 use bulkhead_transport::http::bind;
@@ -87,7 +88,7 @@ impl DashboardListener {
         (authenticator, codes): (Arc<Authenticator>, Arc<LoginCodes>),
     ) -> anyhow::Result<Dashboard> {
         tracing::info!(address = self.base()?, "the dashboard is served");
-        let quota = Arc::clone(&host.quota);
+        let (quota, answers) = (Arc::clone(&host.quota), Arc::clone(&host.quota));
         let parts = DashboardParts {
             certificate: self.certificate,
             allowed_hosts: self.config.allowed_hosts,
@@ -99,18 +100,23 @@ impl DashboardListener {
             codes,
             operator,
             tasks: host.tasks.clone(),
+            task_calls: host.protocol.task_calls(),
+            edge: host.quota.clone(),
             authenticator,
             admit: Box::new(move |requestor| {
                 quota.admit_elsewhere(requestor).map_err(|refused| match refused {
                     ElsewhereRefused::Rate(exceeded) => exceeded.into(),
-                    ElsewhereRefused::Full(full) => {
-                        Error::Quota { limit: full.limit, value: full.value, retry_after_ms: Some(1_000) }
-                    }
+                    ElsewhereRefused::Full(full) => no_room(full),
                 })
             }),
+            hold: Box::new(move |requestor, bytes| answers.hold_elsewhere(requestor, bytes).map_err(no_room)),
             audit: host.audit.clone(),
             clock: Arc::clone(&host.now),
         };
         Dashboard::spawn(self.listener, parts).context("the dashboard cannot be served")
     }
+}
+
+fn no_room(full: Full) -> Error {
+    Error::Quota { limit: full.limit, value: full.value, retry_after_ms: Some(1_000) }
 }

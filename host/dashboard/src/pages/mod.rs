@@ -3,20 +3,28 @@
 //! Must not ask anybody for anything, and must not write a text without escaping it. Invariant: a button that changes something is a form
 //! with the token of its session and address.
 
+mod limits;
 mod login;
+mod media;
 mod operators;
 mod own;
+mod schema_table;
+mod steering;
+mod tools;
 
 use bulkhead_control::views::TaskStatus;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::timestamp::iso8601;
 use maud::{DOCTYPE, Markup, html};
 
+pub(crate) use limits::{OwnLimits, own_limits};
 pub(crate) use login::{ConfirmCode, Login, confirm_code, login};
+pub(crate) use media::image;
 pub(crate) use operators::{
     AllTasks, AnyTask, Overview, PluginVersionsPage, all_tasks, any_task, overview, plugin, plugins, tenant, tenants,
 };
 pub(crate) use own::{OwnTask, OwnTasks, own_task, own_tasks};
+pub(crate) use tools::{ToolPage, ToolsPage, tool, tools};
 
 use crate::assets::STYLE_PATH;
 use crate::sessions::{Session, Viewer, form_token};
@@ -28,7 +36,7 @@ pub(crate) const TOKEN_FIELD: &str = "form_token";
 /// The pages that the head of every page leads to.
 const OPERATORS: [(&str, &str); 4] =
     [("/", "Overview"), ("/tasks", "Tasks"), ("/plugins", "Plugins"), ("/tenants", "Tenants")];
-const REQUESTORS: [(&str, &str); 1] = [("/tasks", "My tasks")];
+const REQUESTORS: [(&str, &str); 3] = [("/tasks", "My tasks"), ("/tools", "Tools"), ("/limits", "Limits")];
 
 /// What stands around a page.
 pub(crate) struct Frame<'a> {
