@@ -61,7 +61,9 @@ pub(crate) fn read(schema: &str, form: &Form) -> Result<String, String> {
                 None => None,
             },
             // What nobody touched is left to the tool.
-            Kind::Switch if form.get(&id).is_none() && !required && field.get("default") != Some(&Value::Bool(true)) => {
+            Kind::Switch
+                if form.get(&id).is_none() && !required && field.get("default") != Some(&Value::Bool(true)) =>
+            {
                 None
             }
             kind => fields::filled_in(&kind, &id, required, form),
@@ -193,7 +195,8 @@ mod tests {
 
     #[test]
     fn filled_form_becomes_arguments_and_comes_back() {
-        let body = "field.text=a%0D%0Ab&field.count=5&field.class=b&field.colours=red&field.list=%5B1%2C+2%5D&field.mixed=1";
+        let body =
+            "field.text=a%0D%0Ab&field.count=5&field.class=b&field.colours=red&field.list=%5B1%2C+2%5D&field.mixed=1";
         let form = Form::parse(body.as_bytes());
         let arguments: Value = serde_json::from_str(&read(&schema(), &form).unwrap()).unwrap();
         let expected = json!({

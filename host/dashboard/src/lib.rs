@@ -14,6 +14,7 @@ mod arguments;
 mod assets;
 mod codes;
 mod fields;
+mod lead;
 mod login;
 mod operators;
 mod own_results;

@@ -14,8 +14,8 @@ use http::{HeaderValue, StatusCode, header};
 
 use crate::own_tasks::{Own, absent};
 use crate::pages::{self, OwnLimits};
-use crate::respond::{self, Answer};
 use crate::raster;
+use crate::respond::{self, Answer};
 use crate::server::DashboardParts;
 
 /// Bytes that hold a place in the requestor's room for answers.

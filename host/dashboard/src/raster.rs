@@ -5,19 +5,22 @@
 /// Bytes of an image that the dashboard shows.
 pub(crate) const IMAGE_BYTES_MAX: usize = 1 << 20;
 
+/// What images begin with.
+const SIGNATURES: [(&[u8], &str); 4] = [
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+];
+
 /// The media type of an image that a page may show.
 pub(crate) fn media_type(data: &[u8]) -> Option<&'static str> {
     if data.len() > IMAGE_BYTES_MAX {
         return None;
     }
-    let is_webp = || data.starts_with(b"RIFF") && data.get(8..12).is_some_and(|form| form == b"WEBP");
-    match data {
-        _ if data.starts_with(b"\x89PNG\r\n\x1a\n") => Some("image/png"),
-        _ if data.starts_with(b"\xff\xd8\xff") => Some("image/jpeg"),
-        _ if data.starts_with(b"GIF87a") || data.starts_with(b"GIF89a") => Some("image/gif"),
-        _ if is_webp() => Some("image/webp"),
-        _ => None,
-    }
+    let is_webp = data.starts_with(b"RIFF") && data.get(8..12).is_some_and(|form| form == b"WEBP");
+    let known = SIGNATURES.iter().find(|(begin, _)| data.starts_with(begin)).map(|(_, media)| *media);
+    known.or(is_webp.then_some("image/webp"))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use hyper::body::Incoming;
 
+use crate::lead::LeadPages;
 use crate::operators::OperatorPages;
 use crate::own_tasks::{Own, absent, refused};
 use crate::pages::{Frame, TOKEN_FIELD, message};
@@ -109,6 +110,16 @@ impl Routes {
                     Own { tasks, session, requestor, rights, frame }.act(id, action, &form).await
                 }
             },
+            ["tenant", "tasks", id, action] => match &session.viewer {
+                Viewer::Operator => None,
+                Viewer::Requestor { rights, .. } => {
+                    let pages = LeadPages::new(&*self.parts.operator, session, rights, (frame("/tenant"), peer));
+                    match pages {
+                        Some(pages) => pages.act(id, action).await,
+                        None => None,
+                    }
+                }
+            },
             ["tools", name, "call"] => match &session.viewer {
                 Viewer::Operator => None,
                 Viewer::Requestor { requestor, rights, .. } => {
@@ -128,6 +139,7 @@ impl Routes {
         if let Viewer::Requestor { requestor, rights, .. } = &session.viewer {
             let here = match path[..] {
                 ["tools", ..] => "/tools",
+                ["tenant", ..] => "/tenant",
                 ["limits"] => "/limits",
                 _ => "/tasks",
             };
@@ -140,6 +152,12 @@ impl Routes {
                 ["tools"] => own.tools(&self.parts.task_calls, &query),
                 ["tools", name] => own.tool(&self.parts.task_calls, &decoded(name)),
                 ["limits"] => own.limits(&self.parts).await,
+                ["tenant", ref below @ ..] => {
+                    match LeadPages::new(&*self.parts.operator, session, rights, (frame(here), peer)) {
+                        Some(pages) => pages.read(below, &query).await,
+                        None => absent(&frame("")),
+                    }
+                }
                 _ => absent(&frame("")),
             };
         }

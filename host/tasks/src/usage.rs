@@ -9,10 +9,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use super::Error;
 use super::activity::RequestorActivity;
 use super::admission::{InUse, Sums};
 use super::changes::ApplyError;
-use super::Error;
 use super::engine::Tasks;
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::lifecycle::Event;

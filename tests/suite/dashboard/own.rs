@@ -138,7 +138,8 @@ async fn tool_is_called_as_a_task_in_its_form() {
     // One that takes only plain calls says so, and one that takes only tasks is called.
     let plain = browser.get("/tools/settings").await.text;
     assert!(plain.contains("cannot be called as a task") && !plain.contains("/tools/settings/call"), "{plain}");
-    let done = browser.press("/tools/required", "/tools/required/call", &[("as", "json"), ("arguments", "{\"ms\": 1}")]);
+    let done =
+        browser.press("/tools/required", "/tools/required/call", &[("as", "json"), ("arguments", "{\"ms\": 1}")]);
     let done = done.await;
     own.until_status(&task_of(done.leads_to()), "completed").await;
 }
@@ -307,8 +308,82 @@ async fn what_a_plugin_says_of_its_tools_is_text() {
     }
     assert!(browser.get("/tools/speak").await.text.contains("&lt;script&gt;alert(1)"));
     // A form of the plugin's with a text of a stranger's comes back as text.
-    let refused = browser.press("/tools/speak", "/tools/speak/call", &[("as", "json"), ("arguments", "</textarea><script>")]);
+    let refused =
+        browser.press("/tools/speak", "/tools/speak/call", &[("as", "json"), ("arguments", "</textarea><script>")]);
     let refused = refused.await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(refused.text.contains("&lt;/textarea&gt;&lt;script&gt;") && !refused.text.contains("<script"));
+}
+
+#[tokio::test]
+async fn lead_sees_its_tenant_without_what_is_its_requestors() {
+    let scopes = "[[auth.scope]]\nname = \"use\"\ntools = [\"*\"]\ntasks = true\nsteer = true\n\
+        [[auth.scope]]\nname = \"lead\"\ntenant = true\n\
+        [[auth.scope]]\nname = \"control\"\ntenant = true\ntenant_control = true\n[audit]\nenabled = true\n";
+    let setup = setup(&["hostile", "desk"]).config(scopes);
+    let host = setup.start().await;
+    let anna = scoped(&setup, "anna", "use").await;
+    let arguments = ["token", "create", "--requestor", "zoe", "--tenant", "globex", "--scope", "use"];
+    let zoe = command::json(&arguments, &setup.data()).await["token"].as_str().expect("a token").to_owned();
+    let (of_anna, of_zoe) = (client(&host, &anna).await, client(&host, &zoe).await);
+    let spoken = of_anna.task("speak", json!({"text": "marker-argument"})).await;
+    of_anna.until_status(&spoken, "completed").await;
+    let (running, foreign) =
+        (of_anna.task("wait", json!({"ms": 600_000})).await, of_zoe.task("wait", json!({"ms": 600_000})).await);
+    of_anna.until_status(&running, "working").await;
+    let lead = Browser::with_token(&host, &scoped(&setup, "leo", "lead").await).await;
+    let control = Browser::with_token(&host, &scoped(&setup, "cleo", "control").await).await;
+    let plain = Browser::with_token(&host, &anna).await;
+
+    let page = |task: &str| format!("/tenant/tasks/{task}");
+    let shown = lead.get("/tenant/tasks").await.text;
+    assert!(shown.contains(&page(&spoken)) && shown.contains(&page(&running)) && shown.contains("anna"), "{shown}");
+    // Whatever tenant an address names, a lead sees its own.
+    for path in ["/tenant/tasks", "/tenant/tasks?tenant=globex", "/tenant/tasks?requestor=zoe", "/tenant"] {
+        let shown = lead.get(path).await;
+        assert_eq!(shown.status, StatusCode::OK, "{path}");
+        let part = shown.text.replace("value=\"zoe\"", "");
+        assert!(!part.contains(&foreign) && !part.contains("zoe") && !part.contains("globex"), "{path}: {part}");
+    }
+    let limits = lead.get("/tenant").await.text;
+    assert!(
+        limits.contains("tasks_running_per_tenant") && limits.contains("anna") && !limits.contains("_total"),
+        "{limits}"
+    );
+    let task = lead.get(&page(&spoken)).await.text;
+    assert!(task.contains("succeeded") && !task.contains("marker-argument"), "{task}");
+    // The requestor's own page is not the lead's, and another tenant's task is not there.
+    let none = lead.get(&page(NOBODY)).await;
+    assert_eq!(none.status, StatusCode::NOT_FOUND);
+    for path in [page(&foreign), page("nonsense"), "/tenant/nothing".to_owned()] {
+        let shown = lead.get(&path).await;
+        assert_eq!((shown.status, shown.text), (none.status, none.text.clone()), "{path}");
+    }
+    assert_ne!(lead.get(&format!("/tasks/{spoken}")).await.status, StatusCode::OK);
+    // Who leads nothing has no such pages.
+    assert!(!plain.get("/tasks").await.text.contains("href=\"/tenant\""));
+    for path in ["/tenant".to_owned(), "/tenant/tasks".to_owned(), page(&running), page(NOBODY)] {
+        assert_eq!(plain.get(&path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+
+    // One who only looks changes nothing; one who controls does, in its own tenant.
+    assert!(!lead.get(&page(&running)).await.text.contains("/cancel"));
+    let press = async |action: &str| {
+        let action = format!("{}/{action}", page(&running));
+        control.press(&page(&running), &action, &[]).await
+    };
+    assert_eq!(press("pause").await.leads_to(), page(&running));
+    assert!(control.get(&page(&running)).await.text.contains("status paused"));
+    assert_eq!(press("resume").await.leads_to(), page(&running));
+    assert_eq!(press("cancel").await.leads_to(), page(&running));
+    assert_eq!(of_anna.about("tasks/get", &running).await.expect("a task")["status"], "cancelled");
+    let token = control.get("/tenant").await.token("/logout");
+    let refused = control.post(&format!("{}/cancel", page(&foreign)), &token, &[]).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    assert_eq!(of_zoe.about("tasks/get", &foreign).await.expect("a task")["status"], "working");
+    let log = std::fs::read_dir(setup.data().join("audit"))
+        .expect("a folder")
+        .flatten()
+        .fold(String::new(), |all, file| all + &std::fs::read_to_string(file.path()).unwrap_or_default());
+    assert!(log.contains("dashboard cleo@acme at 127.0.0.1"), "{log}");
 }

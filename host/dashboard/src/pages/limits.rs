@@ -44,10 +44,14 @@ pub(crate) fn own_limits(frame: &Frame<'_>, page: &OwnLimits<'_>) -> Markup {
     )
 }
 
-fn counts(label: &str, in_use: &str, counts: &LimitCounts) -> Markup {
-    table(label, &["Limit", in_use], html! {
-        @for (name, count) in counts { tr { td { code { (name) } } td { (fullness(name, *count)) } } }
-    })
+pub(super) fn counts(label: &str, in_use: &str, counts: &LimitCounts) -> Markup {
+    table(
+        label,
+        &["Limit", in_use],
+        html! {
+            @for (name, count) in counts { tr { td { code { (name) } } td { (fullness(name, *count)) } } }
+        },
+    )
 }
 
 fn fullness(name: &str, LimitCount { in_use, max }: LimitCount) -> Markup {

@@ -3,6 +3,7 @@
 //! Must not ask anybody for anything, and must not write a text without escaping it. Invariant: a button that changes something is a form
 //! with the token of its session and address.
 
+mod lead;
 mod limits;
 mod login;
 mod media;
@@ -14,9 +15,11 @@ mod tools;
 
 use bulkhead_control::views::TaskStatus;
 use bulkhead_domain::UnixMs;
+use bulkhead_domain::rights::Need;
 use bulkhead_domain::timestamp::iso8601;
 use maud::{DOCTYPE, Markup, html};
 
+pub(crate) use lead::{LedTask, LedTasks, led_task, led_tasks, led_tenant};
 pub(crate) use limits::{OwnLimits, own_limits};
 pub(crate) use login::{ConfirmCode, Login, confirm_code, login};
 pub(crate) use media::image;
@@ -36,6 +39,8 @@ pub(crate) const TOKEN_FIELD: &str = "form_token";
 /// The pages that the head of every page leads to.
 const OPERATORS: [(&str, &str); 4] =
     [("/", "Overview"), ("/tasks", "Tasks"), ("/plugins", "Plugins"), ("/tenants", "Tenants")];
+/// The page that leads of a tenant have besides.
+const LEAD: (&str, &str) = ("/tenant", "Tenant");
 const REQUESTORS: [(&str, &str); 3] = [("/tasks", "My tasks"), ("/tools", "Tools"), ("/limits", "Limits")];
 
 /// What stands around a page.
@@ -71,17 +76,18 @@ impl Frame<'_> {
 
     fn head(&self) -> Markup {
         let Some(session) = self.session else { return html! { p.brand { "Bulkhead" } } };
-        let (pages, who) = match &session.viewer {
-            Viewer::Operator => (&OPERATORS[..], "operator".to_owned()),
+        let (pages, lead, who) = match &session.viewer {
+            Viewer::Operator => (&OPERATORS[..], None, "operator".to_owned()),
             Viewer::Requestor { rights, .. } => {
                 let (tenant, name) = rights.names();
-                (&REQUESTORS[..], text::line(&format!("{name}@{tenant}")))
+                let lead = rights.has(Need::Tenant).then_some(&LEAD);
+                (&REQUESTORS[..], lead, text::line(&format!("{name}@{tenant}")))
             }
         };
         html! {
             p.brand { "Bulkhead" }
             nav aria-label="Pages" {
-                @for (place, name) in pages {
+                @for (place, name) in pages.iter().chain(lead) {
                     a href=(place) aria-current=[(*place == self.here).then_some("page")] { (name) }
                 }
             }

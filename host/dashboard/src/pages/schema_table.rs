@@ -220,10 +220,12 @@ mod tests {
 
     #[test]
     fn endless_and_large_schemas_are_cut() {
-        let endless = json!({"type": "object", "properties": {"again": {"$ref": "#"}, "self": {"$ref": "#/properties/self"}}});
+        let endless =
+            json!({"type": "object", "properties": {"again": {"$ref": "#"}, "self": {"$ref": "#/properties/self"}}});
         let table = shown(&endless);
         assert!(table.contains("level3") && !table.contains("level4") && table.contains("The whole schema"), "{table}");
-        let many: serde_json::Map<_, _> = (0..500).map(|number| (format!("<{number}>"), json!({"type": "string"}))).collect();
+        let many: serde_json::Map<_, _> =
+            (0..500).map(|number| (format!("<{number}>"), json!({"type": "string"}))).collect();
         let table = shown(&json!({"type": "object", "properties": many}));
         assert_eq!(table.matches("<tr>").count(), SCHEMA_ROWS_MAX + 1);
         assert!(!table.contains("<1>") && table.contains("&lt;1&gt;"));
