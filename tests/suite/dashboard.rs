@@ -3,6 +3,7 @@
 mod browser;
 mod login;
 mod live;
+mod own;
 
 use std::time::{Duration, Instant};
 

@@ -20,10 +20,10 @@ use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Task, TaskId};
 use bulkhead_identity::principal::PrincipalNames;
-use bulkhead_limits::{LimitUsage, UsageReport};
+use bulkhead_limits::{LimitUsage, RequestorUsage, UsageReport};
 use bulkhead_runtime::policy::DirGrant;
 use bulkhead_store::{Store, Usage};
-use bulkhead_tasks::{InUse, Sums, Tasks};
+use bulkhead_tasks::{Sums, Tasks};
 
 /// Tasks or requestors in one reply.
 const ENTRIES_MAX: usize = 1_000;
@@ -208,12 +208,12 @@ impl HostOperator {
         for named in &names {
             let limits = tasks.limits(&named.requestor);
             let (own, of_tenant) = self.store.usage(&named.requestor).await?;
-            let at_edge = edge.in_use(&named.requestor);
+            let (held, at_edge) = (in_use.counts.held(&named.requestor), edge.in_use(&named.requestor));
             tenants
                 .entry(named.tenant.as_str())
-                .or_insert_with(|| tenant_limits(&in_use, &named.requestor, &limits, of_tenant, &at_edge.tenant));
+                .or_insert_with(|| tenant_limits(held.tenant, &limits, of_tenant, &at_edge.tenant));
             // A call that rests is shown as what it rests for.
-            let counts = Sums { resting: 0, ..in_use.counts.held(&named.requestor).requestor };
+            let counts = Sums { resting: 0, ..held.requestor };
             // Those who use nothing are shown to whoever asks for them.
             let is_idle = counts == Sums::default()
                 && own == Usage::default()
@@ -299,14 +299,24 @@ impl HostOperator {
     }
 }
 
-fn tenant_limits(
-    in_use: &InUse,
+/// What one requestor alone has in use: of its own limits, and of those that it shares with its tenant. What others of the tenant use is not in it.
+pub async fn own_limits(
+    tasks: &Tasks,
+    edge: &dyn UsageReport,
     requestor: &Requestor,
-    limits: &Limits,
-    stored: Usage,
-    at_edge: &[LimitUsage],
-) -> LimitCounts {
-    let sums = in_use.counts.held(requestor).tenant;
+) -> Result<(LimitCounts, LimitCounts), bulkhead_tasks::Error> {
+    let (sums, limits, stored) = (tasks.sums_of(requestor), tasks.limits(requestor), tasks.stored_by(requestor).await?);
+    let RequestorUsage { requestor: own, tenant: mut shared } = edge.in_use(requestor);
+    for usage in &mut shared {
+        let name = usage.limit.strip_suffix("_per_tenant");
+        let same = own.iter().find(|own| own.limit.strip_suffix("_per_requestor") == name);
+        usage.in_use = same.map_or(0, |own| own.in_use);
+    }
+    let of_tenant = tenant_limits(sums, &limits, stored, &shared);
+    Ok((requestor_limits(Sums { resting: 0, ..sums }, &limits, stored, &own), of_tenant))
+}
+
+fn tenant_limits(sums: Sums, limits: &Limits, stored: Usage, at_edge: &[LimitUsage]) -> LimitCounts {
     counted(
         [
             ("calls_running_per_tenant", sums.running, limits.calls_running_per_tenant.into()),

@@ -10,22 +10,33 @@ use crate::request::Form;
 use crate::text;
 
 /// Fields of a plugin's question that a page of the dashboard shows.
-const FIELDS_SHOWN_MAX: usize = 100;
+pub(crate) const FIELDS_SHOWN_MAX: usize = 100;
 /// Choices of one field that a page of the dashboard shows.
 const CHOICES_SHOWN_MAX: usize = 500;
 /// In front of the names that the plugin chose, so that they are none of ours.
 const PREFIX: &str = "field.";
 
 /// What a field holds.
-enum Kind {
+pub(crate) enum Kind {
     Text(&'static str),
-    Number { whole: bool },
+    /// Text with lines; only arguments have it.
+    Lines,
+    Number {
+        whole: bool,
+    },
     Switch,
     One(Vec<(String, String)>),
     Some(Vec<(String, String)>),
+    /// Anything, as JSON; only arguments have it.
+    Json,
 }
 
-fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+/// What the input of a field is called.
+pub(crate) fn input_name(name: &str) -> String {
+    format!("{PREFIX}{name}")
+}
+
+pub(crate) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flatten().take(FIELDS_SHOWN_MAX)
 }
 
@@ -49,7 +60,7 @@ fn kind(field: &Value) -> Kind {
 }
 
 /// The values that a field may have, each with what it is called.
-fn choices(field: &Value) -> Vec<(String, String)> {
+pub(crate) fn choices(field: &Value) -> Vec<(String, String)> {
     let list = |name: &str| field.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let titled = list("oneOf").iter().chain(list("anyOf")).filter_map(|choice| {
         let value = text_of(choice, "const")?;
@@ -63,27 +74,29 @@ fn choices(field: &Value) -> Vec<(String, String)> {
     titled.chain(plain).take(CHOICES_SHOWN_MAX).collect()
 }
 
-fn text_of<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+pub(crate) fn text_of<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name).and_then(Value::as_str)
 }
 
-fn is_required(schema: &Value, name: &str) -> bool {
+pub(crate) fn is_required(schema: &Value, name: &str) -> bool {
     schema.get("required").and_then(Value::as_array).is_some_and(|names| names.iter().any(|it| it == name))
 }
 
 /// The fields, with their defaults or with what was filled in before.
 pub(crate) fn show(schema: &str, filled: Option<&Form>) -> Markup {
     let schema: Value = serde_json::from_str(schema).unwrap_or_default();
-    html! { @for (name, field) in properties(&schema) { (show_field(name, field, is_required(&schema, name), filled)) } }
+    html! { @for (name, field) in properties(&schema) { (show_field(name, field, &kind(field), is_required(&schema, name), filled)) } }
 }
 
-fn show_field(name: &str, field: &Value, required: bool, filled: Option<&Form>) -> Markup {
-    let (title, id) = (text::line(text_of(field, "title").unwrap_or(name)), format!("{PREFIX}{name}"));
+/// One field.
+pub(crate) fn show_field(name: &str, field: &Value, kind: &Kind, required: bool, filled: Option<&Form>) -> Markup {
+    let (title, id) = (text::line(text_of(field, "title").unwrap_or(name)), input_name(name));
     let about = text_of(field, "description").map(text::line);
     let default = field.get("default");
     let value = match filled {
         Some(filled) => filled.get(&id).unwrap_or_default().to_owned(),
         None => match default {
+            Some(default) if matches!(kind, Kind::Json) => default.to_string(),
             Some(Value::String(default)) => default.clone(),
             Some(default @ Value::Number(_)) => default.to_string(),
             _ => String::new(),
@@ -97,16 +110,27 @@ fn show_field(name: &str, field: &Value, required: bool, filled: Option<&Form>) 
     };
     let bound = |name: &str| field.get(name).and_then(Value::as_f64).map(|bound| bound.to_string());
     let about = html! { @if let Some(about) = about { small { (about) } } };
-    match kind(field) {
+    let longest = field.get("maxLength").and_then(Value::as_u64);
+    match kind {
         Kind::Text(media) => {
-            let longest = field.get("maxLength").and_then(Value::as_u64);
             html! {
                 label { (title) (about) input type=(media) name=(id) value=(value) required[required] maxlength=[longest]; }
             }
         }
+        // The newline is there for a text that begins with one: a browser drops the first.
+        Kind::Lines => html! {
+            label { (title) (about)
+                textarea name=(id) rows="3" required[required] maxlength=[longest] { "\n" (value) }
+            }
+        },
+        Kind::Json => html! {
+            label { (title) (about) small { "As JSON." }
+                textarea.json name=(id) rows="3" required[required] spellcheck="false" { "\n" (value) }
+            }
+        },
         Kind::Number { whole } => html! {
             label { (title) (about)
-                input type="number" name=(id) value=(value) required[required] step=(if whole { "1" } else { "any" })
+                input type="number" name=(id) value=(value) required[required] step=(if *whole { "1" } else { "any" })
                     min=[bound("minimum")] max=[bound("maximum")];
             }
         },
@@ -118,7 +142,7 @@ fn show_field(name: &str, field: &Value, required: bool, filled: Option<&Form>) 
             label { (title) (about)
                 select name=(id) required[required] {
                     option value="" { "(none)" }
-                    @for (value, called) in &choices {
+                    @for (value, called) in choices {
                         option value=(value) selected[is_chosen(value)] { (text::line(called)) }
                     }
                 }
@@ -126,7 +150,7 @@ fn show_field(name: &str, field: &Value, required: bool, filled: Option<&Form>) 
         },
         Kind::Some(choices) => html! {
             fieldset { legend { (title) } (about)
-                @for (value, called) in &choices {
+                @for (value, called) in choices {
                     label.switch {
                         input type="checkbox" name=(id) value=(value) checked[is_chosen(value)]; " " (text::line(called))
                     }
@@ -142,24 +166,28 @@ pub(crate) fn content(schema: &str, form: &Form) -> Value {
     let schema: Value = serde_json::from_str(schema).unwrap_or_default();
     let mut content = Map::new();
     for (name, field) in properties(&schema) {
-        let id = format!("{PREFIX}{name}");
-        let text = form.get(&id).unwrap_or_default();
-        let value = match kind(field) {
-            Kind::Switch => Value::Bool(form.get(&id).is_some()),
-            Kind::Some(_) => {
-                let chosen: Vec<_> = form.all(&id).map(Value::from).collect();
-                if chosen.is_empty() && !is_required(&schema, name) {
-                    continue;
-                }
-                Value::Array(chosen)
-            }
-            _ if text.is_empty() => continue,
-            Kind::Number { .. } => number(text).map_or_else(|| Value::from(text), Value::Number),
-            Kind::Text(_) | Kind::One(_) => Value::from(text),
-        };
-        content.insert(name.clone(), value);
+        if let Some(value) = filled_in(&kind(field), &input_name(name), is_required(&schema, name), form) {
+            content.insert(name.clone(), value);
+        }
     }
     Value::Object(content)
+}
+
+/// One field as it was filled in; `None`: it is left out.
+pub(crate) fn filled_in(kind: &Kind, id: &str, required: bool, form: &Form) -> Option<Value> {
+    let text = form.get(id).unwrap_or_default();
+    match kind {
+        Kind::Switch => Some(Value::Bool(form.get(id).is_some())),
+        Kind::Some(_) => {
+            let chosen: Vec<_> = form.all(id).map(Value::from).collect();
+            (required || !chosen.is_empty()).then_some(Value::Array(chosen))
+        }
+        _ if text.is_empty() => None,
+        Kind::Number { .. } => Some(number(text).map_or_else(|| Value::from(text), Value::Number)),
+        // Browsers send the end of a line as two characters.
+        Kind::Lines => Some(Value::from(text.replace("\r\n", "\n"))),
+        Kind::Text(_) | Kind::One(_) | Kind::Json => Some(Value::from(text)),
+    }
 }
 
 fn number(text: &str) -> Option<Number> {

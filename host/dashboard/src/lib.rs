@@ -10,16 +10,21 @@
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
+mod arguments;
 mod assets;
 mod codes;
 mod digests;
 mod fields;
+mod lead;
 mod live;
 mod login;
 mod oidc;
 mod operators;
+mod own_results;
 mod own_tasks;
+mod own_tools;
 mod pages;
+mod raster;
 mod request;
 mod respond;
 mod routes;
@@ -30,5 +35,5 @@ mod shared_reads;
 mod text;
 
 pub use codes::LoginCodes;
-pub use server::{AdmitRequest, Dashboard, DashboardParts};
+pub use server::{AdmitRequest, Dashboard, DashboardParts, HoldAnswer};
 pub use session_store::{SessionStore, SessionStoreError};

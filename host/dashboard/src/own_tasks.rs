@@ -106,6 +106,11 @@ impl Own<'_> {
             "cancel" => self.change(id, Need::Tasks, |id| self.tasks.cancel(self.requestor, id)).await,
             "pause" => self.change(id, Need::Steer, |id| self.tasks.pause(self.requestor, id, None)).await,
             "resume" => self.change(id, Need::Steer, |id| self.tasks.resume(self.requestor, id)).await,
+            "steer" => {
+                // Browsers send the end of a line as two characters.
+                let message = form.get("message").unwrap_or_default().replace("\r\n", "\n");
+                self.change(id, Need::Steer, |id| self.tasks.steer(self.requestor, id, message)).await
+            }
             "delete" => match self.may(id, Need::Tasks) {
                 Ok(id) => match self.tasks.delete(self.requestor, id).await {
                     Ok(()) => return Some(respond::see_other("/tasks")),
@@ -131,7 +136,7 @@ impl Own<'_> {
     }
 
     /// The id of a task that may be there.
-    fn may(&self, id: &str, need: Need<'_>) -> Result<TaskId, Error> {
+    pub(crate) fn may(&self, id: &str, need: Need<'_>) -> Result<TaskId, Error> {
         if !self.rights.has(Need::Tasks) || !self.rights.has(need) {
             return Err(Error::Illegal("your token does not allow that"));
         }
@@ -174,7 +179,7 @@ impl Own<'_> {
         self.tasks.answer(self.requestor, id, key, answer).await.map(|_| None)
     }
 
-    fn failed(&self, error: &Error) -> Answer {
+    pub(crate) fn failed(&self, error: &Error) -> Answer {
         refused(&self.frame, error)
     }
 

@@ -13,6 +13,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use hyper::body::Incoming;
 
+use crate::lead::LeadPages;
 use crate::live::{self, StreamOwner};
 use crate::oidc::UsedAttempts;
 use crate::operators::OperatorPages;
@@ -135,6 +136,23 @@ impl Routes {
                     Own { tasks, session, requestor, rights, frame, follows: false }.act(id, action, &form).await
                 }
             },
+            ["tenant", "tasks", id, action] => match &session.viewer {
+                Viewer::Operator => None,
+                Viewer::Requestor { rights, .. } => {
+                    let pages = LeadPages::new(&*self.parts.operator, session, rights, (frame("/tenant"), peer));
+                    match pages {
+                        Some(pages) => pages.act(id, action).await,
+                        None => None,
+                    }
+                }
+            },
+            ["tools", name, "call"] => match &session.viewer {
+                Viewer::Operator => None,
+                Viewer::Requestor { requestor, rights, .. } => {
+                    let own = Own { tasks: &self.parts.tasks, session, requestor, rights, frame: frame("/tools"), follows: false };
+                    Some(own.call(&self.parts.task_calls, &decoded(name), &form).await)
+                }
+            },
             _ => None,
         };
         done.unwrap_or_else(|| absent(&frame("")))
@@ -151,10 +169,27 @@ impl Routes {
         let frame = |here| Frame { session: Some(session), here, now: self.parts.clock.now() };
         let (query, path) = (query(request), segments(request.uri.path()));
         if let Viewer::Requestor { requestor, rights, .. } = &session.viewer {
-            let own = Own { tasks: &self.parts.tasks, session, requestor, rights, frame: frame("/tasks"), follows };
+            let here = match path[..] {
+                ["tools", ..] => "/tools",
+                ["tenant", ..] => "/tenant",
+                ["limits"] => "/limits",
+                _ => "/tasks",
+            };
+            let own = Own { tasks: &self.parts.tasks, session, requestor, rights, frame: frame(here), follows };
             return match path[..] {
                 [] | ["tasks"] => own.list(&query).await,
                 ["tasks", id] => own.show(id).await,
+                ["tasks", id, "image", place] => own.image(&self.parts, id, place).await,
+                ["tasks", id, "file", place] => own.file(&self.parts, id, place).await,
+                ["tools"] => own.tools(&self.parts.task_calls, &query),
+                ["tools", name] => own.tool(&self.parts.task_calls, &decoded(name)),
+                ["limits"] => own.limits(&self.parts).await,
+                ["tenant", ref below @ ..] => {
+                    match LeadPages::new(&*self.parts.operator, session, rights, (frame(here), peer)) {
+                        Some(pages) => pages.read(below, &query).await,
+                        None => absent(&frame("")),
+                    }
+                }
                 _ => absent(&frame("")),
             };
         }

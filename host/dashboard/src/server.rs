@@ -15,9 +15,10 @@ use bulkhead_control::remote::AdminTokenDigest;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_identity::auth::{Authenticator, LoginClient};
-use bulkhead_limits::Permit;
 use bulkhead_limits::failures::Failures;
+use bulkhead_limits::{Permit, UsageReport};
 use bulkhead_net::server::Certificate;
+use bulkhead_protocol::TaskCalls;
 use bulkhead_tasks::{Error, Tasks};
 use http::Request;
 use hyper::body::Incoming;
@@ -41,6 +42,8 @@ const CONNECTIONS_PER_ADDRESS_MAX: u32 = 128;
 const CONNECTION: Duration = Duration::from_secs(300);
 /// Charges a requestor for one request: from its rate, and a place among its open requests.
 pub type AdmitRequest = Box<dyn Fn(&Requestor) -> Result<Permit, Error> + Send + Sync>;
+/// Takes room for the bytes of a large answer to a requestor, until they are sent.
+pub type HoldAnswer = Box<dyn Fn(&Requestor, u64) -> Result<Permit, Error> + Send + Sync>;
 
 /// What the dashboard works with.
 pub struct DashboardParts {
@@ -59,8 +62,12 @@ pub struct DashboardParts {
     pub secret: [u8; 32],
     pub operator: Arc<dyn Operator>,
     pub tasks: Tasks,
+    pub task_calls: TaskCalls,
+    /// Reports the limits of the transport.
+    pub edge: Arc<dyn UsageReport>,
     pub authenticator: Arc<Authenticator>,
     pub admit: AdmitRequest,
+    pub hold: HoldAnswer,
     pub audit: Audit,
     pub clock: SharedClock,
 }

@@ -1,7 +1,8 @@
 //! What a requestor may do beyond being let in.
 //!
 //! Owns how scopes become rights. Invariant: rights only ever add up from what rules grant to this requestor; where no rule is
-//! configured, every authenticated requestor may do everything, save with a credential that was made for some scopes only.
+//! configured, every authenticated requestor may do everything with what is its own, save with a credential that was made for some scopes
+//! only; what belongs to others takes a rule.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,6 +21,10 @@ pub struct ScopeRule {
     pub tasks: bool,
     /// Whether tasks may be steered, paused and resumed.
     pub steer: bool,
+    /// Whether the tasks and the use of all requestors of the tenant may be looked at, without arguments, answers and results.
+    pub tenant: bool,
+    /// Whether those tasks may be cancelled, paused and resumed.
+    pub tenant_control: bool,
     /// Whether every client needs it, so that it is asked for from the start.
     pub basic: bool,
     /// Scopes that it contains.
@@ -37,6 +42,8 @@ impl ScopeRule {
             Need::Plugin(name) => self.plugins.iter().any(|pattern| matches(pattern, name)),
             Need::Tasks => self.tasks,
             Need::Steer => self.steer,
+            Need::Tenant => self.tenant,
+            Need::TenantControl => self.tenant && self.tenant_control,
         }
     }
 
@@ -57,6 +64,17 @@ pub enum Need<'a> {
     Tasks,
     /// Steer, pause or resume one.
     Steer,
+    /// Look at the tasks and the use of the whole tenant.
+    Tenant,
+    /// Cancel, pause and resume the tasks of the whole tenant.
+    TenantControl,
+}
+
+impl Need<'_> {
+    /// Whether it is about what belongs to others, which nobody may whom no rule allows it.
+    fn is_about_others(self) -> bool {
+        matches!(self, Self::Tenant | Self::TenantControl)
+    }
 }
 
 /// What the operator says about scopes.
@@ -159,7 +177,7 @@ impl Rights {
 
     pub fn has(&self, need: Need<'_>) -> bool {
         match &self.limited {
-            None => true,
+            None => !need.is_about_others(),
             Some(limited) => limited.granting(&limited.held, need).is_some(),
         }
     }
@@ -217,6 +235,25 @@ mod tests {
         let rights = ScopeBook::default().rights(&[], "t", "r", true);
         assert!(rights.has(Need::Tool("x")) && rights.has(Need::Tasks) && rights.has(Need::Steer));
         assert!(!rights.are_limited());
+    }
+
+    #[test]
+    fn tenant_is_led_by_a_rule_only() {
+        let nobody = [ScopeBook::default().rights(&names(&["lead"]), "t", "r", true), Rights::default()];
+        for rights in nobody {
+            assert!(!rights.has(Need::Tenant) && !rights.has(Need::TenantControl));
+        }
+        let lead = ScopeRule { tenant: true, ..rule("lead", &[]) };
+        let control = ScopeRule { tenant_control: true, ..rule("control", &["*"]) };
+        let both = ScopeRule { tenant_control: true, tenant: true, tenants: names(&["acme"]), ..rule("both", &[]) };
+        let book = ScopeBook::new(vec![lead, control, both]);
+        let may = |scope: &str, tenant: &str| {
+            let rights = book.rights(&names(&[scope]), tenant, "r", true);
+            (rights.has(Need::Tenant), rights.has(Need::TenantControl), rights.has(Need::Tasks))
+        };
+        assert_eq!(may("lead", "acme"), (true, false, false));
+        assert_eq!(may("control", "acme"), (false, false, false), "nobody controls what they may not see");
+        assert_eq!((may("both", "acme"), may("both", "globex")), ((true, true, false), (false, false, false)));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod rights;
 mod sep1686;
 mod server_features;
 mod session;
+mod task_calls;
 #[cfg(test)]
 mod tests;
 #[cfg(all(fuzzing, not(test)))]
@@ -67,6 +68,7 @@ pub use inspect_json::{output_json, prompt_json, resource_json, template_json, t
 pub use methods::method_names;
 pub use modern::Connection;
 pub use session::Session;
+pub use task_calls::{OfferedTool, TaskCallError, TaskCalls};
 #[cfg(any(test, fuzzing))]
 pub use tests::fuzz;
 pub use tool_lists::{TOOLS_PER_PAGE, ToolListing};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::error::RpcError;
 use bulkhead_domain::rights::{Need, Rights};
+use bulkhead_domain::tool::{TaskSupport, Tool};
 use bulkhead_runtime::{Catalog, CatalogPlugin};
 
 /// Lets a request through that needs all of this. `absent` is the answer where no scope would help.
@@ -17,6 +18,11 @@ pub(super) fn check(rights: &Rights, needs: &[Need<'_>], absent: impl FnOnce() -
     let scopes = rights.opening(needs);
     let tool = needs.iter().find_map(|need| if let Need::Tool(name) = need { Some(*name) } else { None });
     Err(if scopes.is_empty() { absent() } else { RpcError::insufficient_scope(scopes, tool) })
+}
+
+/// Whether the requestor may call a tool. One that runs only as a task cannot be called by whoever has no tasks.
+pub(super) fn may_call(rights: &Rights, tool: &Tool, has_tasks: bool) -> bool {
+    rights.has(Need::Tool(&tool.name)) && (has_tasks || tool.task_support != TaskSupport::Required)
 }
 
 /// The catalog without the resources and prompts of plugins that the requestor may not use: to it they are not there. A requestor may use

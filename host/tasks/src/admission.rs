@@ -282,6 +282,11 @@ impl Admission {
         (state.counts.total(), tenants.iter().map(of).collect())
     }
 
+    /// What is counted of one requestor.
+    pub(super) fn sums_of(&self, requestor: &Requestor) -> Sums {
+        self.state.lock().counts.held(requestor).requestor
+    }
+
     /// Calls that hold a permit.
     #[cfg(test)]
     pub(super) fn running(&self) -> u64 {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use super::Error;
 use super::activity::RequestorActivity;
 use super::admission::{InUse, Sums};
 use super::changes::ApplyError;
@@ -20,6 +21,7 @@ use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Active, Phase, PluginVersion, Task};
 use bulkhead_metrics::{Activity, ActivityCounts};
 use bulkhead_runtime::Share;
+use bulkhead_store::Usage;
 
 /// The weight of a tenant without a configured one.
 const WEIGHT: u32 = 1;
@@ -127,6 +129,21 @@ impl Tasks {
     /// What calls and tasks count as, of all requestors and of some tenants.
     pub fn sums(&self, tenants: &[TenantId]) -> (Sums, Vec<Sums>) {
         self.inner.admission.sums(tenants)
+    }
+
+    /// What calls and tasks of one requestor count as.
+    pub fn sums_of(&self, requestor: &Requestor) -> Sums {
+        self.inner.admission.sums_of(requestor)
+    }
+
+    /// What a requestor has stored.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub async fn stored_by(&self, requestor: &Requestor) -> Result<Usage, Error> {
+        let stored = self.inner.store.usage(requestor).await.map_err(|error| self.inner.store_error(error))?;
+        Ok(stored.0)
     }
 
     /// The CPU time that a tenant's calls have had on the guests' threads, in microseconds.

@@ -177,6 +177,15 @@ impl EdgeQuota {
         self.open(requestor).map_err(ElsewhereRefused::Full)
     }
 
+    /// Room for the bytes of an answer of another listener, until it is written.
+    ///
+    /// # Errors
+    ///
+    /// What it would exceed.
+    pub fn hold_elsewhere(&self, requestor: &Requestor, bytes: u64) -> Result<Permit, Full> {
+        self.hold(requestor, bytes)
+    }
+
     /// Places for the messages of a batch, all of them or none. So many of them were admitted before.
     pub(super) fn admit_batch(&self, requestor: &Requestor, count: usize, admitted: u32) -> Result<Permit, Refusal> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);

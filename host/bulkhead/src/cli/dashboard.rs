@@ -11,6 +11,7 @@ use bulkhead_control::operator::HostOperator;
 use bulkhead_control::views::DashboardLoginView;
 use bulkhead_dashboard::{Dashboard, DashboardParts, LoginCodes, SessionStore, SessionStoreError};
 use bulkhead_identity::auth::Authenticator;
+use bulkhead_limits::Full;
 use bulkhead_net::server::Certificate;
 use bulkhead_store::sled::SledStore;
 use bulkhead_store::{RowKind, RowState, RowStore as _};
@@ -101,7 +102,7 @@ impl DashboardListener {
         (authenticator, codes): (Arc<Authenticator>, Arc<LoginCodes>),
     ) -> anyhow::Result<Dashboard> {
         tracing::info!(address = self.base()?, "the dashboard is served");
-        let quota = Arc::clone(&host.quota);
+        let (quota, answers) = (Arc::clone(&host.quota), Arc::clone(&host.quota));
         let parts = DashboardParts {
             certificate: self.certificate,
             allowed_hosts: self.config.allowed_hosts,
@@ -116,15 +117,16 @@ impl DashboardListener {
             secret: host::secret(&host.store, b"dashboard").await?,
             operator,
             tasks: host.tasks.clone(),
+            task_calls: host.protocol.task_calls(),
+            edge: host.quota.clone(),
             authenticator,
             admit: Box::new(move |requestor| {
                 quota.admit_elsewhere(requestor).map_err(|refused| match refused {
                     ElsewhereRefused::Rate(exceeded) => exceeded.into(),
-                    ElsewhereRefused::Full(full) => {
-                        Error::Quota { limit: full.limit, value: full.value, retry_after_ms: Some(1_000) }
-                    }
+                    ElsewhereRefused::Full(full) => no_room(full),
                 })
             }),
+            hold: Box::new(move |requestor, bytes| answers.hold_elsewhere(requestor, bytes).map_err(no_room)),
             audit: host.audit.clone(),
             clock: Arc::clone(&host.now),
         };
@@ -170,4 +172,8 @@ impl SessionStore for SessionRows {
     async fn remove(&self, keys: Vec<Vec<u8>>) -> Result<(), SessionStoreError> {
         self.change(keys.into_iter().map(|key| (key, None)).collect()).await
     }
+}
+
+fn no_room(full: Full) -> Error {
+    Error::Quota { limit: full.limit, value: full.value, retry_after_ms: Some(1_000) }
 }

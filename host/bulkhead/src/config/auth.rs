@@ -108,13 +108,30 @@ fn resource(text: &str) -> Result<String, String> {
 
 /// What a scope is good for; a rule without a name grants nothing.
 fn read_scope(item: Item<'_>) -> Option<ScopeRule> {
-    let section =
-        item.section(&["name", "tools", "plugins", "tasks", "steer", "basic", "includes", "tenants", "requestors"])?;
+    let section = item.section(&[
+        "name",
+        "tools",
+        "plugins",
+        "tasks",
+        "steer",
+        "tenant",
+        "tenant_control",
+        "basic",
+        "includes",
+        "tenants",
+        "requestors",
+    ])?;
     if !section.has("name") {
         section.refuse("name", "missing");
     }
     let is_on = |key| section.switch(key).unwrap_or_default();
+    let (tenant, tenant_control) = (is_on("tenant"), is_on("tenant_control"));
+    if tenant_control && !tenant {
+        section.refuse("tenant_control", "needs tenant = true: nobody controls tasks that they may not see");
+    }
     Some(ScopeRule {
+        tenant,
+        tenant_control,
         tools: section.texts("tools", any),
         plugins: section.texts("plugins", any),
         tasks: is_on("tasks"),

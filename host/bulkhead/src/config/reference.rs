@@ -158,6 +158,12 @@ pub(super) const TABLES: &[Table] = &[
             ),
             ("tasks", "false", "Whether it lets have tasks: create, read, list, follow, answer and cancel them"),
             ("steer", "false", "Whether it lets steer, pause and resume tasks"),
+            (
+                "tenant",
+                "false",
+                "Whether it lets see, in the dashboard, the tasks of the whole tenant without arguments, answers and results, its requestors and its limits",
+            ),
+            ("tenant_control", "false", "Whether it lets cancel, pause and resume these tasks; needs `tenant`"),
             ("basic", "false", "Whether clients are asked to get it at first"),
             ("includes", "[]", "Scopes that it contains"),
             ("tenants", "[]", "Tenants for whose requestors it counts; without any, for all"),

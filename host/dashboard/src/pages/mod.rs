@@ -3,21 +3,32 @@
 //! Must not ask anybody for anything, and must not write a text without escaping it. Invariant: a button that changes something is a form
 //! with the token of its session and address.
 
+mod lead;
+mod limits;
 pub(crate) mod live;
 mod login;
+mod media;
 mod operators;
 mod own;
+mod schema_table;
+mod steering;
+mod tools;
 
 use bulkhead_control::views::TaskStatus;
 use bulkhead_domain::UnixMs;
+use bulkhead_domain::rights::Need;
 use bulkhead_domain::timestamp::iso8601;
 use maud::{DOCTYPE, Markup, html};
 
+pub(crate) use lead::{LedTask, LedTasks, led_task, led_tasks, led_tenant};
+pub(crate) use limits::{OwnLimits, own_limits};
 pub(crate) use login::{ConfirmCode, Login, confirm_code, logged_in, login};
+pub(crate) use media::image;
 pub(crate) use operators::{
     AllTasks, AnyTask, Overview, PluginVersionsPage, all_tasks, any_task, overview, plugin, plugins, tenant, tenants,
 };
 pub(crate) use own::{OwnTask, OwnTasks, own_task, own_tasks};
+pub(crate) use tools::{ToolPage, ToolsPage, tool, tools};
 
 use crate::assets::{SCRIPT_PATH, STYLE_PATH};
 use crate::sessions::{Session, Viewer, form_token};
@@ -30,7 +41,9 @@ pub(crate) const TOKEN_FIELD: &str = "form_token";
 /// The pages that the head of every page leads to.
 const OPERATORS: [(&str, &str); 4] =
     [("/", "Overview"), ("/tasks", "Tasks"), ("/plugins", "Plugins"), ("/tenants", "Tenants")];
-const REQUESTORS: [(&str, &str); 1] = [("/tasks", "My tasks")];
+/// The page that leads of a tenant have besides.
+const LEAD: (&str, &str) = ("/tenant", "Tenant");
+const REQUESTORS: [(&str, &str); 3] = [("/tasks", "My tasks"), ("/tools", "Tools"), ("/limits", "Limits")];
 
 /// What stands around a page.
 pub(crate) struct Frame<'a> {
@@ -70,17 +83,18 @@ impl Frame<'_> {
 
     fn head(&self) -> Markup {
         let Some(session) = self.session else { return html! { p.brand { "Bulkhead" } } };
-        let (pages, who) = match &session.viewer {
-            Viewer::Operator => (&OPERATORS[..], "operator".to_owned()),
+        let (pages, lead, who) = match &session.viewer {
+            Viewer::Operator => (&OPERATORS[..], None, "operator".to_owned()),
             Viewer::Requestor { rights, .. } => {
                 let (tenant, name) = rights.names();
-                (&REQUESTORS[..], text::line(&format!("{name}@{tenant}")))
+                let lead = rights.has(Need::Tenant).then_some(&LEAD);
+                (&REQUESTORS[..], lead, text::line(&format!("{name}@{tenant}")))
             }
         };
         html! {
             p.brand { "Bulkhead" }
             nav aria-label="Pages" {
-                @for (place, name) in pages {
+                @for (place, name) in pages.iter().chain(lead) {
                     a href=(place) aria-current=[(*place == self.here).then_some("page")] { (name) }
                 }
             }

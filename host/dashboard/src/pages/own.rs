@@ -3,11 +3,13 @@
 use bulkhead_control::views::TaskStatus;
 use bulkhead_domain::call::InputRequestKind;
 use bulkhead_domain::rights::{Need, Rights};
-use bulkhead_domain::task::{Active, Input, Outcome, Phase, Task, TaskOutput};
+use bulkhead_domain::task::{Active, Input, Outcome, Phase, Task, TaskId, TaskOutput};
 use bulkhead_domain::timeline::Transition;
 use bulkhead_domain::tool::{Content, ContentKind, ResourceBody};
 use maud::{Markup, html};
 
+use super::media::media;
+use super::steering::steering;
 use super::{Frame, button, copied, filter_text, live, more, notice, status, status_choice, table, token};
 use crate::fields;
 use crate::request::Form;
@@ -39,7 +41,7 @@ pub(crate) fn own_tasks(frame: &Frame<'_>, page: &OwnTasks<'_>) -> Markup {
             @if page.tasks.is_empty() && page.next.is_none() {
                 p {
                     @if is_filtered { "No task fits the filter." }
-                    @else { "You have no tasks. Call a tool as a task in your MCP client, and it appears here." }
+                    @else { "You have no tasks. Call one of your " a href="/tools" { "tools" } " here, or in your MCP client." }
                 }
             } @else {
                 (table("My tasks", &["Status", "Tool", "Message", "Changed", "Task"], html! {
@@ -91,6 +93,7 @@ pub(crate) fn own_task(frame: &Frame<'_>, session: &Session, page: &OwnTask<'_>)
             } }))
             (live("actions", actions(session, task, page.rights)))
             (live("inputs", html! { @for input in task.outstanding() { (question(session, page, input)) } }))
+            (live("steering", steering(session, task, page.rights)))
             h2 { "Timeline" }
             (live("timeline", timeline(frame, task)))
             h2 { "Arguments" }
@@ -216,15 +219,17 @@ fn result(task: &Task, output: Option<&TaskOutput>) -> Markup {
     match (&task.phase, output) {
         (Phase::Ended(Outcome::Error(error)), _) => notice("bad", &text::line(&error.to_string())),
         (Phase::Ended(Outcome::Cancelled), _) => html! { p { "None: the task was cancelled." } },
-        (Phase::Ended(Outcome::Output { .. }), Some(output)) => shown(output),
+        (Phase::Ended(Outcome::Output { .. }), Some(output)) => shown(task.id, output),
         _ => html! { p { "Not yet." } },
     }
 }
 
-fn shown(output: &TaskOutput) -> Markup {
+fn shown(id: TaskId, output: &TaskOutput) -> Markup {
     match output {
         TaskOutput::Tool(output) => html! {
-            @for content in output.content.iter().take(BLOCKS_SHOWN_MAX) { (content_block(content)) }
+            @for (place, content) in output.content.iter().enumerate().take(BLOCKS_SHOWN_MAX) {
+                (content_block(id, place, content))
+            }
             @if output.content.len() > BLOCKS_SHOWN_MAX {
                 p { (output.content.len() - BLOCKS_SHOWN_MAX) " more blocks: read them with an MCP client." }
             }
@@ -244,23 +249,18 @@ fn shown(output: &TaskOutput) -> Markup {
 const BLOCKS_SHOWN_MAX: usize = 20;
 
 /// A block as text. What is no text is named and never loaded.
-fn content_block(content: &Content) -> Markup {
-    let media = |what: &str, mime: &str, bytes: usize| {
-        html! {
-            p { (what) " (" (text::line(mime)) ", " (text::bytes(bytes as u64)) "): read it with an MCP client." }
-        }
-    };
+fn content_block(id: TaskId, place: usize, content: &Content) -> Markup {
     match &content.kind {
         ContentKind::Text(said) => html! { pre tabindex="0" { (text::block(said)) } },
-        ContentKind::Image { data, mime_type } => media("An image", mime_type, data.len()),
-        ContentKind::Audio { data, mime_type } => media("A sound", mime_type, data.len()),
+        ContentKind::Image { data, mime_type } => media(id, place, ("An image", mime_type), data),
+        ContentKind::Audio { data, mime_type } => media(id, place, ("A sound", mime_type), data),
         ContentKind::ResourceLink(link) => html! { p { "A resource: " code { (text::line(&link.uri)) } } },
         ContentKind::Resource(resource) => html! {
             p { "The resource " code { (text::line(&resource.uri)) } }
             @match &resource.body {
                 ResourceBody::Text(said) => pre tabindex="0" { (text::block(said)) },
                 ResourceBody::Blob(data) => {
-                    (media("Bytes", resource.mime_type.as_deref().unwrap_or("no type"), data.len()))
+                    (media(id, place, ("Bytes", resource.mime_type.as_deref().unwrap_or("no type")), data))
                 }
             }
         },

@@ -65,7 +65,7 @@ impl Listed {
     }
 
     fn shows(&self, tool: &Tool) -> bool {
-        self.rights.has(Need::Tool(&tool.name)) && (tool.task_support != TaskSupport::Required || self.has_tasks)
+        rights::may_call(&self.rights, tool, self.has_tasks)
     }
 }
 

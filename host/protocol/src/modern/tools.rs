@@ -10,9 +10,9 @@ use crate::exchange::{deferred, immediate};
 use crate::jsonrpc::{RequestId, response};
 use crate::tool_search::{Query, ToolIndex};
 use crate::wire::{PageBody, ToolMembers, ToolView};
-use crate::{Exchange, Frame, ProtocolContext};
+use crate::{Exchange, Frame, ProtocolContext, rights};
 use bulkhead_domain::rights::{Need, Rights};
-use bulkhead_domain::tool::{TaskSupport, Tool, ToolOutput};
+use bulkhead_domain::tool::{Tool, ToolOutput};
 use bulkhead_runtime::{Returned, ToolEntry};
 
 /// The `cacheScope` of a list: public, unless another requestor may have another list.
@@ -49,7 +49,7 @@ impl Listed {
     }
 
     fn shows(&self, tool: &Tool) -> bool {
-        self.rights.has(Need::Tool(&tool.name)) && (self.has_tasks || tool.task_support != TaskSupport::Required)
+        rights::may_call(&self.rights, tool, self.has_tasks)
     }
 }
 

@@ -15,6 +15,7 @@ mod official;
 mod plain;
 mod sep1686;
 mod sessions;
+mod task_calls;
 mod tasks;
 mod tool_lists;
 mod tool_search;

@@ -78,6 +78,7 @@ fn token_issuer_config_has_defaults() {
     refused("[[auth.issuer]]\nissuer = 'https://login.example.com'\ntenant = 'b'", "there twice");
     refused("[[auth.scope]]\nname = 'a'\nadminister = true", "no such key");
     refused("[[auth.scope]]\ntools = ['x']", "auth.scope.name: missing");
+    refused("[[auth.scope]]\nname = 'a'\ntenant_control = true", "needs tenant = true");
     refused("[[auth.scope]]\nname = 'a b'", "is no scope");
     refused("[[auth.scope]]\nname = 'offline_access'", "between clients and their issuer");
     let problems = load(&format!("{ISSUER}\n[[auth.scope]]\nname = 'a'\nincludes = ['b']")).unwrap_err();

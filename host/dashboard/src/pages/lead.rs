@@ -1,0 +1,118 @@
+//! One tenant, for its lead. Nothing here holds arguments, answers or results, or what belongs to another tenant.
+
+use bulkhead_control::commands::TaskFilter;
+use bulkhead_control::views::{LimitsView, TaskDetailsView, TaskPageView, TaskStatus};
+use maud::{Markup, html};
+
+use super::limits::counts;
+use super::{Frame, address, button, filter_text, more, notice, status, status_choice, table};
+use crate::sessions::Session;
+use crate::text;
+
+/// The limits of a tenant and of its requestors.
+pub(crate) fn led_tenant(frame: &Frame<'_>, limits: &LimitsView) -> Markup {
+    frame.show(
+        "Tenant",
+        html! {
+            p { a href="/tenant/tasks" { "Tasks of the tenant" } }
+            @for tenant in &limits.tenants {
+                h2 { "Limits of " (text::line(&tenant.tenant)) }
+                (counts("Limits of the tenant", "In use", &tenant.limits))
+            }
+            h2 { "Requestors" }
+            @if limits.requestors.is_empty() { p { "No requestor uses anything now." } }
+            @for requestor in &limits.requestors {
+                details { summary { (text::line(&requestor.requestor)) }
+                    p { a href=(address("/tenant/tasks", &[("requestor", Some(&requestor.requestor))])) { "Its tasks" } }
+                    (counts(&text::line(&requestor.requestor), "In use", &requestor.limits))
+                }
+            }
+            @if limits.more { p { "There are more requestors." } }
+        },
+    )
+}
+
+/// A page of a tenant's tasks.
+pub(crate) struct LedTasks {
+    pub(crate) filter: TaskFilter,
+    pub(crate) page: TaskPageView,
+}
+
+pub(crate) fn led_tasks(frame: &Frame<'_>, LedTasks { filter, page }: &LedTasks) -> Markup {
+    let TaskFilter { requestor, plugin, status: chosen, .. } = filter;
+    let (requestor, plugin, chosen) = (requestor.as_deref(), plugin.as_deref(), chosen.as_deref());
+    let next = page.next.as_deref().map(|after| {
+        let query = [("status", chosen), ("requestor", requestor), ("plugin", plugin), ("after", Some(after))];
+        address("/tenant/tasks", &query)
+    });
+    frame.show(
+        "Tasks of the tenant",
+        html! {
+            form.filter method="get" action="/tenant/tasks" {
+                (status_choice(chosen))
+                (filter_text("requestor", "Requestor", requestor))
+                (filter_text("plugin", "Plugin", plugin))
+                button type="submit" { "Filter" }
+                a href="/tenant/tasks" { "Reload all" }
+            }
+            @if page.tasks.is_empty() { p { "No task fits." } } @else {
+                (table("Tasks of the tenant", &["Status", "Tool", "Requestor", "Message", "Changed", "Task"], html! {
+                    @for task in &page.tasks {
+                        tr {
+                            td { (status(task.status)) }
+                            td { (text::line(&task.tool)) }
+                            td { (text::line(task.requestor.as_deref().unwrap_or("–"))) }
+                            td { (text::line(task.status_message.as_deref().unwrap_or_default())) }
+                            td { (frame.when(task.updated_at)) }
+                            td { a href={ "/tenant/tasks/" (task.id) } { code { (task.id.chars().take(8).collect::<String>()) } } }
+                        }
+                    }
+                }))
+            }
+            (more(next.as_deref()))
+        },
+    )
+}
+
+/// One task of a tenant.
+pub(crate) struct LedTask<'a> {
+    pub(crate) task: &'a TaskDetailsView,
+    pub(crate) may_control: bool,
+    /// Why an order was not carried out.
+    pub(crate) refused: Option<&'a str>,
+}
+
+pub(crate) fn led_task(frame: &Frame<'_>, session: &Session, page: &LedTask<'_>) -> Markup {
+    let task = &page.task.task;
+    let place = format!("/tenant/tasks/{}", task.id);
+    let action = |what: &str, label: &str| button(session, &format!("{place}/{what}"), label, "plain");
+    let is_over = matches!(
+        task.status,
+        TaskStatus::Succeeded | TaskStatus::ToolError | TaskStatus::Failed | TaskStatus::Cancelled
+    );
+    frame.show(
+        &text::line(&task.tool),
+        html! {
+            @if let Some(refused) = page.refused { (notice("bad", refused)) }
+            dl {
+                dt { "Status" } dd { (status(task.status)) }
+                @if let Some(said) = &task.status_message { dt { "Message" } dd { (text::line(said)) } }
+                dt { "Task" } dd { code { (task.id) } }
+                dt { "Requestor" } dd { (text::line(task.requestor.as_deref().unwrap_or("–"))) }
+                dt { "Plugin" } dd { (text::line(&page.task.plugin)) }
+                dt { "Created" } dd { (frame.when(task.created_at)) }
+                dt { "Changed" } dd { (frame.when(task.updated_at)) }
+                @if let Some(at) = task.expires_at { dt { "Expires" } dd { (frame.when(at)) } }
+                dt { "Run" } dd { (page.task.attempt) }
+            }
+            div.actions {
+                @if page.may_control && !is_over {
+                    @if task.status == TaskStatus::Paused { (action("resume", "Resume")) } @else { (action("pause", "Pause")) }
+                    (action("cancel", "Cancel the task"))
+                }
+                a href=(place) { "Reload" }
+            }
+            p.note { "Arguments, answers and results are shown to the requestor alone." }
+        },
+    )
+}

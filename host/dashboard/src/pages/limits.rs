@@ -1,0 +1,73 @@
+//! The limits of a requestor.
+
+use bulkhead_control::views::{LimitCount, LimitCounts};
+use bulkhead_domain::limits::Limits;
+use maud::{Markup, html};
+
+use super::{Frame, meter, table};
+use crate::text;
+
+/// A requestor's limits, with what it has in use of its own and of its tenant's.
+pub(crate) struct OwnLimits<'a> {
+    pub(crate) own: &'a LimitCounts,
+    pub(crate) of_tenant: &'a LimitCounts,
+    pub(crate) limits: &'a Limits,
+}
+
+pub(crate) fn own_limits(frame: &Frame<'_>, page: &OwnLimits<'_>) -> Markup {
+    let limits = page.limits;
+    let rates = [
+        ("requests_per_second", limits.requests_per_second, limits.requests_per_second_per_tenant),
+        ("request_bytes_per_second", limits.request_bytes_per_second, limits.request_bytes_per_second_per_tenant),
+        ("task_creations_per_second", limits.task_creations_per_second, limits.task_creations_per_second_per_tenant),
+    ];
+    frame.show(
+        "Limits",
+        html! {
+            h2 { "Yours" }
+            (counts("Yours", "In use", page.own))
+            h2 { "Of your tenant" }
+            p.note { "They hold for all requestors of your tenant together. What others use of them is not shown." }
+            (counts("Of your tenant", "Your part", page.of_tenant))
+            h2 { "Rates" }
+            (table("Rates", &["Limit", "You", "Your tenant"], html! {
+                @for (name, own, of_tenant) in rates {
+                    tr {
+                        td { code { (name) } }
+                        td { (amount(name, own.into())) }
+                        td { (amount(name, of_tenant.into())) }
+                    }
+                }
+            }))
+            p { a href="/limits" { "Reload" } }
+        },
+    )
+}
+
+pub(super) fn counts(label: &str, in_use: &str, counts: &LimitCounts) -> Markup {
+    table(
+        label,
+        &["Limit", in_use],
+        html! {
+            @for (name, count) in counts { tr { td { code { (name) } } td { (fullness(name, *count)) } } }
+        },
+    )
+}
+
+fn fullness(name: &str, LimitCount { in_use, max }: LimitCount) -> Markup {
+    if !is_bytes(name) {
+        return meter(in_use, max);
+    }
+    html! {
+        meter min="0" max=(max.max(1)) value=(in_use.min(max.max(1))) high=(max - max / 10) optimum="0" {}
+        " " (amount(name, in_use)) " of " (amount(name, max))
+    }
+}
+
+fn is_bytes(name: &str) -> bool {
+    name.contains("bytes")
+}
+
+fn amount(name: &str, number: u64) -> String {
+    if is_bytes(name) { text::bytes(number) } else { text::count(number) }
+}

@@ -1,0 +1,131 @@
+//! The tools that a requestor may call, and calls of them as tasks, for a page of the host itself that speaks no JSON-RPC.
+//!
+//! Must not have rules of its own: what is offered, allowed and taken is what `tools/list` and `tools/call` say. Invariant: a tool that is
+//! hidden, excluded or not allowed is as absent here as it is there, and a task is made only of arguments that fit.
+
+use std::sync::Arc;
+
+use crate::arguments::{self, ArgumentError};
+use crate::{Protocol, ProtocolContext, rights};
+use bulkhead_domain::Json;
+use bulkhead_domain::call::{ClientFeature, ClientFeatures};
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::rights::{Need, Rights};
+use bulkhead_domain::task::{Design, Era, Origin, PluginVersion, Task};
+use bulkhead_domain::tool::{TaskSupport, Tool};
+use bulkhead_runtime::ToolEntry;
+use bulkhead_tasks::{self as tasks, CallRequest, ClientContext, Job, RequestedTtl, TaskRequest};
+
+/// See the module; cheap to clone.
+#[derive(Clone)]
+pub struct TaskCalls {
+    shared: Arc<ProtocolContext>,
+}
+
+/// A tool as it is offered to a requestor.
+pub struct OfferedTool(Arc<ToolEntry>);
+
+impl OfferedTool {
+    pub fn tool(&self) -> &Tool {
+        &self.0.tool
+    }
+
+    /// The version that a call of it runs.
+    pub fn plugin(&self) -> &PluginVersion {
+        &self.0.plugin
+    }
+}
+
+/// Why no task was made.
+#[derive(Debug)]
+pub enum TaskCallError {
+    /// This requestor may call no such tool.
+    Absent,
+    /// The tool, or the requestor, has no tasks; says which.
+    NoTasks(&'static str),
+    /// What is wrong with the arguments.
+    Arguments(String),
+    Refused(tasks::Error),
+}
+
+impl From<ArgumentError> for TaskCallError {
+    fn from(error: ArgumentError) -> Self {
+        Self::Arguments(match error {
+            ArgumentError::Malformed(error) => error.message,
+            ArgumentError::Schema(text) => text,
+        })
+    }
+}
+
+/// What a person in front of a page can be asked for.
+fn features() -> ClientFeatures {
+    [ClientFeature::ElicitationForm, ClientFeature::ElicitationUrl, ClientFeature::Tasks]
+        .into_iter()
+        .fold(ClientFeatures::default(), ClientFeatures::with)
+}
+
+impl Protocol {
+    /// What pages of the host list and call tools with.
+    pub fn task_calls(&self) -> TaskCalls {
+        TaskCalls { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl TaskCalls {
+    /// The tools that the requestor may call, in the order of their names. One that searches for tools sees here what it could find.
+    pub fn tools(&self, requestor: &Requestor, rights: &Rights) -> Vec<OfferedTool> {
+        let catalog = self.shared.offered(requestor, rights).catalog;
+        let has_tasks = rights.has(Need::Tasks);
+        let may = |entry: &&Arc<ToolEntry>| rights::may_call(rights, &entry.tool, has_tasks);
+        catalog.tools().iter().filter(may).cloned().map(OfferedTool).collect()
+    }
+
+    /// One of them.
+    pub fn tool(&self, requestor: &Requestor, rights: &Rights, name: &str) -> Option<OfferedTool> {
+        let catalog = self.shared.offered(requestor, rights).catalog;
+        let entry = catalog.get(name).filter(|entry| rights::may_call(rights, &entry.tool, rights.has(Need::Tasks)))?;
+        Some(OfferedTool(Arc::clone(entry)))
+    }
+
+    /// Calls a tool as a task, which is durable when this returns. `arguments` is the text of a JSON object.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was made, for this reason.
+    pub async fn call(
+        &self,
+        requestor: &Requestor,
+        rights: &Rights,
+        name: &str,
+        arguments: &str,
+    ) -> Result<Arc<Task>, TaskCallError> {
+        let tasks = &self.shared.tasks;
+        let Some(OfferedTool(tool)) = self.tool(requestor, rights, name) else {
+            tasks.note_unknown_tool(requestor, name);
+            return Err(TaskCallError::Absent);
+        };
+        if !rights.has(Need::Tasks) {
+            return Err(TaskCallError::NoTasks("your token does not allow tasks"));
+        }
+        if tool.tool.task_support == TaskSupport::Forbidden {
+            return Err(TaskCallError::NoTasks("this tool cannot be called as a task"));
+        }
+        let arguments = arguments::object(&tool, Some(arguments)).map_err(ArgumentError::Malformed)?;
+        let arguments = Json::new(arguments);
+        arguments::fit_offloaded(tasks, requestor, Arc::clone(&tool), arguments.clone()).await?;
+        let features = features();
+        let client = ClientContext { features, log_level: None, wants_progress: false };
+        let origin = Origin {
+            era: Era::Legacy,
+            design: Design::Core2025,
+            session: None,
+            features,
+            log_level: None,
+            progress_token: None,
+            trace: None,
+        };
+        let job = Job::Call(CallRequest { tool, arguments, client, related: Vec::new() });
+        let request = TaskRequest { job, origin, ttl: RequestedTtl::Default };
+        tasks.create(requestor, request).await.map_err(TaskCallError::Refused)
+    }
+}
