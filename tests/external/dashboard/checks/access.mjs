@@ -1,0 +1,253 @@
+// Whether everybody can use the pages: by keyboard, on a small screen, in both schemes, without script, by WCAG 2.1 AA.
+import assert from "node:assert/strict";
+
+import { DESKTOP, settle, violations } from "../browser.mjs";
+import { PAGES, placeOf, titleOf } from "../pages.mjs";
+import { FORM } from "../world.mjs";
+import { answerShown, fill, shows } from "./tasks.mjs";
+
+/** Tabs until a page must have no further place to stop. */
+const STOPS_MAX = 400;
+/** A small telephone, and the narrowest screen that WCAG 2.1 asks for (1.4.10, reflow). */
+const NARROW = [360, 320];
+const HOUR = { ms: 3_600_000 };
+
+/** Elements that a keyboard must reach, as places in the order of the page. */
+export function reachable(page) {
+  return page.evaluate(() => {
+    const selector = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']";
+    const all = [...document.querySelectorAll("*")];
+    const usable = (element) => element.checkVisibility() && !element.disabled;
+    return all.flatMap((element, place) => (element.matches(selector) && usable(element) ? [place] : []));
+  });
+}
+
+/** Presses Tab through a whole page: what has the focus, one after the other. */
+export async function tabThrough(page) {
+  const stops = [];
+  while (stops.length < STOPS_MAX) {
+    await page.keyboard.press("Tab");
+    const stop = await page.evaluate(() => {
+      const element = document.activeElement;
+      if (!element || element === document.body) return null;
+      const style = getComputedStyle(element);
+      const { left, top, width, height } = element.getBoundingClientRect();
+      return {
+        place: [...document.querySelectorAll("*")].indexOf(element),
+        text: element.outerHTML.slice(0, 120),
+        isOutlined: style.outlineStyle !== "none" && Number.parseFloat(style.outlineWidth) >= 2,
+        isInView: left >= 0 && left < innerWidth && top + height > 0 && top < innerHeight && width > 0,
+      };
+    });
+    if (!stop) return stops;
+    // A field for a date has more than one place to stop.
+    if (stops.at(-1)?.place !== stop.place) stops.push(stop);
+  }
+  throw new Error(`${STOPS_MAX} stops, and no end`);
+}
+
+/** Presses Tab until an element has the focus. */
+async function tabTo(page, locator) {
+  for (let stop = 0; stop < STOPS_MAX; stop += 1) {
+    await page.keyboard.press("Tab");
+    if (await locator.evaluate((element) => element === document.activeElement)) return;
+  }
+  throw new Error(`${locator} cannot be reached by Tab`);
+}
+
+async function tabAndPress(page, locator, key = "Enter") {
+  await tabTo(page, locator);
+  await page.keyboard.press(key);
+}
+
+async function keyboard(report, world) {
+  const { viewers, clients, tokens } = world;
+
+  await report.check("keyboard: Tab reaches everything on every page, in its order and visibly", async () => {
+    for (const entry of PAGES) {
+      const page = await viewers.visit(entry.viewer, placeOf(entry, world));
+      const expected = await reachable(page);
+      const stops = await tabThrough(page);
+      const places = stops.map((stop) => stop.place);
+      const title = titleOf(entry);
+      assert.match(stops[0].text, /class="skip"/, `${title} begins with the link to its contents`);
+      assert.deepEqual(places, places.toSorted((one, other) => one - other), `${title}: the order of Tab`);
+      const missed = expected.filter((place) => !places.includes(place));
+      assert.deepEqual(missed, [], `${title}: elements that Tab does not reach`);
+      for (const stop of stops) assert.ok(stop.isOutlined && stop.isInView, `${title}: no focus is seen on ${stop.text}`);
+      await page.context().close();
+    }
+  });
+
+  await report.check("keyboard: the first link skips what all pages have in common", async () => {
+    const page = await viewers.visit("operator", "/tasks");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("Tab");
+    assert.ok(await page.evaluate(() => document.querySelector("main").contains(document.activeElement)));
+  });
+
+  await report.check("keyboard: it logs in, opens a task, pauses, resumes and cancels it", async () => {
+    const id = await clients.ben.taskUntil("working", "wait", HOUR);
+    const page = await viewers.visit("nobody", "/login");
+    await tabTo(page, page.getByLabel("Token"));
+    await page.keyboard.type(tokens.ben.token);
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "My tasks" }).waitFor();
+    await tabAndPress(page, page.locator(`a[href="/tasks/${id}"]`));
+    await tabAndPress(page, page.getByRole("button", { name: "Pause" }));
+    await shows(page, "paused");
+    await tabAndPress(page, page.getByRole("button", { name: "Resume" }), "Space");
+    await shows(page, "running");
+    await tabAndPress(page, page.getByRole("button", { name: "Cancel the task" }));
+    await shows(page, "cancelled");
+    await tabAndPress(page, page.locator("summary", { hasText: "Delete…" }));
+    await tabAndPress(page, page.getByRole("button", { name: "Delete the task" }));
+    await page.waitForURL(/\/tasks$/);
+  });
+
+  await report.check("keyboard: it answers a form", async () => {
+    const schema = {
+      type: "object",
+      properties: {
+        name: { type: "string", title: "Name" },
+        count: { type: "integer", title: "Count" },
+        sure: { type: "boolean", title: "Sure" },
+        class: { type: "string", title: "Class", enum: ["economy", "business"] },
+        extras: { type: "array", title: "Extras", items: { type: "string", enum: ["bike", "dog"] } },
+      },
+      required: ["name", "class"],
+    };
+    const id = await clients.anna.taskUntil("input_required", "ask_form", { message: "Which journey?", schema });
+    const page = await viewers.visit("anna", `/tasks/${id}`);
+    await tabTo(page, page.getByLabel("Name"));
+    await page.keyboard.type("Ada");
+    await page.keyboard.press("Tab");
+    await page.keyboard.type("3");
+    await tabAndPress(page, page.getByLabel("Sure"), "Space");
+    await page.keyboard.press("Tab");
+    await page.keyboard.type("bus");
+    await tabAndPress(page, page.getByLabel("dog"), "Space");
+    await tabAndPress(page, page.getByRole("button", { name: "Send the answer" }));
+    await clients.anna.until(id, "completed");
+    await page.goto(`/tasks/${id}`);
+    const answer = { name: "Ada", count: 3, sure: true, class: "business", extras: ["dog"] };
+    assert.deepEqual(await answerShown(page), answer);
+  });
+}
+
+/** What is wider than the window, if the page can be scrolled sideways. */
+export function overflow(page) {
+  return page.evaluate(() => {
+    const { scrollWidth, clientWidth } = document.documentElement;
+    if (scrollWidth <= clientWidth) return [];
+    const isOut = (element) => element.getBoundingClientRect().right > clientWidth + 1;
+    return [...document.querySelectorAll("body *")].filter(isOut).map((element) => element.outerHTML.slice(0, 100));
+  });
+}
+
+async function layout(report, world) {
+  for (const width of NARROW) {
+    await report.check(`layout: no page is wider than a screen of ${width} pixels`, async () => {
+      for (const entry of PAGES) {
+        const page = await world.viewers.visit(entry.viewer, placeOf(entry, world), { viewport: { width, height: 700 } });
+        assert.deepEqual(await overflow(page), [], titleOf(entry));
+        assert.match(await page.getByRole("heading", { level: 1 }).innerText(), new RegExp(entry.heading), titleOf(entry));
+        await page.context().close();
+      }
+    });
+  }
+
+  await report.check("layout: on a small screen a task can be paused and a question answered", async () => {
+    const { viewers, clients } = world;
+    const small = { viewport: { width: 360, height: 640 }, hasTouch: true };
+    const id = await clients.anna.taskUntil("input_required", "ask_form", { message: "Which journey?", schema: FORM });
+    const page = await viewers.visit("anna", `/tasks/${id}`, small);
+    const expected = await fill(page);
+    await page.getByRole("button", { name: "Send the answer" }).tap();
+    await clients.anna.until(id, "completed");
+    await page.goto(`/tasks/${id}`);
+    assert.deepEqual(await answerShown(page), expected);
+    const running = await clients.anna.taskUntil("working", "wait", HOUR);
+    await page.goto(`/tasks/${running}`);
+    await page.getByRole("button", { name: "Pause" }).tap();
+    await shows(page, "paused");
+    await page.getByRole("button", { name: "Cancel the task" }).tap();
+    await shows(page, "cancelled");
+  });
+}
+
+/** How bright the ground of a page is, from 0 to 255. */
+function brightness(page) {
+  return page.evaluate(() => {
+    const [red, green, blue] = getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number);
+    return (red + green + blue) / 3;
+  });
+}
+
+async function schemes(report, world) {
+  for (const [colorScheme, fits] of [["light", (bright) => bright > 230], ["dark", (bright) => bright < 40]]) {
+    await report.check(`accessibility: no page violates WCAG 2.1 AA in the ${colorScheme} scheme`, async () => {
+      const found = [];
+      for (const entry of PAGES) {
+        const page = await world.viewers.visit(entry.viewer, placeOf(entry, world), { colorScheme });
+        await settle(page);
+        assert.ok(fits(await brightness(page)), `${titleOf(entry)} is not ${colorScheme}`);
+        for (const violation of await violations(page)) found.push(`${titleOf(entry)}: ${violation}`);
+        await page.context().close();
+      }
+      assert.deepEqual(found, []);
+    });
+  }
+
+  await report.check("accessibility: WCAG has something against a careless page", async () => {
+    const page = await world.viewers.visit("nobody", "/login");
+    await page.setContent("<h1></h1><img src='data:,'><input><p style='color: #ccc; background: #fff'>quiet</p>");
+    const found = (await violations(page)).join(" ");
+    for (const rule of ["image-alt", "label", "color-contrast"]) assert.match(found, new RegExp(rule));
+  });
+}
+
+async function withoutScript(report, world) {
+  const { host, viewers, clients } = world;
+  const off = { javaScriptEnabled: false, viewport: DESKTOP };
+
+  await report.check("no script: every page is there", async () => {
+    for (const entry of PAGES) {
+      const page = await viewers.visit(entry.viewer, placeOf(entry, world), off);
+      await page.getByRole("heading", { level: 1 }).filter({ hasText: new RegExp(entry.heading) }).waitFor();
+      await page.context().close();
+    }
+  });
+
+  await report.check("no script: an operator logs in by a link, pauses and resumes a task", async () => {
+    const id = await clients.anna.taskUntil("working", "wait", HOUR);
+    const page = await viewers.visit("nobody", await host.link(), off);
+    await page.getByRole("button", { name: "Log in" }).click();
+    await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+    await page.goto(`/tasks/${id}`);
+    await page.getByRole("button", { name: "Pause" }).click();
+    await shows(page, "paused");
+    await page.getByRole("button", { name: "Resume" }).click();
+    await shows(page, "running");
+    await page.getByRole("button", { name: "Cancel the task" }).click();
+    await shows(page, "cancelled");
+  });
+
+  await report.check("no script: a requestor answers a form", async () => {
+    const id = await clients.anna.taskUntil("input_required", "ask_form", { message: "Which journey?", schema: FORM });
+    const page = await viewers.visit("anna", `/tasks/${id}`, off);
+    const expected = await fill(page);
+    await page.getByRole("button", { name: "Send the answer" }).click();
+    await clients.anna.until(id, "completed");
+    await page.goto(`/tasks/${id}`);
+    assert.deepEqual(await answerShown(page), expected);
+  });
+}
+
+export async function access(report, world) {
+  await keyboard(report, world);
+  await layout(report, world);
+  await schemes(report, world);
+  await withoutScript(report, world);
+}

@@ -1,0 +1,168 @@
+// What single features do, each in a function that `features.mjs` switches on.
+import assert from "node:assert/strict";
+
+import { sendToken } from "../browser.mjs";
+import { until, variant } from "../host.mjs";
+import { shows } from "./tasks.mjs";
+
+const HOUR = { ms: 3_600_000 };
+const OWN_TASK = /\/tasks\/[0-9a-f]{32}$/;
+
+/** Tools are called in a form. */
+export async function tools(report, world) {
+  await report.check("tools: one is called in its form, and becomes a task", async () => {
+    const page = await world.viewers.visit("anna", "/tools");
+    await page.locator('main a[href="/tools/wait"]').first().click();
+    await page.getByLabel(/ms/i).first().fill("50");
+    await page.getByRole("button", { name: /call|start|run/i }).first().click();
+    await page.waitForURL(OWN_TASK);
+    await world.clients.anna.until(page.url().slice(-32), "completed");
+  });
+}
+
+/** A requestor sees what is in use of their limits. */
+export async function limits(report, world) {
+  await report.check("limits: a requestor sees their own", async () => {
+    const page = await world.viewers.visit("anna", "/limits");
+    const text = await page.locator("main").innerText();
+    assert.match(text, /tasks_stored_per_requestor/);
+    assert.doesNotMatch(text, /globex|ben@/);
+  });
+}
+
+/** The operators' first page draws numbers. */
+export async function charts(report, world) {
+  await report.check("charts: each has a name and its numbers as text", async () => {
+    const page = await world.viewers.visit("operator", "/");
+    await page.locator("main svg").first().waitFor();
+    for (const chart of await page.locator("main svg").all()) {
+      const isHidden = (await chart.getAttribute("aria-hidden")) === "true";
+      const name = (await chart.getAttribute("aria-label")) ?? (await chart.getAttribute("aria-labelledby"));
+      assert.ok(isHidden || name || (await chart.locator("title").count()) > 0, await chart.innerHTML());
+    }
+  });
+}
+
+/** Operators do one thing with many tasks. */
+export async function bulk(report, world) {
+  await report.check("bulk: tasks that are chosen are cancelled, and no others", async () => {
+    const { anna } = world.clients;
+    const start = () => anna.taskUntil("working", "wait", HOUR);
+    const [first, second, other] = [await start(), await start(), await start()];
+    const page = await world.viewers.visit("operator", "/tasks?tenant=acme&status=running");
+    for (const id of [first, second]) {
+      await page.locator("tr", { has: page.locator(`a[href="/tasks/${id}"]`) }).getByRole("checkbox").check();
+    }
+    await page.getByRole("button", { name: /^cancel/i }).click();
+    for (const id of [first, second]) await anna.until(id, "cancelled");
+    assert.equal(await anna.status(other), "working");
+    await anna.cancel(other);
+  });
+}
+
+/** Versions of plugins are looked at, switched to and back. */
+export async function versions(report, world) {
+  await report.check("versions: a staged one is read, accepted, activated and rolled back", async () => {
+    const { host, viewers } = world;
+    const words = ["Returns the text as it is.", "Returns the text unchanged"];
+    const file = await variant("text", ...words, host.file("text-next.wasm"));
+    await host.command("plugin", "stage", file, "--name", "text");
+    const active = async () => {
+      const { plugins } = await host.command("plugin", "list");
+      return plugins.find((plugin) => plugin.name === "text").active;
+    };
+    const before = await active();
+    const page = await viewers.visit("operator", "/plugins/text");
+    await page.locator("main a[href*='/changes']").first().click();
+    await page.getByText(words[1]).first().waitFor();
+    await page.getByRole("checkbox").first().check();
+    await page.getByRole("button", { name: /activate/i }).first().click();
+    await until("the switch", async () => (await active()) !== before);
+    await page.goto("/plugins/text");
+    const back = page.getByRole("button", { name: /roll ?back/i }).first();
+    if (!(await back.isVisible())) await page.getByText(/roll ?back/i).first().click();
+    await back.click();
+    await until("the way back", async () => (await active()) === before);
+  });
+}
+
+/** Operators see what plugins were denied. */
+export async function denials(report, world) {
+  await report.check("denials: what a plugin was denied is listed", async () => {
+    await world.clients.anna.request("tools/call", { name: "send", arguments: { url: "https://denied.example/" } });
+    const page = await world.viewers.open("operator");
+    await until("the denial", async () => {
+      await page.goto("/denials");
+      return /probe/.test(await page.locator("main").innerText());
+    });
+  });
+}
+
+/** Operators read the audit log. */
+export async function audit(report, world) {
+  await report.check("audit: logins are listed, and a filter leaves others out", async () => {
+    const page = await world.viewers.open("operator");
+    await until("the login", async () => {
+      await page.goto("/audit?event=dashboard.login");
+      return /dashboard\.login/.test(await page.locator("main").innerText());
+    });
+    assert.doesNotMatch(await page.locator("main tbody").first().innerText(), /task\.created/);
+  });
+}
+
+/** Operators make and revoke tokens. */
+export async function tokens(report, world) {
+  await report.check("tokens: a new one is shown once, logs in, and is revoked", async () => {
+    const page = await world.viewers.visit("operator", "/tokens");
+    await page.getByLabel(/requestor/i).first().fill("emma");
+    await page.getByLabel(/tenant/i).first().fill("acme");
+    await page.getByRole("button", { name: /create/i }).click();
+    const token = /\bbh_\S+/.exec(await page.locator("main").innerText())?.[0];
+    assert.ok(token, "the token is on the page");
+    await page.goto("/tokens");
+    assert.ok(!(await page.content()).includes(token), "it is shown once");
+    const emma = await world.viewers.visit("nobody", "/login");
+    await sendToken(emma, token);
+    await emma.getByRole("heading", { level: 1, name: "My tasks" }).waitFor();
+    const row = page.locator("tr", { hasText: "emma" });
+    if ((await row.locator("summary").count()) > 0) await row.locator("summary").first().click();
+    await row.getByRole("button", { name: /revoke/i }).click();
+    await until("the login page", async () => {
+      await emma.goto("/tasks");
+      return new URL(emma.url()).pathname === "/login";
+    });
+  });
+}
+
+/** Operators drain a host. */
+export async function hosts(report, world) {
+  await report.check("hosts: a host is drained and goes on", async () => {
+    const page = await world.viewers.visit("operator", "/hosts");
+    const press = async (name) => {
+      const button = page.getByRole("button", { name }).first();
+      if (!(await button.isVisible())) await page.locator("main summary").first().click();
+      await button.click();
+    };
+    const drains = async () => (await world.host.command("host", "status")).draining;
+    await press(/drain/i);
+    await until("the drain", drains);
+    await page.goto("/hosts");
+    await press(/end|resume|take|stop/i);
+    await until("its end", async () => !(await drains()));
+  });
+}
+
+/** A requestor sends messages to a running task. */
+export async function steer(report, world) {
+  await report.check("steer: a message reaches the task", async () => {
+    const { anna } = world.clients;
+    const id = await anna.taskUntil("working", "wait", HOUR);
+    const page = await world.viewers.visit("anna", `/tasks/${id}`);
+    const form = page.locator("form[action$='/steer']");
+    await form.getByRole("textbox").fill("stop");
+    await form.getByRole("button").click();
+    await anna.until(id, "completed");
+    await page.goto(`/tasks/${id}`);
+    await shows(page, "succeeded");
+  });
+}
