@@ -169,6 +169,8 @@ enum Drawn {
     Later(Instant),
     /// It is not there any more, or not for this session.
     Gone,
+    /// The host could not, for now: the browser tries again.
+    Failed,
 }
 
 impl Routes {
@@ -244,6 +246,7 @@ impl LivePage {
                     Drawn::Same => {}
                     Drawn::Later(at) => (self.has_changed, self.draw_at) = (true, at),
                     Drawn::Gone => return self.end(),
+                    Drawn::Failed => return None,
                 }
             }
             tokio::select! {
@@ -280,8 +283,10 @@ impl LivePage {
         self.changes.catch_up();
         let answer = self.answer(true).await;
         self.draw_at = Instant::now() + DRAW_PAUSE;
-        if answer.status() != StatusCode::OK {
-            return Drawn::Gone;
+        match answer.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND => return Drawn::Gone,
+            _ => return Drawn::Failed,
         }
         match self.events(&respond::text_of(answer).await) {
             None => Drawn::Gone,
@@ -299,7 +304,8 @@ impl LivePage {
             Changes::Operators(reads) => reads,
             Changes::Own { .. } => &*self.routes.parts.operator,
         };
-        self.routes.read(&self.page, self.peer, &self.session, Reader { operator, follows }).await
+        let reader = Reader { operator, follows };
+        Box::pin(self.routes.read(&self.page, self.peer, &self.session, reader)).await
     }
 
     /// The parts of a page that the browser does not have, as events; `None`: it has no live parts.

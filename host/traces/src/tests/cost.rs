@@ -72,6 +72,6 @@ async fn cost_of_recorded_calls() {
     ] {
         let (own, all) = least(&tracer, calls).await;
         let (exported, dropped) = (tracer.spans_exported(), tracer.spans_dropped());
-        println!("{name}: {own} ns of CPU a call, {all} ns with the export; {exported} exported, {dropped} dropped");
+        eprintln!("{name}: {own} ns of CPU a call, {all} ns with the export; {exported} exported, {dropped} dropped");
     }
 }
