@@ -12,6 +12,7 @@ use http::{HeaderValue, Method, Request, StatusCode, header};
 use hyper::body::Incoming;
 
 use crate::operators::OperatorPages;
+use crate::orders::PluginOrders;
 use crate::own_tasks::{Own, absent, refused};
 use crate::pages::{Frame, TOKEN_FIELD, message};
 use crate::request::{Form, Site, cookie, read_form};
@@ -31,6 +32,8 @@ pub(crate) struct Routes {
     pub(crate) failures: Failures,
     /// Signs the forms of those who have no session.
     pub(crate) login_key: [u8; 32],
+    /// What operators have ordered of plugins.
+    pub(crate) orders: PluginOrders,
 }
 
 impl Routes {
@@ -109,6 +112,15 @@ impl Routes {
                     Own { tasks, session, requestor, rights, frame }.act(id, action, &form).await
                 }
             },
+            ["plugins", ref order @ ..] if matches!(session.viewer, Viewer::Operator) => {
+                let pages = self.operator_pages(frame("/plugins"), session, peer);
+                let done = match *order {
+                    ["stage"] => Some(pages.stage(&form).await),
+                    [name, action] => pages.act_on_plugin(&decoded(name), action, &form).await,
+                    _ => None,
+                };
+                done.map(|done| done.unwrap_or_else(|error| pages.failed(&error)))
+            }
             _ => None,
         };
         done.unwrap_or_else(|| absent(&frame("")))
@@ -139,6 +151,7 @@ impl Routes {
             ["tasks", id] => pages.task(id, None).await,
             ["plugins"] => pages.plugins(&query).await,
             ["plugins", name] => pages.plugin(&decoded(name)).await,
+            ["plugins", name, version, "changes"] => pages.changes(&decoded(name), version, &query).await,
             ["tenants"] => pages.tenants(&query).await,
             ["tenants", name] => pages.tenant(&decoded(name)).await,
             _ => return absent(&frame("")),
@@ -147,7 +160,7 @@ impl Routes {
     }
 
     fn operator_pages<'a>(&'a self, frame: Frame<'a>, session: &'a Session, peer: IpAddr) -> OperatorPages<'a> {
-        OperatorPages { operator: &*self.parts.operator, session, peer, frame }
+        OperatorPages { operator: &self.parts.operator, orders: &self.orders, session, peer, frame }
     }
 
     fn log_out(&self, request: &Parts, session: &Session, peer: IpAddr) -> Answer {

@@ -26,6 +26,7 @@ use hyper::body::Incoming;
 use tokio::net::TcpListener;
 
 use crate::codes::LoginCodes;
+use crate::orders::PluginOrders;
 use crate::request::Site;
 use crate::routes::Routes;
 use crate::sessions::Sessions;
@@ -77,7 +78,7 @@ impl Dashboard {
             per_address: CONNECTIONS_PER_ADDRESS_MAX,
             lifetime: Some(CONNECTION),
         };
-        let responder = Routes { parts, site, sessions, failures, login_key };
+        let responder = Routes { parts, site, sessions, failures, login_key, orders: PluginOrders::default() };
         let listener = OperatorListener::spawn(listener, certificate, bounds, responder).map_err(io::Error::other)?;
         Ok(Self { _listener: listener })
     }

@@ -29,6 +29,7 @@ mod inspect;
 mod limits;
 mod logging;
 mod operate;
+mod plugin_changes;
 mod plugin_test;
 mod plugins;
 mod progress;

@@ -6,6 +6,10 @@
 mod login;
 mod operators;
 mod own;
+mod plugin_changes;
+#[cfg(test)]
+mod plugin_tests;
+mod plugins;
 
 use bulkhead_control::views::TaskStatus;
 use bulkhead_domain::UnixMs;
@@ -13,10 +17,10 @@ use bulkhead_domain::timestamp::iso8601;
 use maud::{DOCTYPE, Markup, html};
 
 pub(crate) use login::{ConfirmCode, Login, confirm_code, login};
-pub(crate) use operators::{
-    AllTasks, AnyTask, Overview, PluginVersionsPage, all_tasks, any_task, overview, plugin, plugins, tenant, tenants,
-};
+pub(crate) use operators::{AllTasks, AnyTask, Overview, all_tasks, any_task, digits, overview, tenant, tenants};
 pub(crate) use own::{OwnTask, OwnTasks, own_task, own_tasks};
+pub(crate) use plugin_changes::{ChangesPage, changes};
+pub(crate) use plugins::{PluginPage, PluginsPage, plugin, plugin_path, plugins, version_path};
 
 use crate::assets::STYLE_PATH;
 use crate::sessions::{Session, Viewer, form_token};
