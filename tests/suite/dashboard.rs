@@ -4,6 +4,7 @@ mod browser;
 mod login;
 mod live;
 mod own;
+mod plugins;
 
 use std::time::{Duration, Instant};
 

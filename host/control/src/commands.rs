@@ -13,7 +13,8 @@ use super::views::*;
 use super::{Answer, ControlError, SecretText};
 use bulkhead_domain::UnixMs;
 use bulkhead_identity::principal::TokenInfo;
-use bulkhead_plugins::{CanaryThresholdOverrides, SwitchResult, Verified};
+use bulkhead_plugins::sources::Source;
+use bulkhead_plugins::{CanaryThresholdOverrides, SwitchResult, Verified, VersionChanges};
 use bulkhead_store::sled::{Moved, Rekeyed};
 use bulkhead_tasks::ActivityGroup;
 use bulkhead_tasks::secrets::SecretInfo;
@@ -257,6 +258,23 @@ commands! {
         "plugin_versions" Versions(PluginVersions {
             name: String,
         }) -> PluginVersionsView,
+        /// What a switch to a version would change, in full.
+        "plugin_changes" Changes(PluginChanges {
+            name: String,
+            /// A digest, or how it begins; none: the canary, else what was staged last, else the active one.
+            #[serde(default)]
+            version: Option<String>,
+            /// Only this tool, but all of it.
+            #[serde(default)]
+            tool: Option<String>,
+        }) -> VersionChanges,
+        /// What a version needs, asks for, is granted and may reach.
+        "plugin_grants" Grants(PluginGrants {
+            name: String,
+            /// None: the active one.
+            #[serde(default)]
+            version: Option<String>,
+        }) -> PluginGrantsView,
         /// Takes a component in as a version, and checks it.
         "plugin_stage" Stage(PluginStage {
             /// A file with its whole path, or an address.
@@ -386,4 +404,32 @@ impl Command {
             Self::Secret(_) | Self::Store(_) => false,
         }
     }
+
+    /// Whether an operator may give it in a browser: what may come over the network, and what puts versions of plugins into service one by
+    /// one, as long as it names no path of the host's machine. Definitions that change are accepted for a version that was staged before,
+    /// so that they can be read first.
+    pub fn is_for_dashboard(&self) -> bool {
+        self.is_for_administrators()
+            || match self {
+                Self::Plugin(command) => match command {
+                    PluginCommand::Stage(PluginStage { source, .. }) => is_elsewhere(source),
+                    PluginCommand::Update(PluginUpdate { activate, .. }) => !activate,
+                    PluginCommand::Activate(PluginActivate { targets, .. })
+                    | PluginCommand::Canary(PluginCanary { targets, .. }) => {
+                        matches!(targets[..], [PluginTarget { version: Some(_), .. }])
+                    }
+                    PluginCommand::List(_) | PluginCommand::Versions(_) => true,
+                    PluginCommand::Changes(_) | PluginCommand::Grants(_) => true,
+                    PluginCommand::Promote(_) | PluginCommand::Rollback(_) | PluginCommand::Remove(_) => true,
+                    PluginCommand::Add(_) | PluginCommand::Verify(_) => false,
+                },
+                Self::Token(_) | Self::Tasks(_) | Self::Host(_) | Self::Tenant(_) => false,
+                Self::Secret(_) | Self::Store(_) => false,
+            }
+    }
+}
+
+/// Whether a source is no file of this machine.
+fn is_elsewhere(source: &str) -> bool {
+    source.parse::<Source>().is_ok_and(|source| source.path().is_none())
 }

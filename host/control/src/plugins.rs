@@ -8,13 +8,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::commands::{
-    PluginActivate, PluginAdd, PluginCanary, PluginCommand, PluginList, PluginPromote, PluginRemove, PluginRollback,
-    PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
+    PluginActivate, PluginAdd, PluginCanary, PluginChanges, PluginCommand, PluginGrants, PluginList, PluginPromote,
+    PluginRemove, PluginRollback, PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
 };
 use super::operator::OfflineTasks;
 use super::views::{
-    PluginListView, PluginOutcome, PluginRemoveView, PluginResult, PluginUpdateView, PluginVersionsView, RefusedPlugin,
-    RefusedView, StagedView, VersionRemovedView,
+    PluginGrantsView, PluginListView, PluginOutcome, PluginRemoveView, PluginResult, PluginUpdateView,
+    PluginVersionsView, RefusedPlugin, RefusedView, StagedView, TenantGrantsView, VersionRemovedView,
 };
 use super::{Answer, ControlError, Request};
 use bulkhead_domain::task::PluginVersion;
@@ -22,7 +22,7 @@ use bulkhead_identity::principal::Principals;
 use bulkhead_plugins::sources::{ComponentFetcher, ConfiguredSource, Source, SourceError};
 use bulkhead_plugins::{
     Calls, CanaryRequest, CanaryThresholdOverrides, Candidate, Digest, DrainThen, Error, Plugins, Stage, Staged,
-    SwitchResult, Target, Tenant,
+    SwitchResult, Target, Tenant, VersionGrants,
 };
 use bulkhead_runtime::{ListKind, LoadError};
 use bulkhead_store as store;
@@ -51,6 +51,14 @@ pub(super) async fn execute(
         PluginCommand::Versions(PluginVersions { name }) => {
             let versions = plugins.versions(&name).await.map_err(failed)?;
             PluginVersions::answer(&PluginVersionsView { name, versions })
+        }
+        PluginCommand::Changes(PluginChanges { name, version, tool }) => {
+            let changes = plugins.compare(&Target { name, version }, tool.as_deref()).await;
+            PluginChanges::answer(&changes.map_err(not_loaded)?)
+        }
+        PluginCommand::Grants(PluginGrants { name, version }) => {
+            let grants = plugins.grants(&name, version).await.map_err(not_loaded)?;
+            PluginGrants::answer(&grants_view(principals, name, grants).await?)
         }
         PluginCommand::Stage(PluginStage { source, sha256, name }) => {
             let (source, pinned) = (parsed(&source)?, digest(sha256)?);
@@ -82,6 +90,19 @@ pub(super) async fn execute(
             PluginVerify::answer(&plugins.verify(name.as_deref()).await.map_err(failed)?)
         }
     }
+}
+
+/// With the names of the tenants.
+async fn grants_view(
+    principals: &Principals,
+    name: String,
+    grants: VersionGrants,
+) -> Result<PluginGrantsView, ControlError> {
+    let VersionGrants { version, imports, everybody, tenants: bounded } = grants;
+    let named = if bounded.is_empty() { Vec::new() } else { principals.tenants().await? };
+    let name_of = |id| named.iter().find(|(_, other)| *other == id).map(|(name, _)| name.clone());
+    let tenants = bounded.into_iter().map(|(id, grants)| TenantGrantsView { tenant: name_of(id), grants }).collect();
+    Ok(PluginGrantsView { name, version, imports, everybody, tenants })
 }
 
 /// Who is to get a version, with the ids of the tenants. One that nobody was ever of begins to exist with that, as one does that the
@@ -122,6 +143,14 @@ where
         done => PluginOutcome::Result(done.map_err(failed)?),
     };
     Ok(Answer { is_refusal: !view.is_done(), ..R::answer(&view)? })
+}
+
+/// A version that cannot be looked at because of what it is.
+fn not_loaded(error: Error) -> ControlError {
+    match error {
+        Error::Refused(_) => ControlError::Invalid(error.to_string()),
+        error => failed(error),
+    }
 }
 
 pub(super) fn failed(error: Error) -> ControlError {

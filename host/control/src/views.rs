@@ -15,7 +15,7 @@ use bulkhead_domain::UnixMs;
 use bulkhead_domain::task::{Active, Outcome, Phase};
 use bulkhead_domain::timeline::{Timeline, TimelineEntry, Transition};
 use bulkhead_identity::principal::TokenInfo;
-use bulkhead_plugins::{Changes, Digest, PluginView, Stage, Staged, SwitchResult, VersionView};
+use bulkhead_plugins::{Changes, Digest, GrantRow, PluginView, Stage, Staged, SwitchResult, VersionView};
 use bulkhead_store::sled::{Moved, Report};
 use bulkhead_tasks::secrets::SecretInfo;
 
@@ -232,6 +232,26 @@ pub struct PluginListView {
 pub struct PluginVersionsView {
     pub name: String,
     pub versions: Vec<VersionView>,
+}
+
+/// What a version needs and may reach.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PluginGrantsView {
+    pub name: String,
+    pub version: Digest,
+    /// Interfaces that its component imports.
+    pub imports: Vec<String>,
+    pub everybody: Vec<GrantRow>,
+    /// In calls of tenants that have a bound of their own.
+    pub tenants: Vec<TenantGrantsView>,
+}
+
+/// What may be reached in calls of one tenant.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TenantGrantsView {
+    /// None: it has no name here.
+    pub tenant: Option<String>,
+    pub grants: Vec<GrantRow>,
 }
 
 /// What came of a command, unless the components themselves stand against it: that is an answer, not a failure.

@@ -122,14 +122,18 @@ enum Changes {
         news: broadcast::Receiver<TaskNews>,
         task: Option<TaskId>,
     },
-    Operators(FollowedReads),
+    Operators {
+        reads: Arc<FollowedReads>,
+        /// The same, for who reads.
+        operator: Arc<dyn Operator>,
+    },
 }
 
 impl Changes {
     /// Done when there is something new. May be dropped and called again.
     async fn next(&mut self) {
         match self {
-            Self::Operators(reads) => reads.changed().await,
+            Self::Operators { reads, .. } => reads.changed().await,
             Self::Own { news, task } => loop {
                 match news.recv().await {
                     Ok(news) if is_about(&news, *task) => return,
@@ -195,7 +199,10 @@ impl Routes {
             Err(full) => return too_many(full),
         };
         let changes = match session.viewer.requestor() {
-            None => Changes::Operators(FollowedReads::new(Arc::clone(&self.reads))),
+            None => {
+                let reads = Arc::new(FollowedReads::new(Arc::clone(&self.reads)));
+                Changes::Operators { operator: reads.clone(), reads }
+            }
             Some(requestor) => Changes::Own { news: self.parts.tasks.feed(requestor), task: task_of(page.uri.path()) },
         };
         let mut looking = tokio::time::interval(LOOK_EVERY);
@@ -300,9 +307,9 @@ impl LivePage {
 
     /// The page as its session would get it now. `follows`: whether it had it before.
     async fn answer(&self, follows: bool) -> Answer {
-        let operator: &dyn Operator = match &self.changes {
-            Changes::Operators(reads) => reads,
-            Changes::Own { .. } => &*self.routes.parts.operator,
+        let operator = match &self.changes {
+            Changes::Operators { operator, .. } => operator,
+            Changes::Own { .. } => &self.routes.parts.operator,
         };
         let reader = Reader { operator, follows };
         Box::pin(self.routes.read(&self.page, self.peer, &self.session, reader)).await

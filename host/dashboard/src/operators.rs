@@ -1,19 +1,21 @@
 //! What an operator does: reads and orders of the operator API, in the name of who is logged in.
 //!
-//! Must not use a command that does not come over the network. Invariant: each command is noted with who gave it, and none of their
+//! Must not use a command that may not come from a browser. Invariant: each command is noted with who gave it, and none of their
 //! answers holds arguments, answers or results.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bulkhead_control::commands::{
-    DrainShow, HealthShow, LimitsInUse, PluginList, PluginVersions, TaskFilter, TasksCancel, TasksPage, TasksPause,
-    TasksPurge, TasksResume, TasksShow, TenantList,
+    DrainShow, HealthShow, LimitsInUse, PluginList, TaskFilter, TasksCancel, TasksPage, TasksPause, TasksPurge,
+    TasksResume, TasksShow, TenantList,
 };
 use bulkhead_control::{Command, ControlError, Operator, Request};
 use http::StatusCode;
 
+use crate::orders::PluginOrders;
 use crate::own_tasks::absent;
-use crate::pages::{self, AllTasks, AnyTask, Frame, Overview, PluginVersionsPage};
+use crate::pages::{self, AllTasks, AnyTask, Frame, Overview};
 use crate::request::Form;
 use crate::respond::{self, Answer};
 use crate::sessions::Session;
@@ -26,20 +28,45 @@ const REQUESTORS_READ_MAX: usize = 500;
 
 /// An operator in front of a page.
 pub(crate) struct OperatorPages<'a> {
-    pub(crate) operator: &'a dyn Operator,
+    pub(crate) operator: &'a Arc<dyn Operator>,
+    pub(crate) orders: &'a PluginOrders,
     pub(crate) session: &'a Session,
     pub(crate) peer: IpAddr,
     pub(crate) frame: Frame<'a>,
 }
 
-impl OperatorPages<'_> {
-    async fn run<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
+/// Gives commands in the name of who is logged in.
+#[derive(Clone)]
+pub(crate) struct OperatorClient {
+    operator: Arc<dyn Operator>,
+    who: String,
+}
+
+impl OperatorClient {
+    pub(crate) async fn run<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
         let command: Command = request.into();
-        if !command.is_for_administrators() {
-            return Err(ControlError::Invalid("this command is for the machine of the host only".to_owned()));
+        if !command.is_for_dashboard() {
+            let said = "this is done on the machine of the host only: a source is https:// or oci:// here";
+            return Err(ControlError::Invalid(said.to_owned()));
         }
+        self.operator.execute_for(&self.who, command).await?.read::<R>()
+    }
+
+    /// As the audit log has it.
+    pub(crate) fn who(&self) -> &str {
+        &self.who
+    }
+}
+
+impl OperatorPages<'_> {
+    /// Who gives the orders, to go on without the page.
+    pub(crate) fn client(&self) -> OperatorClient {
         let who = self.session.operator_at(self.peer);
-        self.operator.execute_for(&who, command).await?.read::<R>()
+        OperatorClient { operator: Arc::clone(self.operator), who }
+    }
+
+    pub(crate) async fn run<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
+        self.client().run(request).await
     }
 
     pub(crate) async fn overview(&self) -> Result<Answer, ControlError> {
@@ -94,19 +121,6 @@ impl OperatorPages<'_> {
             Err(ControlError::Invalid(why)) => self.task(id, Some(&text::line(&why))).await,
             Err(error) => Err(error),
         })
-    }
-
-    pub(crate) async fn plugins(&self, query: &Form) -> Result<Answer, ControlError> {
-        let view = self.run(PluginList {}).await?;
-        Ok(respond::page(StatusCode::OK, pages::plugins(&self.frame, &view, query.filled("after"))))
-    }
-
-    pub(crate) async fn plugin(&self, name: &str) -> Result<Answer, ControlError> {
-        let listed = self.run(PluginList {}).await?;
-        let plugin = listed.plugins.into_iter().find(|plugin| plugin.name == name);
-        let versions = self.run(PluginVersions { name: name.to_owned() }).await?;
-        let page = PluginVersionsPage { plugin, versions };
-        Ok(respond::page(StatusCode::OK, pages::plugin(&self.frame, &page)))
     }
 
     pub(crate) async fn tenants(&self, query: &Form) -> Result<Answer, ControlError> {

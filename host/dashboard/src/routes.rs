@@ -17,6 +17,7 @@ use crate::lead::LeadPages;
 use crate::live::{self, StreamOwner};
 use crate::oidc::UsedAttempts;
 use crate::operators::OperatorPages;
+use crate::orders::PluginOrders;
 use crate::own_tasks::{Own, absent, refused};
 use crate::pages::{Frame, TOKEN_FIELD, message};
 use crate::request::{Form, Site, cookie, read_form};
@@ -41,6 +42,8 @@ pub(crate) struct Routes {
     pub(crate) failures: Failures,
     /// Signs the forms of those who have no session.
     pub(crate) login_key: [u8; 32],
+    /// What operators have ordered of plugins.
+    pub(crate) orders: PluginOrders,
     /// What operators look at all the time.
     pub(crate) reads: Arc<SharedReads>,
     pub(crate) streams: Arc<ScopedCounter<StreamOwner>>,
@@ -49,7 +52,7 @@ pub(crate) struct Routes {
 /// How a page is read: once, or again and again for as long as it is open.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
-    pub(crate) operator: &'a dyn Operator,
+    pub(crate) operator: &'a Arc<dyn Operator>,
     pub(crate) follows: bool,
 }
 
@@ -112,7 +115,7 @@ impl Routes {
             },
         };
         if request.method != Method::POST {
-            let reader = Reader { operator: &*self.parts.operator, follows: false };
+            let reader = Reader { operator: &self.parts.operator, follows: false };
             return self.read(request, peer, session, reader).await;
         }
         let Some(form) = read_form(&request.headers, body).await else {
@@ -128,7 +131,7 @@ impl Routes {
         let done = match segments(path)[..] {
             ["tasks", id, action] => match &session.viewer {
                 Viewer::Operator => {
-                    let pages = operator_pages(&*self.parts.operator, frame("/tasks"), session, peer);
+                    let pages = self.operator_pages(&self.parts.operator, frame("/tasks"), session, peer);
                     pages.act(id, action).await.map(|done| done.unwrap_or_else(|error| pages.failed(&error)))
                 }
                 Viewer::Requestor { requestor, rights, .. } => {
@@ -153,6 +156,15 @@ impl Routes {
                     Some(own.call(&self.parts.task_calls, &decoded(name), &form).await)
                 }
             },
+            ["plugins", ref order @ ..] if matches!(session.viewer, Viewer::Operator) => {
+                let pages = self.operator_pages(&self.parts.operator, frame("/plugins"), session, peer);
+                let done = match *order {
+                    ["stage"] => Some(pages.stage(&form).await),
+                    [name, action] => pages.act_on_plugin(&decoded(name), action, &form).await,
+                    _ => None,
+                };
+                done.map(|done| done.unwrap_or_else(|error| pages.failed(&error)))
+            }
             _ => None,
         };
         done.unwrap_or_else(|| absent(&frame("")))
@@ -199,18 +211,29 @@ impl Routes {
             ["tenants", ..] => "/tenants",
             _ => "/",
         };
-        let pages = operator_pages(operator, frame(here), session, peer);
+        let pages = self.operator_pages(operator, frame(here), session, peer);
         let done = match path[..] {
             [] => pages.overview().await,
             ["tasks"] => pages.tasks(&query).await,
             ["tasks", id] => pages.task(id, None).await,
             ["plugins"] => pages.plugins(&query).await,
             ["plugins", name] => pages.plugin(&decoded(name)).await,
+            ["plugins", name, version, "changes"] => pages.changes(&decoded(name), version, &query).await,
             ["tenants"] => pages.tenants(&query).await,
             ["tenants", name] => pages.tenant(&decoded(name)).await,
             _ => return absent(&frame("")),
         };
         done.unwrap_or_else(|error| pages.failed(&error))
+    }
+
+    fn operator_pages<'a>(
+        &'a self,
+        operator: &'a Arc<dyn Operator>,
+        frame: Frame<'a>,
+        session: &'a Session,
+        peer: IpAddr,
+    ) -> OperatorPages<'a> {
+        OperatorPages { operator, orders: &self.orders, session, peer, frame }
     }
 
     async fn log_out(&self, request: &Parts, session: &Session, peer: IpAddr) -> Answer {
@@ -222,15 +245,6 @@ impl Routes {
         respond::set_cookie(&mut answer, &self.site.session_cookie, "", self.site.has_tls);
         answer
     }
-}
-
-fn operator_pages<'a>(
-    operator: &'a dyn Operator,
-    frame: Frame<'a>,
-    session: &'a Session,
-    peer: IpAddr,
-) -> OperatorPages<'a> {
-    OperatorPages { operator, session, peer, frame }
 }
 
 fn query(request: &Parts) -> Form {

@@ -27,6 +27,7 @@ use tokio::net::TcpListener;
 use crate::codes::LoginCodes;
 use crate::live;
 use crate::oidc::UsedAttempts;
+use crate::orders::PluginOrders;
 use crate::request::Site;
 use crate::respond::{Answer, Body};
 use crate::routes::Routes;
@@ -99,6 +100,7 @@ impl Dashboard {
         let routes = Routes {
             reads: SharedReads::new(Arc::clone(&parts.operator)),
             streams: live::counter(),
+            orders: PluginOrders::default(),
             parts,
             site,
             sessions: Arc::clone(&sessions),

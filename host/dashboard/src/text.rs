@@ -16,7 +16,7 @@ const INDENTED_BYTES_MAX: usize = 64 << 10;
 /// Characters that turn the direction of text around, or that nobody sees.
 fn is_unseen(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{e0000}'..='\u{e0fff}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 fn bounded(text: &str, chars_max: usize, keep: impl Fn(char) -> bool) -> String {
@@ -36,6 +36,11 @@ pub(crate) fn line(text: &str) -> String {
 /// Text with its lines.
 pub(crate) fn block(text: &str) -> String {
     bounded(text, BLOCK_CHARS_MAX, |character| matches!(character, '\n' | '\t'))
+}
+
+/// Text with its lines, so much of it.
+pub(crate) fn passage(text: &str, chars_max: usize) -> String {
+    bounded(text, chars_max, |character| matches!(character, '\n' | '\t'))
 }
 
 /// JSON, indented where that costs little.

@@ -50,6 +50,9 @@ pub enum ToolPart {
 }
 
 impl ToolPart {
+    pub const ALL: [Self; 5] =
+        [Self::Title, Self::Description, Self::Annotations, Self::InputSchema, Self::OutputSchema];
+
     /// As it is in JSON and in sentences.
     pub fn name(self) -> &'static str {
         match self {
@@ -92,7 +95,7 @@ impl Changes {
 }
 
 impl ToolChange {
-    fn between(name: &str, old: &Tool, new: &Tool) -> Option<Self> {
+    pub(super) fn between(name: &str, old: &Tool, new: &Tool) -> Option<Self> {
         let value = |tool: &Tool| (schema(&tool.input_schema), tool.output_schema.as_ref().map(schema));
         let ((input_before, output_before), (input_after, output_after)) = (value(old), value(new));
         let free = serde_json::Value::Bool(true);

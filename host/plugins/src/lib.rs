@@ -12,10 +12,12 @@ mod calls;
 mod canary;
 mod canonical;
 mod change;
+mod comparison;
 mod deferred_fetch;
 mod definition;
 mod difference;
 mod entry;
+mod grants;
 mod health;
 mod maintenance;
 mod pinning;
@@ -54,8 +56,10 @@ use bulkhead_store::{self as store, RowStore};
 pub use bulkhead_sources::Digest;
 pub use calls::Calls;
 pub use canary::{CanaryRequest, CanaryThresholdOverrides};
+pub use comparison::{DifferenceKind, GrantDifference, TextDifference, ToolDifference, VersionChanges};
 pub use difference::{AcceptChanges, Changes, ToolChange, ToolPart};
 pub use entry::{Stage, TakenBack, Tenant};
+pub use grants::{GrantRow, VersionGrants, grant_rows, limit_rows};
 pub use health::{CallCounts, CanaryThresholds, FAULTS_IN_A_ROW, FaultRecord, HealthMonitor, PluginHealth};
 pub use pinning::Pinning;
 pub use policy_reload::{NamedPolicy, PreparedPolicies};
@@ -199,7 +203,7 @@ struct State {
     broken: BTreeMap<String, Vec<String>>,
     /// What is wrong with a file that it might come from. Says nothing about what runs.
     noticed: BTreeMap<String, Vec<String>>,
-    /// Of each plugin, what was staged last: switching to it loads nothing again.
+    /// Of each plugin, what was staged or compared last: switching to it loads nothing again.
     fresh: BTreeMap<String, LoadedPlugin>,
     /// Whose calls the operator's deadline has ended.
     ended: HashSet<PluginVersion>,

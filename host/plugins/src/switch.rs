@@ -326,7 +326,7 @@ impl Inner {
 }
 
 /// The version that was staged last, of those that were never active.
-fn latest(entry: &Entry) -> Option<Digest> {
+pub(super) fn latest(entry: &Entry) -> Option<Digest> {
     let fresh = entry.versions.iter().filter(|(digest, version)| {
         matches!(entry.stage(digest), Some(Stage::Staged | Stage::Checked)) && version.activated_at.is_none()
     });

@@ -29,7 +29,7 @@ use super::limits::{
     Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter, PENDING_MAX,
     RANDOM_BYTES_MAX,
 };
-use super::manifest::RequestedLimits;
+use super::manifest::RequestedPolicy;
 use super::operation::{Operation, Returned};
 use super::output;
 use super::policy::{DirGrant, Granted, GrantedTo};
@@ -49,8 +49,8 @@ pub(super) struct Plugin {
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     pub(super) granted: Arc<GrantedTo>,
-    /// The limits that its manifest requests.
-    pub(super) wanted: RequestedLimits,
+    /// What its manifest requests.
+    pub(super) wanted: Arc<RequestedPolicy>,
     /// By the name inside the plugin.
     pub(super) entries: Vec<Arc<ToolEntry>>,
     /// Of each entry, in the same order.

@@ -21,7 +21,7 @@ use super::exports::{Exports, RawListing};
 use super::files;
 use super::inline_policy::InlineStats;
 use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABLES_MAX};
-use super::manifest::{self, Manifest, RequestedLimits};
+use super::manifest::{self, Manifest, RequestedPolicy};
 use super::output;
 use super::policy::{Granted, GrantedTo, Grants, TenantBounds};
 use super::server_features;
@@ -185,6 +185,22 @@ impl LoadedPlugin {
     /// The tools that clients may see.
     pub fn shown_tools(&self) -> impl Iterator<Item = &Arc<ToolEntry>> {
         self.tools.iter().filter(|entry| !entry.hidden)
+    }
+
+    /// What it wants; without a manifest, whatever it is granted.
+    pub fn requested(&self) -> &RequestedPolicy {
+        &self.plugin.wanted
+    }
+
+    /// The operator's terms that it runs on.
+    pub fn terms(&self) -> &PluginSource {
+        &self.source
+    }
+
+    /// The interfaces that it needs, in the order of the component.
+    pub fn imports(&self) -> Vec<String> {
+        let component = self.plugin.instance.component();
+        component.component_type().imports(component.engine()).map(|(name, _)| name.to_owned()).collect()
     }
 
     /// Whether the operator says what a tool is called.
@@ -424,8 +440,8 @@ pub(super) struct Prepared {
     pub(super) source: PluginSource,
     pub(super) version: PluginVersion,
     pub(super) granted: Arc<GrantedTo>,
-    /// The limits that its manifest requests.
-    pub(super) wanted: RequestedLimits,
+    /// What its manifest requests.
+    pub(super) wanted: Arc<RequestedPolicy>,
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     pub(super) listed: RawListing,
@@ -450,8 +466,8 @@ pub(super) fn finish(
     metrics: &Metrics,
 ) -> Result<LoadedPlugin, Vec<String>> {
     let Prepared { source, version, granted, wanted, instance, exports, mut listed, resources, presence } = prepared;
-    let limits = wanted.within(&source.limits);
-    let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.within(&policy.limits), ..policy.clone() };
+    let limits = wanted.limits.within(&source.limits);
+    let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.limits.within(&policy.limits), ..policy.clone() };
     let policies = source.tools.iter().map(|(name, policy)| (name.clone(), within(policy))).collect();
     let (counted, activity) = (metrics.plugin(&version.name), metrics.activity().plugin(&version.name));
     let terms = DeclarationPolicy {

@@ -10,7 +10,7 @@ use bulkhead_control::views::PluginOutcome;
 
 use super::limits::LimitOrder;
 use super::table::{Layout, cell, fields_at};
-use super::{dashboard, limits, operate, plugins, running, secrets, tasks, tokens};
+use super::{dashboard, limits, operate, plugin_changes, plugins, running, secrets, tasks, tokens};
 
 /// When the answers are looked at.
 const NOW: u64 = 1_800_000_000_000;
@@ -71,6 +71,8 @@ fn answer(request: &str, json: &str) -> (String, String) {
         "ConfigReload" => shown::<ConfigReload>(json, running::reloaded),
         "PluginList" => shown::<PluginList>(json, |view| plugins::list(view, layout)),
         "PluginVersions" => shown::<PluginVersions>(json, |view| plugins::versions(view, layout)),
+        "PluginChanges" => shown::<PluginChanges>(json, |view| plugin_changes::changes(view, layout)),
+        "PluginGrants" => shown::<PluginGrants>(json, |view| plugin_changes::grants(view, layout)),
         "PluginStage" => outcome::<PluginStage, _>(json, plugins::staged),
         "PluginAdd" => outcome::<PluginAdd, _>(json, plugins::switched),
         "PluginUpdate" => outcome::<PluginUpdate, _>(json, plugins::updated),
@@ -95,7 +97,7 @@ fn answers_are_shown_as_in_their_snapshots() {
         assert_eq!(shown_text.trim_end(), text.trim_end(), "{request}");
         requests.insert(request);
     }
-    assert_eq!(requests.len(), 41, "one at least for each request that is answered");
+    assert_eq!(requests.len(), 43, "one at least for each request that is answered");
 }
 
 #[test]

@@ -182,6 +182,25 @@ pub(crate) enum PluginCommand {
         #[command(flatten)]
         operate: OperateArguments,
     },
+    /// Show what a switch to a version would change: definitions, imports and grants
+    Changes {
+        /// A plugin, for its canary or else what was staged last, or NAME@VERSION with the beginning of a digest
+        #[arg(value_name = "NAME[@VERSION]")]
+        target: String,
+        /// Only this tool, as a whole
+        #[arg(long, value_name = "TOOL")]
+        tool: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Show what a version needs and asks for, what the configuration grants, and what comes of both
+    Grants {
+        /// A plugin, for its active version, or NAME@VERSION with the beginning of a digest
+        #[arg(value_name = "NAME[@VERSION]")]
+        target: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
     /// Take a component in as a version of a plugin and check it; calls notice nothing
     #[command(after_long_help = SWITCH_HELP)]
     Stage {

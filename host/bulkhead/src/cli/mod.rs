@@ -30,6 +30,7 @@ mod limits;
 mod log_trace;
 mod logging;
 mod operate;
+mod plugin_changes;
 mod plugin_test;
 mod plugins;
 mod progress;

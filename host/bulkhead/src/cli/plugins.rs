@@ -1,4 +1,4 @@
-//! `bulkhead plugin list|versions|add|stage|activate|promote|rollback|remove|verify`.
+//! `bulkhead plugin list|versions|add|stage|activate|promote|rollback|remove|verify`; see `plugin_changes` for more.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use super::inspect::EXIT_REFUSED;
 use super::operate::{Absent, execute, show, show_answer};
 use super::table::{Layout, cell, when, word};
 use super::tenants::Tenants;
-use super::{EXIT_FAILED, host, print_error, sources};
+use super::{EXIT_FAILED, host, plugin_changes, print_error, sources};
 
 /// How much of a digest people see.
 const DIGEST_SHOWN: usize = 12;
@@ -41,6 +41,12 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
         PluginCommand::Author(command) => Box::pin(super::author::run(command)).await,
         PluginCommand::List(operate) => show_answer(&operate, PluginList {}, list).await,
         PluginCommand::Versions { name, operate } => show_answer(&operate, PluginVersions { name }, versions).await,
+        PluginCommand::Changes { target, tool, operate } => {
+            show_answer(&operate, plugin_changes::changes_of(target, tool), plugin_changes::changes).await
+        }
+        PluginCommand::Grants { target, operate } => {
+            show_answer(&operate, plugin_changes::grants_of(target), plugin_changes::grants).await
+        }
         PluginCommand::Stage { source, name, sha256, operate } => {
             let source = source.absolute()?.to_string();
             answer(&operate, PluginStage { source, sha256, name }, Absent::Create, staged).await
@@ -160,7 +166,7 @@ pub(super) async fn admin(
 }
 
 /// The beginning of a digest, which is enough for commands.
-fn digest(digest: impl Into<Option<Digest>>) -> String {
+pub(super) fn digest(digest: impl Into<Option<Digest>>) -> String {
     let text = digest.into().map(|digest| digest.to_string());
     text.map_or_else(|| "-".to_owned(), |text| text.chars().take(DIGEST_SHOWN).collect())
 }
@@ -322,7 +328,7 @@ pub(super) fn removed(view: &PluginRemoveView) -> String {
     }
 }
 
-fn held(reasons: &[String]) -> Vec<String> {
+pub(super) fn held(reasons: &[String]) -> Vec<String> {
     let head = (!reasons.is_empty()).then(|| "this needs your word (--accept):".to_owned());
     head.into_iter().chain(reasons.iter().map(|reason| format!("  {}", cell(&**reason)))).collect()
 }

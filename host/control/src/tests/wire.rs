@@ -1,9 +1,11 @@
 //! The wire form of commands: what command lines and hosts of other versions, and administrators' scripts, send.
 
+use serde_json::{Value, json};
+
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 43] = [
+const COMMANDS: [&str; 45] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,
@@ -37,6 +39,8 @@ const COMMANDS: [&str; 43] = [
     r#"{"command":"reload","check":true}"#,
     r#"{"command":"plugin_list"}"#,
     r#"{"command":"plugin_versions","name":"csv"}"#,
+    r#"{"command":"plugin_changes","name":"csv","version":"3f2a","tool":"csv_query"}"#,
+    r#"{"command":"plugin_grants","name":"csv","version":"3f2a"}"#,
     r#"{"command":"plugin_stage","source":"/p/csv.wasm","sha256":"00","name":"csv"}"#,
     r#"{"command":"plugin_add","sources":["/p/csv.wasm"],"sha256":null,"name":null,"accept":true}"#,
     r#"{"command":"plugin_update","name":"csv","activate":true,"accept":false}"#,
@@ -70,6 +74,11 @@ fn commands_may_leave_out_what_has_a_default() {
         ),
         (r#"{"command":"reload"}"#, r#"{"command":"reload","check":false}"#),
         (r#"{"command":"drain_show","unknown":1}"#, r#"{"command":"drain_show"}"#),
+        (
+            r#"{"command":"plugin_changes","name":"csv","version":null}"#,
+            r#"{"command":"plugin_changes","name":"csv","version":null,"tool":null}"#,
+        ),
+        (r#"{"command":"plugin_grants","name":"csv"}"#, r#"{"command":"plugin_grants","name":"csv","version":null}"#),
         (r#"{"command":"plugin_verify"}"#, r#"{"command":"plugin_verify","name":null}"#),
     ] {
         let command: Command = serde_json::from_str(short).unwrap_or_else(|error| panic!("{short}: {error}"));
@@ -108,6 +117,51 @@ fn only_reads_and_what_is_about_the_running_host_may_come_over_the_network() {
         "plugin_versions",
     ];
     assert_eq!(remote, expected);
+}
+
+#[test]
+fn commands_of_the_dashboard_name_no_path_and_switch_to_nothing_unread() {
+    let is_for_dashboard = |sent: &str| {
+        let command: Command = serde_json::from_str(sent).unwrap_or_else(|error| panic!("{sent}: {error}"));
+        assert!(command.is_for_dashboard() || !command.is_for_administrators(), "{sent}");
+        command.is_for_dashboard() && !command.is_for_administrators()
+    };
+    let more: Vec<_> =
+        COMMANDS.into_iter().filter(|sent| is_for_dashboard(sent)).filter_map(|sent| sent.split('"').nth(3)).collect();
+    // Of the others, one stages a path, one switches to what it finds, one is of a set, and the canary names no version.
+    assert_eq!(more, ["plugin_changes", "plugin_grants", "plugin_promote", "plugin_rollback", "plugin_remove"]);
+    let canary = COMMANDS.into_iter().find(|sent| sent.contains("plugin_canary")).unwrap();
+    assert!(is_for_dashboard(&canary.replace(r#""version":null"#, r#""version":"3f2a""#)));
+
+    let stage = |source: &str| json!({"command": "plugin_stage", "source": source, "sha256": null, "name": null});
+    for (source, is_elsewhere) in [
+        ("https://plugins.example.com/csv.wasm", true),
+        ("oci://ghcr.io/acme/csv:1.3", true),
+        ("/p/csv.wasm", false),
+        ("./csv.wasm", false),
+        ("csv.wasm", false),
+        ("../../etc/passwd", false),
+        ("file:///p/csv.wasm", false),
+        ("http://plugins.example.com/csv.wasm", false),
+        (" https://plugins.example.com/csv.wasm", false),
+        ("HTTPS://plugins.example.com/csv.wasm", false),
+        ("oci:/p/csv.wasm", false),
+        ("https://", false),
+        ("oci://", false),
+        ("", false),
+    ] {
+        assert_eq!(is_for_dashboard(&stage(source).to_string()), is_elsewhere, "{source}");
+    }
+    let update =
+        |activate: bool| json!({"command": "plugin_update", "name": "csv", "activate": activate, "accept": false});
+    assert!(is_for_dashboard(&update(false).to_string()) && !is_for_dashboard(&update(true).to_string()));
+    let activate =
+        |targets: Value| json!({"command": "plugin_activate", "targets": targets, "accept": true}).to_string();
+    let (one, latest) = (json!({"name": "csv", "version": "3f2a"}), json!({"name": "csv", "version": null}));
+    assert!(is_for_dashboard(&activate(json!([one]))));
+    for wrong in [json!([]), json!([latest]), json!([one, one])] {
+        assert!(!is_for_dashboard(&activate(wrong.clone())), "{wrong}");
+    }
 }
 
 #[test]

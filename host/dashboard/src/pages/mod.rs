@@ -10,6 +10,10 @@ mod login;
 mod media;
 mod operators;
 mod own;
+mod plugin_changes;
+#[cfg(test)]
+mod plugin_tests;
+mod plugins;
 mod schema_table;
 mod steering;
 mod tools;
@@ -24,10 +28,10 @@ pub(crate) use lead::{LedTask, LedTasks, led_task, led_tasks, led_tenant};
 pub(crate) use limits::{OwnLimits, own_limits};
 pub(crate) use login::{ConfirmCode, Login, confirm_code, logged_in, login};
 pub(crate) use media::image;
-pub(crate) use operators::{
-    AllTasks, AnyTask, Overview, PluginVersionsPage, all_tasks, any_task, overview, plugin, plugins, tenant, tenants,
-};
+pub(crate) use operators::{AllTasks, AnyTask, Overview, all_tasks, any_task, digits, overview, tenant, tenants};
 pub(crate) use own::{OwnTask, OwnTasks, own_task, own_tasks};
+pub(crate) use plugin_changes::{ChangesPage, changes};
+pub(crate) use plugins::{PluginPage, PluginsPage, plugin, plugin_path, plugins, version_path};
 pub(crate) use tools::{ToolPage, ToolsPage, tool, tools};
 
 use crate::assets::{SCRIPT_PATH, STYLE_PATH};

@@ -2,10 +2,10 @@
 
 use bulkhead_control::commands::TaskFilter;
 use bulkhead_control::views::{
-    AuditHealth, DrainView, HealthView, InputView, LimitCounts, LimitsView, PluginListView, PluginVersionsView,
-    TaskDetailsView, TaskPageView, TaskStatus, TenantListView, TenantView, TransitionView,
+    AuditHealth, DrainView, HealthView, InputView, LimitCounts, LimitsView, PluginListView, TaskDetailsView,
+    TaskPageView, TaskStatus, TenantListView, TenantView, TransitionView,
 };
-use bulkhead_plugins::{Digest, PluginState, PluginView, Stage, VersionView};
+use bulkhead_plugins::{Digest, PluginState};
 use maud::{Markup, html};
 
 use super::{
@@ -153,12 +153,12 @@ fn needs_attention(page: &Overview) -> Vec<(String, Option<String>)> {
     needs
 }
 
-fn digits(version: &Digest) -> String {
+pub(crate) fn digits(version: &Digest) -> String {
     version.to_string().chars().take(DIGITS).collect()
 }
 
 /// A name as a part of an address.
-fn path_segment(name: &str) -> String {
+pub(super) fn path_segment(name: &str) -> String {
     url::form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
 }
 
@@ -293,101 +293,6 @@ fn happened(transition: TransitionView) -> String {
     }
 }
 
-/// The plugins after the one of this name.
-pub(crate) fn plugins(frame: &Frame<'_>, view: &PluginListView, after: Option<&str>) -> Markup {
-    let (shown, next) = rows(&view.plugins, after, |plugin| &plugin.name, "/plugins");
-    frame.show("Plugins", html! {
-        (live("plugins", html! {
-        @if view.plugins.is_empty() {
-            p { "There is no plugin. Add one with " code { "bulkhead plugin add FILE.wasm" } "." }
-        } @else {
-            (table("Plugins", &["Plugin", "State", "Active", "Tools", "Calls", "Tasks", "Canary", "Health"], html! {
-                @for plugin in shown {
-                    tr {
-                        td { a href={ "/plugins/" (path_segment(&plugin.name)) } { (text::line(&plugin.name)) } }
-                        td { (plugin.state.name()) }
-                        td { code { (plugin.active.as_ref().map(digits).unwrap_or_default()) } }
-                        td { (plugin.tools) }
-                        td { (plugin.calls) }
-                        td { (plugin.tasks) }
-                        td { @if let Some(canary) = &plugin.canary { code { (digits(&canary.version)) } " " (canary.percent) " %" } @else { "–" } }
-                        td { (health(plugin)) }
-                    }
-                }
-            }))
-        }
-        (more(next.as_deref()))
-        }))
-    })
-}
-
-fn health(plugin: &PluginView) -> String {
-    if let Some(problem) = plugin.problems.first() {
-        return text::line(problem);
-    }
-    match (plugin.health.requestors_kept_away, plugin.health.last_faults.last()) {
-        (0, None) => "no faults".to_owned(),
-        (0, Some(fault)) => text::line(&format!("last fault: {}: {}", fault.tool, fault.reason)),
-        (kept, _) => format!("{kept} requestors kept away"),
-    }
-}
-
-/// The versions of one plugin.
-pub(crate) struct PluginVersionsPage {
-    pub(crate) plugin: Option<PluginView>,
-    pub(crate) versions: PluginVersionsView,
-}
-
-pub(crate) fn plugin(frame: &Frame<'_>, page: &PluginVersionsPage) -> Markup {
-    let stage = |version: &VersionView| match version.state {
-        Stage::Staged => "staged",
-        Stage::Checked => "checked",
-        Stage::Active => "active",
-        Stage::Canary => "canary",
-        Stage::Draining => "draining",
-        Stage::Retired => "retired",
-    };
-    frame.show(&text::line(&format!("Plugin {}", page.versions.name)), html! {
-        @if let Some(plugin) = &page.plugin {
-            dl {
-                dt { "State" } dd { (plugin.state.name()) }
-                @for problem in plugin.problems.iter().take(ROWS_MAX) { dt { "Problem" } dd { (text::line(problem)) } }
-                @if let Some(canary) = &plugin.canary {
-                    dt { "Canary" } dd {
-                        code { (digits(&canary.version)) } " for " (canary.percent) " % of the requestors, since " (frame.when(canary.since))
-                        @if let Some(seen) = canary.seen { ": " (seen.calls) " calls, " (seen.faults) " faults" }
-                    }
-                }
-                @if let Some(back) = &plugin.taken_back {
-                    dt { "Taken back" } dd {
-                        code { (digits(&back.version)) } " " (frame.when(back.taken_back.at)) ": " (text::line(&back.taken_back.why))
-                    }
-                }
-                @for fault in plugin.health.last_faults.iter().rev() {
-                    dt { "Fault" } dd { (frame.when(fault.at)) " " (text::line(&fault.tool)) ": " (text::line(&fault.reason)) }
-                }
-            }
-        }
-        h2 { "Versions" }
-        (table("Versions", &["Version", "Stage", "From", "Signed by", "Staged", "Size", "Tools", "Calls", "Tasks"], html! {
-            @for version in page.versions.versions.iter().take(ROWS_MAX) {
-                tr {
-                    td { code { (digits(&version.version)) } }
-                    td { (stage(version)) }
-                    td { (text::line(&version.source)) }
-                    td { (text::line(&version.signed_by.join(", "))) }
-                    td { (frame.when(version.staged_at)) }
-                    td { (text::bytes(version.bytes)) }
-                    td { (version.tools) }
-                    td { (version.calls) }
-                    td { (version.tasks) }
-                }
-            }
-        }))
-        p.note { "To switch versions: " code { "bulkhead plugin activate" } ", " code { "promote" } " and " code { "rollback" } " on the machine of the host." }
-    })
-}
-
 /// The tenants after the one of this name.
 pub(crate) fn tenants(frame: &Frame<'_>, view: &TenantListView, limits: &LimitsView, after: Option<&str>) -> Markup {
     let (shown, next) = rows(&view.tenants, after, |tenant| &tenant.name, "/tenants");
@@ -452,7 +357,12 @@ pub(crate) fn tenant(frame: &Frame<'_>, name: &str, limits: &LimitsView) -> Mark
 }
 
 /// The rows after a name, and the address of the next page. The list is in the order of names.
-fn rows<'a, T>(all: &'a [T], after: Option<&str>, name: impl Fn(&T) -> &str, path: &str) -> (&'a [T], Option<String>) {
+pub(super) fn rows<'a, T>(
+    all: &'a [T],
+    after: Option<&str>,
+    name: impl Fn(&T) -> &str,
+    path: &str,
+) -> (&'a [T], Option<String>) {
     let begin = after.map_or(0, |after| all.partition_point(|row| name(row) <= after));
     let rest = all.get(begin..).unwrap_or_default();
     let shown = rest.get(..rest.len().min(ROWS_MAX)).unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::exports::Exports;
 use crate::files;
 use crate::inspect::{self, Inspection};
 use crate::load::{self, ComponentBytes, LoadError, LoadedPlugin, PluginSource, Prepared, Source, UnknownTools, Wrong};
-use crate::manifest::RequestedLimits;
+use crate::manifest::RequestedPolicy;
 use crate::policy::{Granted, GrantedTo, Grants};
 use crate::published::Published;
 use crate::typed;
@@ -128,13 +128,13 @@ impl Sandbox {
                 return Err(Wrong { problems, passing });
             };
             let version = PluginVersion { name, digest: raw.digest };
-            let wanted = raw.manifest.map(|manifest| manifest.requested.limits).unwrap_or_default();
+            let wanted = raw.manifest.map(|manifest| manifest.requested).unwrap_or_default();
             Ok((source, version, (granted, wanted), instance, Arc::new(exports), raw.bytes))
         });
         let (source, version, granted, instance, exports, bytes) =
             linked.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
 
-        let (granted, wanted) = (Arc::new(granted.0), granted.1);
+        let (granted, wanted) = (Arc::new(granted.0), Arc::new(granted.1));
         let presence = CallCount::default();
         let prepared = self.list(source, version, (granted, wanted), instance, exports, presence).await?;
         Ok((prepared, bytes))
@@ -145,7 +145,7 @@ impl Sandbox {
         &self,
         source: PluginSource,
         version: PluginVersion,
-        (granted, wanted): (Arc<GrantedTo>, RequestedLimits),
+        (granted, wanted): (Arc<GrantedTo>, Arc<RequestedPolicy>),
         instance: InstancePre<Call>,
         exports: Arc<Exports>,
         presence: CallCount,
@@ -154,7 +154,7 @@ impl Sandbox {
         let listing = self.guests.run(&self.own_share, async move {
             let name: Arc<str> = version.name.as_str().into();
             let (listed, resources) =
-                load::list(&ground, &name, &granted.others, &instance, &exports, &wanted.within(&source.limits))
+                load::list(&ground, &name, &granted.others, &instance, &exports, &wanted.limits.within(&source.limits))
                     .await?;
             Ok(Prepared { source, version, granted, wanted, instance, exports, listed, resources, presence })
         });
@@ -169,7 +169,7 @@ impl Sandbox {
     ///
     /// All problems of its present lists.
     pub async fn relist(&self, loaded: &LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
-        let granted = (Arc::clone(&loaded.plugin.granted), loaded.plugin.wanted.clone());
+        let granted = (Arc::clone(&loaded.plugin.granted), Arc::clone(&loaded.plugin.wanted));
         self.list_again(loaded, loaded.source.clone(), granted).await
     }
 
@@ -197,14 +197,14 @@ impl Sandbox {
         }
         raw.needs.version(source.wasi).map_err(refuse)?;
         let granted = self.grant(&source, &raw).map_err(refuse)?;
-        self.list_again(loaded, source, (Arc::new(granted), loaded.plugin.wanted.clone())).await
+        self.list_again(loaded, source, (Arc::new(granted), Arc::clone(&loaded.plugin.wanted))).await
     }
 
     async fn list_again(
         &self,
         loaded: &LoadedPlugin,
         source: PluginSource,
-        granted: (Arc<GrantedTo>, RequestedLimits),
+        granted: (Arc<GrantedTo>, Arc<RequestedPolicy>),
     ) -> Result<LoadedPlugin, LoadError> {
         let (plugin, version) = (&loaded.plugin, loaded.version.clone());
         let exports = Arc::clone(&plugin.exports);

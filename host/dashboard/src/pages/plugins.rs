@@ -1,0 +1,369 @@
+//! Plugins and their versions, for operators.
+//!
+//! Invariant: what a form orders is said in words beside its button, and it names the version that the page was about.
+
+use bulkhead_control::views::{PluginGrantsView, PluginListView};
+use bulkhead_plugins::{CanaryView, Digest, GrantRow, PluginHealth, PluginState, PluginView, Stage, VersionView};
+use maud::{Markup, html};
+
+use super::operators::{ROWS_MAX, digits, path_segment, rows};
+use super::{Frame, live, more, table, token};
+use crate::orders::Order;
+use crate::sessions::Session;
+use crate::text;
+
+/// Orders on the page of all plugins, and on that of one.
+const ORDERS_SHOWN: usize = 10;
+const ORDERS_OF_ONE_SHOWN: usize = 3;
+
+pub(crate) struct PluginsPage<'a> {
+    pub(crate) view: &'a PluginListView,
+    pub(crate) orders: &'a [Order],
+    /// The name that the page before ended with.
+    pub(crate) after: Option<&'a str>,
+}
+
+pub(crate) struct PluginPage<'a> {
+    /// None: nothing of it runs or should run.
+    pub(crate) plugin: Option<&'a PluginView>,
+    pub(crate) versions: &'a bulkhead_control::views::PluginVersionsView,
+    /// Of the active version, if there is one.
+    pub(crate) grants: Option<&'a PluginGrantsView>,
+    pub(crate) orders: &'a [Order],
+}
+
+/// The page of a plugin.
+pub(crate) fn plugin_path(name: &str) -> String {
+    format!("/plugins/{}", path_segment(name))
+}
+
+/// The page of what a version changes.
+pub(crate) fn version_path(name: &str, version: &Digest) -> String {
+    format!("{}/{version}/changes", plugin_path(name))
+}
+
+/// A form behind a word: the first click shows what it does, the second does it.
+pub(super) fn confirmed(session: &Session, action: &str, label: &str, says: Markup) -> Markup {
+    html! {
+        details { summary { (label) "…" }
+            form method="post" action=(action) {
+                (token(session, action))
+                (says)
+                button.bad type="submit" { (label) }
+            }
+        }
+    }
+}
+
+pub(super) fn version_field(version: &Digest) -> Markup {
+    html! { input type="hidden" name="version" value=(version); }
+}
+
+pub(super) fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Staged => "staged",
+        Stage::Checked => "checked",
+        Stage::Active => "active",
+        Stage::Canary => "canary",
+        Stage::Draining => "draining",
+        Stage::Retired => "retired",
+    }
+}
+
+pub(crate) fn plugins(frame: &Frame<'_>, session: &Session, page: &PluginsPage<'_>) -> Markup {
+    let (shown, next) = rows(&page.view.plugins, page.after, |plugin| &plugin.name, "/plugins");
+    frame.show("Plugins", html! {
+        (live("orders", orders(frame, page.orders, ORDERS_SHOWN, true)))
+        (live("plugins", html! { @if page.view.plugins.is_empty() { p { "There is no plugin yet." } } @else {
+            (table("Plugins", &["Plugin", "State", "Active", "Tools", "Calls", "Tasks", "Canary", "Health"], html! {
+                @for plugin in shown {
+                    tr {
+                        td { a href=(plugin_path(&plugin.name)) { (text::line(&plugin.name)) } }
+                        td { (plugin.state.name()) }
+                        td { code { (plugin.active.as_ref().map(digits).unwrap_or_default()) } }
+                        td { (plugin.tools) }
+                        td { (plugin.calls) }
+                        td { (plugin.tasks) }
+                        td { @if let Some(canary) = &plugin.canary { code { (digits(&canary.version)) } " " (canary.percent) " %" } @else { "–" } }
+                        td { (health(plugin)) }
+                    }
+                }
+            }))
+        } }))
+        (more(next.as_deref()))
+        (stage_form(session))
+    })
+}
+
+/// Takes a component in. From a file of the machine that is done there.
+fn stage_form(session: &Session) -> Markup {
+    let action = "/plugins/stage";
+    html! {
+        h2 { "Stage a component" }
+        form method="post" action=(action) {
+            (token(session, action))
+            label { "Source" small { "https://HOST/PATH or oci://REGISTRY/REPOSITORY:TAG" }
+                input type="text" name="source" required maxlength="800" pattern="(https|oci)://.+";
+            }
+            label { "Plugin" small { "As the component says, if this is empty" } input type="text" name="name" maxlength="64"; }
+            label { "SHA-256" small { "What it must be, if something is here" } input type="text" name="sha256" maxlength="71"; }
+            button type="submit" { "Stage" }
+        }
+        p.note { "It is fetched, verified, compiled and compared. Calls notice nothing until you switch to it." }
+    }
+}
+
+fn health(plugin: &PluginView) -> String {
+    if let Some(problem) = plugin.problems.first() {
+        return text::line(problem);
+    }
+    if let Some(quarantine) = quarantine(&plugin.health) {
+        return quarantine;
+    }
+    let last = plugin.health.last_faults.last();
+    last.map_or_else(
+        || "no faults".to_owned(),
+        |fault| text::line(&format!("last fault: {}: {}", fault.tool, fault.reason)),
+    )
+}
+
+fn quarantine(health: &PluginHealth) -> Option<String> {
+    match (health.everyone_until, health.requestors_kept_away) {
+        (Some(_), _) => Some("kept from everyone".to_owned()),
+        (None, 0) => None,
+        (None, kept) => Some(format!("{kept} requestors kept away")),
+    }
+}
+
+pub(crate) fn plugin(frame: &Frame<'_>, session: &Session, page: &PluginPage<'_>) -> Markup {
+    let (name, versions) = (&page.versions.name, &page.versions.versions);
+    frame.show(&text::line(&format!("Plugin {name}")), html! {
+        (orders(frame, page.orders, ORDERS_OF_ONE_SHOWN, false))
+        @if let Some(plugin) = page.plugin {
+            dl {
+                dt { "State" } dd { (plugin.state.name()) }
+                @for problem in plugin.problems.iter().take(ROWS_MAX) { dt { "Problem" } dd { (text::line(problem)) } }
+                @if let Some(back) = &plugin.taken_back {
+                    dt { "Taken back" } dd {
+                        code { (digits(&back.version)) } " " (frame.when(back.taken_back.at)) ": " (text::line(&back.taken_back.why))
+                    }
+                }
+                (faults(frame, &plugin.health))
+            }
+            @if let Some(canary) = &plugin.canary { (show_canary(frame, session, name, canary)) }
+        }
+        h2 { "Versions" }
+        @if versions.is_empty() { p { "None is kept." } } @else {
+            (table("Versions", &["Version", "Stage", "From", "Signed by", "Staged", "Size", "Tools", "Calls", "Tasks"], html! {
+                @for version in versions.iter().take(ROWS_MAX) { (version_row(frame, name, version)) }
+            }))
+            p.note { "The page of a version shows what it changes, and switches to it." }
+        }
+        (plugin_actions(session, name, page))
+        @if let Some(grants) = page.grants { (show_grants(grants)) }
+    })
+}
+
+fn version_row(frame: &Frame<'_>, name: &str, version: &VersionView) -> Markup {
+    html! {
+        tr {
+            td { a href=(version_path(name, &version.version)) { code { (digits(&version.version)) } } }
+            td { (stage(version.state)) @if version.taken_back.is_some() { ", taken back" } }
+            td { (text::line(&version.source)) }
+            td { (text::line(&version.signed_by.join(", "))) }
+            td { (frame.when(version.staged_at)) }
+            td { (text::bytes(version.bytes)) }
+            td { (version.tools) }
+            td { (version.calls) }
+            td { (version.tasks) }
+        }
+    }
+}
+
+/// Who is kept away, and the last faults.
+fn faults(frame: &Frame<'_>, health: &PluginHealth) -> Markup {
+    html! {
+        @if let Some(quarantine) = quarantine(health) {
+            dt { "Quarantine" } dd {
+                (quarantine) @if let Some(until) = health.everyone_until { ", next try " (frame.when(until)) }
+            }
+        }
+        @for fault in health.last_faults.iter().rev() {
+            dt { "Fault" } dd { (frame.when(fault.at)) " " (text::line(&fault.tool)) ": " (text::line(&fault.reason)) }
+        }
+    }
+}
+
+fn show_canary(frame: &Frame<'_>, session: &Session, name: &str, canary: &CanaryView) -> Markup {
+    let (path, tenants) = (plugin_path(name), text::line(&canary.tenants.join(", ")));
+    let bounds = &canary.bounds;
+    html! {
+        h2 { "Canary " code { (digits(&canary.version)) } }
+        dl {
+            dt { "Who has it" } dd {
+                (canary.percent) " % of the requestors" @if !tenants.is_empty() { ", and tenants " (tenants) } ", since " (frame.when(canary.since))
+            }
+            dt { "Window" } dd {
+                (span(bounds.window_ms)) ": "
+                @match canary.seen {
+                    Some(seen) => { (text::count(seen.calls as u64)) " calls, " (text::count(seen.faults as u64)) " faults" },
+                    None => "no calls are counted",
+                }
+            }
+            dt { "Taken back" } dd {
+                "when more than " (bounds.fault_percent_max) " % of at least " (bounds.calls_min) " calls break"
+                @if bounds.latency_percent_max > 0 {
+                    ", or when they take more than " (bounds.latency_percent_max) " % of the time of the active version"
+                }
+            }
+            dt { "Verdict" } dd { (verdict(canary)) }
+            (faults(frame, &canary.health))
+        }
+        div.actions {
+            (confirmed(session, &format!("{path}/promote"), "Promote", html! {
+                (version_field(&canary.version)) p { "Everybody gets " code { (digits(&canary.version)) } ". Calls that run keep their version." }
+            }))
+            (confirmed(session, &format!("{path}/take-back"), "Take back", html! {
+                (version_field(&canary.version)) p { "Everybody gets the active version. Tasks of the canary stay on it." }
+            }))
+            details { summary { "Change…" } (canary_form(session, name, &canary.version, Some(canary.percent), None)) }
+        }
+    }
+}
+
+/// Gives a version to a part of the requestors. `changes`: the mark and whether something is held back.
+pub(super) fn canary_form(
+    session: &Session,
+    name: &str,
+    version: &Digest,
+    percent: Option<f64>,
+    accept: Option<&Markup>,
+) -> Markup {
+    let action = format!("{}/canary", plugin_path(name));
+    html! {
+        form method="post" action=(action) {
+            (token(session, &action))
+            (version_field(version))
+            @if let Some(accept) = accept { (accept) }
+            label { "Per cent of the requestors"
+                input type="number" name="percent" min="0" max="100" step="0.01" value=(percent.unwrap_or(10.0));
+            }
+            label { "Tenants" small { "Names, with commas between; all of each" } input type="text" name="tenants" maxlength="1000"; }
+            label { "Window in minutes" small { "Empty: as the plugin has it" } input type="number" name="window" min="1" max="43200"; }
+            label { "Per cent of calls that may break" input type="number" name="faults" min="0" max="100"; }
+            label { "Calls that a verdict takes" input type="number" name="calls" min="1" max="4096"; }
+            button type="submit" { "Give it to them" }
+        }
+    }
+}
+
+/// What the tally comes to.
+fn verdict(canary: &CanaryView) -> String {
+    let needed = u64::from(canary.bounds.calls_min);
+    match canary.seen {
+        None => "none: it does not run here".to_owned(),
+        Some(_) if canary.health.is_quarantined() => "it keeps breaking for some".to_owned(),
+        Some(seen) if (seen.calls as u64) < needed => format!("none yet: it takes {} calls", text::count(needed)),
+        Some(seen) if seen.faults * 100 > usize::from(canary.bounds.fault_percent_max) * seen.calls => {
+            "over its bound, but not without the calls of one requestor or tenant".to_owned()
+        }
+        Some(_) => "within its bounds so far".to_owned(),
+    }
+}
+
+fn span(ms: u64) -> String {
+    text::relative(0, ms).trim_end_matches(" ago").to_owned()
+}
+
+/// What can be done with the plugin as a whole.
+fn plugin_actions(session: &Session, name: &str, page: &PluginPage<'_>) -> Markup {
+    let (path, Some(plugin)) = (plugin_path(name), page.plugin) else { return html! {} };
+    // What runs is no business of the store, or nothing is there.
+    if plugin.state == PluginState::Pinned || page.versions.versions.is_empty() {
+        return html! {};
+    }
+    let in_stage = |stage: Stage| page.versions.versions.iter().find(|row| row.state == stage).map(|row| row.version);
+    let (active, has_canary) = (in_stage(Stage::Active), in_stage(Stage::Canary).is_some());
+    html! {
+        div.actions {
+            (confirmed(session, &format!("{path}/update"), "Look for a new version", html! {
+                p { "What is at the source of this plugin is fetched and staged. Nothing is switched." }
+            }))
+            @if let Some(previous) = plugin.previous.filter(|_| !has_canary) {
+                (confirmed(session, &format!("{path}/rollback"), "Roll back", html! {
+                    @if let Some(active) = &active { (version_field(active)) }
+                    p { "Everybody gets " code { (digits(&previous)) } ", which was active before. Nothing is compiled." }
+                }))
+            }
+            @if let Some(active) = active.filter(|_| !has_canary) {
+                (confirmed(session, &format!("{path}/remove"), "Take out of service", html! {
+                    (version_field(&active))
+                    p { "Clients do not see its tools any more. Calls that run go on; rolling back brings it back." }
+                }))
+            }
+        }
+    }
+}
+
+/// What is needed, asked for, granted and left.
+fn show_grants(view: &PluginGrantsView) -> Markup {
+    html! {
+        h2 { "Grants of " code { (digits(&view.version)) } }
+        details { summary { (view.imports.len()) " imports" }
+            ul { @for import in view.imports.iter().take(ROWS_MAX) { li { code { (text::line(import)) } } } }
+        }
+        (grant_rows("Grants", &view.everybody))
+        @for tenant in view.tenants.iter().take(ROWS_MAX) {
+            @let name = text::line(tenant.tenant.as_deref().unwrap_or("without a name"));
+            details { summary { "In calls of tenant " (name) }
+                (grant_rows(&format!("Grants in calls of tenant {name}"), &tenant.grants))
+            }
+        }
+    }
+}
+
+fn grant_rows(label: &str, rows: &[GrantRow]) -> Markup {
+    let has_left = rows.iter().any(|row| row.left.is_some());
+    let columns = ["Grant", "Asked", "Granted", "Left to the tenant", "Effective"];
+    let columns: Vec<_> = columns.into_iter().filter(|column| has_left || *column != "Left to the tenant").collect();
+    html! {
+        (table(label, &columns, html! {
+            @for row in rows.iter().take(ROWS_MAX) {
+                tr {
+                    td { code { (text::line(&row.grant)) } }
+                    td { (text::line(&row.wanted)) }
+                    td { (text::line(&row.granted)) }
+                    @if has_left { td { (text::line(row.left.as_deref().unwrap_or_default())) } }
+                    td { (text::line(&row.effective)) }
+                }
+            }
+        }))
+        @if rows.len() > ROWS_MAX { p { (rows.len() - ROWS_MAX) " more: " code { "bulkhead plugin grants" } " shows them." } }
+    }
+}
+
+/// What was ordered last, and what came of it.
+pub(super) fn orders(frame: &Frame<'_>, orders: &[Order], most: usize, named: bool) -> Markup {
+    html! {
+        @for order in orders.iter().take(most) {
+            @let class = match &order.outcome { None => "ask", Some(outcome) if outcome.is_done => "", Some(_) => "bad" };
+            div.notice.(class) role="status" {
+                p {
+                    @if let Some(plugin) = order.plugin.as_deref().filter(|_| named) {
+                        a href=(plugin_path(plugin)) { (text::line(plugin)) } ": "
+                    }
+                    (order.what) ", " (frame.when(order.begun)) " by " (order.who) ": "
+                    @match &order.outcome {
+                        None => { "under way. " a href="" { "Reload" } },
+                        Some(outcome) if outcome.is_done => "done",
+                        Some(_) => strong { "not done" },
+                    }
+                }
+                @if let Some(outcome) = &order.outcome {
+                    @if !outcome.said.is_empty() { ul { @for line in &outcome.said { li { (line) } } } }
+                    @if let Some(place) = &outcome.leads_to { p { a href=(place) { "What it changes" } } }
+                }
+            }
+        }
+    }
+}
