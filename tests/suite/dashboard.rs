@@ -1,8 +1,8 @@
 //! The dashboard: who gets in, what each may see and change, and what a page never does.
 
 mod browser;
-mod login;
 mod live;
+mod login;
 mod own;
 mod plugins;
 

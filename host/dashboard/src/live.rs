@@ -118,10 +118,7 @@ struct LivePage {
 /// What tells that a page is to be drawn anew.
 enum Changes {
     /// Of a requestor's tasks; of one of them where the page is about one.
-    Own {
-        news: broadcast::Receiver<TaskNews>,
-        task: Option<TaskId>,
-    },
+    Own { news: broadcast::Receiver<TaskNews>, task: Option<TaskId> },
     Operators {
         reads: Arc<FollowedReads>,
         /// The same, for who reads.

@@ -152,7 +152,14 @@ impl Routes {
             ["tools", name, "call"] => match &session.viewer {
                 Viewer::Operator => None,
                 Viewer::Requestor { requestor, rights, .. } => {
-                    let own = Own { tasks: &self.parts.tasks, session, requestor, rights, frame: frame("/tools"), follows: false };
+                    let own = Own {
+                        tasks: &self.parts.tasks,
+                        session,
+                        requestor,
+                        rights,
+                        frame: frame("/tools"),
+                        follows: false,
+                    };
                     Some(own.call(&self.parts.task_calls, &decoded(name), &form).await)
                 }
             },
