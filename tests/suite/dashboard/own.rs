@@ -1,7 +1,7 @@
 //! What a requestor does in the dashboard: its tools and calls of them, messages to runs, its limits, and images and files of results.
 
 use reqwest::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::client::Client;
 use tests::{Host, Setup, command};
 
@@ -125,7 +125,7 @@ async fn tool_is_called_as_a_task_in_its_form() {
         assert!(refused.text.contains("<details open>") && !refused.text.contains("<b>"), "{}", refused.text);
     }
     assert_eq!(call(&[]).await.status, StatusCode::UNPROCESSABLE_ENTITY, "what is required is missing");
-    assert_eq!(own.tasks().await, [Value::Null; 0], "what was refused made no task");
+    assert!(own.tasks().await.is_empty(), "what was refused made no task");
     for fields in [&[("field.below", "100")][..], &[("as", "json"), ("arguments", " {\"below\": 100} ")]] {
         let done = call(fields).await;
         assert_eq!(done.status, StatusCode::SEE_OTHER, "{}", done.text);
@@ -138,9 +138,8 @@ async fn tool_is_called_as_a_task_in_its_form() {
     // One that takes only plain calls says so, and one that takes only tasks is called.
     let plain = browser.get("/tools/settings").await.text;
     assert!(plain.contains("cannot be called as a task") && !plain.contains("/tools/settings/call"), "{plain}");
-    let done =
-        browser.press("/tools/required", "/tools/required/call", &[("as", "json"), ("arguments", "{\"ms\": 1}")]);
-    let done = done.await;
+    let fields = [("as", "json"), ("arguments", "{\"ms\": 1}")];
+    let done = browser.press("/tools/required", "/tools/required/call", &fields).await;
     own.until_status(&task_of(done.leads_to()), "completed").await;
 }
 
@@ -308,9 +307,8 @@ async fn what_a_plugin_says_of_its_tools_is_text() {
     }
     assert!(browser.get("/tools/speak").await.text.contains("&lt;script&gt;alert(1)"));
     // A form of the plugin's with a text of a stranger's comes back as text.
-    let refused =
-        browser.press("/tools/speak", "/tools/speak/call", &[("as", "json"), ("arguments", "</textarea><script>")]);
-    let refused = refused.await;
+    let fields = [("as", "json"), ("arguments", "</textarea><script>")];
+    let refused = browser.press("/tools/speak", "/tools/speak/call", &fields).await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(refused.text.contains("&lt;/textarea&gt;&lt;script&gt;") && !refused.text.contains("<script"));
 }
