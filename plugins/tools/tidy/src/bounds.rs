@@ -65,6 +65,7 @@ const SHARES: By =
 const GROWS: &[(&str, &str, By)] = &[
     ("audit/read.rs", "first", Because("operators read the log, as many lines as they ask for")),
     ("dashboard/codes.rs", "open", Const("CODES_MAX")),
+    ("dashboard/orders.rs", "all", Const("ORDERS_MAX")),
     ("dashboard/sessions.rs", "sessions", Const("SESSIONS_MAX")),
     ("metrics/activity.rs", "busy", Because("the steps of the times are in the code")),
     (
