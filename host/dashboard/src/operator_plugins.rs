@@ -137,10 +137,10 @@ impl OperatorPages<'_> {
     }
 }
 
-type Asked = Result<(String, Work), &'static str>;
+type PlannedOrder = Result<(String, Work), &'static str>;
 
 /// What is to be done, and how it is called.
-fn work(client: OperatorClient, name: String, action: &str, form: &Form) -> Option<Asked> {
+fn work(client: OperatorClient, name: String, action: &str, form: &Form) -> Option<PlannedOrder> {
     let version = form.filled("version").and_then(|text| Digest::try_from(text.to_owned()).ok());
     let of_version =
         |what: &str| version.map_or_else(|| what.to_owned(), |version| format!("{what} {}", digits(&version)));

@@ -19,7 +19,7 @@ const ORDERS_MAX: usize = 32;
 /// Versions that are read for pages of the dashboard at a time; one that is not in the code cache is compiled first.
 const READS_MAX: usize = 4;
 /// How long a browser waits for an order or for a version to be read.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ORDER_WAIT: Duration = Duration::from_secs(5);
 
 /// What is under way or was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl PluginOrders {
             // Whoever waited may be gone.
             let _ = tell.send(outcome);
         });
-        Ok(tokio::time::timeout(PATIENCE, told).await.ok().and_then(Result::ok))
+        Ok(tokio::time::timeout(ORDER_WAIT, told).await.ok().and_then(Result::ok))
     }
 
     fn begin(&self, order: Order) -> Result<u64, Busy> {
@@ -148,7 +148,7 @@ impl PluginOrders {
             let _place = place;
             work.await
         });
-        tokio::time::timeout(PATIENCE, reading).await.ok().and_then(Result::ok).ok_or(Busy)
+        tokio::time::timeout(ORDER_WAIT, reading).await.ok().and_then(Result::ok).ok_or(Busy)
     }
 }
 
@@ -170,14 +170,14 @@ mod tests {
         let orders = PluginOrders::default();
         let long = || -> Work {
             Box::pin(async {
-                tokio::time::sleep(PATIENCE * 2).await;
+                tokio::time::sleep(ORDER_WAIT * 2).await;
                 done()
             })
         };
         assert_eq!(orders.give(order(Some("csv")), long()).await, Ok(None));
         assert_eq!(orders.give(order(Some("csv")), long()).await, Err(Busy));
         assert_eq!(orders.list(Some("csv"))[0].outcome, None);
-        tokio::time::sleep(PATIENCE * 2).await;
+        tokio::time::sleep(ORDER_WAIT * 2).await;
         assert_eq!(orders.list(Some("csv"))[0].outcome, Some(done()));
         assert_eq!(orders.give(order(None), Box::pin(async { done() })).await, Ok(Some(done())));
         assert_eq!((orders.list(Some("csv")).len(), orders.list(None).len(), orders.list(Some("x")).len()), (2, 2, 0));

@@ -15,7 +15,7 @@ use crate::orders::{Order, Outcome};
 use crate::sessions::{Sessions, Viewer};
 
 const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>\u{202e}\u{200b}\u{e0041}&";
-const PAGE_BYTES_MAX: usize = 60 << 10;
+const PAGE_BYTES: usize = 60 << 10;
 
 fn hostile(length: usize) -> String {
     HOSTILE.repeat(length / HOSTILE.len() + 1)
@@ -123,7 +123,7 @@ async fn page_of_a_plugin_with_hostile_texts_is_text_and_small() {
     let page = PluginPage { plugin: Some(&plugin_view), versions: &view, grants: None, orders: &orders() };
     let shown = plugin(&frame(&session), &session, &page).into_string();
     is_text(&shown);
-    assert!(shown.len() < PAGE_BYTES_MAX * 2, "{} bytes although every text is hostile", shown.len());
+    assert!(shown.len() < PAGE_BYTES * 2, "{} bytes although every text is hostile", shown.len());
     for part in ["2.5 % of the requestors", "3 calls, 1 faults", "kept from everyone", "none yet: it takes 20 calls"] {
         assert!(shown.contains(part), "{part} is not in {shown}");
     }
@@ -198,7 +198,7 @@ async fn changes_go_on_over_pages_and_the_switch_is_behind_the_last() {
     loop {
         let shown = show(after.as_deref(), None);
         is_text(&shown);
-        assert!(shown.len() < PAGE_BYTES_MAX * 2, "{} bytes although every text is hostile", shown.len());
+        assert!(shown.len() < PAGE_BYTES * 2, "{} bytes although every text is hostile", shown.len());
         seen += shown.matches("Changed tool").count();
         let switches =
             ["/plugins/csv/activate\"", "/plugins/csv/canary\"", "/plugins/csv/remove-version\"", "the-mark"];

@@ -68,6 +68,7 @@ const GROWS: &[(&str, &str, By)] = &[
     ("dashboard/oidc.rs", "used", Const("ATTEMPTS_MAX")),
     ("dashboard/sessions.rs", "ended", Because("rows of sessions, of which there are SESSIONS_MAX at a time")),
     ("dashboard/live.rs", "sent", Because("the parts of one page, which the templates name")),
+    ("dashboard/orders.rs", "all", Const("ORDERS_MAX")),
     ("dashboard/sessions.rs", "sessions", Const("SESSIONS_MAX")),
     ("dashboard/shared_reads.rs", "followed", Const("READS_PER_PAGE_MAX")),
     (
