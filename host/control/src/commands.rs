@@ -236,6 +236,11 @@ commands! {
         "activity_show" Activity(ActivityShow {
             by: ActivityGroup,
         }) -> ActivityView,
+        /// What the host did in the last hour, where a dashboard is served.
+        "history_show" History(HistoryShow {
+            /// Points in the answer; each sums up as much time as it must.
+            points_max: usize,
+        }) -> HistoryView,
         /// Whether the host is healthy and ready, and what that is read from.
         "health_show" Health(HealthShow {}) -> HealthView,
         /// Makes a link that logs in at the dashboard, once.
@@ -248,6 +253,22 @@ commands! {
         }) -> ReloadView,
         /// From here on the connection carries MCP over stdio.
         "stdio_attach" Attach(StdioAttach {}) -> (),
+    }
+    /// The audit log.
+    Audit(AuditCommand) {
+        /// The newest lines that fit, or those before the place where a page ended, and how their chain stands.
+        "audit_page" Page(AuditPage {
+            /// Any of these; one that ends with a dot is how an event begins. None: all.
+            #[serde(default)]
+            events: Vec<String>,
+            /// Only what is of the tenant of this name.
+            #[serde(default)]
+            tenant: Option<String>,
+            /// Where the page before ended.
+            #[serde(default)]
+            after: Option<String>,
+            count_max: usize,
+        }) -> AuditPageView,
     }
     /// Plugins and their versions.
     Plugin(PluginCommand) {
@@ -363,12 +384,26 @@ impl Command {
                 HostCommand::Limits(_) | HostCommand::Activity(_) | HostCommand::Health(_) | HostCommand::Reload(_) => {
                     true
                 }
+                HostCommand::History(_) => true,
                 HostCommand::DrainBegin(_) | HostCommand::DrainEnd(_) | HostCommand::DrainShow(_) => true,
                 // A link makes an operator of its user: it is for the user of the machine only.
                 HostCommand::Attach(_) | HostCommand::DashboardLogin(_) => false,
             },
             Self::Tenant(command) => matches!(command, TenantCommand::List(_) | TenantCommand::Usage(_)),
             Self::Plugin(command) => matches!(command, PluginCommand::List(_) | PluginCommand::Versions(_)),
+            Self::Audit(AuditCommand::Page(_)) => true,
+            Self::Secret(_) | Self::Store(_) => false,
+        }
+    }
+
+    /// Whether an operator may give it in a browser: everything that administrators may give over the network, and the making of a token.
+    /// Nothing of it names a path of the host's machine.
+    pub fn is_for_browsers(&self) -> bool {
+        match self {
+            Self::Token(TokenCommand::Create(_)) => true,
+            Self::Token(_) | Self::Tasks(_) | Self::Host(_) | Self::Tenant(_) | Self::Plugin(_) | Self::Audit(_) => {
+                self.is_for_administrators()
+            }
             Self::Secret(_) | Self::Store(_) => false,
         }
     }

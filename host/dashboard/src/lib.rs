@@ -11,9 +11,12 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
 mod assets;
+mod chart;
 mod codes;
 mod fields;
 mod login;
+mod operator_orders;
+mod operator_reports;
 mod operators;
 mod own_tasks;
 mod pages;

@@ -1,19 +1,21 @@
 //! What an operator does: reads and orders of the operator API, in the name of who is logged in.
 //!
-//! Must not use a command that does not come over the network. Invariant: each command is noted with who gave it, and none of their
+//! Must not use a command that is not for browsers: one that names a path of the machine, say. Invariant: each command is noted with who gave it, and none of their
 //! answers holds arguments, answers or results.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bulkhead_control::commands::{
     DrainShow, HealthShow, LimitsInUse, PluginList, PluginVersions, TaskFilter, TasksCancel, TasksPage, TasksPause,
-    TasksPurge, TasksResume, TasksShow, TenantList,
+    TasksPurge, TasksResume, TasksShow, TenantList, TenantUsage,
 };
+use bulkhead_control::views::TaskPageView;
 use bulkhead_control::{Command, ControlError, Operator, Request};
 use http::StatusCode;
 
 use crate::own_tasks::absent;
-use crate::pages::{self, AllTasks, AnyTask, Frame, Overview, PluginVersionsPage};
+use crate::pages::{self, AllTasks, AnyTask, DAYS_SHOWN, Frame, Overview, PluginVersionsPage, TenantPage};
 use crate::request::Form;
 use crate::respond::{self, Answer};
 use crate::sessions::Session;
@@ -26,20 +28,23 @@ const REQUESTORS_READ_MAX: usize = 500;
 
 /// An operator in front of a page.
 pub(crate) struct OperatorPages<'a> {
-    pub(crate) operator: &'a dyn Operator,
+    pub(crate) operator: &'a Arc<dyn Operator>,
     pub(crate) session: &'a Session,
     pub(crate) peer: IpAddr,
     pub(crate) frame: Frame<'a>,
 }
 
 impl OperatorPages<'_> {
-    async fn run<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
+    pub(crate) async fn run<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
         let command: Command = request.into();
-        if !command.is_for_administrators() {
+        if !command.is_for_browsers() {
             return Err(ControlError::Invalid("this command is for the machine of the host only".to_owned()));
         }
-        let who = format!("dashboard operator at {}", self.peer);
-        self.operator.execute_for(&who, command).await?.read::<R>()
+        let (operator, who) = (Arc::clone(self.operator), format!("dashboard operator at {}", self.peer));
+        // Its browser may go before it is done, and what was begun must get to its line in the audit log.
+        let done = tokio::spawn(async move { operator.execute_for(&who, command).await }).await;
+        let failed = || ControlError::Failed("the host failed at this command".to_owned());
+        done.unwrap_or_else(|_| Err(failed()))?.read::<R>()
     }
 
     pub(crate) async fn overview(&self) -> Result<Answer, ControlError> {
@@ -48,6 +53,7 @@ impl OperatorPages<'_> {
             drain: self.run(DrainShow {}).await?,
             limits: self.limits(TaskFilter::default()).await?,
             plugins: self.run(PluginList {}).await?,
+            history: self.history().await?,
         };
         Ok(respond::page(StatusCode::OK, pages::overview(&self.frame, &page)))
     }
@@ -65,8 +71,17 @@ impl OperatorPages<'_> {
             status: given("status"),
         };
         let request = TasksPage { filter: filter.clone(), after: given("after"), count_max: PAGE_TASKS };
-        let page = self.run(request).await?;
-        Ok(respond::page(StatusCode::OK, pages::all_tasks(&self.frame, &AllTasks { filter, page })))
+        let (status, page, absent) = match self.run(request).await {
+            Ok(page) => (StatusCode::OK, page, None),
+            Err(ControlError::NotFound(_)) => {
+                let absent = format!("There is no tenant {}.", filter.tenant.as_deref().unwrap_or_default());
+                let none = TaskPageView { tasks: Vec::new(), more: false, next: None };
+                (StatusCode::NOT_FOUND, none, Some(text::line(&absent)))
+            }
+            Err(error) => return Err(error),
+        };
+        let page = pages::all_tasks(&self.frame, self.session, &AllTasks { filter, page, absent });
+        Ok(respond::page(status, page))
     }
 
     pub(crate) async fn task(&self, id: &str, refused: Option<&str>) -> Result<Answer, ControlError> {
@@ -122,7 +137,8 @@ impl OperatorPages<'_> {
         if limits.tenants.is_empty() {
             return Ok(absent(&self.frame));
         }
-        Ok(respond::page(StatusCode::OK, pages::tenant(&self.frame, name, &limits)))
+        let usage = self.run(TenantUsage { tenant: Some(name.to_owned()), days: DAYS_SHOWN }).await?;
+        Ok(respond::page(StatusCode::OK, pages::tenant(&self.frame, &TenantPage { name, limits, usage })))
     }
 
     /// The page of what was not done.

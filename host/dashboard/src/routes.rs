@@ -109,7 +109,13 @@ impl Routes {
                     Own { tasks, session, requestor, rights, frame }.act(id, action, &form).await
                 }
             },
-            _ => None,
+            ref path => match &session.viewer {
+                Viewer::Operator => {
+                    let pages = self.operator_pages(frame(place_of(path)), session, peer);
+                    pages.order(path, &form).await.map(|done| done.unwrap_or_else(|error| pages.failed(&error)))
+                }
+                Viewer::Requestor { .. } => None,
+            },
         };
         done.unwrap_or_else(|| absent(&frame("")))
     }
@@ -126,13 +132,7 @@ impl Routes {
                 _ => absent(&frame("")),
             };
         }
-        let here = match path[..] {
-            ["tasks", ..] => "/tasks",
-            ["plugins", ..] => "/plugins",
-            ["tenants", ..] => "/tenants",
-            _ => "/",
-        };
-        let pages = self.operator_pages(frame(here), session, peer);
+        let pages = self.operator_pages(frame(place_of(&path)), session, peer);
         let done = match path[..] {
             [] => pages.overview().await,
             ["tasks"] => pages.tasks(&query).await,
@@ -141,13 +141,17 @@ impl Routes {
             ["plugins", name] => pages.plugin(&decoded(name)).await,
             ["tenants"] => pages.tenants(&query).await,
             ["tenants", name] => pages.tenant(&decoded(name)).await,
+            ["denials"] => pages.denials(&query).await,
+            ["audit"] => pages.audit(&query).await,
+            ["tokens"] => pages.tokens(&query, None).await,
+            ["hosts"] => pages.host().await,
             _ => return absent(&frame("")),
         };
         done.unwrap_or_else(|error| pages.failed(&error))
     }
 
     fn operator_pages<'a>(&'a self, frame: Frame<'a>, session: &'a Session, peer: IpAddr) -> OperatorPages<'a> {
-        OperatorPages { operator: &*self.parts.operator, session, peer, frame }
+        OperatorPages { operator: &self.parts.operator, session, peer, frame }
     }
 
     fn log_out(&self, request: &Parts, session: &Session, peer: IpAddr) -> Answer {
@@ -158,6 +162,20 @@ impl Routes {
         let mut answer = respond::see_other(login::ACTION);
         respond::set_cookie(&mut answer, &self.site.session_cookie, "", self.site.has_tls);
         answer
+    }
+}
+
+/// The page in the head of an operator's pages to which a path belongs.
+fn place_of(path: &[&str]) -> &'static str {
+    match path {
+        ["tasks", ..] => "/tasks",
+        ["plugins", ..] => "/plugins",
+        ["tenants", ..] => "/tenants",
+        ["denials", ..] => "/denials",
+        ["audit", ..] => "/audit",
+        ["tokens", ..] => "/tokens",
+        ["hosts", ..] => "/hosts",
+        _ => "/",
     }
 }
 

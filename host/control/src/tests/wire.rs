@@ -3,7 +3,7 @@
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 43] = [
+const COMMANDS: [&str; 45] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,
@@ -32,9 +32,11 @@ const COMMANDS: [&str; 43] = [
     r#"{"command":"drain_end"}"#,
     r#"{"command":"drain_show"}"#,
     r#"{"command":"activity_show","by":"requestor"}"#,
+    r#"{"command":"history_show","points_max":60}"#,
     r#"{"command":"health_show"}"#,
     r#"{"command":"dashboard_login"}"#,
     r#"{"command":"reload","check":true}"#,
+    r#"{"command":"audit_page","events":["task."],"tenant":"acme","after":"1.0","count_max":5}"#,
     r#"{"command":"plugin_list"}"#,
     r#"{"command":"plugin_versions","name":"csv"}"#,
     r#"{"command":"plugin_stage","source":"/p/csv.wasm","sha256":"00","name":"csv"}"#,
@@ -71,6 +73,10 @@ fn commands_may_leave_out_what_has_a_default() {
         (r#"{"command":"reload"}"#, r#"{"command":"reload","check":false}"#),
         (r#"{"command":"drain_show","unknown":1}"#, r#"{"command":"drain_show"}"#),
         (r#"{"command":"plugin_verify"}"#, r#"{"command":"plugin_verify","name":null}"#),
+        (
+            r#"{"command":"audit_page","count_max":5}"#,
+            r#"{"command":"audit_page","events":[],"tenant":null,"after":null,"count_max":5}"#,
+        ),
     ] {
         let command: Command = serde_json::from_str(short).unwrap_or_else(|error| panic!("{short}: {error}"));
         assert_eq!(serde_json::to_string(&command).unwrap(), long);
@@ -102,12 +108,24 @@ fn only_reads_and_what_is_about_the_running_host_may_come_over_the_network() {
         "drain_end",
         "drain_show",
         "activity_show",
+        "history_show",
         "health_show",
         "reload",
+        "audit_page",
         "plugin_list",
         "plugin_versions",
     ];
     assert_eq!(remote, expected);
+}
+
+#[test]
+fn browsers_give_the_commands_of_administrators_and_make_tokens() {
+    for sent in COMMANDS {
+        let command: Command = serde_json::from_str(sent).unwrap();
+        let makes_a_token = sent.contains("\"token_create\"");
+        assert_eq!(command.is_for_browsers(), command.is_for_administrators() || makes_a_token, "{sent}");
+        assert!(!command.is_for_browsers() || !sent.contains('/'), "no path: {sent}");
+    }
 }
 
 #[test]

@@ -3,20 +3,30 @@
 //! Must not ask anybody for anything, and must not write a text without escaping it. Invariant: a button that changes something is a form
 //! with the token of its session and address.
 
+mod audit;
+mod bulk;
+mod hosts;
 mod login;
 mod operators;
+mod overview;
 mod own;
+mod tenants;
+mod tokens;
 
 use bulkhead_control::views::TaskStatus;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::timestamp::iso8601;
 use maud::{DOCTYPE, Markup, html};
 
+pub(crate) use audit::{AuditFilter, Denials, audit, denials};
+pub(crate) use bulk::{BulkResult, bulk_results, confirm_bulk};
+pub(crate) use hosts::host;
 pub(crate) use login::{ConfirmCode, Login, confirm_code, login};
-pub(crate) use operators::{
-    AllTasks, AnyTask, Overview, PluginVersionsPage, all_tasks, any_task, overview, plugin, plugins, tenant, tenants,
-};
+pub(crate) use operators::{AllTasks, AnyTask, PluginVersionsPage, all_tasks, any_task, plugin, plugins};
+pub(crate) use overview::{Overview, overview};
 pub(crate) use own::{OwnTask, OwnTasks, own_task, own_tasks};
+pub(crate) use tenants::{DAYS_SHOWN, TenantPage, tenant, tenants};
+pub(crate) use tokens::{Tokens, token_created, tokens};
 
 use crate::assets::STYLE_PATH;
 use crate::sessions::{Session, Viewer, form_token};
@@ -26,8 +36,16 @@ use crate::text;
 pub(crate) const TOKEN_FIELD: &str = "form_token";
 
 /// The pages that the head of every page leads to.
-const OPERATORS: [(&str, &str); 4] =
-    [("/", "Overview"), ("/tasks", "Tasks"), ("/plugins", "Plugins"), ("/tenants", "Tenants")];
+const OPERATORS: [(&str, &str); 8] = [
+    ("/", "Overview"),
+    ("/tasks", "Tasks"),
+    ("/plugins", "Plugins"),
+    ("/tenants", "Tenants"),
+    ("/denials", "Denials"),
+    ("/audit", "Audit"),
+    ("/tokens", "Tokens"),
+    ("/hosts", "Host"),
+];
 const REQUESTORS: [(&str, &str); 1] = [("/tasks", "My tasks")];
 
 /// What stands around a page.
@@ -158,9 +176,14 @@ fn table(label: &str, columns: &[&str], rows: Markup) -> Markup {
 
 /// How full a limit is.
 fn meter(in_use: u64, max: u64) -> Markup {
+    meter_as(in_use, max, text::count)
+}
+
+/// The same in a unit.
+fn meter_as(in_use: u64, max: u64, written: fn(u64) -> String) -> Markup {
     html! {
         meter min="0" max=(max.max(1)) value=(in_use.min(max.max(1))) high=(max - max / 10) optimum="0" {}
-        " " (text::count(in_use)) " of " (text::count(max))
+        " " (written(in_use)) " of " (written(max))
     }
 }
 
