@@ -5,6 +5,7 @@ mod live;
 mod login;
 mod own;
 mod plugins;
+mod operators;
 
 use std::time::{Duration, Instant};
 

@@ -8,6 +8,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
 mod entry;
+mod page;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use bulkhead_domain::{UnixMs, hex, unhex};
 use sha2::{Digest as _, Sha256};
 
 pub use entry::Entry;
+pub use page::{LogPage, PageChain, PageFilter, PagePosition, read_page};
 pub use read::{Broken, LogLine, Tail, Verified, verify};
 
 use writer::Writer;
@@ -118,6 +120,11 @@ impl Audit {
     /// Whether the disk refuses what there is to write. It is tried again.
     pub fn is_refused(&self) -> bool {
         self.0.as_ref().is_some_and(|writer| writer.is_refused())
+    }
+
+    /// Where the log is; `None`: there is none.
+    pub fn folder(&self) -> Option<&Path> {
+        self.0.as_ref().map(|writer| writer.folder())
     }
 
     /// Writes what waits, and says that the host went down in an orderly way. What is noted later is lost.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::LineHash;
 
 /// A line that is longer is no line of ours.
-const LINE_BYTES_MAX: u64 = 1 << 20;
+pub(super) const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// One line, as far as it is the same for all.
 #[derive(Clone, Debug)]
@@ -66,6 +66,8 @@ pub enum Broken {
     Anchor { sequence: u64, expected: LineHash, found: LineHash },
     #[error("there is no audit log in {}; `audit.enabled = true` makes a host keep one", .0.display())]
     Nothing(PathBuf),
+    #[error("no page of the audit log ended at this place")]
+    NoPlace,
     #[error("the audit log cannot be read: {0}")]
     Io(#[from] io::Error),
 }

@@ -42,6 +42,7 @@ type Now = Box<dyn Fn() -> UnixMs + Send + Sync>;
 
 /// The queue of the log and the thread that writes it.
 pub(super) struct Writer {
+    folder: PathBuf,
     queue: Mutex<Option<SyncSender<(UnixMs, Entry)>>>,
     now: Now,
     lost: Arc<AtomicU64>,
@@ -67,6 +68,7 @@ impl Writer {
     }
 
     pub(super) fn open(options: Options, now: Now) -> io::Result<Self> {
+        let folder = options.folder.clone();
         let (log, cut) = Log::open(options)?;
         // Tests have to fill it.
         let room = if cfg!(test) { 256 } else { QUEUE_MAX };
@@ -85,7 +87,7 @@ impl Writer {
             move || work(log, &receiver, (&lost, &backlog), &closing, &refused)
         })?;
         let (queue, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
-        Ok(Self { queue, now, lost, backlog, closing, refused, seldom: Mutex::default(), thread })
+        Ok(Self { folder, queue, now, lost, backlog, closing, refused, seldom: Mutex::default(), thread })
     }
 
     pub(super) fn note(&self, entry: Entry) {
@@ -114,6 +116,11 @@ impl Writer {
         *at = now;
         drop(seldom);
         self.note(Entry::new(event).because(reason).count(count));
+    }
+
+    /// Where the files are.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Whether the disk refuses what there is to write.

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use super::ControlError;
 use super::commands::TaskFilter;
 use super::health::HostHealth;
+use super::history::History;
 use super::operator::{HostOperator, is_expired, summary};
 use super::views::{
     DashboardLoginView, DrainView, HealthView, LimitCount, LimitCounts, LimitsView, ReloadView, RequestorLimitsView,
@@ -40,6 +41,8 @@ pub struct RunningHost {
     pub health: Arc<HostHealth>,
     /// Where a dashboard is served.
     pub login_links: Option<Arc<dyn LoginLinks>>,
+    /// The same.
+    pub history: Option<Arc<History>>,
 }
 
 /// Makes links that log an operator in at the dashboard, each once.
@@ -152,6 +155,9 @@ impl HostOperator {
             )));
         }
         let after = after.map(position).transpose()?;
+        if let Some(tenant) = &filter.tenant {
+            self.tenant_named(tenant).await?;
+        }
         let names = self.principals.names().await?;
         let mut walk = Walk {
             store: &*self.store,

@@ -237,6 +237,11 @@ commands! {
         "activity_show" Activity(ActivityShow {
             by: ActivityGroup,
         }) -> ActivityView,
+        /// What the host did in the last hour, where a dashboard is served.
+        "history_show" History(HistoryShow {
+            /// Points in the answer; each sums up as much time as it must.
+            points_max: usize,
+        }) -> HistoryView,
         /// Whether the host is healthy and ready, and what that is read from.
         "health_show" Health(HealthShow {}) -> HealthView,
         /// Makes a link that logs in at the dashboard, once.
@@ -249,6 +254,22 @@ commands! {
         }) -> ReloadView,
         /// From here on the connection carries MCP over stdio.
         "stdio_attach" Attach(StdioAttach {}) -> (),
+    }
+    /// The audit log.
+    Audit(AuditCommand) {
+        /// The newest lines that fit, or those before the place where a page ended, and how their chain stands.
+        "audit_page" Page(AuditPage {
+            /// Any of these; one that ends with a dot is how an event begins. None: all.
+            #[serde(default)]
+            events: Vec<String>,
+            /// Only what is of the tenant of this name.
+            #[serde(default)]
+            tenant: Option<String>,
+            /// Where the page before ended.
+            #[serde(default)]
+            after: Option<String>,
+            count_max: usize,
+        }) -> AuditPageView,
     }
     /// Plugins and their versions.
     Plugin(PluginCommand) {
@@ -372,11 +393,17 @@ impl Command {
             Self::Token(command) => matches!(command, TokenCommand::List(_)),
             Self::Tasks(command) => matches!(command, TasksCommand::Show(_) | TasksCommand::Page(_)),
             Self::Host(command) => {
-                matches!(command, HostCommand::Limits(_) | HostCommand::Health(_) | HostCommand::DrainShow(_))
+                matches!(
+                    command,
+                    HostCommand::Limits(_)
+                        | HostCommand::Health(_)
+                        | HostCommand::DrainShow(_)
+                        | HostCommand::History(_)
+                )
             }
             Self::Tenant(command) => matches!(command, TenantCommand::List(_)),
             Self::Plugin(command) => matches!(command, PluginCommand::List(_) | PluginCommand::Versions(_)),
-            Self::Secret(_) | Self::Store(_) => false,
+            Self::Secret(_) | Self::Store(_) | Self::Audit(_) => false,
         }
     }
 
@@ -395,18 +422,20 @@ impl Command {
                 HostCommand::Limits(_) | HostCommand::Activity(_) | HostCommand::Health(_) | HostCommand::Reload(_) => {
                     true
                 }
+                HostCommand::History(_) => true,
                 HostCommand::DrainBegin(_) | HostCommand::DrainEnd(_) | HostCommand::DrainShow(_) => true,
                 // A link makes an operator of its user: it is for the user of the machine only.
                 HostCommand::Attach(_) | HostCommand::DashboardLogin(_) => false,
             },
             Self::Tenant(command) => matches!(command, TenantCommand::List(_) | TenantCommand::Usage(_)),
             Self::Plugin(command) => matches!(command, PluginCommand::List(_) | PluginCommand::Versions(_)),
+            Self::Audit(AuditCommand::Page(_)) => true,
             Self::Secret(_) | Self::Store(_) => false,
         }
     }
 
-    /// Whether an operator may give it in a browser: what may come over the network, and what puts versions of plugins into service one by
-    /// one, as long as it names no path of the host's machine. Definitions that change are accepted for a version that was staged before,
+    /// Whether an operator may give it in a browser: what may come over the network, the making of a token, and what puts versions of plugins
+    /// into service one by one, as long as it names no path of the host's machine. Definitions that change are accepted for a version that was staged before,
     /// so that they can be read first.
     pub fn is_for_dashboard(&self) -> bool {
         self.is_for_administrators()
@@ -423,7 +452,8 @@ impl Command {
                     PluginCommand::Promote(_) | PluginCommand::Rollback(_) | PluginCommand::Remove(_) => true,
                     PluginCommand::Add(_) | PluginCommand::Verify(_) => false,
                 },
-                Self::Token(_) | Self::Tasks(_) | Self::Host(_) | Self::Tenant(_) => false,
+                Self::Token(command) => matches!(command, TokenCommand::Create(_)),
+                Self::Tasks(_) | Self::Host(_) | Self::Tenant(_) | Self::Audit(_) => false,
                 Self::Secret(_) | Self::Store(_) => false,
             }
     }

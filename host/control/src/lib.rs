@@ -8,10 +8,12 @@
 
 mod activity;
 pub mod admin;
+mod audit;
 pub mod client;
 pub mod commands;
 pub mod erase;
 pub mod health;
+pub mod history;
 pub mod listener;
 pub mod operator;
 pub mod plugins;

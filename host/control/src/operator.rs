@@ -8,10 +8,11 @@ use async_trait::async_trait;
 
 use super::admin::RunningHost;
 use super::commands::{
-    ActivityShow, ConfigReload, DashboardLogin, DrainBegin, DrainEnd, DrainShow, HealthShow, HostCommand, LimitsInUse,
-    StoreBackup, StoreCheck, StoreCommand, StoreExport, StoreRebuild, StoreRekey, TasksCancel, TasksCommand, TasksList,
-    TasksPage, TasksPause, TasksPurge, TasksResume, TasksShow, TenantCommand, TenantList, TenantNames, TenantPurge,
-    TenantUsage, TokenCommand, TokenCreate, TokenList, TokenRevoke,
+    ActivityShow, AuditCommand, AuditPage, ConfigReload, DashboardLogin, DrainBegin, DrainEnd, DrainShow, HealthShow,
+    HistoryShow, HostCommand, LimitsInUse, StoreBackup, StoreCheck, StoreCommand, StoreExport, StoreRebuild,
+    StoreRekey, TasksCancel, TasksCommand, TasksList, TasksPage, TasksPause, TasksPurge, TasksResume, TasksShow,
+    TenantCommand, TenantList, TenantNames, TenantPurge, TenantUsage, TokenCommand, TokenCreate, TokenList,
+    TokenRevoke,
 };
 use super::erase::EraseHooks;
 use super::plugins::PluginAdmin;
@@ -342,6 +343,7 @@ impl HostOperator {
             Command::Tenant(command) => self.tenant(command).await,
             Command::Tasks(command) => self.tasks(command).await,
             Command::Host(command) => self.host(who, command).await,
+            Command::Audit(AuditCommand::Page(request)) => AuditPage::answer(&self.audit_page(request).await?),
             Command::Plugin(command) => match &self.plugin_admin {
                 Some(plugin_admin) => super::plugins::execute(plugin_admin, &self.principals, command).await,
                 None => Err(ControlError::Invalid("there are no plugins here".to_owned())),
@@ -387,7 +389,7 @@ impl HostOperator {
         }
     }
 
-    async fn names(&self, ids: &[String]) -> Result<NamesView, ControlError> {
+    pub(super) async fn names(&self, ids: &[String]) -> Result<NamesView, ControlError> {
         let wanted: HashSet<&str> = ids.iter().map(String::as_str).collect();
         let tenants = self.principals.tenants().await?.into_iter().map(|(name, id)| (id.to_string(), name));
         let requestors = self.principals.names().await?.into_iter();
@@ -428,6 +430,7 @@ impl HostOperator {
             HostCommand::DrainEnd(_) => DrainEnd::answer(&self.drain(false)?),
             HostCommand::DrainShow(_) => DrainShow::answer(&self.unfinished()?),
             HostCommand::Activity(ActivityShow { by }) => ActivityShow::answer(&self.activity(by).await?),
+            HostCommand::History(HistoryShow { points_max }) => HistoryShow::answer(&self.history(points_max)?),
             HostCommand::DashboardLogin(_) => DashboardLogin::answer(&self.login_link()?),
             HostCommand::Health(_) => HealthShow::answer(&self.health().await?),
             HostCommand::Reload(ConfigReload { check }) => {

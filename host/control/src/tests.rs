@@ -1,3 +1,4 @@
+mod audit;
 mod wire;
 
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use super::ControlError;
 use super::operator::HostOperator;
 use super::views::{TenantDayView, TenantUsageView};
+use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::timestamp::iso8601;
 use bulkhead_store::usage_days::{TenantDay, USAGE_DAYS_MAX, UsageDays};
 
@@ -15,6 +16,13 @@ const ROWS_MAX: usize = 10_000;
 const DAY_MS: u64 = 86_400_000;
 
 impl HostOperator {
+    /// The id of a tenant that is there.
+    pub(super) async fn tenant_named(&self, name: &str) -> Result<TenantId, ControlError> {
+        self.principals.find_tenant(name).await?.ok_or_else(|| {
+            ControlError::NotFound(format!("there is no tenant {name:?}; `bulkhead tenant list` shows the names"))
+        })
+    }
+
     pub(super) async fn usage(&self, tenant: Option<&str>, days: u32) -> Result<TenantUsageView, ControlError> {
         if !(1..=USAGE_DAYS_MAX).contains(&days) {
             return Err(ControlError::Invalid(format!(
@@ -23,9 +31,7 @@ impl HostOperator {
         }
         let tenant = match tenant {
             None => None,
-            Some(name) => Some(self.principals.find_tenant(name).await?.ok_or_else(|| {
-                ControlError::NotFound(format!("there is no tenant {name:?}; `bulkhead tenant list` shows the names"))
-            })?),
+            Some(name) => Some(self.tenant_named(name).await?),
         };
         if let Some(running_host) = &self.running_host {
             running_host.tasks.write_usage().await;

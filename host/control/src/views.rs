@@ -1,10 +1,12 @@
-//! Answers to commands, by family: tasks, plugins, secrets, the store, tenants, tokens and the running host. Types of other crates that
+//! Answers to commands, by family: tasks, plugins, secrets, the store, tenants, tokens, the audit log and the running host. Types of other crates that
 //! answer as they are stand in the table of `commands`.
 //!
 //! Owns the members of answers and their order. Must not know how an answer comes to be or how it is shown.
 
 mod activity;
+mod audit;
 mod health;
+mod history;
 
 use std::path::PathBuf;
 
@@ -20,7 +22,9 @@ use bulkhead_store::sled::{Moved, Report};
 use bulkhead_tasks::secrets::SecretInfo;
 
 pub use activity::{ActivityCountsView, ActivityRowView, ActivityView};
+pub use audit::{AuditChainView, AuditLineView, AuditPageView};
 pub use health::{AuditHealth, ClockHealth, GuestsHealth, HealthView, PluginsHealth, StoreHealth};
+pub use history::{HistoryPointView, HistoryView};
 
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

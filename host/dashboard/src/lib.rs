@@ -12,6 +12,7 @@
 
 mod arguments;
 mod assets;
+mod chart;
 mod codes;
 mod digests;
 mod fields;
@@ -19,7 +20,9 @@ mod lead;
 mod live;
 mod login;
 mod oidc;
+mod operator_orders;
 mod operator_plugins;
+mod operator_reports;
 mod operators;
 mod orders;
 mod own_results;

@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use bulkhead_control::commands::{
     DrainShow, HealthShow, LimitsInUse, PluginList, TaskFilter, TasksCancel, TasksPage, TasksPause, TasksPurge,
-    TasksResume, TasksShow, TenantList,
+    TasksResume, TasksShow, TenantList, TenantUsage,
 };
+use bulkhead_control::views::TaskPageView;
 use bulkhead_control::{Command, ControlError, Operator, Request};
 use http::StatusCode;
 
 use crate::orders::PluginOrders;
 use crate::own_tasks::absent;
-use crate::pages::{self, AllTasks, AnyTask, Frame, Overview};
+use crate::pages::{self, AllTasks, AnyTask, DAYS_SHOWN, Frame, Overview, TenantPage};
 use crate::request::Form;
 use crate::respond::{self, Answer};
 use crate::sessions::Session;
@@ -66,7 +67,10 @@ impl OperatorPages<'_> {
     }
 
     pub(crate) async fn run<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
-        self.client().run(request).await
+        let client = self.client();
+        // Its browser may go before it is done, and what was begun must get to its line in the audit log.
+        let done = tokio::spawn(async move { client.run(request).await }).await;
+        done.unwrap_or_else(|_| Err(ControlError::Failed("the host failed at this command".to_owned())))
     }
 
     pub(crate) async fn overview(&self) -> Result<Answer, ControlError> {
@@ -75,6 +79,7 @@ impl OperatorPages<'_> {
             drain: self.run(DrainShow {}).await?,
             limits: self.limits(TaskFilter::default()).await?,
             plugins: self.run(PluginList {}).await?,
+            history: self.history().await?,
         };
         Ok(respond::page(StatusCode::OK, pages::overview(&self.frame, &page)))
     }
@@ -92,8 +97,17 @@ impl OperatorPages<'_> {
             status: given("status"),
         };
         let request = TasksPage { filter: filter.clone(), after: given("after"), count_max: PAGE_TASKS };
-        let page = self.run(request).await?;
-        Ok(respond::page(StatusCode::OK, pages::all_tasks(&self.frame, &AllTasks { filter, page })))
+        let (status, page, absent) = match self.run(request).await {
+            Ok(page) => (StatusCode::OK, page, None),
+            Err(ControlError::NotFound(_)) => {
+                let absent = format!("There is no tenant {}.", filter.tenant.as_deref().unwrap_or_default());
+                let none = TaskPageView { tasks: Vec::new(), more: false, next: None };
+                (StatusCode::NOT_FOUND, none, Some(text::line(&absent)))
+            }
+            Err(error) => return Err(error),
+        };
+        let page = pages::all_tasks(&self.frame, self.session, &AllTasks { filter, page, absent });
+        Ok(respond::page(status, page))
     }
 
     pub(crate) async fn task(&self, id: &str, refused: Option<&str>) -> Result<Answer, ControlError> {
@@ -136,7 +150,8 @@ impl OperatorPages<'_> {
         if limits.tenants.is_empty() {
             return Ok(absent(&self.frame));
         }
-        Ok(respond::page(StatusCode::OK, pages::tenant(&self.frame, name, &limits)))
+        let usage = self.run(TenantUsage { tenant: Some(name.to_owned()), days: DAYS_SHOWN }).await?;
+        Ok(respond::page(StatusCode::OK, pages::tenant(&self.frame, &TenantPage { name, limits, usage })))
     }
 
     /// The page of what was not done.

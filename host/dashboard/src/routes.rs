@@ -172,7 +172,13 @@ impl Routes {
                 };
                 done.map(|done| done.unwrap_or_else(|error| pages.failed(&error)))
             }
-            _ => None,
+            ref path => match &session.viewer {
+                Viewer::Operator => {
+                    let pages = self.operator_pages(&self.parts.operator, frame(place_of(path)), session, peer);
+                    pages.order(path, &form).await.map(|done| done.unwrap_or_else(|error| pages.failed(&error)))
+                }
+                Viewer::Requestor { .. } => None,
+            },
         };
         done.unwrap_or_else(|| absent(&frame("")))
     }
@@ -212,13 +218,7 @@ impl Routes {
                 _ => absent(&frame("")),
             };
         }
-        let here = match path[..] {
-            ["tasks", ..] => "/tasks",
-            ["plugins", ..] => "/plugins",
-            ["tenants", ..] => "/tenants",
-            _ => "/",
-        };
-        let pages = self.operator_pages(operator, frame(here), session, peer);
+        let pages = self.operator_pages(operator, frame(place_of(&path)), session, peer);
         let done = match path[..] {
             [] => pages.overview().await,
             ["tasks"] => pages.tasks(&query).await,
@@ -228,6 +228,10 @@ impl Routes {
             ["plugins", name, version, "changes"] => pages.changes(&decoded(name), version, &query).await,
             ["tenants"] => pages.tenants(&query).await,
             ["tenants", name] => pages.tenant(&decoded(name)).await,
+            ["denials"] => pages.denials(&query).await,
+            ["audit"] => pages.audit(&query).await,
+            ["tokens"] => pages.tokens(&query, None).await,
+            ["hosts"] => pages.host().await,
             _ => return absent(&frame("")),
         };
         done.unwrap_or_else(|error| pages.failed(&error))
@@ -251,6 +255,20 @@ impl Routes {
         let mut answer = respond::see_other(login::ACTION);
         respond::set_cookie(&mut answer, &self.site.session_cookie, "", self.site.has_tls);
         answer
+    }
+}
+
+/// The page in the head of an operator's pages to which a path belongs.
+fn place_of(path: &[&str]) -> &'static str {
+    match path {
+        ["tasks", ..] => "/tasks",
+        ["plugins", ..] => "/plugins",
+        ["tenants", ..] => "/tenants",
+        ["denials", ..] => "/denials",
+        ["audit", ..] => "/audit",
+        ["tokens", ..] => "/tokens",
+        ["hosts", ..] => "/hosts",
+        _ => "/",
     }
 }
 

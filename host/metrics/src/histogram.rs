@@ -84,6 +84,17 @@ pub(crate) static SESSIONS: Buckets = Buckets {
 /// Operations of one group.
 pub(crate) static GROUPS: Buckets = Buckets { ends: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512], scale: 1.0 };
 
+/// The end of the step in which so many per cent of the observations had come; steps are their ends with how many.
+pub fn quantile(mut steps: impl Iterator<Item = (u64, u64)> + Clone, percent: u64) -> Option<u64> {
+    let all: u64 = steps.clone().map(|(_, count)| count).sum();
+    let wanted = all.saturating_mul(percent).div_ceil(100).max(1);
+    let mut seen = 0;
+    steps.find_map(|(end, count)| {
+        seen += count;
+        (seen >= wanted).then_some(end)
+    })
+}
+
 /// The caller's trace of one observation.
 #[derive(Clone, Debug)]
 pub(crate) struct Exemplar {

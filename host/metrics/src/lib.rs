@@ -2,8 +2,8 @@
 //!
 //! Owns the handles that other crates count with, the table of all families, and the page that a scrape gets. Must not know who counts,
 //! and must not change what anybody is answered. Invariants: a handle is found when what it counts comes into being, and a request only
-//! adds to it; no label comes from a client's bytes; without `[metrics]` every handle is empty and nothing is counted, except what calls
-//! cost while an operator looks ([`Activity`]).
+//! adds to it; no label comes from a client's bytes; without `[metrics]` every handle is empty and nothing is counted, except refusals by
+//! limit, and what calls cost while an operator looks ([`Activity`]).
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -24,13 +24,13 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use families::{CREDENTIALS_REFUSED, Family, REFUSALS, SESSION_DURATION, TICK_LATE};
+use families::{CREDENTIALS_REFUSED, Family, REFUSALS, SESSION_DURATION, STORE_SYNC, TICK_LATE};
 use registry::{Labels, Registry, Series};
 
 pub use activity::{Activity, ActivityCounts, ActivityReading, ToolActivity};
 pub use calls::{Outcome, PluginMetrics, ToolMetrics};
 pub use expose::{Form, page};
-pub use histogram::Histogram;
+pub use histogram::{Histogram, quantile};
 pub use host_handles::{CodeMetrics, StoreMetrics, TaskMetrics, Waiting};
 pub use operation::{Answer, CODES, METHODS, Operation, Operations, Transport, VERSIONS};
 pub use reference::markdown;
@@ -77,12 +77,17 @@ impl ByWord {
         Self { family, counters: RwLock::default() }
     }
 
-    fn increase(&self, registry: &Registry, word: &'static str) {
+    /// Without a registry no scrape shows the count.
+    fn increase(&self, registry: Option<&Arc<Registry>>, word: &'static str) {
         if let Some(counter) = self.counters.read().get(word) {
             return counter.increase();
         }
-        let counter = registry.counter(self.family, [word]);
+        let counter = registry.map(|registry| registry.counter(self.family, [word])).unwrap_or_default();
         self.counters.write().entry(word).or_insert(counter).increase();
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        self.counters.read().iter().map(|(word, counter)| (*word, counter.read())).collect()
     }
 }
 
@@ -146,15 +151,29 @@ impl Metrics {
 
     /// A request was refused by this limit.
     pub fn refused(&self, limit: &'static str) {
-        if let Some(registry) = &self.0.registry {
-            self.0.refusals.increase(registry, limit);
-        }
+        self.0.refusals.increase(self.0.registry.as_ref(), limit);
+    }
+
+    /// How many requests each limit has refused; with and without `[metrics]`.
+    pub fn refusals(&self) -> Vec<(&'static str, u64)> {
+        self.0.refusals.counts()
+    }
+
+    /// How long the disk took to make groups durable: steps by their longest time in nanoseconds, with how many; `None`: it is not counted.
+    pub fn store_syncs(&self) -> Option<Vec<(u64, u64)>> {
+        self.is_on().then(|| {
+            let steps = |(_, series)| match series {
+                Series::Histogram(histogram) => histogram.counts().collect(),
+                Series::Counter(_) => Vec::new(),
+            };
+            self.series(&STORE_SYNC).into_iter().flat_map(steps).collect()
+        })
     }
 
     /// A credential was refused for this reason.
     pub fn credential_refused(&self, reason: &'static str) {
         if let Some(registry) = &self.0.registry {
-            self.0.credentials.increase(registry, reason);
+            self.0.credentials.increase(Some(registry), reason);
         }
     }
 
@@ -250,6 +269,17 @@ mod tests {
     }
 
     #[test]
+    fn syncs_of_the_store_are_read_by_steps() {
+        let metrics = Metrics::new(MetricsOptions { series_max: 100, tools: true });
+        assert_eq!(metrics.store_syncs(), Some(Vec::new()));
+        let store = StoreMetrics::of(&metrics, "sled").unwrap();
+        for ms in [2, 3, 40] {
+            store.synced(Duration::from_millis(ms));
+        }
+        assert_eq!(metrics.store_syncs(), Some(vec![(5_000_000, 2), (50_000_000, 1)]));
+    }
+
+    #[test]
     fn events_of_a_plugin_go_when_it_is_removed() {
         let metrics = Metrics::new(MetricsOptions { series_max: 100, tools: true });
         for (plugin, turn) in [("csv", "switched"), ("csv", "switched"), ("text", "taken_back")] {
@@ -295,5 +325,7 @@ mod tests {
         metrics.tool(&plugin, "csv_query").call_ended(Outcome::Ok);
         metrics.refused("requests_per_second");
         assert_eq!(page(&metrics, Readings::default(), Form::Text).unwrap(), "");
+        assert_eq!(metrics.refusals(), [("requests_per_second", 1)], "it is counted, and no scrape shows it");
+        assert_eq!(metrics.store_syncs(), None);
     }
 }

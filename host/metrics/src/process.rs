@@ -2,6 +2,8 @@
 //!
 //! Must not fail: what cannot be read is left out.
 
+use std::time::Duration;
+
 use crate::Readings;
 use crate::families::{
     PROCESS_CPU, PROCESS_MAX_FDS, PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START, PROCESS_VIRTUAL,
@@ -22,9 +24,14 @@ pub fn read(readings: &mut Readings) {
 /// What the kernel counts the age of a process in, on every architecture that the host runs on.
 const CLOCK_TICKS_HZ: f64 = 100.0;
 
-fn read_stat(readings: &mut Readings) -> Option<()> {
+/// CPU time of the process, user and system.
+pub fn cpu() -> Duration {
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    readings.read(&PROCESS_CPU, [], cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9);
+    Duration::new(u64::try_from(cpu.tv_sec).unwrap_or_default(), u32::try_from(cpu.tv_nsec).unwrap_or_default())
+}
+
+fn read_stat(readings: &mut Readings) -> Option<()> {
+    readings.read(&PROCESS_CPU, [], cpu().as_secs_f64());
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::definition::hashes;
-use super::entry::{CanaryRow, Entry, Stage, TakenBack};
+use super::entry::{CanaryRow, Entry, Stage, TakenBack, Version};
 use super::health::{CallCounts, CanaryThresholds, PluginHealth};
 use super::{ConfiguredPlugin, Digest, Error, Plugins, State, version};
 use bulkhead_domain::UnixMs;
@@ -37,6 +37,9 @@ pub struct PluginView {
     pub canary: Option<CanaryView>,
     /// What the host took out of service by itself last.
     pub taken_back: Option<TakenBackView>,
+    /// The version that was staged last, if it was never switched to and came after the active one: it waits for an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Digest>,
 }
 
 /// Whether a plugin runs, or why it does not.
@@ -245,6 +248,7 @@ impl Plugins {
             health,
             canary: entry.and_then(|entry| self.canary(name, entry)),
             taken_back: entry.and_then(taken_back),
+            waiting: entry.and_then(|entry| waiting(entry, row)),
         }
     }
 
@@ -354,6 +358,13 @@ fn problems(state: &State, name: &str) -> Vec<String> {
         }
     }
     problems
+}
+
+fn waiting(entry: &Entry, active: Option<&Version>) -> Option<Digest> {
+    let (digest, row) = entry.versions.iter().max_by_key(|(_, row)| row.staged_at)?;
+    let is_new = row.activated_at.is_none() && row.taken_back.is_none();
+    let came_later = active.is_none_or(|active| active.activated_at < Some(row.staged_at));
+    (is_new && came_later && entry.stage(digest) == Some(Stage::Checked)).then_some(*digest)
 }
 
 fn taken_back(entry: &Entry) -> Option<TakenBackView> {

@@ -10,7 +10,7 @@ use bulkhead_control::views::PluginOutcome;
 
 use super::limits::LimitOrder;
 use super::table::{Layout, cell, fields_at};
-use super::{dashboard, limits, operate, plugin_changes, plugins, running, secrets, tasks, tokens};
+use super::{audit, dashboard, limits, operate, plugin_changes, plugins, running, secrets, tasks, tokens};
 
 /// When the answers are looked at.
 const NOW: u64 = 1_800_000_000_000;
@@ -66,6 +66,8 @@ fn answer(request: &str, json: &str) -> (String, String) {
         "DrainEnd" => members::<DrainEnd>(json),
         "DrainShow" => members::<DrainShow>(json),
         "ActivityShow" => members::<ActivityShow>(json),
+        "HistoryShow" => members::<HistoryShow>(json),
+        "AuditPage" => shown::<AuditPage>(json, |view| audit::page(view, NOW)),
         "DashboardLogin" => shown::<DashboardLogin>(json, dashboard::link),
         "HealthShow" => members::<HealthShow>(json),
         "ConfigReload" => shown::<ConfigReload>(json, running::reloaded),

@@ -8,11 +8,13 @@ use std::time::Duration;
 use crate::config::Config;
 use bulkhead_audit::{self as audit, Audit, LineHash, LogLine, Options, Tail};
 use bulkhead_control::Operator as _;
-use bulkhead_control::commands::TenantNames;
+use bulkhead_control::commands::{AuditPage, TenantNames};
+use bulkhead_control::views::{AuditChainView, AuditLineView, AuditPageView};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::args::OperateArguments;
+use super::operate::show_answer;
 use super::progress;
 use super::serve::stop_signal;
 use super::table::{cell, fields, member, now, when};
@@ -51,12 +53,37 @@ pub(crate) enum AuditCommand {
         #[command(flatten)]
         operate: OperateArguments,
     },
+    /// Print a page of the lines that fit, the newest first, and how their chain stands
+    #[command(
+        after_long_help = "Reads a bounded part of the log, however long it is: a page may hold fewer lines than there are, and \
+        says where the next one begins. The chain is checked for every line that was read; `bulkhead audit verify` follows all of it."
+    )]
+    List {
+        /// Only such events, as `task.created`, or all that begin so, as `task.`; may be given more than once
+        #[arg(long = "event", value_name = "EVENT")]
+        events: Vec<String>,
+        /// Only lines of this tenant
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// How many
+        #[arg(long, value_name = "COUNT", default_value_t = 100)]
+        max: usize,
+        /// Where an earlier page ended, as it says at its end
+        #[arg(long, value_name = "PLACE")]
+        after: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
 }
 
 pub(crate) async fn run(command: AuditCommand) -> anyhow::Result<ExitCode> {
     match command {
         AuditCommand::Verify { anchor, operate } => verify(anchor, &operate).await,
         AuditCommand::Tail { lines, follow, operate } => tail(lines, follow, &operate).await,
+        AuditCommand::List { events, tenant, max, after, operate } => {
+            let request = AuditPage { events, tenant, after, count_max: max };
+            show_answer(&operate, request, |view, _| page(view, now())).await
+        }
     }
 }
 
@@ -176,17 +203,46 @@ fn readable(line: &[u8], known: &KnownNames) -> String {
     let Ok(line) = LogLine::parse(line) else {
         return "(a line that cannot be read: see `bulkhead audit verify`)".to_owned();
     };
-    let facts = line.facts.iter().map(|(name, value)| {
+    let at = when(line.at_ms, now());
+    shown(line.sequence, &at, &line.event, line.facts.iter(), |id| known.get(id))
+}
+
+fn shown<'a>(
+    sequence: u64,
+    at: &str,
+    event: &str,
+    facts: impl Iterator<Item = (&'a String, &'a Value)>,
+    name_of: impl Fn(&'a Value) -> Option<&'a str>,
+) -> String {
+    let facts = facts.map(|(name, value)| {
         let text: String = match name.as_str() {
             "arguments_sha256" | "version" => member(value).chars().take(12).collect(),
-            "tenant" | "requestor" => known.get(value).map_or_else(|| member(value), cell),
+            "tenant" | "requestor" => name_of(value).map_or_else(|| member(value), cell),
             _ => member(value),
         };
         format!("{name}={text}")
     });
     let facts: Vec<_> = facts.collect();
-    let at = when(line.at_ms, now());
-    format!("{:>8}  {:>9}  {:<18}  {}", line.sequence, at, line.event, facts.join(" "))
+    format!("{sequence:>8}  {at:>9}  {event:<18}  {}", facts.join(" "))
+}
+
+/// A page for a person.
+pub(super) fn page(view: &AuditPageView, now: u64) -> String {
+    let name_of = |id: &Value| view.names.get(id.as_str()?).map(String::as_str);
+    let line = |line: &AuditLineView| {
+        shown(line.seq, &when(line.at_ms, now), &cell(line.event.as_str()), line.facts.iter(), name_of)
+    };
+    let mut lines: Vec<_> = view.lines.iter().map(line).collect();
+    let AuditChainView { problem, first, last, whole, anchor, .. } = &view.chain;
+    let anchor = anchor.as_ref().map(|anchor| format!("; anchor {anchor}")).unwrap_or_default();
+    lines.push(match problem {
+        Some(problem) => format!("(the chain is broken: {})", cell(problem.as_str())),
+        None if *last == 0 => "(no line was read)".to_owned(),
+        None if *whole => format!("(the chain holds from line {first} to line {last}, which is all of it{anchor})"),
+        None => format!("(the chain holds from line {first} to line {last}{anchor})"),
+    });
+    lines.extend(view.next.as_ref().map(|next| format!("(there is more: --after {next})")));
+    lines.join("\n")
 }
 
 /// `SEQ:SHA256`, as `audit verify` prints it.

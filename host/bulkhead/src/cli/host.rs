@@ -13,6 +13,7 @@ use bulkhead_audit::{Audit, Entry};
 use bulkhead_control::admin::{LoginLinks, Reload, RunningHost};
 use bulkhead_control::erase::EraseHooks;
 use bulkhead_control::health::HostHealth;
+use bulkhead_control::history::History;
 use bulkhead_control::operator::HostOperator;
 use bulkhead_control::plugins::PluginAdmin;
 use bulkhead_control::server::{Attach, AttachedReader, AttachedWriter, Server};
@@ -72,6 +73,8 @@ pub(crate) struct Host {
     control: Option<Server>,
     /// Where a dashboard is served.
     pub(crate) login_links: Option<Arc<dyn LoginLinks>>,
+    /// The same: what charts are drawn from.
+    pub(crate) history: Option<Arc<History>>,
     /// Who else must let a tenant go that is erased.
     pub(crate) erase_hooks: Arc<EraseHooks>,
 }
@@ -266,6 +269,7 @@ impl Host {
             tending,
             control: None,
             login_links: None,
+            history: None,
             erase_hooks: Arc::default(),
         })
     }
@@ -303,6 +307,11 @@ impl Host {
         }
     }
 
+    /// Begins to keep what charts are drawn from.
+    pub(crate) fn history(&self) -> Arc<History> {
+        History::spawn(self.tasks.clone(), self.metrics.clone(), Arc::clone(&self.now))
+    }
+
     /// Carries out commands.
     pub(crate) fn operator(&self, data: &Path, reload: Arc<dyn Reload>) -> Arc<HostOperator> {
         let maintenance = Arc::new(SledMaintenance { store: Arc::clone(&self.store), data: data.to_owned() });
@@ -316,6 +325,7 @@ impl Host {
             reload,
             health: Arc::clone(&self.health),
             login_links: self.login_links.clone(),
+            history: self.history.clone(),
         });
         operator.secrets = Some(Arc::clone(&self.secrets));
         operator.erase_hooks = Arc::clone(&self.erase_hooks);

@@ -47,6 +47,7 @@ pub(super) fn describe(command: &Command) -> String {
         Command::Store(StoreCommand::Backup(_)) => "copying the store".to_owned(),
         Command::Store(StoreCommand::Rekey(_)) => "sealing the keys of tenants".to_owned(),
         Command::Tenant(TenantCommand::Purge(_)) => "erasing the tenant and rebuilding the store".to_owned(),
+        Command::Audit(_) => "reading the audit log".to_owned(),
         Command::Token(_) | Command::Secret(_) | Command::Tenant(_) | Command::Tasks(_) | Command::Host(_) => {
             "waiting for the host or the store".to_owned()
         }

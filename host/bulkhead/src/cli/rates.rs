@@ -229,16 +229,9 @@ fn thousandths(number: f64) -> f64 {
 
 /// The longest time of the step in which so many per cent of the calls had ended.
 fn quantile_ms(busy: &[(u64, u64)], percent: u64) -> Option<f64> {
-    let all: u64 = busy.iter().map(|(_, calls)| calls).sum();
-    let wanted = all.saturating_mul(percent).div_ceil(100).max(1);
-    let mut seen = 0;
-    let (end_us, _) = busy.iter().find(|(_, calls)| {
-        seen += calls;
-        seen >= wanted
-    })?;
     #[allow(clippy::cast_precision_loss, reason = "a step is no more exact")]
-    let us = *end_us as f64;
-    Some(us / 1_000.0)
+    let ms = |us: u64| us as f64 / 1_000.0;
+    bulkhead_metrics::quantile(busy.iter().copied(), percent).map(ms)
 }
 
 #[cfg(test)]

@@ -72,6 +72,7 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let mut host = Host::start(config, &data, None, store, beginning.told.clone()).await?;
     let (authenticator, reloading) = beginning.follow(&host, issuers)?;
     let codes = browsing.as_ref().map(|listener| listener.codes(&host)).transpose()?;
+    host.history = codes.is_some().then(|| host.history());
     host.login_links = codes.clone().map(|codes| codes as Arc<dyn LoginLinks>);
     let operator = host.operator(&data, reloading.clone());
     host.listen_to_operators(&data, operator.clone())?;

@@ -34,9 +34,11 @@ const COMMANDS: [&str; 45] = [
     r#"{"command":"drain_end"}"#,
     r#"{"command":"drain_show"}"#,
     r#"{"command":"activity_show","by":"requestor"}"#,
+    r#"{"command":"history_show","points_max":60}"#,
     r#"{"command":"health_show"}"#,
     r#"{"command":"dashboard_login"}"#,
     r#"{"command":"reload","check":true}"#,
+    r#"{"command":"audit_page","events":["task."],"tenant":"acme","after":"1.0","count_max":5}"#,
     r#"{"command":"plugin_list"}"#,
     r#"{"command":"plugin_versions","name":"csv"}"#,
     r#"{"command":"plugin_changes","name":"csv","version":"3f2a","tool":"csv_query"}"#,
@@ -80,6 +82,10 @@ fn commands_may_leave_out_what_has_a_default() {
         ),
         (r#"{"command":"plugin_grants","name":"csv"}"#, r#"{"command":"plugin_grants","name":"csv","version":null}"#),
         (r#"{"command":"plugin_verify"}"#, r#"{"command":"plugin_verify","name":null}"#),
+        (
+            r#"{"command":"audit_page","count_max":5}"#,
+            r#"{"command":"audit_page","events":[],"tenant":null,"after":null,"count_max":5}"#,
+        ),
     ] {
         let command: Command = serde_json::from_str(short).unwrap_or_else(|error| panic!("{short}: {error}"));
         assert_eq!(serde_json::to_string(&command).unwrap(), long);
@@ -111,8 +117,10 @@ fn only_reads_and_what_is_about_the_running_host_may_come_over_the_network() {
         "drain_end",
         "drain_show",
         "activity_show",
+        "history_show",
         "health_show",
         "reload",
+        "audit_page",
         "plugin_list",
         "plugin_versions",
     ];

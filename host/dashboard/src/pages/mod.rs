@@ -3,12 +3,16 @@
 //! Must not ask anybody for anything, and must not write a text without escaping it. Invariant: a button that changes something is a form
 //! with the token of its session and address.
 
+mod audit;
+mod bulk;
+mod hosts;
 mod lead;
 mod limits;
 pub(crate) mod live;
 mod login;
 mod media;
 mod operators;
+mod overview;
 mod own;
 mod plugin_changes;
 #[cfg(test)]
@@ -16,6 +20,8 @@ mod plugin_tests;
 mod plugins;
 mod schema_table;
 mod steering;
+mod tenants;
+mod tokens;
 mod tools;
 
 use bulkhead_control::views::TaskStatus;
@@ -24,14 +30,20 @@ use bulkhead_domain::rights::Need;
 use bulkhead_domain::timestamp::iso8601;
 use maud::{DOCTYPE, Markup, html};
 
+pub(crate) use audit::{AuditFilter, Denials, audit, denials};
+pub(crate) use bulk::{BulkResult, bulk_results, confirm_bulk};
+pub(crate) use hosts::host;
 pub(crate) use lead::{LedTask, LedTasks, led_task, led_tasks, led_tenant};
 pub(crate) use limits::{OwnLimits, own_limits};
 pub(crate) use login::{ConfirmCode, Login, confirm_code, logged_in, login};
 pub(crate) use media::image;
-pub(crate) use operators::{AllTasks, AnyTask, Overview, all_tasks, any_task, digits, overview, tenant, tenants};
+pub(crate) use operators::{AllTasks, AnyTask, all_tasks, any_task, digits};
+pub(crate) use overview::{Overview, overview};
 pub(crate) use own::{OwnTask, OwnTasks, own_task, own_tasks};
 pub(crate) use plugin_changes::{ChangesPage, changes};
 pub(crate) use plugins::{PluginPage, PluginsPage, plugin, plugin_path, plugins, version_path};
+pub(crate) use tenants::{DAYS_SHOWN, TenantPage, tenant, tenants};
+pub(crate) use tokens::{Tokens, token_created, tokens};
 pub(crate) use tools::{ToolPage, ToolsPage, tool, tools};
 
 use crate::assets::{SCRIPT_PATH, STYLE_PATH};
@@ -43,8 +55,16 @@ use live::live;
 pub(crate) const TOKEN_FIELD: &str = "form_token";
 
 /// The pages that the head of every page leads to.
-const OPERATORS: [(&str, &str); 4] =
-    [("/", "Overview"), ("/tasks", "Tasks"), ("/plugins", "Plugins"), ("/tenants", "Tenants")];
+const OPERATORS: [(&str, &str); 8] = [
+    ("/", "Overview"),
+    ("/tasks", "Tasks"),
+    ("/plugins", "Plugins"),
+    ("/tenants", "Tenants"),
+    ("/denials", "Denials"),
+    ("/audit", "Audit"),
+    ("/tokens", "Tokens"),
+    ("/hosts", "Host"),
+];
 /// The page that leads of a tenant have besides.
 const LEAD: (&str, &str) = ("/tenant", "Tenant");
 const REQUESTORS: [(&str, &str); 3] = [("/tasks", "My tasks"), ("/tools", "Tools"), ("/limits", "Limits")];
@@ -188,9 +208,14 @@ fn table(label: &str, columns: &[&str], rows: Markup) -> Markup {
 
 /// How full a limit is.
 fn meter(in_use: u64, max: u64) -> Markup {
+    meter_as(in_use, max, text::count)
+}
+
+/// The same in a unit.
+fn meter_as(in_use: u64, max: u64, written: fn(u64) -> String) -> Markup {
     html! {
         meter min="0" max=(max.max(1)) value=(in_use.min(max.max(1))) high=(max - max / 10) optimum="0" {}
-        " " (text::count(in_use)) " of " (text::count(max))
+        " " (written(in_use)) " of " (written(max))
     }
 }
 

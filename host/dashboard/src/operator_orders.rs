@@ -1,0 +1,133 @@
+//! What an operator orders beside single tasks: several tasks at once, tokens, the drain.
+//!
+//! Must not write the secret of a token anywhere but on the page that answers the order. Invariants: one request orders a bounded number of
+//! things; what was refused of one of them does not keep the order from the others, and is said.
+
+use bulkhead_control::ControlError;
+use bulkhead_control::commands::{
+    DrainBegin, DrainEnd, TasksCancel, TasksPause, TasksPurge, TasksResume, TokenCreate, TokenRevoke,
+};
+use http::StatusCode;
+
+use crate::operators::OperatorPages;
+use crate::pages::{self, BulkResult};
+use crate::request::Form;
+use crate::respond::{self, Answer};
+use crate::text;
+
+/// Tasks that one form of the dashboard gives an order for.
+const BULK_MAX: usize = 200;
+/// Days until a token expires that is made at the dashboard.
+const TOKEN_DAYS_MAX: u64 = 3_650;
+const DAY_MS: u64 = 86_400_000;
+
+impl OperatorPages<'_> {
+    /// Does what a form asks for; `None`: there is no such thing to do.
+    pub(crate) async fn order(&self, path: &[&str], form: &Form) -> Option<Result<Answer, ControlError>> {
+        Some(match path {
+            ["tasks", "bulk"] => self.bulk(form).await,
+            ["tokens"] => self.create_token(form).await,
+            ["tokens", id, "revoke"] => {
+                self.run(TokenRevoke { id: (*id).to_owned() }).await.map(|_| respond::see_other("/tokens"))
+            }
+            ["hosts", "drain"] => match form.get("do") {
+                Some("begin") => self.run(DrainBegin {}).await.map(|_| respond::see_other("/hosts")),
+                Some("end") => self.run(DrainEnd {}).await.map(|_| respond::see_other("/hosts")),
+                _ => return None,
+            },
+            _ => return None,
+        })
+    }
+
+    async fn bulk(&self, form: &Form) -> Result<Answer, ControlError> {
+        let mut ids: Vec<&str> = Vec::new();
+        for id in form.all("id") {
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        if ids.is_empty() || ids.len() > BULK_MAX {
+            let said = format!("Choose at least one task and at most {BULK_MAX}; {} were chosen.", ids.len());
+            return Ok(self.refused(&said));
+        }
+        let order = form.get("do").unwrap_or_default();
+        if order == "purge" && form.get("confirmed") != Some("yes") {
+            return Ok(respond::page(StatusCode::OK, pages::confirm_bulk(&self.frame, self.session, &ids)));
+        }
+        let mut results = Vec::new();
+        for id in ids {
+            let task = id.to_owned();
+            let done = match order {
+                "cancel" => self.run(TasksCancel { id: task }).await.map(|_| "cancelled"),
+                "pause" => self.run(TasksPause { id: task, message: None }).await.map(|_| "paused"),
+                "resume" => self.run(TasksResume { id: task }).await.map(|_| "goes on"),
+                "purge" => self.run(TasksPurge { id: task }).await.map(|_| "purged"),
+                _ => return Ok(self.refused("There is no such thing to do with tasks.")),
+            };
+            let done = done.map_err(|error| match error {
+                ControlError::NotFound(_) => "there is no such task, or no longer".to_owned(),
+                other => other.to_string(),
+            });
+            results.push(BulkResult { id, done });
+        }
+        Ok(respond::page(StatusCode::OK, pages::bulk_results(&self.frame, &results)))
+    }
+
+    fn refused(&self, said: &str) -> Answer {
+        respond::page(StatusCode::UNPROCESSABLE_ENTITY, pages::message(&self.frame, "That was not done", said))
+    }
+
+    async fn create_token(&self, form: &Form) -> Result<Answer, ControlError> {
+        let made = match new_token(form, self.frame.now) {
+            Ok(request) => self.run(request).await,
+            Err(why) => Err(ControlError::Invalid(why)),
+        };
+        match made {
+            Ok(made) => Ok(respond::page(StatusCode::OK, pages::token_created(&self.frame, &made))),
+            Err(ControlError::Invalid(why)) => self.tokens(&Form::default(), Some((form, &text::line(&why)))).await,
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What a form asks for.
+fn new_token(form: &Form, now: u64) -> Result<TokenCreate, String> {
+    let filled = |name: &str| form.filled(name).map(str::to_owned);
+    let days = match form.filled("days").map(str::parse::<u64>) {
+        None => None,
+        Some(Ok(days @ 1..=TOKEN_DAYS_MAX)) => Some(days),
+        Some(_) => return Err(format!("a token expires after 1 to {TOKEN_DAYS_MAX} days, or never")),
+    };
+    let scopes = form.filled("scopes").map(|text| {
+        let names = text.split([' ', ',']).filter(|name| !name.is_empty());
+        names.map(str::to_owned).collect()
+    });
+    Ok(TokenCreate {
+        requestor: filled("requestor").ok_or("name the requestor")?,
+        tenant: filled("tenant").ok_or("name the tenant")?,
+        expires_at: days.map(|days| now.saturating_add(days * DAY_MS)),
+        name: filled("name"),
+        scopes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn form_of_a_token_says_whose_it_is_and_until_when() {
+        let read = |text: &str| new_token(&Form::parse(text.as_bytes()), 1_000);
+        let made = read("requestor=anna&tenant=acme&days=2&scopes=look,+call&name=").unwrap();
+        assert_eq!((made.requestor.as_str(), made.tenant.as_str(), made.name), ("anna", "acme", None));
+        assert_eq!(
+            (made.expires_at, made.scopes),
+            (Some(172_801_000), Some(vec!["look".to_owned(), "call".to_owned()]))
+        );
+        let made = read("requestor=anna&tenant=acme&days=&scopes=").unwrap();
+        assert_eq!((made.expires_at, made.scopes), (None, None));
+        for wrong in ["tenant=acme", "requestor=anna", "requestor=a&tenant=b&days=0", "requestor=a&tenant=b&days=x"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

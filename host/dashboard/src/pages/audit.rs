@@ -1,0 +1,240 @@
+//! The audit log, and what of it says that something was denied.
+
+use std::collections::BTreeMap;
+
+use bulkhead_control::views::{AuditChainView, AuditLineView, AuditPageView, HistoryView};
+use bulkhead_domain::UnixMs;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::operators::ROWS_MAX;
+use super::overview::refused_in_history;
+use super::{Frame, address, filter_text, more, notice, table};
+use crate::text;
+
+/// Characters of an id, a digest or a version that tell it apart.
+const ID_CHARS: usize = 12;
+
+/// What the log is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct AuditFilter<'a> {
+    pub(crate) event: Option<&'a str>,
+    pub(crate) tenant: Option<&'a str>,
+}
+
+pub(crate) fn audit(frame: &Frame<'_>, filter: AuditFilter<'_>, page: &Result<AuditPageView, String>) -> Markup {
+    frame.show(
+        "Audit log",
+        html! {
+            form.filter method="get" action="/audit" {
+                (filter_text("event", "Event", filter.event))
+                (filter_text("tenant", "Tenant", filter.tenant))
+                button type="submit" { "Filter" }
+                a href="/audit" { "Reload all" }
+            }
+            p.note { "An event as " code { "task.created" } ", or how events begin, as " code { "task." } }
+            @match page {
+                Err(why) => (notice("bad", why)),
+                Ok(page) => {
+                    (chain(&page.chain))
+                    @if page.lines.is_empty() { p { "No line here fits." } } @else {
+                        (table("Audit log", &["Line", "When", "Event", "Who", "What"], html! {
+                            @for line in &page.lines {
+                                tr {
+                                    td { (line.seq) }
+                                    td { (frame.when(line.at_ms)) }
+                                    td { (text::line(&line.event)) }
+                                    td { (text::line(&who(line, &page.names))) }
+                                    td { (text::line(&facts(line))) }
+                                }
+                            }
+                        }))
+                    }
+                    @let query = [("event", filter.event), ("tenant", filter.tenant), ("after", page.next.as_deref())];
+                    (more(page.next.as_ref().map(|_| address("/audit", &query)).as_deref()))
+                }
+            }
+        },
+    )
+}
+
+/// How the chain of the lines stands that were read.
+fn chain(chain: &AuditChainView) -> Markup {
+    if let Some(problem) = &chain.problem {
+        return notice("bad", &text::line(&format!("The chain is broken: {problem}")));
+    }
+    html! {
+        p.note {
+            @if chain.last == 0 { "No line was read." } @else {
+                "The chain holds from line " (chain.first) " to line " (chain.last)
+                @if chain.whole { ", the oldest that is kept." } @else { "; " code { "bulkhead audit verify" } " follows all of it." }
+            }
+            @if let Some(anchor) = &chain.anchor { " Anchor: " code { (text::line(anchor)) } }
+        }
+    }
+}
+
+/// A requestor, an operator or a tenant.
+fn who(line: &AuditLineView, names: &BTreeMap<String, String>) -> String {
+    let named = |fact: &str| {
+        let id = line.facts.get(fact)?.as_str()?;
+        Some(names.get(id).cloned().unwrap_or_else(|| id.chars().take(ID_CHARS).collect()))
+    };
+    match (line.facts.get("operator").and_then(Value::as_str), named("requestor"), named("tenant")) {
+        (Some(operator), ..) => operator.to_owned(),
+        (None, Some(requestor), Some(tenant)) => format!("{requestor}@{tenant}"),
+        (None, None, Some(tenant)) => format!("tenant {tenant}"),
+        (None, requestor, None) => requestor.unwrap_or_else(|| "–".to_owned()),
+    }
+}
+
+/// Everything else, by name.
+fn facts(line: &AuditLineView) -> String {
+    let shown = line.facts.iter().filter(|(name, _)| !["operator", "requestor", "tenant"].contains(&name.as_str()));
+    let one = |(name, value): (&String, &Value)| match (name.as_str(), value) {
+        ("arguments_sha256" | "version", Value::String(text)) => {
+            format!("{name}={}", text.chars().take(ID_CHARS).collect::<String>())
+        }
+        (_, Value::String(text)) => format!("{name}={text}"),
+        (_, other) => format!("{name}={other}"),
+    };
+    shown.map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// What was denied and refused.
+pub(crate) struct Denials<'a> {
+    pub(crate) tenant: Option<&'a str>,
+    /// The lines of the log about it, or why there are none.
+    pub(crate) lines: Result<AuditPageView, String>,
+    pub(crate) history: HistoryView,
+}
+
+/// The same thing, however often it happened.
+struct Denied {
+    times: u64,
+    last: UnixMs,
+}
+
+pub(crate) fn denials(frame: &Frame<'_>, page: &Denials<'_>) -> Markup {
+    frame.show(
+        "Denials",
+        html! {
+            form.filter method="get" action="/denials" {
+                (filter_text("tenant", "Tenant", page.tenant))
+                button type="submit" { "Filter" }
+                a href="/denials" { "Reload all" }
+            }
+            @match &page.lines {
+                Err(why) => (notice("bad", why)),
+                Ok(lines) => (from_log(frame, page.tenant, lines)),
+            }
+            h2 { "Limits" }
+            (refused_in_history(&page.history))
+        },
+    )
+}
+
+fn from_log(frame: &Frame<'_>, tenant: Option<&str>, page: &AuditPageView) -> Markup {
+    let denied = denied(page);
+    html! {
+        @if denied.is_empty() { p { "The log says of nothing that was denied." } } @else {
+            (table("Denials", &["Event", "Whose", "Plugin or tool", "Why", "Times", "Last"], html! {
+                @for ((event, whose, of, why), denied) in denied.iter().take(ROWS_MAX) {
+                    tr {
+                        td { a href=(address("/audit", &[("event", Some(event)), ("tenant", tenant)])) { (text::line(event)) } }
+                        td { (text::line(whose)) }
+                        td { (text::line(of)) }
+                        td { (text::line(why)) }
+                        td { (text::count(denied.times)) }
+                        td { (frame.when(denied.last)) }
+                    }
+                }
+            }))
+        }
+        p.note {
+            "From " (page.lines.len()) " lines of the audit log"
+            @if let Some(oldest) = page.lines.last() { ", the oldest of them " (frame.when(oldest.at_ms)) }
+            @if page.next.is_some() { "; there are more before them" }
+            "."
+        }
+    }
+}
+
+/// Event, tenant, plugin or tool, and reason.
+type What = (String, String, String, String);
+
+/// What was denied, with how often; the latest first.
+fn denied(page: &AuditPageView) -> Vec<(What, Denied)> {
+    let mut all = BTreeMap::<What, Denied>::new();
+    for line in &page.lines {
+        let fact = |name: &str| line.facts.get(name).and_then(Value::as_str);
+        let whose = fact("tenant").map_or_else(
+            || "–".to_owned(),
+            |id| page.names.get(id).cloned().unwrap_or_else(|| id.chars().take(ID_CHARS).collect()),
+        );
+        let of = fact("plugin").or(fact("tool")).or(fact("name")).unwrap_or("–").to_owned();
+        let what = (line.event.clone(), whose, of, fact("reason").unwrap_or_default().to_owned());
+        let times = line.facts.get("count").and_then(Value::as_u64).unwrap_or(1);
+        let denied = all.entry(what).or_insert(Denied { times: 0, last: 0 });
+        denied.times += times;
+        denied.last = denied.last.max(line.at_ms);
+    }
+    let mut all: Vec<_> = all.into_iter().collect();
+    all.sort_by_key(|(_, denied)| std::cmp::Reverse(denied.last));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> AuditPageView {
+        serde_json::from_str(
+            r#"{"lines":[
+            {"seq":9,"at_ms":900,"event":"call.refused","facts":{"tenant":"01","requestor":"02","tool":"echo","reason":"requests_per_second"}},
+            {"seq":8,"at_ms":800,"event":"access.refused","facts":{"reason":"no credential","count":7}},
+            {"seq":7,"at_ms":700,"event":"operator.command","facts":{"operator":"dashboard operator at ::1","name":"{}"}},
+            {"seq":6,"at_ms":600,"event":"call.refused","facts":{"tenant":"01","requestor":"03","tool":"echo","reason":"requests_per_second"}}],
+            "names":{"01":"acme","02":"anna"},"next":null,
+            "chain":{"sound":true,"problem":null,"first":1,"last":9,"whole":true,"anchor":"9:aa"}}"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn lines_say_who_and_what_with_names_for_ids() {
+        let page = page();
+        let said: Vec<_> = page.lines.iter().map(|line| (who(line, &page.names), facts(line))).collect();
+        let expected = [
+            ("anna@acme", "reason=requests_per_second tool=echo"),
+            ("–", "count=7 reason=no credential"),
+            ("dashboard operator at ::1", "name={}"),
+            ("03@acme", "reason=requests_per_second tool=echo"),
+        ];
+        let said: Vec<_> = said.iter().map(|(who, what)| (who.as_str(), what.as_str())).collect();
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn the_same_denial_is_one_row_with_how_often() {
+        let rows: Vec<_> =
+            denied(&page()).into_iter().map(|(what, denied)| (what.0, what.1, denied.times, denied.last)).collect();
+        let row = |event: &str, whose: &str, times, last| (event.to_owned(), whose.to_owned(), times, last);
+        assert_eq!(
+            rows,
+            [
+                row("call.refused", "acme", 2, 900),
+                row("access.refused", "–", 7, 800),
+                row("operator.command", "–", 1, 700)
+            ]
+        );
+    }
+
+    #[test]
+    fn broken_chain_is_said_first() {
+        let mut of = page().chain;
+        assert!(chain(&of).into_string().contains("The chain holds from line 1 to line 9, the oldest that is kept."));
+        of.problem = Some("line 3 follows line 1".to_owned());
+        assert!(chain(&of).into_string().contains("notice bad"));
+    }
+}

@@ -1,0 +1,65 @@
+//! The host: whether it is healthy, and how it is drained.
+
+use bulkhead_control::views::{AuditHealth, DrainView, HealthView};
+use maud::{Markup, html};
+
+use super::{Frame, notice, token};
+use crate::sessions::Session;
+use crate::text;
+
+/// Where the drain is ordered.
+const DRAIN: &str = "/hosts/drain";
+
+pub(crate) fn host(frame: &Frame<'_>, session: &Session, health: &HealthView, drain: &DrainView) -> Markup {
+    let yes = |is: bool| if is { "yes" } else { "no" };
+    let audit = match health.audit {
+        AuditHealth::Off => "off",
+        AuditHealth::Written => "written",
+        AuditHealth::Refused => "the disk does not take it",
+    };
+    frame.show("Host", html! {
+        @if drain.draining {
+            (notice("ask", match drain.still {
+                true => "The host drains, and nothing goes on any more: it can be stopped.",
+                false => "The host drains: it takes nothing new, and what has begun goes on to its end.",
+            }))
+        }
+        dl {
+            dt { "Healthy" } dd { (yes(health.healthy)) }
+            dt { "Ready" } dd { (yes(health.ready)) }
+            @for reason in &health.reasons { dt { "Why not" } dd { (text::line(reason)) } }
+            dt { "Store" } dd { (health.store.problem.as_deref().map_or_else(|| "takes writes".to_owned(), text::line)) }
+            dt { "Guests' threads" } dd { @if health.guests.running { "run" } @else { "stand still" } }
+            dt { "Audit log" } dd { (audit) }
+            @if let Some(free) = health.disk_free_bytes { dt { "Disk free" } dd { (text::bytes(free)) } }
+            dt { "Clock" } dd { (frame.when(health.clock.now_ms))
+                @if health.clock.ahead_of_system_ms > 0 { ", " (text::count(health.clock.ahead_of_system_ms)) " ms ahead of the system's" } }
+        }
+        h2 { "Drain" }
+        dl {
+            dt { "Drains" } dd { (yes(drain.draining)) }
+            dt { "Plain calls" } dd { (drain.plain_calls) }
+            dt { "Tasks running" } dd { (drain.tasks_running) }
+            dt { "Tasks that stay" } dd {
+                (drain.tasks_queued) " queued, " (drain.tasks_waiting) " waiting, " (drain.tasks_paused) " paused"
+            }
+        }
+        div.actions {
+            @if drain.draining {
+                form.button method="post" action=(DRAIN) {
+                    (token(session, DRAIN))
+                    button type="submit" name="do" value="end" { "Take new work again" }
+                }
+            } @else {
+                details { summary { "Drain…" }
+                    p { "From then on every new call and task is refused, for all tenants, until somebody ends it. What has begun goes on." }
+                    form.button method="post" action=(DRAIN) {
+                        (token(session, DRAIN))
+                        button.bad type="submit" name="do" value="begin" { "Drain the host" }
+                    }
+                }
+            }
+            a href="/hosts" { "Reload" }
+        }
+    })
+}
