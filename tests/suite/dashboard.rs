@@ -3,9 +3,9 @@
 mod browser;
 mod live;
 mod login;
+mod operators;
 mod own;
 mod plugins;
-mod operators;
 
 use std::time::{Duration, Instant};
 

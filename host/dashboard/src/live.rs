@@ -226,7 +226,7 @@ impl Routes {
         }
         let Some(parts) = live.events(&respond::text_of(first).await) else { return absent(&frame) };
         if let Viewer::Operator = session.viewer {
-            let who = format!("dashboard operator at {peer}");
+            let who = session.operator_at(peer);
             let shown = live.page.uri.to_string();
             self.parts.audit.note(|| Entry::new("dashboard.live").named(&shown).operator(&who).outcome("succeeded"));
         }

@@ -74,44 +74,47 @@ pub(crate) fn overview(frame: &Frame<'_>, page: &Overview) -> Markup {
     let of_host = |name: &str| page.limits.host.get(name).copied();
     frame.show(
         "Overview",
-        live("overview", html! {
-            h2 { "Needs attention" }
-            @if needs.is_empty() { p { "Nothing." } } @else {
-                ul.needs { @for (said, place) in &needs { li { a href=(place) { (said) } } } }
-            }
-            h2 { "Now" }
-            dl.numbers {
-                @for (label, name) in [
-                    ("Calls running", "calls_running_total"), ("Calls queued", "calls_queued_total"),
-                    ("Calls resting", "calls_resting_total"), ("Tasks queued", "tasks_queued_total"),
-                ] {
-                    @if let Some(count) = of_host(name) { dt { (label) } dd { (meter(count.in_use, count.max)) } }
+        live(
+            "overview",
+            html! {
+                h2 { "Needs attention" }
+                @if needs.is_empty() { p { "Nothing." } } @else {
+                    ul.needs { @for (said, place) in &needs { li { a href=(place) { (said) } } } }
                 }
-                dt { "Plain calls" } dd { (page.drain.plain_calls) }
-                dt { "Tasks running" } dd { a href="/tasks?status=running" { (page.drain.tasks_running) } }
-                dt { "Tasks waiting for an answer" } dd {
-                    a href="/tasks?status=input_required" { (page.drain.tasks_waiting) }
-                }
-                dt { "Tasks paused" } dd { a href="/tasks?status=paused" { (page.drain.tasks_paused) } }
-                dt { "Plugins served" } dd { (page.health.plugins.serving) " of " (page.health.plugins.configured) }
-                @if let Some(free) = page.health.disk_free_bytes { dt { "Disk free" } dd { (text::bytes(free)) } }
-            }
-            p { a href="/" { "Reload" } }
-            h2 { "The last hour" }
-            div.charts { (charts(&page.history)) }
-            h2 { "The fullest limits" }
-            @if fullest.is_empty() { p { "No limit is in use." } } @else {
-                (table("The fullest limits", &["Whose", "Limit", "In use"], html! {
-                    @for used in fullest.iter().take(FULLEST_SHOWN_MAX) {
-                        tr {
-                            td { (text::line(&used.owner)) }
-                            td { code { (used.limit) } }
-                            td { (meter(used.in_use, used.max)) }
-                        }
+                h2 { "Now" }
+                dl.numbers {
+                    @for (label, name) in [
+                        ("Calls running", "calls_running_total"), ("Calls queued", "calls_queued_total"),
+                        ("Calls resting", "calls_resting_total"), ("Tasks queued", "tasks_queued_total"),
+                    ] {
+                        @if let Some(count) = of_host(name) { dt { (label) } dd { (meter(count.in_use, count.max)) } }
                     }
-                }))
-            }
-        }),
+                    dt { "Plain calls" } dd { (page.drain.plain_calls) }
+                    dt { "Tasks running" } dd { a href="/tasks?status=running" { (page.drain.tasks_running) } }
+                    dt { "Tasks waiting for an answer" } dd {
+                        a href="/tasks?status=input_required" { (page.drain.tasks_waiting) }
+                    }
+                    dt { "Tasks paused" } dd { a href="/tasks?status=paused" { (page.drain.tasks_paused) } }
+                    dt { "Plugins served" } dd { (page.health.plugins.serving) " of " (page.health.plugins.configured) }
+                    @if let Some(free) = page.health.disk_free_bytes { dt { "Disk free" } dd { (text::bytes(free)) } }
+                }
+                p { a href="/" { "Reload" } }
+                h2 { "The last hour" }
+                div.charts { (charts(&page.history)) }
+                h2 { "The fullest limits" }
+                @if fullest.is_empty() { p { "No limit is in use." } } @else {
+                    (table("The fullest limits", &["Whose", "Limit", "In use"], html! {
+                        @for used in fullest.iter().take(FULLEST_SHOWN_MAX) {
+                            tr {
+                                td { (text::line(&used.owner)) }
+                                td { code { (used.limit) } }
+                                td { (meter(used.in_use, used.max)) }
+                            }
+                        }
+                    }))
+                }
+            },
+        ),
     )
 }
 
