@@ -99,7 +99,7 @@ fn answers_are_shown_as_in_their_snapshots() {
         assert_eq!(shown_text.trim_end(), text.trim_end(), "{request}");
         requests.insert(request);
     }
-    assert_eq!(requests.len(), 43, "one at least for each request that is answered");
+    assert_eq!(requests.len(), 45, "one at least for each request that is answered");
 }
 
 #[test]
