@@ -4,7 +4,7 @@ use bulkhead_control::commands::TaskFilter;
 use bulkhead_control::views::{
     InputView, PluginListView, PluginVersionsView, TaskDetailsView, TaskPageView, TaskStatus, TransitionView,
 };
-use bulkhead_plugins::{Digest, PluginState, PluginView, Stage, VersionView};
+use bulkhead_plugins::{Digest, PluginView, Stage, VersionView};
 use maud::{Markup, html};
 
 use super::bulk;
