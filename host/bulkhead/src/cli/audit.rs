@@ -207,12 +207,12 @@ fn readable(line: &[u8], known: &KnownNames) -> String {
     shown(line.sequence, &at, &line.event, line.facts.iter(), |id| known.get(id))
 }
 
-fn shown<'a>(
+fn shown<'f, 'n>(
     sequence: u64,
     at: &str,
     event: &str,
-    facts: impl Iterator<Item = (&'a String, &'a Value)>,
-    name_of: impl Fn(&'a Value) -> Option<&'a str>,
+    facts: impl Iterator<Item = (&'f String, &'f Value)>,
+    name_of: impl Fn(&Value) -> Option<&'n str>,
 ) -> String {
     let facts = facts.map(|(name, value)| {
         let text: String = match name.as_str() {
