@@ -1,15 +1,8 @@
 //! The whole host, for operators. Nothing here holds arguments, answers or results.
 
 use bulkhead_control::commands::TaskFilter;
-<<<<<<< HEAD
 use bulkhead_control::views::{InputView, TaskDetailsView, TaskPageView, TaskStatus, TransitionView};
 use bulkhead_plugins::Digest;
-=======
-use bulkhead_control::views::{
-    InputView, PluginListView, PluginVersionsView, TaskDetailsView, TaskPageView, TaskStatus, TransitionView,
-};
-use bulkhead_plugins::{Digest, PluginView, Stage, VersionView};
->>>>>>> w-ops
 use maud::{Markup, html};
 
 use super::bulk;
