@@ -9,14 +9,13 @@ mod plugins;
 
 use std::time::{Duration, Instant};
 
-use reqwest::header::{CACHE_CONTROL, COOKIE, HeaderMap, LOCATION, SET_COOKIE};
-use reqwest::{Method, RequestBuilder, StatusCode};
+use reqwest::header::{CACHE_CONTROL, SET_COOKIE};
+use reqwest::{Method, StatusCode};
 use serde_json::json;
-use tests::client::{Client, all_capabilities};
-use tests::wait::{soon, until};
+use tests::wait::until;
 use tests::{Setup, command};
 
-use browser::{Browser, DASHBOARD, client, form, link, setup, without_ours};
+use browser::{Browser, client, form, link, setup, without_ours};
 
 const ADMIN_TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \

@@ -95,6 +95,14 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// One of an operator, for pages.
+    #[cfg(test)]
+    pub(crate) fn of_operator() -> Self {
+        let (used_at, written_at) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (began_at, ends_at) = (0, UnixMs::MAX);
+        Self { viewer: Viewer::Operator, key: [1; 32], proof: None, began_at, ends_at, used_at, written_at }
+    }
+
     fn is_over(&self, now: UnixMs) -> bool {
         is_over((self.began_at, self.used_at.load(Ordering::Relaxed), self.ends_at), now)
     }

@@ -195,10 +195,13 @@ fn refused_now(history: &HistoryView, now: u64) -> Vec<(String, f64)> {
     rates
 }
 
+/// What to say, and the page where something can be done about it.
+type Need = (String, String);
+
 /// What a person should look at, each with the page where something can be done about it: first what does not get better by itself.
-fn needs_attention(page: &Overview, now: u64) -> Vec<(String, String)> {
+fn needs_attention(page: &Overview, now: u64) -> Vec<Need> {
     let Overview { health, limits, plugins, history, .. } = page;
-    let (mut needs, mut later): (Vec<(String, String)>, Vec<(String, String)>) = Default::default();
+    let (mut needs, mut later): (Vec<Need>, Vec<Need>) = Default::default();
     let mut say = |what: &str, place: &str| needs.push((text::line(what), place.to_owned()));
     if !health.store.writable {
         let why = health.store.problem.as_deref().unwrap_or("no reason is known");

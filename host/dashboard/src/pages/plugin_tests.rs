@@ -1,9 +1,6 @@
 //! Pages of plugins whose every text is hostile: nothing of it is markup, and the pages stay small.
 
-use std::sync::Arc;
-
 use bulkhead_control::views::{PluginGrantsView, PluginListView, PluginVersionsView, TenantGrantsView};
-use bulkhead_domain::clock::ManualClock;
 use bulkhead_plugins::{
     CallCounts, CanaryThresholds, CanaryView, Difference, DifferenceKind, Digest, Direction, FaultRecord,
     GrantDifference, GrantRow, PluginHealth, PluginState, PluginView, Stage, TextDifference, ToolDifference, ToolPart,
@@ -12,19 +9,12 @@ use bulkhead_plugins::{
 
 use super::*;
 use crate::orders::{Order, Outcome};
-use crate::sessions::{Sessions, Viewer};
 
 const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>\u{202e}\u{200b}\u{e0041}&";
 const PAGE_BYTES: usize = 60 << 10;
 
 fn hostile(length: usize) -> String {
     HOSTILE.repeat(length / HOSTILE.len() + 1)
-}
-
-async fn session() -> Arc<Session> {
-    let sessions = Sessions::new(Arc::new(ManualClock::at(1_000)));
-    let cookie = sessions.begin(Viewer::Operator).unwrap();
-    sessions.find(&cookie).await.unwrap()
 }
 
 fn frame(session: &Session) -> Frame<'_> {
@@ -90,6 +80,7 @@ fn plugin_view(canary: Option<CanaryView>) -> PluginView {
         health: health(),
         canary,
         taken_back: None,
+        waiting: None,
     }
 }
 
@@ -111,9 +102,9 @@ fn orders() -> Vec<Order> {
     outcomes.into_iter().map(order).collect()
 }
 
-#[tokio::test]
-async fn page_of_a_plugin_with_hostile_texts_is_text_and_small() {
-    let session = session().await;
+#[test]
+fn page_of_a_plugin_with_hostile_texts_is_text_and_small() {
+    let session = Session::of_operator();
     let name = hostile(10);
     let mut versions: Vec<_> = (4..=103).map(|number| version(number, Stage::Checked)).collect();
     versions[0].state = Stage::Active;
@@ -185,9 +176,9 @@ fn changed(state: Stage) -> VersionChanges {
     }
 }
 
-#[tokio::test]
-async fn changes_go_on_over_pages_and_the_switch_is_behind_the_last() {
-    let session = session().await;
+#[test]
+fn changes_go_on_over_pages_and_the_switch_is_behind_the_last() {
+    let session = Session::of_operator();
     let (view, versions) = (changed(Stage::Checked), [version(1, Stage::Active), version(2, Stage::Checked)]);
     let show = |after: Option<&str>, tool: Option<&str>| {
         let page =
@@ -214,9 +205,9 @@ async fn changes_go_on_over_pages_and_the_switch_is_behind_the_last() {
     assert!(!whole.contains("/activate\"") && !whole.contains("The whole tool"), "{whole}");
 }
 
-#[tokio::test]
-async fn forms_are_those_of_the_stage() {
-    let session = session().await;
+#[test]
+fn forms_are_those_of_the_stage() {
+    let session = Session::of_operator();
     let show = |state: Stage, others: Stage, held: &[&str]| {
         let held = held.iter().map(|text| (*text).to_owned()).collect();
         let view = VersionChanges { tools: Vec::new(), held, ..changed(state) };
