@@ -346,7 +346,8 @@ mod tests {
 
     #[test]
     fn changed_missing_and_foreign_lines_are_told() {
-        let changes: [(&str, fn(String) -> String); 3] = [
+        type Change = fn(String) -> String;
+        let changes: [(&str, Change); 3] = [
             ("line 12 was changed", |text| text.replace("\"at_ms\":12", "\"at_ms\":13")),
             ("line 13 follows line 11", |text| {
                 text.lines().filter(|it| !it.contains(":12,")).fold(String::new(), join)
