@@ -1,6 +1,6 @@
 // What is on the host when the pages are opened: people of several tenants, and a task in each state.
 import { Client } from "./host.mjs";
-import { ADDRESS, TEXT, hostileSchema } from "./payloads.mjs";
+import { ADDRESS, PAYLOADS, TEXT, hostileSchema } from "./payloads.mjs";
 
 export const PLUGINS = [
   { name: "text" },
@@ -40,7 +40,7 @@ export async function makeWorld(host, viewers) {
   const tokens = {
     anna: await host.token("anna", "acme"),
     ben: await host.token("ben", "globex"),
-    mallory: await host.token("mallory", "dark", "--name", "a <script>alert('token')</script>"),
+    mallory: await host.token("mallory", "dark"),
   };
   const clients = {};
   for (const [name, { token }] of Object.entries(tokens)) {
@@ -72,6 +72,6 @@ export async function makeWorld(host, viewers) {
     failed: await mallory.taskUntil("failed", "fail_with", { text: TEXT }),
     paused: await mallory.taskUntil("working", "say", { text: TEXT, wait_ms: HOUR.ms }),
   };
-  await host.command("tasks", "pause", hostile.paused, "--message", TEXT);
+  await host.command("tasks", "pause", hostile.paused, "--message", PAYLOADS.slice(0, 5).join(" "));
   return { host, viewers, tokens, clients, tasks, hostile, link: await host.link() };
 }
