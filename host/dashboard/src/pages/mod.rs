@@ -159,7 +159,7 @@ fn table(label: &str, columns: &[&str], rows: Markup) -> Markup {
 /// How full a limit is.
 fn meter(in_use: u64, max: u64) -> Markup {
     html! {
-        meter min="0" max=(max.max(1)) value=(in_use.min(max.max(1))) high=(max - max / 10) optimum="0" {}
+        meter min="0" max=(max.max(1)) value=(in_use.min(max.max(1))) high=(max - max.div_ceil(10)) optimum="0" {}
         " " (text::count(in_use)) " of " (text::count(max))
     }
 }
