@@ -18,7 +18,7 @@ const ELEMENTS = `
   h1 h2 h3 p blockquote pre div span section ol ul li dl dt dd table thead tbody tr th td caption
   a abbr code em strong q small time meter progress details summary
   form fieldset legend label input select optgroup option textarea button output
-  svg g title desc path polyline line rect circle text
+  svg g title desc path polyline line rect circle text figure figcaption b live-part
 `;
 
 /** What in a page is not of ours. The one link that leads away is the one that a plugin may ask for. */
