@@ -22,4 +22,6 @@ export const FEATURES = {
   hosts: false,
   /** Messages to a running task. */
   steer: false,
+  /** `/tenant`, what a lead sees of its tenant. */
+  lead: false,
 };

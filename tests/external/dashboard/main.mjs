@@ -13,7 +13,7 @@ import { FEATURES } from "./features.mjs";
 import { Host, emptied } from "./host.mjs";
 import { Report } from "./report.mjs";
 import { takePictures } from "./screenshots.mjs";
-import { PLUGINS, makeWorld } from "./world.mjs";
+import { PLUGINS, SECTIONS, makeWorld } from "./world.mjs";
 
 const { values: options } = parseArgs({ options: { only: { type: "string" }, screenshots: { type: "boolean" } } });
 
@@ -24,7 +24,7 @@ try {
   if (options.screenshots) {
     await takePictures(browser);
   } else {
-    host = await Host.start({ plugins: PLUGINS });
+    host = await Host.start({ plugins: PLUGINS, sections: SECTIONS });
     await runChecks();
   }
 } finally {

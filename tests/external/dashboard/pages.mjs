@@ -44,7 +44,14 @@ const OPERATOR = [
   { name: "denials", path: "/denials", heading: /denials/i, feature: "denials" },
   { name: "audit log", path: "/audit", heading: /audit/i, feature: "audit" },
   { name: "tokens", path: "/tokens", heading: /tokens/i, feature: "tokens" },
-  { name: "hosts", path: "/hosts", heading: /host/i, feature: "hosts" },
+  { name: "host", path: "/hosts", heading: "Host", feature: "hosts" },
+  { name: "changes of a version", path: ({ versions }) => `/plugins/desk/${versions.desk}/changes`, heading: /^desk/, feature: "versions" },
+];
+
+const LEAD = [
+  { name: "my tenant", path: "/tenant", heading: "Tenant", feature: "lead" },
+  { name: "tasks of the tenant", path: "/tenant/tasks", heading: /tasks/i, feature: "lead" },
+  { name: "task of the tenant", path: ({ tasks }) => `/tenant/tasks/${tasks.running}`, heading: "wait", feature: "lead" },
 ];
 
 /** Pages on which a hostile plugin says something. */
@@ -60,6 +67,12 @@ const OF_OPERATOR = [
   ...ofTasks(["saying", "asking", "failed", "paused"]),
   { name: "hostile plugins", path: "/plugins", heading: "Plugins" },
   { name: "hostile plugin", path: "/plugins/markup", heading: "Plugin markup" },
+  {
+    name: "hostile changes of a version",
+    path: ({ versions }) => `/plugins/markup/${versions.markup}/changes`,
+    heading: /^markup/,
+    feature: "versions",
+  },
   { name: "hostile denials", path: "/denials", heading: /denials/i, feature: "denials" },
   { name: "hostile audit log", path: "/audit", heading: /audit/i, feature: "audit" },
   { name: "hostile tokens", path: "/tokens", heading: /tokens/i, feature: "tokens" },
@@ -76,7 +89,12 @@ function ofTasks(names) {
 const withViewer = (viewer, pages) => pages.map((page) => ({ ...page, viewer }));
 const isThere = ({ feature }) => !feature || FEATURES[feature];
 
-const ALL = [...withViewer("nobody", NOBODY), ...withViewer("anna", REQUESTOR), ...withViewer("operator", OPERATOR)];
+const ALL = [
+  ...withViewer("nobody", NOBODY),
+  ...withViewer("anna", REQUESTOR),
+  ...withViewer("lead", LEAD),
+  ...withViewer("operator", OPERATOR),
+];
 const ALL_HOSTILE = [...withViewer("mallory", OF_REQUESTOR), ...withViewer("operator", OF_OPERATOR)];
 
 export const PAGES = ALL.filter(isThere);

@@ -29,11 +29,15 @@ const PEOPLE = { acme: ["anna", "ben"], globex: ["carla"], initech: ["dora", "em
 const SECTIONS = `
 [tenant.acme]
 cpu_weight = 2
+limits = { tasks_stored_per_tenant = 60, tasks_waiting_per_tenant = 12 }
 [tenant.globex.limits]
 tasks_waiting_per_requestor = 8
 tasks_stored_per_requestor = 60
+tasks_stored_per_tenant = 80
 [tenant.initech.limits]
-tasks_stored_per_requestor = 200
+tasks_stored_per_tenant = 40
+[tenant.umbrella.limits]
+tasks_stored_per_tenant = 20
 `;
 
 function grantLists(host) {
@@ -67,7 +71,7 @@ async function makeLists(host) {
   await writeFile(host.file("lists/cities.csv"), `city,country,inhabitants\n${rows.join("")}`);
 }
 
-/** Gives a plugin a history: a version that was, one that is, and one that a tenth of the requestors have. */
+/** Gives a plugin a history: a version that was, one that is, and one that one tenant and a tenth of the others have. */
 async function addVersions(host) {
   const [first, ...others] = CSV_WORDS;
   const make = (words, place) => variant("csv", first, words, host.file(`csv-1.${place + 3}.wasm`));
@@ -76,7 +80,7 @@ async function addVersions(host) {
   await host.command("plugin", "stage", newest, "--name", "csv");
   const { versions } = await host.command("plugin", "versions", "csv");
   const staged = versions.find((version) => ["staged", "checked"].includes(version.state));
-  await host.command("plugin", "activate", `csv@${staged.version}`, "--canary", "10%", "--accept");
+  await host.command("plugin", "activate", `csv@${staged.version}`, "--canary", "10%", "--tenant", "globex", "--accept");
 }
 
 async function connect(host, viewers) {

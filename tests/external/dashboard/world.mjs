@@ -1,6 +1,7 @@
 // What is on the host when the pages are opened: people of several tenants, and a task in each state.
+import { FEATURES } from "./features.mjs";
 import { Client } from "./host.mjs";
-import { ADDRESS, TEXT, hostileSchema } from "./payloads.mjs";
+import { ADDRESS, PAYLOADS, TEXT, hostileSchema } from "./payloads.mjs";
 
 export const PLUGINS = [
   { name: "text" },
@@ -9,6 +10,11 @@ export const PLUGINS = [
   { name: "probe" },
   { name: "markup", file: `"><img src=x onerror=alert('file')>.wasm` },
 ];
+
+/** More of the configuration. */
+export const SECTIONS = FEATURES.lead
+  ? `[[auth.scope]]\nname = "lead"\ntools = ["*"]\ntasks = true\ntenant = true\ntenant_control = true\n`
+  : "";
 
 const titled = (values) => Object.entries(values).map(([value, title]) => ({ const: value, title }));
 
@@ -40,7 +46,7 @@ export async function makeWorld(host, viewers) {
   const tokens = {
     anna: await host.token("anna", "acme"),
     ben: await host.token("ben", "globex"),
-    mallory: await host.token("mallory", "dark", "--name", "a <script>alert('token')</script>"),
+    mallory: await host.token("mallory", "dark"),
   };
   const clients = {};
   for (const [name, { token }] of Object.entries(tokens)) {
@@ -48,6 +54,7 @@ export async function makeWorld(host, viewers) {
     clients[name] = await Client.connect(host, token);
   }
   await viewers.logIn("operator", host.adminToken);
+  if (FEATURES.lead) await viewers.logIn("lead", (await host.token("lena", "acme", "--scope", "lead")).token);
   const { anna, ben, mallory } = clients;
   const tasks = {
     form: await anna.taskUntil("input_required", "ask_form", GLANCE),
@@ -72,6 +79,8 @@ export async function makeWorld(host, viewers) {
     failed: await mallory.taskUntil("failed", "fail_with", { text: TEXT }),
     paused: await mallory.taskUntil("working", "say", { text: TEXT, wait_ms: HOUR.ms }),
   };
-  await host.command("tasks", "pause", hostile.paused, "--message", TEXT);
-  return { host, viewers, tokens, clients, tasks, hostile, link: await host.link() };
+  await host.command("tasks", "pause", hostile.paused, "--message", PAYLOADS.slice(0, 5).join(" "));
+  const version = async (plugin) => (await host.command("plugin", "versions", plugin)).versions[0].version;
+  const versions = { desk: await version("desk"), markup: await version("markup") };
+  return { host, viewers, tokens, clients, tasks, hostile, versions, link: await host.link() };
 }

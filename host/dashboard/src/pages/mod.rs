@@ -214,7 +214,7 @@ fn meter(in_use: u64, max: u64) -> Markup {
 /// The same in a unit.
 fn meter_as(in_use: u64, max: u64, written: fn(u64) -> String) -> Markup {
     html! {
-        meter min="0" max=(max.max(1)) value=(in_use.min(max.max(1))) high=(max - max / 10) optimum="0" {}
+        meter min="0" max=(max.max(1)) value=(in_use.min(max.max(1))) high=(max - max.div_ceil(10)) optimum="0" {}
         " " (written(in_use)) " of " (written(max))
     }
 }

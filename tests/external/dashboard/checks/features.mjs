@@ -14,7 +14,7 @@ export async function tools(report, world) {
     const page = await world.viewers.visit("anna", "/tools");
     await page.locator('main a[href="/tools/wait"]').first().click();
     await page.getByLabel(/ms/i).first().fill("50");
-    await page.getByRole("button", { name: /call|start|run/i }).first().click();
+    await page.getByRole("button", { name: "Call it as a task" }).first().click();
     await page.waitForURL(OWN_TASK);
     await world.clients.anna.until(page.url().slice(-32), "completed");
   });
@@ -53,7 +53,7 @@ export async function bulk(report, world) {
     for (const id of [first, second]) {
       await page.locator("tr", { has: page.locator(`a[href="/tasks/${id}"]`) }).getByRole("checkbox").check();
     }
-    await page.getByRole("button", { name: /^cancel/i }).click();
+    await page.getByRole("button", { name: "Cancel", exact: true }).click();
     for (const id of [first, second]) await anna.until(id, "cancelled");
     assert.equal(await anna.status(other), "working");
     await anna.cancel(other);
@@ -73,15 +73,15 @@ export async function versions(report, world) {
     };
     const before = await active();
     const page = await viewers.visit("operator", "/plugins/text");
-    await page.locator("main a[href*='/changes']").first().click();
+    const staged = page.locator("tr", { hasText: /\b(staged|checked)\b/ });
+    await staged.locator("a[href$='/changes']").first().click();
     await page.getByText(words[1]).first().waitFor();
     await page.getByRole("checkbox").first().check();
     await page.getByRole("button", { name: /activate/i }).first().click();
     await until("the switch", async () => (await active()) !== before);
     await page.goto("/plugins/text");
-    const back = page.getByRole("button", { name: /roll ?back/i }).first();
-    if (!(await back.isVisible())) await page.getByText(/roll ?back/i).first().click();
-    await back.click();
+    await page.locator("summary", { hasText: "Roll back" }).click();
+    await page.getByRole("button", { name: "Roll back" }).click();
     await until("the way back", async () => (await active()) === before);
   });
 }
@@ -114,9 +114,11 @@ export async function audit(report, world) {
 export async function tokens(report, world) {
   await report.check("tokens: a new one is shown once, logs in, and is revoked", async () => {
     const page = await world.viewers.visit("operator", "/tokens");
-    await page.getByLabel(/requestor/i).first().fill("emma");
-    await page.getByLabel(/tenant/i).first().fill("acme");
-    await page.getByRole("button", { name: /create/i }).click();
+    const form = page.locator("form[method=post][action='/tokens']");
+    await form.getByLabel("Requestor").fill("emma");
+    await form.getByLabel("Tenant").fill("acme");
+    await form.getByRole("button").click();
+    await page.getByRole("heading", { level: 1, name: "A new token" }).waitFor();
     const token = /\bbh_\S+/.exec(await page.locator("main").innerText())?.[0];
     assert.ok(token, "the token is on the page");
     await page.goto("/tokens");
@@ -125,8 +127,7 @@ export async function tokens(report, world) {
     await sendToken(emma, token);
     await emma.getByRole("heading", { level: 1, name: "My tasks" }).waitFor();
     const row = page.locator("tr", { hasText: "emma" });
-    if ((await row.locator("summary").count()) > 0) await row.locator("summary").first().click();
-    await row.getByRole("button", { name: /revoke/i }).click();
+    await row.getByRole("button", { name: "Revoke" }).click();
     await until("the login page", async () => {
       await emma.goto("/tasks");
       return new URL(emma.url()).pathname === "/login";
@@ -138,16 +139,12 @@ export async function tokens(report, world) {
 export async function hosts(report, world) {
   await report.check("hosts: a host is drained and goes on", async () => {
     const page = await world.viewers.visit("operator", "/hosts");
-    const press = async (name) => {
-      const button = page.getByRole("button", { name }).first();
-      if (!(await button.isVisible())) await page.locator("main summary").first().click();
-      await button.click();
-    };
     const drains = async () => (await world.host.command("host", "status")).draining;
-    await press(/drain/i);
+    await page.locator("summary", { hasText: "Drain…" }).click();
+    await page.getByRole("button", { name: "Drain the host" }).click();
     await until("the drain", drains);
     await page.goto("/hosts");
-    await press(/end|resume|take|stop/i);
+    await page.getByRole("button", { name: "Take new work again" }).click();
     await until("its end", async () => !(await drains()));
   });
 }
@@ -164,5 +161,16 @@ export async function steer(report, world) {
     await anna.until(id, "completed");
     await page.goto(`/tasks/${id}`);
     await shows(page, "succeeded");
+  });
+}
+
+/** A lead sees its tenant, and no more of the tasks than operators do. */
+export async function lead(report, world) {
+  await report.check("lead: it sees tasks of its tenant, without what is their requestors' alone", async () => {
+    const page = await world.viewers.visit("lead", "/tenant/tasks");
+    await page.locator(`a[href="/tenant/tasks/${world.tasks.done}"]`).first().waitFor();
+    assert.equal(await page.locator(`a[href="/tenant/tasks/${world.tasks.ofBen}"]`).count(), 0);
+    await page.goto(`/tenant/tasks/${world.tasks.done}`);
+    assert.ok(!(await page.content()).includes("an embedded text"));
   });
 }

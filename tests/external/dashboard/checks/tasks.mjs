@@ -41,6 +41,11 @@ export async function fill(page) {
   };
 }
 
+/** Waits until the browser shows the page after a button that ends a question. */
+export async function isSent(page) {
+  await page.getByRole("button", { name: "Send the answer" }).waitFor({ state: "detached" });
+}
+
 /** The answer that the plugin got, as the page of its task shows it. */
 export async function answerShown(page) {
   const text = await page.locator("h2:text-is('Result') ~ pre").first().innerText();
@@ -103,6 +108,7 @@ export async function tasks(report, world) {
     await page.getByText("Which journey?").first().waitFor();
     const expected = await fill(page);
     await page.getByRole("button", { name: "Send the answer" }).click();
+    await isSent(page);
     await anna.until(id, "completed");
     await page.goto(`/tasks/${id}`);
     assert.deepEqual(await answerShown(page), expected);
@@ -120,6 +126,7 @@ export async function tasks(report, world) {
     assert.equal(await page.getByLabel("Code").inputValue(), "abc", "what was filled in comes back");
     await page.getByLabel("Code").fill("abcd");
     await page.getByRole("button", { name: "Send the answer" }).click();
+    await isSent(page);
     await anna.until(id, "completed");
   });
 
@@ -128,6 +135,7 @@ export async function tasks(report, world) {
       const id = await anna.taskUntil("input_required", "ask_form", { message: "Well?", schema: FORM });
       const page = await viewers.visit("anna", `/tasks/${id}`);
       await page.getByRole("button", { name: button }).click();
+      await isSent(page);
       await anna.until(id, "completed");
       await page.goto(`/tasks/${id}`);
       assert.match(await page.locator("main pre").last().innerText(), action);
