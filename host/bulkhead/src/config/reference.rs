@@ -67,6 +67,7 @@ pub(super) const TABLES: &[Table] = &[
                 "Names that browsers may call it by, besides those of this machine; links of `bulkhead dashboard login` have the first",
             ),
             ("tls", "", "As of [server]; required for anything but a loopback address"),
+            ("oidc", "", "Logging in at an issuer: see [dashboard.oidc]"),
         ],
     },
     Table {

@@ -351,7 +351,8 @@ mod tests {
     #[test]
     fn overview_of_a_busy_hour_is_small() {
         let outcomes = ["ok", "tool_error", "trap", "limit", "deadline", "cancelled", "host"];
-        let calls: std::collections::BTreeMap<_, _> = outcomes.map(|name| (name.to_owned(), 1_234)).into();
+        let mut calls: std::collections::BTreeMap<_, _> = outcomes.map(|name| (name.to_owned(), 1_234)).into();
+        calls.insert("tool_error".to_owned(), 4_321);
         let busy = |at: u64| HistoryPointView {
             at: at * 60_000,
             span_ms: 60_000,

@@ -22,6 +22,7 @@ fn frame(session: &Session) -> Frame<'_> {
 }
 
 fn is_text(page: &str) {
+    let page = page.replace(&format!("<script src=\"{}\" defer>", *crate::assets::SCRIPT_PATH), "");
     for raw in ["<script", "<img", "\"'>", "\u{202e}", "\u{200b}", "\u{e0041}"] {
         assert!(!page.contains(raw), "{raw:?} in {page}");
     }
