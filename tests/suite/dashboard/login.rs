@@ -345,8 +345,10 @@ async fn oidc_session_ends_with_its_token_and_with_what_the_issuer_may_say() {
         text.replace("[dashboard.oidc]\nissuer = \"http://127", "[dashboard.oidc]\nissuer = \"http://128"),
     )
     .expect("a configuration");
-    let (code, said) = command::outcome(&["host", "reload"], &setup.data()).await;
-    assert!(code != Some(0) && said.to_string().contains("dashboard.oidc.issuer"), "{said}");
+    let data = setup.data();
+    let refused = command::output(&mut command::bulkhead(), &["host", "reload", "--data"], Some(&data)).await;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("dashboard.oidc.issuer"), "{said}");
 }
 
 /// A host with somebody of each kind in front of it.

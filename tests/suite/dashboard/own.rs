@@ -226,7 +226,7 @@ async fn limits_show_what_is_ones_own() {
         let (_, value) = row.split_once("value=\"").expect("a meter");
         value.split('"').next().expect("a number").to_owned()
     };
-    for limit in ["tasks_running_per_requestor", "tasks_running_per_tenant", "tasks_stored_per_tenant"] {
+    for limit in ["tasks_stored_per_requestor", "tasks_stored_per_tenant"] {
         assert_eq!(in_use(&anna, limit).await, "1", "{limit}");
         assert_eq!(in_use(&ben, limit).await, "0", "{limit}");
     }
@@ -291,7 +291,7 @@ async fn what_a_plugin_says_of_its_tools_is_text() {
     let said = "\\\"'><script>alert(1)</script><img src=x onerror=alert(2)>\\u202e<a href=javascript:alert(3)>x</a>";
     let long = "<script>".repeat(2_000);
     let toml = format!(
-        "[plugin.tool.speak]\ntitle = \"{said}\"\ndescription = \"{said}\"\n[plugin.tool.request]\ndescription = \"{long}\"\n"
+        "[plugin.tool.speak]\ntitle = \"{said}\"\ndescription = \"{said}\"\n[plugin.tool.trap]\ndescription = \"{long}\"\n"
     );
     let setup = Setup::new().config(DASHBOARD).shared_code().plugin("hostile", &toml);
     let host = setup.start().await;
