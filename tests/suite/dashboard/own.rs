@@ -5,7 +5,7 @@ use serde_json::json;
 use tests::client::Client;
 use tests::{Host, Setup, command};
 
-use super::browser::{Browser, DASHBOARD, client, setup};
+use super::browser::{Browser, DASHBOARD, client, setup, without_ours};
 
 const NOBODY: &str = "0123456789abcdef0123456789abcdef";
 
@@ -288,7 +288,7 @@ async fn page_of_many_tools_is_small_and_pages_go_on() {
 
 #[tokio::test]
 async fn what_a_plugin_says_of_its_tools_is_text() {
-    let said = "\\\"'><script>alert(1)</script><img src=x onerror=alert(2)>\\u202e<a href=javascript:alert(3)>x</a>";
+    let said = "\\\"'><script>alert(1)</script><img src=x onerror=alert(2)><a href=javascript:alert(3)>x</a>";
     let long = "<script>".repeat(2_000);
     let toml = format!(
         "[plugin.tool.speak]\ntitle = \"{said}\"\ndescription = \"{said}\"\n[plugin.tool.trap]\ndescription = \"{long}\"\n"
@@ -297,10 +297,10 @@ async fn what_a_plugin_says_of_its_tools_is_text() {
     let host = setup.start().await;
     let (_, browser) = signed_in(&host, &setup.token("anna", "acme").await).await;
     let names = tools_of(&browser).await;
-    assert!(names.contains(&"speak".to_owned()), "{names:?}");
+    assert!(names.contains(&"speak".to_owned()), "{names:?}: {}", host.log());
     let paths = names.iter().map(|name| format!("/tools/{name}"));
     for path in paths.chain(["/tools".to_owned(), "/tools?name=%22%3E%3Cscript%3E&after=%22%3E%3Cimg".to_owned()]) {
-        let shown = browser.get(&path).await.text;
+        let shown = without_ours(&browser.get(&path).await.text);
         for raw in ["<script", "<img", "<a href=javascript", "\u{202e}", "\"'>", " style="] {
             assert!(!shown.contains(raw), "{raw} in {path}");
         }

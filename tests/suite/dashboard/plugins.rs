@@ -10,6 +10,7 @@ use tests::{Host, Setup, command};
 
 use super::browser::{Browser, DASHBOARD, client, form, setup, without_ours};
 use crate::canary::{FIRST, SECOND, listed, said, stage};
+use crate::sources::sha256;
 
 /// What `word_count` says of itself, and what another version says.
 const COUNTS: &str = "Counts the lines, words, characters and bytes of a text.";
@@ -59,8 +60,11 @@ async fn version_is_staged_read_accepted_activated_and_rolled_back() {
     let host = setup.start().await;
     let browser = Browser::operator(&host).await;
     let (first, url) = (active(&setup).await, web.url("/text.wasm"));
-    web.has("/text.wasm", Answer::Body(text_with(COUNTS, HOSTILE)));
-    let done = browser.press("/plugins", "/plugins/stage", &[("source", &url), ("name", "text")]).await;
+    let bytes = text_with(COUNTS, HOSTILE);
+    let digest = sha256(&bytes);
+    web.has("/text.wasm", Answer::Body(bytes));
+    let fields = [("source", url.as_str()), ("name", "text"), ("sha256", &digest)];
+    let done = browser.press("/plugins", "/plugins/stage", &fields).await;
     assert_eq!(done.status, StatusCode::SEE_OTHER, "{}", done.text);
     // Compiling may take longer than a form waits: then the order is on the page until it is done.
     let page = until("the version to be staged", async || {

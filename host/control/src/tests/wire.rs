@@ -137,7 +137,10 @@ fn commands_of_the_dashboard_name_no_path_and_switch_to_nothing_unread() {
     let more: Vec<_> =
         COMMANDS.into_iter().filter(|sent| is_for_dashboard(sent)).filter_map(|sent| sent.split('"').nth(3)).collect();
     // Of the others, one stages a path, one switches to what it finds, one is of a set, and the canary names no version.
-    assert_eq!(more, ["token_create", "plugin_changes", "plugin_grants", "plugin_promote", "plugin_rollback", "plugin_remove"]);
+    assert_eq!(
+        more,
+        ["token_create", "plugin_changes", "plugin_grants", "plugin_promote", "plugin_rollback", "plugin_remove"]
+    );
     let canary = COMMANDS.into_iter().find(|sent| sent.contains("plugin_canary")).unwrap();
     assert!(is_for_dashboard(&canary.replace(r#""version":null"#, r#""version":"3f2a""#)));
 
