@@ -90,7 +90,7 @@ fn kind(field: &Value) -> Kind {
             Some("uri") => Kind::Text("url"),
             Some("date") => Kind::Text("date"),
             Some(_) => Kind::Text("text"),
-            None => Kind::Lines,
+            None => Kind::Multiline,
         },
         Some("array") => {
             let items = inner.get("items").unwrap_or(&Value::Null);

@@ -20,7 +20,7 @@ const PREFIX: &str = "field.";
 pub(crate) enum Kind {
     Text(&'static str),
     /// Text with lines; only arguments have it.
-    Lines,
+    Multiline,
     Number {
         whole: bool,
     },
@@ -118,7 +118,7 @@ pub(crate) fn show_field(name: &str, field: &Value, kind: &Kind, required: bool,
             }
         }
         // The newline is there for a text that begins with one: a browser drops the first.
-        Kind::Lines => html! {
+        Kind::Multiline => html! {
             label { (title) (about)
                 textarea name=(id) rows="3" required[required] maxlength=[longest] { "\n" (value) }
             }
@@ -185,7 +185,7 @@ pub(crate) fn filled_in(kind: &Kind, id: &str, required: bool, form: &Form) -> O
         _ if text.is_empty() => None,
         Kind::Number { .. } => Some(number(text).map_or_else(|| Value::from(text), Value::Number)),
         // Browsers send the end of a line as two characters.
-        Kind::Lines => Some(Value::from(text.replace("\r\n", "\n"))),
+        Kind::Multiline => Some(Value::from(text.replace("\r\n", "\n"))),
         Kind::Text(_) | Kind::One(_) | Kind::Json => Some(Value::from(text)),
     }
 }

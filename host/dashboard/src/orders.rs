@@ -134,7 +134,7 @@ impl PluginOrders {
         orders.all.iter().map(|(_, order)| order).filter(|order| wanted(order)).cloned().collect()
     }
 
-    /// Reads something for a page. What takes longer goes on, for whoever asks again.
+    /// Reads something for a page. What takes longer goes on, for the next request for it.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ pub(super) fn check(rights: &Rights, needs: &[Need<'_>], absent: impl FnOnce() -
     Err(if scopes.is_empty() { absent() } else { RpcError::insufficient_scope(scopes, tool) })
 }
 
-/// Whether the requestor may call a tool. One that runs only as a task cannot be called by whoever has no tasks.
+/// Whether the requestor may call a tool. One that runs only as a task cannot be called by a requestor that may have no tasks.
 pub(super) fn may_call(rights: &Rights, tool: &Tool, has_tasks: bool) -> bool {
     rights.has(Need::Tool(&tool.name)) && (has_tasks || tool.task_support != TaskSupport::Required)
 }

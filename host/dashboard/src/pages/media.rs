@@ -1,6 +1,6 @@
 //! Images, sounds and bytes of a result: what a page offers in their place.
 //!
-//! Must not load anything by itself. Invariant: an image is shown on a page of its own, which somebody opened; everything else is a file to
+//! Must not load anything by itself. Invariant: an image is shown on a page of its own, which the requestor opened; everything else is a file to
 //! download.
 
 use base64::Engine as _;
@@ -22,7 +22,7 @@ pub(super) fn media(id: TaskId, place: usize, (what, mime): (&str, &str), data: 
     }
 }
 
-/// An image that somebody wanted to see.
+/// An image that the requestor asked for.
 pub(crate) fn image(frame: &Frame<'_>, id: TaskId, media: &str, data: &[u8]) -> Markup {
     frame.show(
         "An image of a result",

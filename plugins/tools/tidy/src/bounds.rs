@@ -97,7 +97,6 @@ const GROWS: &[(&str, &str, By)] = &[
     ("plugins/health/canary_stats.rs", "watched", Const("CANARIES_MAX")),
     ("control/activity.rs", "requestors", Key("limits.requestors_per_tenant")),
     ("control/activity.rs", "tenants", TENANTS),
-    ("control/history.rs", "busy", Because("the steps of the times are in the code")),
     ("control/history.rs", "calls", Because("the words are in the code")),
     ("control/history.rs", "plugins", OPERATORS),
     ("control/history.rs", "refusals", Because("the words are in the code: names of limits")),
