@@ -23,19 +23,26 @@ const isBusy = (part) => {
     || (!text.isCollapsed && text.containsNode(part, true));
 };
 
-// What a thing is called before and after, to find it again.
-const name = (one) => [one.tagName, one.ariaLabel || one.href || one.textContent, one.form?.action, one.value].join();
+// What is called how, to find it again; names that are there twice differ.
+const named = (part) => {
+  const found = {};
+  for (const one of all(part, 'a, button, summary, [tabindex]')) {
+    let is = [one.tagName, one.ariaLabel || one.href || one.textContent, one.form?.action, one.value].join();
+    while (is in found) is += '+';
+    found[is] = one;
+  }
+  return found;
+};
 const scrolling = '.scroll, pre, blockquote';
 const replace = (part, html) => {
-  const template = document.createElement('template');
-  template.innerHTML = policy.createHTML(html);
-  const focused = part.contains(document.activeElement) && name(document.activeElement);
-  const open = all(part, 'details[open] > summary').map(name);
+  const before = named(part), focused = document.activeElement;
   const places = all(part, scrolling).map((one) => [one.scrollLeft, one.scrollTop]);
-  part.replaceChildren(template.content);
-  for (const one of all(part, 'summary')) one.parentNode.open ||= open.includes(name(one));
+  part.innerHTML = policy.createHTML(html);
+  for (const [is, one] of Object.entries(named(part))) {
+    if (before[is]?.parentNode?.open) one.parentNode.open = true;
+    if (before[is] === focused) one.focus({ preventScroll: true });
+  }
   all(part, scrolling).forEach((one, at) => one.scrollTo(...places[at] || [0, 0]));
-  all(part, 'a, button, summary, [tabindex]').find((one) => name(one) === focused)?.focus({ preventScroll: true });
 };
 
 const tick = () => {
