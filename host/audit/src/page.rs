@@ -44,7 +44,7 @@ pub struct PagePosition {
 }
 
 impl PagePosition {
-    /// Reads what [`PagePosition::to_string`] wrote.
+    /// Reads what its `Display` wrote.
     pub fn parse(text: &str) -> Option<Self> {
         let (file, offset) = text.split_once('.')?;
         Some(Self { file: file.parse().ok()?, offset: offset.parse().ok()? })
