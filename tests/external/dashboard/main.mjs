@@ -7,9 +7,7 @@ import * as features from "./checks/features.mjs";
 import { hostile } from "./checks/hostile.mjs";
 import { live } from "./checks/live.mjs";
 import { login } from "./checks/login.mjs";
-import { missing } from "./checks/missing.mjs";
 import { tasks } from "./checks/tasks.mjs";
-import { FEATURES } from "./features.mjs";
 import { Host, emptied } from "./host.mjs";
 import { Report } from "./report.mjs";
 import { takePictures } from "./screenshots.mjs";
@@ -36,11 +34,7 @@ async function runChecks() {
   const report = new Report(browser, { only: options.only, folder: await emptied("failed") });
   const world = await makeWorld(host, new Viewers(browser, host));
   await Promise.all(browser.contexts().map((context) => context.close()));
-  for (const checks of [login, tasks, access, hostile, missing]) await checks(report, world);
-  if (FEATURES.live) await live(report, world);
-  for (const [feature, checks] of Object.entries(features)) {
-    if (FEATURES[feature]) await checks(report, world);
-  }
+  for (const checks of [login, tasks, access, hostile, live, ...Object.values(features)]) await checks(report, world);
   report.note(`${Math.round((performance.now() - began) / 1_000)} s with ${browser.version()}`);
   console.log(`${report.passed} passed, ${report.failed} failed`);
   if (report.failed > 0 || report.passed === 0) process.exitCode = 1;

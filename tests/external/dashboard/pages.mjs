@@ -1,8 +1,6 @@
-// The pages that there are: every check of all pages goes through this table. A page that comes later is one more line.
+// The pages that there are: every check of all pages goes through this table. A new page is one more line.
 //
-// `path` may need what is on the host (`world.mjs`), `heading` is what the page is called, and `feature` names the switch in
-// `features.mjs` that says whether the page is there.
-import { FEATURES } from "./features.mjs";
+// `path` may need what is on the host (`world.mjs`), and `heading` is what the page is called.
 
 const NOBODY = [
   { name: "login", path: "/login", heading: "Log in" },
@@ -21,12 +19,13 @@ const REQUESTOR = [
   { name: "paused task", path: ({ tasks }) => `/tasks/${tasks.paused}`, heading: "wait" },
   { name: "cancelled task", path: ({ tasks }) => `/tasks/${tasks.cancelled}`, heading: "wait" },
   { name: "finished task", path: ({ tasks }) => `/tasks/${tasks.done}`, heading: "contents" },
+  { name: "image of a result", path: ({ tasks }) => `/tasks/${tasks.done}/image/1`, heading: "An image of a result" },
   { name: "task with a tool's error", path: ({ tasks }) => `/tasks/${tasks.toolError}`, heading: "fail" },
   { name: "failed task", path: ({ tasks }) => `/tasks/${tasks.failed}`, heading: "fail" },
   { name: "nothing", path: "/nothing", heading: /./ },
-  { name: "tools", path: "/tools", heading: "Tools", feature: "tools" },
-  { name: "tool", path: "/tools/book_trip", heading: /trip/i, feature: "tools" },
-  { name: "my limits", path: "/limits", heading: /limits/i, feature: "limits" },
+  { name: "tools", path: "/tools", heading: "Tools" },
+  { name: "tool", path: "/tools/book_trip", heading: /trip/i },
+  { name: "my limits", path: "/limits", heading: /limits/i },
 ];
 
 const OPERATOR = [
@@ -41,25 +40,31 @@ const OPERATOR = [
   { name: "tenants", path: "/tenants", heading: "Tenants" },
   { name: "tenant", path: "/tenants/acme", heading: "Tenant acme" },
   { name: "nothing", path: "/nothing", heading: /./ },
-  { name: "denials", path: "/denials", heading: /denials/i, feature: "denials" },
-  { name: "audit log", path: "/audit", heading: /audit/i, feature: "audit" },
-  { name: "tokens", path: "/tokens", heading: /tokens/i, feature: "tokens" },
-  { name: "host", path: "/hosts", heading: "Host", feature: "hosts" },
-  { name: "changes of a version", path: ({ versions }) => `/plugins/desk/${versions.desk}/changes`, heading: /^desk/, feature: "versions" },
+  { name: "denials", path: "/denials", heading: /denials/i },
+  { name: "audit log", path: "/audit", heading: /audit/i },
+  { name: "tokens", path: "/tokens", heading: /tokens/i },
+  { name: "host", path: "/hosts", heading: "Host" },
+  { name: "changes of a version", path: ({ versions }) => `/plugins/desk/${versions.desk}/changes`, heading: /^desk/ },
 ];
 
 const LEAD = [
-  { name: "my tenant", path: "/tenant", heading: "Tenant", feature: "lead" },
-  { name: "tasks of the tenant", path: "/tenant/tasks", heading: /tasks/i, feature: "lead" },
-  { name: "task of the tenant", path: ({ tasks }) => `/tenant/tasks/${tasks.running}`, heading: "wait", feature: "lead" },
+  { name: "my tenant", path: "/tenant", heading: "Tenant" },
+  { name: "tasks of the tenant", path: "/tenant/tasks", heading: /tasks/i },
+  { name: "task of the tenant", path: ({ tasks }) => `/tenant/tasks/${tasks.running}`, heading: "wait" },
 ];
 
 /** Pages on which a hostile plugin says something. */
 const OF_REQUESTOR = [
   { name: "hostile tasks", path: "/tasks", heading: "My tasks" },
   ...ofTasks(["saying", "said", "long", "asking", "sending", "failed", "paused"]),
-  { name: "hostile tools", path: "/tools", heading: "Tools", feature: "tools" },
-  { name: "hostile tool", path: "/tools/say", heading: /./, feature: "tools" },
+  { name: "hostile tools", path: "/tools", heading: "Tools" },
+  { name: "hostile tool", path: "/tools/say", heading: "say" },
+  { name: "hostile tool that asks", path: "/tools/ask_form", heading: "ask_form" },
+];
+const OF_LEAD = [
+  { name: "hostile tenant", path: "/tenant", heading: "Tenant" },
+  { name: "hostile tasks of the tenant", path: "/tenant/tasks", heading: /tasks/i },
+  { name: "hostile task of the tenant", path: ({ hostile }) => `/tenant/tasks/${hostile.failed}`, heading: "fail_with" },
 ];
 const OF_OPERATOR = [
   { name: "hostile overview", path: "/", heading: "Overview" },
@@ -71,11 +76,10 @@ const OF_OPERATOR = [
     name: "hostile changes of a version",
     path: ({ versions }) => `/plugins/markup/${versions.markup}/changes`,
     heading: /^markup/,
-    feature: "versions",
   },
-  { name: "hostile denials", path: "/denials", heading: /denials/i, feature: "denials" },
-  { name: "hostile audit log", path: "/audit", heading: /audit/i, feature: "audit" },
-  { name: "hostile tokens", path: "/tokens", heading: /tokens/i, feature: "tokens" },
+  { name: "hostile denials", path: "/denials", heading: /denials/i },
+  { name: "hostile audit log", path: "/audit", heading: /audit/i },
+  { name: "hostile tokens", path: "/tokens", heading: /tokens/i },
 ];
 
 function ofTasks(names) {
@@ -87,20 +91,18 @@ function ofTasks(names) {
 }
 
 const withViewer = (viewer, pages) => pages.map((page) => ({ ...page, viewer }));
-const isThere = ({ feature }) => !feature || FEATURES[feature];
 
-const ALL = [
+export const PAGES = [
   ...withViewer("nobody", NOBODY),
   ...withViewer("anna", REQUESTOR),
   ...withViewer("lead", LEAD),
   ...withViewer("operator", OPERATOR),
 ];
-const ALL_HOSTILE = [...withViewer("mallory", OF_REQUESTOR), ...withViewer("operator", OF_OPERATOR)];
-
-export const PAGES = ALL.filter(isThere);
-export const HOSTILE_PAGES = ALL_HOSTILE.filter(isThere);
-/** Pages of features that are not there yet. */
-export const MISSING_PAGES = ALL.filter((page) => !isThere(page));
+export const HOSTILE_PAGES = [
+  ...withViewer("mallory", OF_REQUESTOR),
+  ...withViewer("eve", OF_LEAD),
+  ...withViewer("operator", OF_OPERATOR),
+];
 
 /** Where a page is. */
 export function placeOf(page, world) {

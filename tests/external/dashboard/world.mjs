@@ -1,5 +1,4 @@
 // What is on the host when the pages are opened: people of several tenants, and a task in each state.
-import { FEATURES } from "./features.mjs";
 import { Client } from "./host.mjs";
 import { ADDRESS, PAYLOADS, TEXT, hostileSchema } from "./payloads.mjs";
 
@@ -12,9 +11,14 @@ export const PLUGINS = [
 ];
 
 /** More of the configuration. */
-export const SECTIONS = FEATURES.lead
-  ? `[[auth.scope]]\nname = "lead"\ntools = ["*"]\ntasks = true\ntenant = true\ntenant_control = true\n`
-  : "";
+export const SECTIONS = `
+[[auth.scope]]
+name = "lead"
+tools = ["*"]
+tasks = true
+tenant = true
+tenant_control = true
+`;
 
 const titled = (values) => Object.entries(values).map(([value, title]) => ({ const: value, title }));
 
@@ -54,7 +58,8 @@ export async function makeWorld(host, viewers) {
     clients[name] = await Client.connect(host, token);
   }
   await viewers.logIn("operator", host.adminToken);
-  if (FEATURES.lead) await viewers.logIn("lead", (await host.token("lena", "acme", "--scope", "lead")).token);
+  await viewers.logIn("lead", (await host.token("lena", "acme", "--scope", "lead")).token);
+  await viewers.logIn("eve", (await host.token("eve", "dark", "--scope", "lead")).token);
   const { anna, ben, mallory } = clients;
   const tasks = {
     form: await anna.taskUntil("input_required", "ask_form", GLANCE),

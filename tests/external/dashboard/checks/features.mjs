@@ -1,8 +1,9 @@
-// What single features do, each in a function that `features.mjs` switches on.
+// What single features do, each in a function of its own.
 import assert from "node:assert/strict";
 
-import { sendToken } from "../browser.mjs";
+import { sendToken, violations } from "../browser.mjs";
 import { until, variant } from "../host.mjs";
+import { overflow } from "./access.mjs";
 import { shows } from "./tasks.mjs";
 
 const HOUR = { ms: 3_600_000 };
@@ -58,6 +59,28 @@ export async function bulk(report, world) {
     assert.equal(await anna.status(other), "working");
     await anna.cancel(other);
   });
+
+  await report.check("bulk: purging asks once more, on pages that everybody can use", async () => {
+    const { anna } = world.clients;
+    const ids = [await anna.taskUntil("completed", "contents"), await anna.taskUntil("completed", "contents")];
+    const page = await world.viewers.visit("operator", "/tasks?tenant=acme", { viewport: { width: 360, height: 700 } });
+    const box = (id) => page.locator("tr", { has: page.locator(`a[href="/tasks/${id}"]`) }).getByRole("checkbox");
+    for (const id of ids) await box(id).check();
+    await page.getByRole("button", { name: "Purge…" }).click();
+    await page.getByRole("heading", { level: 1, name: "Purge tasks" }).waitFor();
+    for (const id of ids) assert.equal(await anna.status(id), "completed", "nothing is gone yet");
+    await isUsable(page);
+    await page.getByRole("button", { name: "Purge 2 tasks" }).click();
+    await page.getByText("2 done, 0 refused.").waitFor();
+    await isUsable(page);
+    for (const id of ids) assert.equal((await page.goto(`/tasks/${id}`)).status(), 404);
+  });
+}
+
+/** Whether a page that only a form leads to is as the others. */
+async function isUsable(page) {
+  assert.deepEqual(await overflow(page), []);
+  assert.deepEqual(await violations(page), []);
 }
 
 /** Versions of plugins are looked at, switched to and back. */
@@ -73,7 +96,7 @@ export async function versions(report, world) {
     };
     const before = await active();
     const page = await viewers.visit("operator", "/plugins/text");
-    const staged = page.locator("tr", { hasText: /\b(staged|checked)\b/ });
+    const staged = page.locator("tr", { has: page.getByRole("cell", { name: /^(staged|checked)$/ }) });
     await staged.locator("a[href$='/changes']").first().click();
     await page.getByText(words[1]).first().waitFor();
     await page.getByRole("checkbox").first().check();
@@ -121,6 +144,7 @@ export async function tokens(report, world) {
     await page.getByRole("heading", { level: 1, name: "A new token" }).waitFor();
     const token = /\bbh_\S+/.exec(await page.locator("main").innerText())?.[0];
     assert.ok(token, "the token is on the page");
+    await isUsable(page);
     await page.goto("/tokens");
     assert.ok(!(await page.content()).includes(token), "it is shown once");
     const emma = await world.viewers.visit("nobody", "/login");
@@ -172,5 +196,19 @@ export async function lead(report, world) {
     assert.equal(await page.locator(`a[href="/tenant/tasks/${world.tasks.ofBen}"]`).count(), 0);
     await page.goto(`/tenant/tasks/${world.tasks.done}`);
     assert.ok(!(await page.content()).includes("an embedded text"));
+    assert.equal((await page.goto(`/tenant/tasks/${world.tasks.ofBen}`)).status(), 404);
+  });
+
+  await report.check("lead: it pauses, resumes and cancels a task of its tenant", async () => {
+    const { anna } = world.clients;
+    const id = await anna.taskUntil("working", "wait", HOUR);
+    const page = await world.viewers.visit("lead", `/tenant/tasks/${id}`);
+    await page.getByRole("button", { name: "Pause" }).click();
+    await shows(page, "paused");
+    await page.getByRole("button", { name: "Resume" }).click();
+    await shows(page, "running");
+    await page.getByRole("button", { name: "Cancel the task" }).click();
+    await shows(page, "cancelled");
+    assert.equal(await anna.status(id), "cancelled");
   });
 }

@@ -72,6 +72,22 @@ export async function live(report, world) {
     await anna.cancel(id);
   });
 
+  await report.check("live: what somebody opened stays open, and nothing else opens", async () => {
+    const page = await viewers.visit("operator", "/");
+    await isLive(page);
+    const second = page.locator("main details").nth(1);
+    await second.locator("summary").press("Enter");
+    for (let round = 0; round < 2; round += 1) {
+      await page.locator("main h2").first().evaluate((heading) => heading.classList.add("before"));
+      const id = await anna.task("wait", HOUR);
+      await page.locator(".before").waitFor({ state: "detached", timeout: FACTOR * LIST_MS });
+      assert.ok(await second.locator("summary").evaluate((summary) => summary === document.activeElement));
+      const open = await page.locator("main details").evaluateAll((all) => all.map((details) => details.open));
+      assert.deepEqual(open, open.map((_, place) => place === 1));
+      await anna.cancel(id);
+    }
+  });
+
   await report.check("live: a page whose stream is gone says so", async () => {
     const page = await viewers.visit("anna", "/tasks");
     await isLive(page);
@@ -85,17 +101,20 @@ export async function live(report, world) {
   });
 
   await report.check("live: what a hostile plugin says comes as text", async () => {
-    for (const [viewer, place] of [["mallory", "/tasks"], ["operator", "/tasks?tenant=dark"]]) {
+    // What a run says of itself is its requestor's alone; operators see what its record says.
+    const ofRequestor = { viewer: "mallory", place: "/tasks", tool: "say", input: { text: TEXT, wait_ms: HOUR.ms } };
+    const ofOperator = { viewer: "operator", place: "/tasks?tenant=dark", tool: "fail_with", input: { text: TEXT } };
+    for (const { viewer, place, tool, input } of [ofRequestor, ofOperator]) {
       const page = await viewers.open(viewer);
       const seen = await watch(page.context(), host.dashboard);
       await page.goto(place);
       await isLive(page);
-      const id = await mallory.task("say", { text: TEXT, wait_ms: HOUR.ms });
+      const id = await mallory.task(tool, input);
       await row(page, id).waitFor({ timeout: FACTOR * LIST_MS });
       await page.locator("tr", { has: row(page, id) }).getByText("<script>").first().waitFor();
       await settle(page);
       assert.deepEqual(seen, []);
-      await mallory.cancel(id);
+      if (tool === "say") await mallory.cancel(id);
       await page.context().close();
     }
   });

@@ -1,6 +1,7 @@
 // What people do with tasks.
 import assert from "node:assert/strict";
 
+import { watch } from "../browser.mjs";
 import { FORM } from "../world.mjs";
 
 const HOUR = { ms: 3_600_000 };
@@ -48,7 +49,7 @@ export async function isSent(page) {
 
 /** The answer that the plugin got, as the page of its task shows it. */
 export async function answerShown(page) {
-  const text = await page.locator("h2:text-is('Result') ~ pre").first().innerText();
+  const text = await page.locator("#live-result pre").first().innerText();
   return JSON.parse(text.slice(text.indexOf("{")));
 }
 
@@ -148,6 +149,15 @@ export async function tasks(report, world) {
     assert.equal(await link.getAttribute("href"), "https://example.com/a?b=c");
     assert.match(await link.getAttribute("rel"), /noopener.*noreferrer/);
     await page.getByText("https://example.com/a?b=c").first().waitFor();
+  });
+
+  await report.check("tasks: an image of a result is drawn on a page of its own, and loads nothing from elsewhere", async () => {
+    const page = await viewers.visit("anna", `/tasks/${world.tasks.done}`);
+    const seen = await watch(page.context(), world.host.dashboard);
+    await page.getByRole("link", { name: "Show it" }).click();
+    const image = page.getByRole("img", { name: "The image of the result" });
+    assert.ok(await image.evaluate(async (it) => (await it.decode(), it.naturalWidth > 0)));
+    assert.deepEqual(seen.filter((said) => !said.startsWith("request: data:image/png;")), []);
   });
 
   await report.check("tasks: operators see no arguments, questions or results", async () => {
