@@ -155,7 +155,7 @@ impl Changes {
 fn is_about(news: &TaskNews, wanted: Option<TaskId>) -> bool {
     let id = match news {
         TaskNews::Changed(task) => task.id,
-        TaskNews::Gone(id) | TaskNews::Progress { id, .. } => *id,
+        TaskNews::Created(id) | TaskNews::Gone(id) | TaskNews::Progress { id, .. } => *id,
         TaskNews::Log { .. } => return false,
     };
     wanted.is_none_or(|wanted| wanted == id)

@@ -18,7 +18,7 @@ use super::admission::{IdleSlot, IdleState, Permit, Purpose};
 use super::engine::{Inner, refused};
 use super::guest_services::TenantServices;
 use super::run::{OUTCOME_RETRY, RunStart, outcome};
-use super::{CallRequest, ClientContext, Error, RequestedTtl, TaskRequest, host_failure};
+use super::{CallRequest, ClientContext, Error, RequestedTtl, TaskNews, TaskRequest, host_failure};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::lifecycle::{self, Event};
 use bulkhead_domain::limits::Limits;
@@ -252,6 +252,7 @@ impl Inner {
         match created {
             Ok(task) => {
                 self.note_created(&task, arguments.as_str());
+                self.watchers.publish(requestor, task.id, &TaskNews::Created(task.id));
                 if task.outcome().is_some() {
                     self.note_completed(&task, output.as_deref());
                 }

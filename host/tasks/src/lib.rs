@@ -206,6 +206,8 @@ pub enum CallNews<T = ToolOutput> {
 /// What happens to tasks, for watchers. What comes too fast is dropped, oldest first (`broadcast` says so): read the task again.
 #[derive(Clone, Debug)]
 pub enum TaskNews {
+    /// There is a new one, as it was written first.
+    Created(TaskId),
     /// The record after a commit.
     Changed(Arc<Task>),
     /// Expired or removed.

@@ -131,6 +131,11 @@ async fn own_task_and_list_change_while_they_are_open() {
     }
     list.until("live-tasks", "No task fits the filter").await;
 
+    // A new task is on the list at once, though nothing happens to it after that.
+    let mut all = Live::open(&browser, "/tasks").await.expect("a stream");
+    let fresh = own.task("wait", json!({"ms": 600_000})).await;
+    all.until("live-tasks", &format!("/tasks/{fresh}")).await;
+
     // Questions come with their fields.
     let asking = own.task("ask_many", json!({"count": 1})).await;
     let mut asked = Live::open(&browser, &format!("/tasks/{asking}")).await.expect("a stream");

@@ -150,7 +150,7 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
 fn happened(transition: TransitionView) -> String {
     match transition {
         TransitionView::Started { attempt } => format!("started, run {attempt}"),
-        TransitionView::InputRequested { requests } => format!("asked {requests} questions"),
+        TransitionView::InputRequested { requests } => format!("asked: {requests}"),
         TransitionView::Answered { open } => format!("a question was answered; {open} are open"),
         TransitionView::Paused => "paused".to_owned(),
         TransitionView::Resumed => "resumed".to_owned(),

@@ -37,7 +37,7 @@ pub(crate) fn own_tasks(frame: &Frame<'_>, page: &OwnTasks<'_>) -> Markup {
                 a href="/tasks" { "Reload all" }
             }
             (live("tasks", html! {
-            @if open > 0 { (notice("ask", &format!("{open} of these tasks need an answer from you."))) }
+            @if open > 0 { (notice("ask", &format!("Open questions for you: {open}."))) }
             @if page.tasks.is_empty() && page.next.is_none() {
                 p {
                     @if is_filtered { "No task fits the filter." }
@@ -200,7 +200,7 @@ fn happened(transition: Transition) -> String {
     match transition {
         Transition::Started { attempt } => format!("started, run {attempt}"),
         Transition::InputRequested { requests: 1 } => "asked a question".to_owned(),
-        Transition::InputRequested { requests } => format!("asked {requests} questions"),
+        Transition::InputRequested { requests } => format!("asked: {requests}"),
         Transition::Answered { open: 0 } => "a question was answered".to_owned(),
         Transition::Answered { open } => format!("a question was answered; {open} are open"),
         Transition::Paused => "paused".to_owned(),

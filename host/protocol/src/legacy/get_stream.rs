@@ -146,6 +146,8 @@ impl GetStream {
     async fn take(&mut self, news: TaskNews) {
         match news {
             TaskNews::Changed(task) => self.changed(task, false, true),
+            // Its session has the answer to its call.
+            TaskNews::Created(_) => {}
             TaskNews::Gone(id) => self.forget(id),
             TaskNews::Progress { id, progress, total, message } => {
                 let line =

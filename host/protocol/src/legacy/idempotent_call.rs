@@ -188,7 +188,7 @@ impl StreamedRequest {
             Ok(TaskNews::Log { level, logger, data, .. }) if level >= self.session.log_level() => {
                 self.frames.send(notifications::log(level, logger.as_deref(), &data, None));
             }
-            Ok(TaskNews::Log { .. }) => {}
+            Ok(TaskNews::Log { .. } | TaskNews::Created(_)) => {}
             Ok(TaskNews::Gone(_)) => return Err(tasks::Error::NotFound.into()),
             Err(RecvError::Closed) => return Err(tasks::Error::draining().into()),
             Err(RecvError::Lagged(_)) => {

@@ -148,6 +148,7 @@ impl ResultWaiter {
                 Next::Cancelled => return Ok(None),
                 Next::Look => {}
                 Next::News(Ok(TaskNews::Changed(changed))) => task = changed,
+                Next::News(Ok(TaskNews::Created(_))) => continue,
                 Next::News(Ok(TaskNews::Gone(_))) => return Err(tasks::Error::NotFound),
                 Next::News(Ok(TaskNews::Progress { progress: at, total, message, .. })) => {
                     if carries() {

@@ -324,8 +324,8 @@ impl Listener {
                 Next::News(TaskNews::Gone(id)) => {
                     self.shown.remove(&id);
                 }
-                // Tasks of this era report neither on any stream.
-                Next::News(TaskNews::Progress { .. } | TaskNews::Log { .. }) => {}
+                // Tasks of this era report none of these on any stream.
+                Next::News(TaskNews::Created(_) | TaskNews::Progress { .. } | TaskNews::Log { .. }) => {}
                 Next::Lost => self.look_again(|_| true).await,
                 Next::Retry => {
                     self.retry_at = None;

@@ -38,6 +38,7 @@ async fn cancel_before_run_prevents_it() {
     world.tasks.cancel(&ANNA, task.id).await.unwrap();
     world.tasks.inner.start_run(task, begin, Some(job), missed_notifications).await;
     world.until_nothing_runs().await;
+    assert!(matches!(news.try_recv(), Ok(TaskNews::Created(_))));
     let Ok(TaskNews::Changed(told)) = news.try_recv() else { panic!("nobody was told") };
     assert_eq!(told.outcome(), Some(&Outcome::Cancelled));
 }
@@ -77,6 +78,7 @@ async fn no_task_notification_follows_its_end() {
         loop {
             match news.try_recv() {
                 Ok(TaskNews::Changed(task)) => told.push((task.revision, task.outcome().is_some())),
+                Ok(TaskNews::Created(id)) => assert_eq!(id, task.id),
                 Ok(other) => panic!("{other:?}"),
                 Err(tokio::sync::broadcast::error::TryRecvError::Lagged(_)) => {}
                 Err(_) => break,

@@ -101,7 +101,7 @@ impl RoundTrip {
                 Ok(TaskNews::Changed(changed)) if changed.revision >= task.revision => {
                     return Ok(changed);
                 }
-                Ok(TaskNews::Changed(_)) => {}
+                Ok(TaskNews::Changed(_) | TaskNews::Created(_)) => {}
                 Ok(TaskNews::Progress { progress, total, message, .. }) => {
                     frames.send(self.progress.report(progress, total, message.as_deref()));
                 }
