@@ -211,7 +211,7 @@ async fn question_is_answered_in_its_form() {
     let (page, action) = (format!("/tasks/{task}"), format!("/tasks/{task}/answer"));
     let shown = browser.get(&page).await.text;
     assert!(shown.contains("A value for q1?") && shown.contains("name=\"field.value\""), "{shown}");
-    assert!(browser.get("/").await.text.contains("Open questions for you: 1."));
+    assert!(browser.get("/").await.text.contains("Tasks that wait for your answer: 1."));
     let keys: Vec<_> = shown.split("name=\"key\" value=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let [first, second] = keys[..] else { panic!("{keys:?}") };
     let answer = async |fields: &[(&str, &str)]| browser.press(&page, &action, fields).await;

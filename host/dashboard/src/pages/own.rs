@@ -37,7 +37,7 @@ pub(crate) fn own_tasks(frame: &Frame<'_>, page: &OwnTasks<'_>) -> Markup {
                 a href="/tasks" { "Reload all" }
             }
             (live("tasks", html! {
-            @if open > 0 { (notice("ask", &format!("Open questions for you: {open}."))) }
+            @if open > 0 { (notice("ask", &format!("Tasks that wait for your answer: {open}."))) }
             @if page.tasks.is_empty() && page.next.is_none() {
                 p {
                     @if is_filtered { "No task fits the filter." }
