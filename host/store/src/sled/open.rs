@@ -251,7 +251,8 @@ pub(super) fn unchecked(layout: &Layout, cache_bytes: u64) -> Result<Database, E
     let tree = (*engine(&layout.database, cache_bytes)?).clone();
     let path = layout.database_file();
     let file = File::options().write(true).open(&path).map_err(|error| io_error("open", &path, &error))?;
-    let last = tree.get(keys::GROUP).map_err(engine_error)?;
+    // A file that was cut may be missed only here, as a read beyond its end.
+    let last = tree.get(keys::GROUP).map_err(open_error)?;
     let last = last.ok_or_else(|| refuse("the database has lost its own row"))?;
     let last = decode_checked::<GroupRow>(&last, "database").map_err(|error| refuse(&error.to_string()))?;
     Ok(Database { tree, file, last })
