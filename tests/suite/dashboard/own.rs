@@ -310,7 +310,8 @@ async fn what_a_plugin_says_of_its_tools_is_text() {
     let fields = [("as", "json"), ("arguments", "</textarea><script>")];
     let refused = browser.press("/tools/speak", "/tools/speak/call", &fields).await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(refused.text.contains("&lt;/textarea&gt;&lt;script&gt;") && !refused.text.contains("<script"));
+    let shown = without_ours(&refused.text);
+    assert!(shown.contains("&lt;/textarea&gt;&lt;script&gt;") && !shown.contains("<script"), "{shown}");
 }
 
 #[tokio::test]
