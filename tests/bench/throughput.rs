@@ -135,7 +135,7 @@ async fn compare_with_dist(plan: &Plan, report: &mut Report, profile: &str, host
 }
 
 /// Optimisations that a reader has to understand, by the key that switches each off, and the least that it must bring.
-const SWITCHES: [&str; 2] = ["inline_calls", "connection_workers"];
+const SWITCHES: [&str; 1] = ["connection_workers"];
 const SWITCH_GAIN_MIN: f64 = 1.05;
 
 /// What each optimisation brings: echo calls with it, against a host where it is switched off.

@@ -24,7 +24,6 @@ use super::events::Outbox;
 use super::exports::Exports;
 use super::fault::{self, HostFailure};
 use super::files::{self, DirectoryQuotas, Quotas};
-use super::inline_policy::InlineStats;
 use super::limits::{
     Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter, PENDING_MAX,
     RANDOM_BYTES_MAX,
@@ -53,8 +52,6 @@ pub(super) struct Plugin {
     pub(super) wanted: Arc<RequestedPolicy>,
     /// By the name inside the plugin.
     pub(super) entries: Vec<Arc<ToolEntry>>,
-    /// Of each entry, in the same order.
-    pub(super) paces: Vec<InlineStats>,
     pub(super) presence: CallCount,
     pub(super) metrics: PluginMetrics,
     /// Of calls of no tool.
@@ -88,11 +85,10 @@ impl Plugin {
         let _ = self.presence.withdrawn.subscribe().wait_for(|withdrawn| *withdrawn).await;
     }
 
-    /// The tool of an operation that calls one, with its pace.
-    pub(super) fn entry(&self, operation: &Operation) -> Option<(&Arc<ToolEntry>, &InlineStats)> {
+    /// The tool of an operation that calls one.
+    pub(super) fn entry(&self, operation: &Operation) -> Option<&Arc<ToolEntry>> {
         let Operation::CallTool { tool, .. } = operation else { return None };
-        let mut entries = self.entries.iter().zip(&self.paces);
-        entries.find(|(entry, _)| entry.plugin_tool == *tool)
+        self.entries.iter().find(|entry| entry.plugin_tool == *tool)
     }
 }
 
@@ -298,7 +294,7 @@ pub(super) async fn run(
 ) {
     let span = shared.span.clone();
     let tool = plugin.entry(&spec.operation);
-    let counted = CountedCall::begin(&plugin, tool.map(|(entry, _)| &**entry), spec.activity.take(), &shared);
+    let counted = CountedCall::begin(&plugin, tool.map(|entry| &**entry), spec.activity.take(), &shared);
     let call = async { counted.with(execute(&ground, (&plugin, tool), spec, shared, &outbox).await) };
     let call = AssertUnwindSafe(call).catch_unwind();
     let outcome = tokio::select! {
@@ -321,7 +317,7 @@ pub(super) async fn run(
 
 async fn execute(
     ground: &HostContext,
-    (plugin, tool): (&Plugin, Option<(&Arc<ToolEntry>, &InlineStats)>),
+    (plugin, entry): (&Plugin, Option<&Arc<ToolEntry>>),
     spec: CallSpec,
     shared: Arc<CallState>,
     outbox: &Outbox,
@@ -332,8 +328,7 @@ async fn execute(
     if bytes > bytes_max {
         return Err(CallError::InvalidParams(format!("the arguments are larger than {}", Bytes(bytes_max))));
     }
-    let (entry, pace) = tool.unzip();
-    let meter = Arc::clone(&shared);
+    let span = shared.span.clone();
     let name = Arc::clone(&plugin.name);
     let granted = Arc::clone(plugin.granted.of(tenant));
     let (line, blocking) = (ground.lines.of(tenant, &share), Blocking::of(&ground.blocking, tenant));
@@ -347,17 +342,13 @@ async fn execute(
     let mut call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), around)
         .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
     call.egress.share(line);
-    call.egress.record(meter.span.clone());
+    call.egress.record(span);
     call.egress.count(plugin.metrics.clone());
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })
     });
-    let returned = returned.await;
-    if let Some(pace) = pace {
-        pace.ended(meter.cpu());
-    }
-    let outcome = returned.and_then(|returned| match returned {
+    let outcome = returned.await.and_then(|returned| match returned {
         Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
         Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
     });

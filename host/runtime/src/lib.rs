@@ -32,7 +32,6 @@ pub mod fuzz;
 pub mod guest_services;
 mod header_params;
 mod imports;
-mod inline_policy;
 mod input_requests;
 pub mod inspect;
 mod json;
@@ -234,8 +233,8 @@ pub struct RunningCall {
     /// Bounded: progress, status and logs that come too fast are merged before they get here.
     pub events: mpsc::Receiver<CallEvent>,
     pub control: Control,
-    /// Dropped with the call: stops the guest. A call that is over already has none.
-    pub stop: Option<StopOnDrop>,
+    /// Dropped with the call: stops the guest.
+    pub stop: StopOnDrop,
 }
 
 /// Stops a guest when it is dropped.

@@ -19,7 +19,6 @@ use super::engine::EngineKind;
 use super::events::Outbox;
 use super::exports::{Exports, RawListing};
 use super::files;
-use super::inline_policy::InlineStats;
 use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABLES_MAX};
 use super::manifest::{self, Manifest, RequestedPolicy};
 use super::output;
@@ -500,7 +499,6 @@ pub(super) fn finish(
             return Err(tools.err().into_iter().chain(offers.err()).flatten().collect());
         }
     };
-    let paces = tools.iter().map(|_| InlineStats::default()).collect();
     let plugin = Plugin {
         name: version.name.as_str().into(),
         instance,
@@ -508,7 +506,6 @@ pub(super) fn finish(
         granted,
         wanted,
         entries: tools.clone(),
-        paces,
         presence,
         metrics: counted,
         activity,

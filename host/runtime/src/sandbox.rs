@@ -9,9 +9,7 @@ mod loads;
 use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -27,11 +25,10 @@ use super::component_store::ComponentStore;
 use super::engines::{Engines, StartFailure, Ticks};
 use super::events::Outbox;
 use super::fault;
-use super::inline_policy::InlineStats;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{LoadError, LoadedPlugin, PluginSource};
 use super::published::{Canary, Published};
-use super::threads::{GuestPulse, Share, Stop, Threads};
+use super::threads::{GuestPulse, Share, Threads};
 use super::{
     CallEvent, CallSpec, CallState, Catalog, CatalogPlugin, Control, Executor, ListKind, RunningCall, StartError,
     StopOnDrop, ToolEntry,
@@ -64,8 +61,6 @@ pub struct SandboxConfig {
     pub compiler: CompilerMode,
     /// The length of a guest's time slice.
     pub epoch_tick_ms: u64,
-    /// Whether calls of quick tools begin on the thread that asks for them ([`inline_policy`](super::inline_policy)).
-    pub inline_calls: bool,
     /// Where timers, DNS and sockets live.
     pub io: tokio::runtime::Handle,
     /// Reads the host's environment, for grants of its keys.
@@ -121,7 +116,6 @@ pub struct Sandbox {
     loading: tokio::sync::Mutex<()>,
     loads: Loads,
     guests: Threads,
-    inline_calls: bool,
     /// Of what the host itself asks plugins.
     own_share: Share,
     code_metrics: Option<CodeMetrics>,
@@ -179,7 +173,6 @@ impl Sandbox {
             loading: tokio::sync::Mutex::default(),
             loads: Loads::default(),
             guests,
-            inline_calls: config.inline_calls,
             own_share: Share::default(),
             code_metrics,
         }))
@@ -275,25 +268,6 @@ impl Sandbox {
         }
     }
 
-    /// Begins a call on this thread: most calls of a quick tool are over then, and two changes of threads are saved. What is not
-    /// over by the guest's first wait, or by the next epoch tick, goes on among the guests.
-    fn begin_here(
-        &self,
-        mut guest: impl Future<Output = ()> + Send + Unpin + 'static,
-        pace: &InlineStats,
-        share: &Share,
-        shared: &CallState,
-    ) -> Option<Arc<dyn Stop>> {
-        // Nobody is woken in vain: what is put in line is polled once in any case.
-        let polled = Pin::new(&mut guest).poll(&mut Context::from_waker(Waker::noop()));
-        share.used_elsewhere(shared.cpu());
-        if polled.is_ready() {
-            return None;
-        }
-        pace.goes_on(shared.cpu());
-        Some(self.guests.spawn(share, guest))
-    }
-
     /// Forgets compiled versions that are neither published, nor in this set, nor in a call.
     pub fn retain(&self, pinned: &HashSet<PluginVersion>) {
         self.published.rcu(|published| published.reduced(pinned));
@@ -373,19 +347,15 @@ impl Executor for Sandbox {
         let Some(plugin) = ready else {
             let guest = Box::pin(run_kept(self.me.clone(), ground, spec, shared, outbox));
             let guest = guest.in_span(within).in_current_span();
-            let stop = Some(StopOnDrop::new(self.guests.spawn(&share, guest)));
+            let stop = StopOnDrop::new(self.guests.spawn(&share, guest));
             return Ok(RunningCall { events, control, stop });
         };
-        let pace = plugin.entry(&spec.operation).map(|(_, pace)| pace);
         let occupied = InFlight::new(Arc::clone(plugin));
         // It is large: boxed once, it is not moved again.
         let guest = Box::pin(call::run(ground, occupied, spec, Arc::clone(&shared), outbox));
         let guest = guest.in_span(within).in_current_span();
-        let stop = match pace.filter(|pace| self.inline_calls && pace.is_quick() && share.may_begin_elsewhere()) {
-            Some(pace) => self.begin_here(guest, pace, &share, &shared),
-            None => Some(self.guests.spawn(&share, guest)),
-        };
-        Ok(RunningCall { events, control, stop: stop.map(StopOnDrop::new) })
+        let stop = StopOnDrop::new(self.guests.spawn(&share, guest));
+        Ok(RunningCall { events, control, stop })
     }
 
     fn engine_hash(&self) -> u64 {

@@ -10,9 +10,7 @@
 //! The queue is fair over opaque shares, one for each tenant, and within a share over its parts, one for each requestor, so that
 //! `runtime` does not learn whose call it runs. What is charged is CPU time, by weight. A tick comes early when a call arrives that is
 //! first in line and has nothing running. Timers, DNS and sockets belong to the I/O runtime, so a guest that spins never delays another's
-//! wake-up or a health check. Calls of tools that have been quick ([`inline_policy`](super::inline_policy)) begin on the thread of
-//! their request, which saves two changes of threads, and are charged all the same; one that is not over at its first tick goes on
-//! here, and its tool has to earn that again. Work on large messages ([`message_workers`](super::message_workers)) has a second set of
+//! wake-up or a health check. Work on large messages ([`message_workers`](super::message_workers)) has a second set of
 //! threads with the same queue, and its time is charged to the share that its tenant's guests have here.
 
 mod pulse;

@@ -77,7 +77,7 @@ impl Executor for Scripted {
             control.look();
         }
         let guest = tokio::spawn(guest(spec, sender, Arc::clone(&self.tidying)));
-        Ok(RunningCall { events, control, stop: Some(StopOnDrop::new(Arc::new(guest))) })
+        Ok(RunningCall { events, control, stop: StopOnDrop::new(Arc::new(guest)) })
     }
 
     fn engine_hash(&self) -> u64 {

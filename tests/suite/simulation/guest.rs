@@ -111,7 +111,7 @@ impl Executor for Stage {
         self.guests.lock().entry(id.clone()).or_default().push(guest);
         let exit = Exit { guests: self.guests.clone(), id: id.clone() };
         let playing = tokio::spawn(play(self.guests.clone(), id, inbox, sender, exit));
-        Ok(RunningCall { events, control: Control::default(), stop: Some(StopOnDrop::new(Arc::new(playing))) })
+        Ok(RunningCall { events, control: Control::default(), stop: StopOnDrop::new(Arc::new(playing)) })
     }
 
     fn engine_hash(&self) -> u64 {

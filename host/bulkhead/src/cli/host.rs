@@ -119,7 +119,6 @@ fn sandbox_compiling(
         compile: config.compile.clone(),
         compiler,
         epoch_tick_ms: config.call.epoch_tick_ms,
-        inline_calls: config.server.inline_calls,
         io: tokio::runtime::Handle::current(),
         environment: sources::variable,
         tenant_names,

@@ -330,8 +330,6 @@ section!(SERVER, blank_server, struct ServerConfig, "server", {
         "Sessions of one requestor at a time";
     credential_failures_per_minute: u32 = count(60, 1, 1_000_000), Host,
         "Credentials from one address (of IPv6: one /64) that may be invalid, before the answer is 429; valid ones are not counted";
-    inline_calls: bool = Kind::Switch { default: true }, Host,
-        "Whether calls of tools that have been quick begin on the thread of their connection; false begins every call among the guests";
     connection_workers: bool = Kind::Switch { default: true }, Host,
         "Whether a connection stays on one thread and leaves it for large bodies; false lets all threads serve all connections";
     tools_per_page: u32 = count(50, 1, 1_000), Host,

@@ -56,7 +56,6 @@ sse_keepalive_ms = 15000
 session_idle_ms_max = 3600000
 sessions_per_requestor = 1000
 credential_failures_per_minute = 60
-inline_calls = true
 connection_workers = true
 tools_per_page = 50
 tool_search = false

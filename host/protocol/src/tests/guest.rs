@@ -167,7 +167,7 @@ impl Executor for Scripted {
             };
             let _ = sender.send(CallEvent::Finished(finished)).await;
         });
-        Ok(RunningCall { events, control, stop: Some(StopOnDrop::new(Arc::new(guest))) })
+        Ok(RunningCall { events, control, stop: StopOnDrop::new(Arc::new(guest)) })
     }
 
     fn engine_hash(&self) -> u64 {

@@ -11,7 +11,6 @@ mod limits;
 mod loading;
 mod offers;
 mod programs;
-mod quick;
 mod typed;
 mod waiting;
 mod wasi_03;

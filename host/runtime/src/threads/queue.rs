@@ -16,9 +16,6 @@ use std::time::Duration;
 use bulkhead_domain::limits::CPU_WEIGHT_MAX;
 use fair_order::{FairOrder, SubQueue};
 
-/// What a share of weight 1 may owe before a call of it has to stand in line.
-const ELSEWHERE_US_MAX: u64 = 10_000;
-
 /// What a share owes at most for time elsewhere, in turns: some of it was used when nobody else wanted any.
 const ELSEWHERE_TURNS: u64 = 10;
 
@@ -75,15 +72,9 @@ impl Share {
 
     /// A call of it has used so much CPU time on a thread that is none of the guests'. Charged, up to a bound, when
     /// a call of it next enters the queue; to the share, not to a part.
-    pub(crate) fn used_elsewhere(&self, used: Duration) {
+    fn used_elsewhere(&self, used: Duration) {
         let used_us = u64::try_from(used.as_micros()).unwrap_or(u64::MAX);
         self.facts.elsewhere_us.fetch_add(used_us, Ordering::Relaxed);
-    }
-
-    /// Whether another call of it may begin elsewhere. Some time may be owed; then a call of it has to enter the queue, where it is
-    /// charged: otherwise calls that are always over at once would never be.
-    pub(crate) fn may_begin_elsewhere(&self) -> bool {
-        self.facts.elsewhere_us.load(Ordering::Relaxed) < ELSEWHERE_US_MAX.saturating_mul(self.weight())
     }
 
     /// The CPU time that its calls have had on the guests' threads, in microseconds.

@@ -92,7 +92,6 @@ const MODULES: &[(&str, &str)] = &[
     ("mirrored", "header_params"),
     ("noted", "audit_events"),
     ("offers", "server_features"),
-    ("pace", "inline_policy"),
     ("rounds", "multi_round_trip"),
     ("settle", "reconcile"),
     ("shown", "inspect_json"),
