@@ -26,6 +26,68 @@ pub enum Class {
     Effect,
 }
 
+/// What the journal of a call holds of a call of an imported function, and what a replay makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Journaled {
+    /// The guest calls it again, and it gives the same: from the header of the journal, or from what was delivered before.
+    Again,
+    /// It looks at the clock.
+    Clock,
+    /// It looks at everything that may have come from outside.
+    Wait,
+    /// What it gives is kept.
+    Value,
+    /// What it gives is kept where it is something else than the guest knows.
+    News,
+    /// It waits, and shows the signals.
+    Signals,
+    /// It shows whether the call is a task.
+    Promotion,
+    /// It asks the client.
+    Question,
+    /// It sends a request.
+    Request,
+    /// It is for those who watch the call.
+    Silent,
+    /// The journal is given up before it does anything.
+    GivesUp,
+    /// A component that imports it has no journal.
+    Never,
+}
+
+impl Journaled {
+    /// The kinds of entries that a call of it may make.
+    pub fn entries(self) -> &'static [&'static str] {
+        match self {
+            Self::Again | Self::Silent | Self::GivesUp | Self::Never => &[],
+            Self::Clock => &["clock"],
+            Self::Wait => &["clock", "outcome", "delivery"],
+            Self::Value | Self::News => &["value"],
+            Self::Signals => &["clock", "outcome", "delivery", "signals"],
+            Self::Promotion => &["promoted"],
+            Self::Question => &["value", "command"],
+            Self::Request => &["command"],
+        }
+    }
+
+    /// What a replay does where the guest calls it, for people.
+    pub fn replay(self) -> &'static str {
+        match self {
+            Self::Again => "it is called again",
+            Self::Clock => "the clock shows what it showed",
+            Self::Wait => "what was ready is ready, and responses are given again",
+            Self::Value => "it gives what it gave, and nothing is looked up or written",
+            Self::News => "it gives what the guest knew, or the news that are kept",
+            Self::Signals => "the signals are those that were shown",
+            Self::Promotion => "the call becomes a task where it became one",
+            Self::Question => "the question has to be the same, and is not put; the answer is given again",
+            Self::Request => "the request has to be the same, and is not sent",
+            Self::Silent => "nobody is told",
+            Self::GivesUp | Self::Never => "there is no replay",
+        }
+    }
+}
+
 /// What the operator says in a plugin's configuration so that an import is of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grant {
@@ -67,13 +129,23 @@ pub struct Interface {
     /// Without it, its functions give nothing or fail.
     pub grant: Option<Grant>,
     /// Each function once. An interface of types and resources has none.
-    pub functions: &'static [(Class, &'static [&'static str])],
+    pub functions: &'static [(Class, Journaled, &'static [&'static str])],
 }
 
 impl Interface {
     /// What calls of one of its functions can be.
     pub fn class(&self, function: &str) -> Option<Class> {
-        self.functions.iter().find(|(_, names)| names.contains(&function)).map(|(class, _)| *class)
+        self.row(function).map(|(class, _)| class)
+    }
+
+    /// What becomes of calls of one of its functions in a journal.
+    pub fn journaled(&self, function: &str) -> Option<Journaled> {
+        self.row(function).map(|(_, journaled)| journaled)
+    }
+
+    fn row(&self, function: &str) -> Option<(Class, Journaled)> {
+        let row = self.functions.iter().find(|(.., names)| names.contains(&function));
+        row.map(|(class, journaled, _)| (*class, *journaled))
     }
 
     fn has(&self, version: &str) -> bool {
@@ -145,10 +217,29 @@ mod tests {
         for interface in INTERFACES {
             let versions = format!("{:?}", interface.versions);
             assert!(interfaces.insert((interface.name, versions)), "{} is there twice", interface.name);
-            let functions: Vec<_> = interface.functions.iter().flat_map(|(_, names)| *names).collect();
+            let functions: Vec<_> = interface.functions.iter().flat_map(|(.., names)| *names).collect();
             let distinct: BTreeSet<_> = functions.iter().collect();
             assert_eq!(distinct.len(), functions.len(), "{}", interface.name);
         }
+    }
+
+    #[test]
+    fn journal_rules_fit_the_classes_of_imports() {
+        for interface in INTERFACES {
+            for (class, journaled, names) in interface.functions {
+                let fits = match class {
+                    Class::Pure => matches!(journaled, Journaled::Again | Journaled::Value | Journaled::Never),
+                    Class::Advisory => *journaled == Journaled::Silent,
+                    Class::Observation | Class::Effect => *journaled != Journaled::Silent,
+                };
+                assert!(fits && !journaled.replay().is_empty(), "{} {names:?}", interface.name);
+                let has_entries = !journaled.entries().is_empty();
+                assert!(has_entries || !matches!(journaled, Journaled::Value | Journaled::Request));
+            }
+        }
+        let clock = find("wasi:clocks/wall-clock@0.2.0").unwrap();
+        assert_eq!(clock.journaled("now"), Some(Journaled::Clock));
+        assert_eq!(find("wasi:clocks/system-clock@0.3.0").unwrap().journaled("now"), Some(Journaled::Never));
     }
 
     #[test]

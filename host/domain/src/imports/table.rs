@@ -1,6 +1,9 @@
 //! The rows.
 
 use super::Class::{Advisory, Effect, Observation, Pure};
+use super::Journaled::{
+    Again, Clock, GivesUp, Never, News, Promotion, Question, Request, Signals, Silent, Value, Wait,
+};
 use super::{Grant, Interface, Versions};
 
 /// The versions of WASI that the host has.
@@ -20,99 +23,111 @@ pub const INTERFACES: &[Interface] = &[
         versions: OWN,
         grant: None,
         functions: &[
-            (Pure, &["call-id", "attempt", "idempotency-key", "requestor-id", "related-tasks"]),
+            (Pure, Again, &["call-id", "attempt", "idempotency-key", "requestor-id", "related-tasks"]),
             // What becomes of a call while it runs: its client, and whether it is a task.
-            (Observation, &["task-id", "client-supports", "wanted-log-level", "steering", "sleep", "safe-point"]),
-            (Advisory, &["progress", "set-status", "log", "lists-changed", "resource-updated"]),
-            (Effect, &["ask", "detach"]),
+            (Observation, Promotion, &["task-id"]),
+            (Observation, News, &["client-supports", "wanted-log-level", "steering"]),
+            (Observation, Clock, &["sleep"]),
+            (Observation, Signals, &["safe-point"]),
+            (Advisory, Silent, &["progress", "set-status", "log", "lists-changed", "resource-updated"]),
+            (Effect, Question, &["ask"]),
+            (Effect, Promotion, &["detach"]),
         ],
     },
     Interface {
         name: "bulkhead:plugin/config",
         versions: OWN,
         grant: Some(Grant::Config),
-        functions: &[(Pure, &["get", "all"])],
+        functions: &[(Pure, Again, &["get", "all"])],
     },
     Interface {
         name: "bulkhead:plugin/keyvalue",
         versions: OWN,
         grant: Some(Grant::Kv),
-        functions: &[(Observation, &["get", "list-keys"]), (Effect, &["set", "delete"])],
+        functions: &[(Observation, Value, &["get", "list-keys"]), (Effect, Value, &["set", "delete"])],
     },
     Interface {
         name: "wasi:cli/environment",
         versions: WASI,
         grant: Some(Grant::Env),
-        functions: &[(Pure, &["get-environment", "get-arguments", "initial-cwd"])],
+        functions: &[(Pure, Again, &["get-environment", "get-arguments", "initial-cwd"])],
     },
-    Interface { name: "wasi:cli/exit", versions: WASI, grant: None, functions: &[(Pure, &["exit", "exit-with-code"])] },
-    Interface { name: "wasi:cli/stdin", versions: WASI, grant: None, functions: &[(Pure, &["get-stdin"])] },
-    Interface { name: "wasi:cli/stdout", versions: WASI, grant: None, functions: &[(Pure, &["get-stdout"])] },
-    Interface { name: "wasi:cli/stderr", versions: WASI, grant: None, functions: &[(Pure, &["get-stderr"])] },
+    Interface {
+        name: "wasi:cli/exit",
+        versions: WASI,
+        grant: None,
+        functions: &[(Pure, Again, &["exit", "exit-with-code"])],
+    },
+    Interface { name: "wasi:cli/stdin", versions: WASI, grant: None, functions: &[(Pure, Again, &["get-stdin"])] },
+    Interface { name: "wasi:cli/stdout", versions: WASI, grant: None, functions: &[(Pure, Again, &["get-stdout"])] },
+    Interface { name: "wasi:cli/stderr", versions: WASI, grant: None, functions: &[(Pure, Again, &["get-stderr"])] },
     Interface { name: "wasi:cli/terminal-input", versions: WASI, grant: None, functions: &[] },
     Interface { name: "wasi:cli/terminal-output", versions: WASI, grant: None, functions: &[] },
     Interface {
         name: "wasi:cli/terminal-stdin",
         versions: WASI,
         grant: None,
-        functions: &[(Pure, &["get-terminal-stdin"])],
+        functions: &[(Pure, Again, &["get-terminal-stdin"])],
     },
     Interface {
         name: "wasi:cli/terminal-stdout",
         versions: WASI,
         grant: None,
-        functions: &[(Pure, &["get-terminal-stdout"])],
+        functions: &[(Pure, Again, &["get-terminal-stdout"])],
     },
     Interface {
         name: "wasi:cli/terminal-stderr",
         versions: WASI,
         grant: None,
-        functions: &[(Pure, &["get-terminal-stderr"])],
+        functions: &[(Pure, Again, &["get-terminal-stderr"])],
     },
     Interface {
         name: "wasi:clocks/monotonic-clock",
         versions: WASI,
         grant: None,
         // A duration begins now, so that what subscribes to it sees the clock.
-        functions: &[(Pure, &["resolution"]), (Observation, &["now", "subscribe-instant", "subscribe-duration"])],
+        functions: &[
+            (Pure, Again, &["resolution"]),
+            (Observation, Clock, &["now", "subscribe-instant", "subscribe-duration"]),
+        ],
     },
     Interface {
         name: "wasi:clocks/wall-clock",
         versions: WASI,
         grant: None,
-        functions: &[(Pure, &["resolution"]), (Observation, &["now"])],
+        functions: &[(Pure, Again, &["resolution"]), (Observation, Clock, &["now"])],
     },
     Interface {
         name: "wasi:random/random",
         versions: WASI,
         grant: None,
         // From the seed of the call.
-        functions: &[(Pure, &["get-random-bytes", "get-random-u64"])],
+        functions: &[(Pure, Again, &["get-random-bytes", "get-random-u64"])],
     },
     Interface {
         name: "wasi:random/insecure",
         versions: WASI,
         grant: None,
-        functions: &[(Pure, &["get-insecure-random-bytes", "get-insecure-random-u64"])],
+        functions: &[(Pure, Again, &["get-insecure-random-bytes", "get-insecure-random-u64"])],
     },
     Interface {
         name: "wasi:random/insecure-seed",
         versions: WASI,
         grant: None,
-        functions: &[(Pure, &["insecure-seed"])],
+        functions: &[(Pure, Again, &["insecure-seed"])],
     },
     Interface {
         name: "wasi:io/error",
         versions: WASI,
         grant: None,
-        // The text may be the operating system's.
-        functions: &[(Observation, &["[method]error.to-debug-string"])],
+        // The text may be the operating system's; that of a call with a journal is always the same.
+        functions: &[(Observation, Again, &["[method]error.to-debug-string"])],
     },
     Interface {
         name: "wasi:io/poll",
         versions: WASI,
         grant: None,
-        functions: &[(Observation, &["poll", "[method]pollable.ready", "[method]pollable.block"])],
+        functions: &[(Observation, Wait, &["poll", "[method]pollable.ready", "[method]pollable.block"])],
     },
     Interface {
         name: "wasi:io/streams",
@@ -120,9 +135,10 @@ pub const INTERFACES: &[Interface] = &[
         grant: None,
         // Of files and bodies of HTTP; stdin, stdout and stderr are pure.
         functions: &[
-            (Pure, &["[method]input-stream.subscribe", "[method]output-stream.subscribe"]),
+            (Pure, Again, &["[method]input-stream.subscribe", "[method]output-stream.subscribe"]),
             (
                 Observation,
+                Again,
                 &[
                     "[method]input-stream.read",
                     "[method]input-stream.blocking-read",
@@ -133,6 +149,7 @@ pub const INTERFACES: &[Interface] = &[
             ),
             (
                 Effect,
+                Again,
                 &[
                     "[method]output-stream.write",
                     "[method]output-stream.blocking-write-and-flush",
@@ -150,16 +167,17 @@ pub const INTERFACES: &[Interface] = &[
         name: "wasi:filesystem/preopens",
         versions: WASI,
         grant: Some(Grant::Directories),
-        functions: &[(Pure, &["get-directories"])],
+        functions: &[(Pure, Again, &["get-directories"])],
     },
     Interface {
         name: "wasi:filesystem/types",
         versions: WASI,
         grant: Some(Grant::Directories),
         functions: &[
-            (Pure, &["[method]descriptor.get-flags", "[method]descriptor.get-type", "filesystem-error-code"]),
+            (Pure, Again, &["[method]descriptor.get-flags", "[method]descriptor.get-type", "filesystem-error-code"]),
             (
                 Observation,
+                GivesUp,
                 &[
                     "[method]descriptor.read-via-stream",
                     "[method]descriptor.advise",
@@ -176,6 +194,7 @@ pub const INTERFACES: &[Interface] = &[
             ),
             (
                 Effect,
+                GivesUp,
                 &[
                     "[method]descriptor.write-via-stream",
                     "[method]descriptor.append-via-stream",
@@ -202,7 +221,7 @@ pub const INTERFACES: &[Interface] = &[
         name: "wasi:sockets/instance-network",
         versions: WASI,
         grant: None,
-        functions: &[(Pure, &["instance-network"])],
+        functions: &[(Pure, Again, &["instance-network"])],
     },
     Interface {
         name: "wasi:sockets/ip-name-lookup",
@@ -211,6 +230,7 @@ pub const INTERFACES: &[Interface] = &[
         // Refused at once, like everything by which a socket would be made. So no method of one is ever reached.
         functions: &[(
             Pure,
+            Again,
             &[
                 "resolve-addresses",
                 "[method]resolve-address-stream.resolve-next-address",
@@ -222,13 +242,13 @@ pub const INTERFACES: &[Interface] = &[
         name: "wasi:sockets/tcp-create-socket",
         versions: WASI,
         grant: None,
-        functions: &[(Pure, &["create-tcp-socket"])],
+        functions: &[(Pure, Again, &["create-tcp-socket"])],
     },
     Interface {
         name: "wasi:sockets/udp-create-socket",
         versions: WASI,
         grant: None,
-        functions: &[(Pure, &["create-udp-socket"])],
+        functions: &[(Pure, Again, &["create-udp-socket"])],
     },
     Interface {
         name: "wasi:sockets/tcp",
@@ -236,6 +256,7 @@ pub const INTERFACES: &[Interface] = &[
         grant: None,
         functions: &[(
             Pure,
+            Again,
             &[
                 "[method]tcp-socket.start-bind",
                 "[method]tcp-socket.finish-bind",
@@ -274,6 +295,7 @@ pub const INTERFACES: &[Interface] = &[
         grant: None,
         functions: &[(
             Pure,
+            Again,
             &[
                 "[method]udp-socket.start-bind",
                 "[method]udp-socket.finish-bind",
@@ -300,7 +322,7 @@ pub const INTERFACES: &[Interface] = &[
         name: "wasi:http/outgoing-handler",
         versions: WASI,
         grant: Some(Grant::Http),
-        functions: &[(Effect, &["handle"])],
+        functions: &[(Effect, Request, &["handle"])],
     },
     Interface {
         name: "wasi:http/types",
@@ -309,6 +331,7 @@ pub const INTERFACES: &[Interface] = &[
         functions: &[
             (
                 Pure,
+                Again,
                 &[
                     "[constructor]fields",
                     "[static]fields.from-list",
@@ -360,118 +383,136 @@ pub const INTERFACES: &[Interface] = &[
                     "http-error-code",
                 ],
             ),
-            (Observation, &["[method]future-incoming-response.get", "[method]future-trailers.get"]),
+            (Observation, Again, &["[method]future-incoming-response.get", "[method]future-trailers.get"]),
             // The end of a request's body goes out.
-            (Effect, &["[static]outgoing-body.finish"]),
+            (Effect, Again, &["[static]outgoing-body.finish"]),
         ],
     },
     Interface {
         name: "wasi:config/store",
         versions: CONFIG,
         grant: Some(Grant::Config),
-        functions: &[(Pure, &["get", "get-all"])],
+        functions: &[(Pure, Again, &["get", "get-all"])],
     },
     Interface {
         // What the store was called once.
         name: "wasi:config/runtime",
         versions: Versions::Exactly(&["0.2.0-draft"]),
         grant: Some(Grant::Config),
-        functions: &[(Pure, &["get", "get-all"])],
+        functions: &[(Pure, Again, &["get", "get-all"])],
     },
     Interface {
         name: "wasi:keyvalue/store",
         versions: KEYVALUE,
         grant: Some(Grant::Kv),
         functions: &[
-            (Pure, &["open"]),
-            (Observation, &["[method]bucket.get", "[method]bucket.exists", "[method]bucket.list-keys"]),
-            (Effect, &["[method]bucket.set", "[method]bucket.delete"]),
+            (Pure, Value, &["open"]),
+            (Observation, Value, &["[method]bucket.get", "[method]bucket.exists", "[method]bucket.list-keys"]),
+            (Effect, Value, &["[method]bucket.set", "[method]bucket.delete"]),
         ],
     },
     Interface {
         name: "wasi:keyvalue/atomics",
         versions: KEYVALUE,
         grant: Some(Grant::Kv),
-        functions: &[(Observation, &["[static]cas.new", "[method]cas.current"]), (Effect, &["increment", "swap"])],
+        functions: &[
+            (Observation, Value, &["[static]cas.new", "[method]cas.current"]),
+            (Effect, Value, &["increment", "swap"]),
+        ],
     },
     Interface {
         name: "wasi:keyvalue/batch",
         versions: KEYVALUE,
         grant: Some(Grant::Kv),
-        functions: &[(Observation, &["get-many"]), (Effect, &["set-many", "delete-many"])],
+        functions: &[(Observation, Value, &["get-many"]), (Effect, Value, &["set-many", "delete-many"])],
     },
     Interface {
         name: "wasi:logging/logging",
         versions: Versions::Exactly(&["", "0.1.0-draft"]),
         grant: None,
-        functions: &[(Advisory, &["log"])],
+        functions: &[(Advisory, Silent, &["log"])],
     },
     Interface {
         name: "wasi:cli/environment",
         versions: WASI_03,
         grant: Some(Grant::Env),
-        functions: &[(Pure, &["get-environment", "get-arguments", "get-initial-cwd"])],
+        functions: &[(Pure, Never, &["get-environment", "get-arguments", "get-initial-cwd"])],
     },
     Interface {
         name: "wasi:cli/exit",
         versions: WASI_03,
         grant: None,
-        functions: &[(Pure, &["exit", "exit-with-code"])],
+        functions: &[(Pure, Never, &["exit", "exit-with-code"])],
     },
     Interface { name: "wasi:cli/types", versions: WASI_03, grant: None, functions: &[] },
-    Interface { name: "wasi:cli/stdin", versions: WASI_03, grant: None, functions: &[(Pure, &["read-via-stream"])] },
-    Interface { name: "wasi:cli/stdout", versions: WASI_03, grant: None, functions: &[(Pure, &["write-via-stream"])] },
-    Interface { name: "wasi:cli/stderr", versions: WASI_03, grant: None, functions: &[(Pure, &["write-via-stream"])] },
+    Interface {
+        name: "wasi:cli/stdin",
+        versions: WASI_03,
+        grant: None,
+        functions: &[(Pure, Never, &["read-via-stream"])],
+    },
+    Interface {
+        name: "wasi:cli/stdout",
+        versions: WASI_03,
+        grant: None,
+        functions: &[(Pure, Never, &["write-via-stream"])],
+    },
+    Interface {
+        name: "wasi:cli/stderr",
+        versions: WASI_03,
+        grant: None,
+        functions: &[(Pure, Never, &["write-via-stream"])],
+    },
     Interface { name: "wasi:cli/terminal-input", versions: WASI_03, grant: None, functions: &[] },
     Interface { name: "wasi:cli/terminal-output", versions: WASI_03, grant: None, functions: &[] },
     Interface {
         name: "wasi:cli/terminal-stdin",
         versions: WASI_03,
         grant: None,
-        functions: &[(Pure, &["get-terminal-stdin"])],
+        functions: &[(Pure, Never, &["get-terminal-stdin"])],
     },
     Interface {
         name: "wasi:cli/terminal-stdout",
         versions: WASI_03,
         grant: None,
-        functions: &[(Pure, &["get-terminal-stdout"])],
+        functions: &[(Pure, Never, &["get-terminal-stdout"])],
     },
     Interface {
         name: "wasi:cli/terminal-stderr",
         versions: WASI_03,
         grant: None,
-        functions: &[(Pure, &["get-terminal-stderr"])],
+        functions: &[(Pure, Never, &["get-terminal-stderr"])],
     },
     Interface { name: "wasi:clocks/types", versions: WASI_03, grant: None, functions: &[] },
     Interface {
         name: "wasi:clocks/monotonic-clock",
         versions: WASI_03,
         grant: None,
-        functions: &[(Pure, &["get-resolution"]), (Observation, &["now", "wait-until", "wait-for"])],
+        functions: &[(Pure, Never, &["get-resolution"]), (Observation, Never, &["now", "wait-until", "wait-for"])],
     },
     Interface {
         name: "wasi:clocks/system-clock",
         versions: WASI_03,
         grant: None,
-        functions: &[(Pure, &["get-resolution"]), (Observation, &["now"])],
+        functions: &[(Pure, Never, &["get-resolution"]), (Observation, Never, &["now"])],
     },
     Interface {
         name: "wasi:random/insecure-seed",
         versions: WASI_03,
         grant: None,
-        functions: &[(Pure, &["get-insecure-seed"])],
+        functions: &[(Pure, Never, &["get-insecure-seed"])],
     },
     Interface {
         name: "wasi:random/insecure",
         versions: WASI_03,
         grant: None,
-        functions: &[(Pure, &["get-insecure-random-bytes", "get-insecure-random-u64"])],
+        functions: &[(Pure, Never, &["get-insecure-random-bytes", "get-insecure-random-u64"])],
     },
     Interface {
         name: "wasi:random/random",
         versions: WASI_03,
         grant: None,
-        functions: &[(Pure, &["get-random-bytes", "get-random-u64"])],
+        functions: &[(Pure, Never, &["get-random-bytes", "get-random-u64"])],
     },
     Interface {
         name: "wasi:sockets/types",
@@ -479,6 +520,7 @@ pub const INTERFACES: &[Interface] = &[
         grant: None,
         functions: &[(
             Pure,
+            Never,
             &[
                 "[static]tcp-socket.create",
                 "[method]tcp-socket.bind",
@@ -527,7 +569,7 @@ pub const INTERFACES: &[Interface] = &[
         name: "wasi:sockets/ip-name-lookup",
         versions: WASI_03,
         grant: None,
-        functions: &[(Pure, &["resolve-addresses"])],
+        functions: &[(Pure, Never, &["resolve-addresses"])],
     },
     Interface {
         name: "wasi:http/types",
@@ -536,6 +578,7 @@ pub const INTERFACES: &[Interface] = &[
         functions: &[
             (
                 Pure,
+                Never,
                 &[
                     "[constructor]fields",
                     "[static]fields.from-list",
@@ -572,13 +615,13 @@ pub const INTERFACES: &[Interface] = &[
                     "[method]response.get-headers",
                 ],
             ),
-            (Observation, &["[static]request.consume-body", "[static]response.consume-body"]),
+            (Observation, Never, &["[static]request.consume-body", "[static]response.consume-body"]),
         ],
     },
     Interface {
         name: "wasi:http/client",
         versions: WASI_03,
         grant: Some(Grant::Http),
-        functions: &[(Effect, &["send"])],
+        functions: &[(Effect, Never, &["send"])],
     },
 ];
