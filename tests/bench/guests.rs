@@ -9,7 +9,7 @@ use bulkhead_domain::Json;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::CallId;
-use bulkhead_runtime::{CallContext, CallEvent, CallSpec, Executor as _, Operation, Share};
+use bulkhead_runtime::{CallContext, CallEvent, CallSpec, Executor as _, Journaling, Operation, Share};
 use bulkhead_runtime::{PluginSource, Sandbox, SandboxConfig, Source};
 use tests::place;
 
@@ -65,6 +65,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
         share: Share::default(),
         activity: None,
         limits: tool.limits.clone(),
+        journaling: Journaling::Off,
         facts: CallContext { call_id: CallId([1; 16]), seed: [1; 32], ..CallContext::detached() },
     };
     let (begin, mut times) = (Instant::now(), Vec::new());

@@ -24,6 +24,7 @@ use super::events::Outbox;
 use super::exports::Exports;
 use super::fault::{self, HostFailure};
 use super::files::{self, DirectoryQuotas, Quotas};
+use super::journal::{self, Beginning, CallJournal, Journaling};
 use super::limits::{
     Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter, PENDING_MAX,
     RANDOM_BYTES_MAX,
@@ -135,6 +136,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) blocking: Blocking,
     /// The arguments and streams of a command.
     pub(super) program: Option<Program>,
+    pub(super) journal: Option<Box<CallJournal>>,
 }
 
 /// The data of a store.
@@ -155,13 +157,15 @@ pub(super) struct Call {
     pub(super) program: Option<Program>,
     /// Bytes of the result, for what is collected while the guest runs.
     pub(super) result_bytes: u64,
+    /// None of a call without one.
+    pub(super) journal: Option<Box<CallJournal>>,
     limiter: Limiter,
-    table: ResourceTable,
+    pub(super) table: ResourceTable,
     clock: Clock,
     /// Made when the guest first looks at the world: many never do.
     wasi: Option<WasiCtx>,
     http: WasiHttpCtx,
-    egress: Egress,
+    pub(super) egress: Egress,
 }
 
 impl Call {
@@ -173,22 +177,30 @@ impl Call {
         limits: &CallLimits,
         shared: Arc<CallState>,
         outbox: Outbox,
-        Surroundings { tenant, quotas, blocking, program }: Surroundings<'_>,
+        Surroundings { tenant, quotas, blocking, program, journal }: Surroundings<'_>,
     ) -> Result<Box<Self>, HostFailure> {
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(HTTP_FIELD_BYTES_MAX);
-        let clock = Clock::start(facts.outside.as_ref().and_then(|outside| outside.unix_ms()));
+        let outside = facts.outside.as_ref().filter(|_| journal.is_none());
+        let clock = Clock::start(outside.and_then(|outside| outside.unix_ms()));
         let (mut wasi, mut rooms) = (None, DirectoryQuotas::default());
         if !granted.directories.is_empty() {
-            let mut world = world(&plugin, &granted, &facts, clock, program.as_ref());
+            let heard = journal.as_ref().map(|_| outbox.clone());
+            let mut world = world(&plugin, &granted, &facts, clock, program.as_ref(), heard);
             rooms = files::open(&mut world, &granted.directories, tenant, quotas, &blocking)?;
             wasi = Some(world.build());
         }
         let denials = Denials::new(plugin, granted, outbox.clone());
+        let mut egress = Egress::new(denials.clone(), &facts, blocking.clone());
+        if let Some(journal) = &journal {
+            egress.buffer(true);
+            outbox.set_silent(journal.is_replaying());
+        }
         Ok(Box::new(Self {
             clock,
             wasi,
-            egress: Egress::new(denials.clone(), &facts, blocking.clone()),
+            egress,
+            journal,
             limiter: Limiter::new(limits.memory_bytes),
             facts,
             shared,
@@ -203,6 +215,11 @@ impl Call {
             table: resource_table(),
             http,
         }))
+    }
+
+    /// Whether an earlier run of the call did already what the guest does now.
+    pub(super) fn is_replaying(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.is_replaying())
     }
 
     /// Lets go of everything that the guest holds of the host; it must not run any more.
@@ -246,6 +263,7 @@ fn world(
     facts: &CallContext,
     clock: Clock,
     program: Option<&Program>,
+    heard: Option<Outbox>,
 ) -> WasiCtxBuilder {
     let mut world = WasiCtx::builder();
     world
@@ -262,7 +280,7 @@ fn world(
     match program {
         Some(program) => program.set_up(&mut world),
         None => {
-            let printed = |stream| Printed::new(Arc::clone(plugin), stream);
+            let printed = |stream| Printed::beside(Arc::clone(plugin), stream, heard.clone());
             world.stdout(printed("stdout")).stderr(printed("stderr"));
         }
     }
@@ -271,9 +289,11 @@ fn world(
 
 impl WasiView for Call {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self { wasi, table, denials, facts, clock, program, .. } = self;
-        let wasi = wasi
-            .get_or_insert_with(|| world(denials.plugin(), denials.granted(), facts, *clock, program.as_ref()).build());
+        let Self { wasi, table, denials, facts, clock, program, journal, outbox, .. } = self;
+        let wasi = wasi.get_or_insert_with(|| {
+            let heard = journal.as_ref().map(|_| outbox.clone());
+            world(denials.plugin(), denials.granted(), facts, *clock, program.as_ref(), heard).build()
+        });
         WasiCtxView { ctx: wasi, table }
     }
 }
@@ -322,7 +342,7 @@ async fn execute(
     shared: Arc<CallState>,
     outbox: &Outbox,
 ) -> Result<Returned, CallError> {
-    let CallSpec { operation, limits, facts, tenant, share, .. } = spec;
+    let CallSpec { plugin: version, operation, mut limits, facts, tenant, share, journaling, .. } = spec;
     let (bytes, bytes_max) = operation.size();
     let bytes_max = bytes_max.min(limits.arguments_bytes);
     if bytes > bytes_max {
@@ -330,7 +350,21 @@ async fn execute(
     }
     let span = shared.span.clone();
     let name = Arc::clone(&plugin.name);
-    let granted = Arc::clone(plugin.granted.of(tenant));
+    let mut granted = Arc::clone(plugin.granted.of(tenant));
+    let mut journal = None;
+    if !matches!(journaling, Journaling::Off) {
+        let beginning = Beginning {
+            component: version.digest,
+            engine: ground.engines.plain().hash,
+            kind: ground.engines.behind(plugin.instance.component().engine()).kind,
+            operation: &operation,
+            limits: &limits,
+            granted: &granted,
+            facts: &facts,
+        };
+        let begun = beginning.begin(&journaling, &shared).map_err(|divergence| fault::diverged(&name, &divergence))?;
+        (journal, limits, granted) = (begun.journal, begun.limits, begun.granted);
+    }
     let (line, blocking) = (ground.lines.of(tenant, &share), Blocking::of(&ground.blocking, tenant));
     let owner = tenant;
     let tenant = match &ground.names {
@@ -338,7 +372,8 @@ async fn execute(
         _ => None,
     };
     let program = plugin.exports.program(&operation, &name, &limits)?;
-    let around = Surroundings { tenant: tenant.as_deref(), quotas: &ground.quotas, blocking, program: program.clone() };
+    let around =
+        Surroundings { tenant: tenant.as_deref(), quotas: &ground.quotas, blocking, program: program.clone(), journal };
     let mut call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), around)
         .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
     call.egress.share(line);
@@ -346,7 +381,14 @@ async fn execute(
     call.egress.count(plugin.metrics.clone());
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
-        Box::pin(async move { exports.perform(store, &instance, operation).await })
+        Box::pin(async move {
+            let returned = exports.perform(&mut *store, &instance, operation).await;
+            let call = store.data_mut();
+            if call.journal.is_some() {
+                call.end_journal(&journal::outcome_of(&returned))?;
+            }
+            returned
+        })
     });
     let outcome = returned.await.and_then(|returned| match returned {
         Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),

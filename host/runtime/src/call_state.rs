@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::counted_call::CallActivity;
+use super::journal::JournalReport;
 use super::{CallContext, Control};
 use bulkhead_domain::call::{ClientFeatures, LogLevel};
 use bulkhead_traces::{Kind, Span};
@@ -33,6 +34,8 @@ pub struct CallState {
     wall: Mutex<Wall>,
     /// None of a call that is not recorded.
     pub(super) span: Option<Span>,
+    /// Of a call with a journal that is over.
+    journal: OnceLock<Box<JournalReport>>,
     /// Told when the wall clock starts again, since its timer is then out of date.
     supervisor: AtomicWaker,
 }
@@ -164,6 +167,11 @@ impl CallState {
         later.unwrap_or(ClientView { features, log_level, wants_progress })
     }
 
+    /// What came of the journal.
+    pub(super) fn keep_report(&self, report: JournalReport) {
+        self.journal.get_or_init(|| Box::new(report));
+    }
+
     pub(super) fn task_id(&self) -> Option<&str> {
         self.task_id.get().map(String::as_str)
     }
@@ -234,6 +242,11 @@ impl Control {
     /// A span of what the call waits for outside, if the call is recorded.
     pub fn begin_span(&self, name: &'static str) -> Option<Span> {
         self.shared.span.as_ref()?.child(name, Kind::Client)
+    }
+
+    /// What came of the call's journal. `None`: it has none, or it did not come to its end.
+    pub fn journal(&self) -> Option<&JournalReport> {
+        self.shared.journal.get().map(|report| &**report)
     }
 
     /// CPU time so far, in milliseconds.

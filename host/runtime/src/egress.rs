@@ -4,6 +4,7 @@
 //! address is [`dial`]'s. Follows no redirect. Invariant: a request goes to a granted destination or nowhere, and
 //! carries exactly one `Host`.
 
+mod hooks;
 mod request_quota;
 mod request_span;
 
@@ -21,13 +22,12 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, timeout, timeout_at};
-use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::CallContext;
 use super::blocking::Blocking;
 use super::denials::Denials;
 use super::guest_services::GuestServices;
-use super::limits::HTTP_PIECE_BYTES_MAX;
 use super::outside::OutsideWorld;
 use super::policy::HttpGrant;
 use super::secrets::{Refusal, Secret, Target, inject};
@@ -61,6 +61,8 @@ const SHOWN_BYTES_MAX: usize = 256;
 const METHOD_BYTES_MAX: usize = 16;
 
 type Response = http::Response<WasiBody>;
+/// A response, and what moves its bytes.
+pub(super) type Exchange = Result<(Response, Pin<Driver>), Error>;
 type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 /// A request's place, in its call and among all.
@@ -93,44 +95,65 @@ pub(super) struct Egress {
     /// Of the call, if it is recorded.
     span: Option<Span>,
     metrics: PluginMetrics,
+    /// Whether bodies are held until they are complete, so that a guest can always write.
+    buffers: bool,
+    /// Whether the next request stays here, and the one that does.
+    holds: bool,
+    held: Option<(http::Request<WasiBody>, Option<RequestOptions>)>,
 }
 
 impl Egress {
     pub(super) fn new(denials: Denials, facts: &CallContext, blocking: Blocking) -> Self {
         let (guest_services, outside) = (facts.guest_services.clone(), facts.outside.clone());
         let metrics = PluginMetrics::default();
-        Self { line: None, denials, guest_services, outside, blocking, slots: None, span: None, metrics }
+        let (buffers, holds, held) = (false, false, None);
+        Self {
+            line: None,
+            denials,
+            guest_services,
+            outside,
+            blocking,
+            slots: None,
+            span: None,
+            metrics,
+            buffers,
+            holds,
+            held,
+        }
     }
 
-    /// Counts its requests there.
-    pub(super) fn count(&mut self, metrics: PluginMetrics) {
-        self.metrics = metrics;
+    /// Whether all of a body is held until it is complete.
+    pub(super) fn buffer(&mut self, buffers: bool) {
+        self.buffers = buffers;
     }
 
-    /// Takes a place there for every request.
-    pub(super) fn share(&mut self, line: RequestQuota) {
-        self.line = Some(line);
+    /// Whether requests stay here from now on; gives the one that did.
+    pub(super) fn hold(&mut self, holds: bool) -> Option<(http::Request<WasiBody>, Option<RequestOptions>)> {
+        self.holds = holds;
+        self.held.take()
     }
 
-    /// Records every request within this span.
-    pub(super) fn record(&mut self, span: Option<Span>) {
-        self.span = span;
-    }
-}
-
-impl WasiHttpHooks for Egress {
-    fn send_request(
+    /// The way of a request out and of its response back. Nothing leaves before it is polled.
+    pub(super) fn exchange(
         &mut self,
         request: http::Request<WasiBody>,
         options: Option<RequestOptions>,
-        _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
-    ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
+    ) -> impl Future<Output = Exchange> + Send + use<> {
+        let sent = self.send(request, options);
+        async move { sent.await.map(|(response, driver)| (response, Pin::from(driver))) }
+    }
+
+    fn send(
+        &mut self,
+        request: http::Request<WasiBody>,
+        options: Option<RequestOptions>,
+    ) -> impl Future<Output = Result<(Response, Driver), Error>> + Send + use<> {
         let (denials, guest_services, blocking) =
             (self.denials.clone(), self.guest_services.clone(), self.blocking.clone());
         let (outside, span, metrics) = (self.outside.clone(), self.span.clone(), self.metrics.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let slot = RequestSlot::take(Arc::clone(slots), self.line.as_ref());
-        Box::new(async move {
+        async move {
             let slot = slot.ok_or(Error::ConnectionLimitReached)?;
             let secrets = match guest_services {
                 Some(guest_services) => {
@@ -152,41 +175,22 @@ impl WasiHttpHooks for Egress {
                     Error::HttpRequestDenied
                 }
             })
-        })
+        }
     }
 
-    fn p3_outgoing_body_chunk_size(&mut self) -> usize {
-        HTTP_PIECE_BYTES_MAX
+    /// Counts its requests there.
+    pub(super) fn count(&mut self, metrics: PluginMetrics) {
+        self.metrics = metrics;
     }
 
-    fn p3_error_from_hyper(&mut self, _: &hyper::Error) -> wasmtime_wasi_http::p3::bindings::http::types::ErrorCode {
-        wasmtime_wasi_http::p3::bindings::http::types::ErrorCode::HttpProtocolError
+    /// Takes a place there for every request.
+    pub(super) fn share(&mut self, line: RequestQuota) {
+        self.line = Some(line);
     }
 
-    fn p3_error_from_connect(
-        &mut self,
-        _: &std::io::Error,
-    ) -> wasmtime_wasi_http::p3::bindings::http::types::ErrorCode {
-        wasmtime_wasi_http::p3::bindings::http::types::ErrorCode::ConnectionRefused
-    }
-
-    fn p3_error_from_tls(&mut self, _: &std::io::Error) -> wasmtime_wasi_http::p3::bindings::http::types::ErrorCode {
-        wasmtime_wasi_http::p3::bindings::http::types::ErrorCode::TlsProtocolError
-    }
-
-    fn p2_error_from_hyper(&mut self, _: &hyper::Error) -> wasmtime_wasi_http::p2::bindings::http::types::ErrorCode {
-        wasmtime_wasi_http::p2::bindings::http::types::ErrorCode::HttpProtocolError
-    }
-
-    fn p2_error_from_connect(
-        &mut self,
-        _: &std::io::Error,
-    ) -> wasmtime_wasi_http::p2::bindings::http::types::ErrorCode {
-        wasmtime_wasi_http::p2::bindings::http::types::ErrorCode::ConnectionRefused
-    }
-
-    fn p2_error_from_tls(&mut self, _: &std::io::Error) -> wasmtime_wasi_http::p2::bindings::http::types::ErrorCode {
-        wasmtime_wasi_http::p2::bindings::http::types::ErrorCode::TlsProtocolError
+    /// Records every request within this span.
+    pub(super) fn record(&mut self, span: Option<Span>) {
+        self.span = span;
     }
 }
 

@@ -45,6 +45,8 @@ struct Pending {
     resources: Vec<String>,
     log_bytes_left: u64,
     logs_dropped: u64,
+    /// Nobody hears anything: everything was said before, by an earlier run of the call.
+    is_silent: bool,
 }
 
 impl Outbox {
@@ -59,8 +61,20 @@ impl Outbox {
             resources: Vec::new(),
             log_bytes_left: log_bytes,
             logs_dropped: 0,
+            is_silent: false,
         };
         Self(Arc::new(Outgoing { sender, pending: Mutex::new(pending) }))
+    }
+
+    /// While it is silent, what is said is counted and not sent. Afterwards the last of it is.
+    pub(super) fn set_silent(&self, is_silent: bool) {
+        let mut pending = self.0.pending.lock();
+        pending.is_silent = is_silent;
+        self.pass_on(&mut pending);
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        self.0.pending.lock().is_silent
     }
 
     /// Keeps what grows, drops the rest.
@@ -84,6 +98,10 @@ impl Outbox {
     pub(super) fn log(&self, level: LogLevel, logger: Option<String>, data: Json) {
         let mut pending = self.0.pending.lock();
         let bytes = (data.as_str().len() + logger.as_ref().map_or(0, String::len)) as u64;
+        if pending.is_silent {
+            pending.log_bytes_left = pending.log_bytes_left.saturating_sub(bytes);
+            return;
+        }
         if bytes > pending.log_bytes_left || !pending.bucket.take(Instant::now()) {
             pending.logs_dropped += 1;
             return;
@@ -97,13 +115,16 @@ impl Outbox {
     /// Says once that something was not granted.
     pub(super) fn denied(&self, grant: String) {
         let mut pending = self.0.pending.lock();
+        if pending.is_silent {
+            return;
+        }
         pending.denied = Some(cut(grant));
         self.pass_on(&mut pending);
     }
 
     pub(super) fn lists_changed(&self, kind: ListKind) {
         let mut pending = self.0.pending.lock();
-        if !pending.lists.contains(&kind) {
+        if !pending.is_silent && !pending.lists.contains(&kind) {
             pending.lists.push(kind);
         }
         self.pass_on(&mut pending);
@@ -111,7 +132,8 @@ impl Outbox {
 
     pub(super) fn resource_updated(&self, uri: String) {
         let mut pending = self.0.pending.lock();
-        if uri.len() <= URI_BYTES_MAX
+        if !pending.is_silent
+            && uri.len() <= URI_BYTES_MAX
             && pending.resources.len() < RESOURCE_UPDATES_MAX
             && !pending.resources.contains(&uri)
         {
@@ -163,14 +185,18 @@ impl Outbox {
 
 impl Pending {
     fn is_empty(&self) -> bool {
-        self.progress.is_none()
-            && self.status.is_none()
-            && self.denied.is_none()
-            && self.lists.is_empty()
-            && self.resources.is_empty()
+        self.is_silent
+            || self.progress.is_none()
+                && self.status.is_none()
+                && self.denied.is_none()
+                && self.lists.is_empty()
+                && self.resources.is_empty()
     }
 
     fn next(&mut self) -> Option<CallEvent> {
+        if self.is_silent {
+            return None;
+        }
         if let Some(status) = self.status.take() {
             return Some(CallEvent::Status(status));
         }
@@ -282,6 +308,27 @@ mod tests {
             outbox.log(LogLevel::Info, None, Json::new("\"aa\""));
         }
         assert_eq!(drain(&mut receiver).len(), 2);
+    }
+
+    #[test]
+    fn silent_outbox_says_the_last_of_it_afterwards() {
+        let (sender, mut receiver) = mpsc::channel(32);
+        let outbox = Outbox::new(sender, 100, 1000);
+        outbox.set_silent(true);
+        outbox.status("first".to_owned());
+        outbox.progress(1.0, None, None);
+        outbox.log(LogLevel::Info, None, Json::new("1"));
+        outbox.lists_changed(ListKind::Tools);
+        outbox.status("last".to_owned());
+        assert!(outbox.deliver().is_none() && drain(&mut receiver).is_empty());
+        outbox.set_silent(false);
+        let said = drain(&mut receiver);
+        assert!(
+            matches!(&said[..], [CallEvent::Status(text), CallEvent::Progress { .. }] if text == "last"),
+            "{said:?}"
+        );
+        outbox.progress(1.0, None, None);
+        assert!(drain(&mut receiver).is_empty(), "it was said before");
     }
 
     #[test]

@@ -49,6 +49,7 @@ enum Tools {
 }
 
 /// What a guest gave back, unchecked.
+#[derive(Debug)]
 pub(super) enum RawOutput {
     Tool(tools::ToolOutput),
     Resources(resources::ResourcePage),

@@ -7,6 +7,7 @@ use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 use wasmtime_wasi::I32Exit;
 
+use super::journal::Divergence;
 use super::limits::{Bytes, ERROR_BYTES_MAX, HOST_RESOURCES_MAX, LimitHit};
 use super::wasi_context::{beginning, escaped};
 use bulkhead_domain::call::{CallError, FaultKind};
@@ -57,6 +58,9 @@ pub(super) fn classify(plugin: &str, error: &wasmtime::Error, passed_max: u64) -
     }
     if let Some(failure) = error.downcast_ref::<HostFailure>() {
         return internal(plugin, &failure.0);
+    }
+    if let Some(divergence) = error.downcast_ref::<Divergence>() {
+        return diverged(plugin, divergence);
     }
     if let Some(broken) = error.downcast_ref::<BrokenAnswer>() {
         return invalid_output(broken.0);
@@ -116,6 +120,13 @@ pub(super) fn reported(plugin: &str, text: &str) -> CallError {
     let said = escaped(beginning(text, LOGGED_BYTES_MAX));
     tracing::warn!(plugin, incident, said, "plugin reported an internal error");
     CallError::Internal { incident }
+}
+
+/// A call that could not be brought back to where it was: the operator is told at which entry.
+pub(super) fn diverged(plugin: &str, why: &impl std::fmt::Display) -> CallError {
+    let divergence = escaped(&why.to_string());
+    tracing::error!(plugin, divergence, "a call could not be brought back to where it was");
+    CallError::Interrupted
 }
 
 fn incident() -> String {

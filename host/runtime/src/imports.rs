@@ -3,8 +3,6 @@
 //! Every import passes [`Call::enter`] first: the one place per call where a guest can be held. Invariant: nothing here blocks a
 //! thread, and nothing fails because the client cannot show what was said.
 
-use std::time::Duration;
-
 use tokio::sync::oneshot;
 use wasmtime::Result;
 
@@ -13,6 +11,8 @@ use super::bindings::bulkhead::plugin::{config, types};
 use super::call::Call;
 use super::fault::HostFailure;
 use super::input_requests;
+use super::journal::Sleep;
+use super::journal::names::{self, Import};
 use super::json::accept;
 use super::wasi_context::{Stream, beginning, escaped, random, random_id};
 use super::{CallEvent, ClientView};
@@ -27,8 +27,13 @@ const SLEEP_IN_PLACE_MS: u64 = 20;
 const LOGGED_BYTES_MAX: usize = 2048;
 
 impl Call {
-    /// The door of every import: a paused guest waits here.
-    pub(super) async fn enter(&mut self) {
+    /// The door of every import: a paused guest waits here, and the journal counts it.
+    pub(super) async fn enter(&mut self, import: Import) -> Result<()> {
+        self.turn().await;
+        self.step(import)
+    }
+
+    async fn turn(&mut self) {
         if self.shared.is_paused() {
             self.shared.turn().await;
         }
@@ -46,7 +51,7 @@ impl Call {
         data: String,
         as_json: impl FnOnce(String) -> Json,
     ) {
-        if tracing::enabled!(tracing::Level::DEBUG) {
+        if tracing::enabled!(tracing::Level::DEBUG) && !self.is_replaying() {
             let text = escaped(beginning(&data, LOGGED_BYTES_MAX));
             tracing::debug!(plugin = &**self.denials.plugin(), ?level, text, "guest log");
         }
@@ -62,14 +67,14 @@ impl Call {
         self.outbox.say(event(reply)).await.ok()?;
         let reply = replied.await.ok();
         drop(hold);
-        self.enter().await;
+        self.turn().await;
         reply
     }
 }
 
 impl wit::Host for Call {
     async fn progress(&mut self, progress: f64, total: Option<f64>, message: Option<String>) -> Result<()> {
-        self.enter().await;
+        self.enter(names::TASK_PROGRESS).await?;
         if self.audience().wants_progress {
             self.outbox.progress(progress, total, message);
         }
@@ -77,13 +82,13 @@ impl wit::Host for Call {
     }
 
     async fn set_status(&mut self, message: String) -> Result<()> {
-        self.enter().await;
+        self.enter(names::TASK_SET_STATUS).await?;
         self.outbox.status(message);
         Ok(())
     }
 
     async fn log(&mut self, level: wit::LogLevel, logger: Option<String>, data: String) -> Result<()> {
-        self.enter().await;
+        self.enter(names::TASK_LOG).await?;
         // A record that is not JSON is still worth reading: it goes out as a JSON string.
         let as_json =
             |data: String| accept(&data).unwrap_or_else(|_| Json::new(serde_json::Value::String(data).to_string()));
@@ -95,8 +100,8 @@ impl wit::Host for Call {
         &mut self,
         requests: Vec<wit::InputRequest>,
     ) -> Result<Result<Vec<wit::InputResponse>, wit::AskError>> {
-        self.enter().await;
-        let features = self.audience().features;
+        self.enter(names::TASK_ASK).await?;
+        let features = self.shown_audience()?.features;
         let (seed, drawn) = (self.facts.seed, &mut self.ids_drawn);
         let new_id = || {
             let mut rng = random(seed, Stream::Host);
@@ -110,7 +115,15 @@ impl wit::Host for Call {
             Err(error) => return Ok(Err(ask_error(error))),
         };
         let keys: Vec<_> = requests.iter().map(|request| request.key.clone()).collect();
-        match self.converse(|reply| CallEvent::InputRequests { requests, reply }).await {
+        let answers = match self.recorded_answers(&requests)? {
+            Some(answers) => answers,
+            None => {
+                let answers = self.converse(|reply| CallEvent::InputRequests { requests, reply }).await;
+                self.record_answers(&answers);
+                answers
+            }
+        };
+        match answers {
             Some(Ok(answers)) if answers.len() == keys.len() => Ok(Ok(input_requests::responses(keys, answers))),
             Some(Ok(answers)) => {
                 Err(HostFailure(format!("{} questions were given {} answers", keys.len(), answers.len())).into())
@@ -121,102 +134,116 @@ impl wit::Host for Call {
     }
 
     async fn detach(&mut self) -> Result<()> {
-        self.enter().await;
-        if self.detach_settled || self.shared.task_id().is_some() || self.facts.task_id.is_some() {
+        self.enter(names::TASK_DETACH).await?;
+        if self.shown_task()?.is_some() || self.detach_settled {
             return Ok(());
         }
         self.detach_settled = true;
-        if let Some(Some(id)) = self.converse(|reply| CallEvent::Detach { reply }).await {
+        if self.has_to_ask()
+            && let Some(Some(id)) = self.converse(|reply| CallEvent::Detach { reply }).await
+        {
             self.shared.set_task_id(id);
+            self.shown_task()?;
         }
         Ok(())
     }
 
     async fn steering(&mut self) -> Result<Vec<String>> {
-        self.enter().await;
+        self.enter(names::TASK_STEERING).await?;
+        if let Some(messages) = self.recorded_messages()? {
+            return Ok(messages);
+        }
         if !self.shared.has_steering() {
             return Ok(Vec::new());
         }
-        Ok(self.converse(|reply| CallEvent::Steering { reply }).await.unwrap_or_default())
+        let messages = self.converse(|reply| CallEvent::Steering { reply }).await.unwrap_or_default();
+        self.record_messages(&messages);
+        Ok(messages)
     }
 
     async fn sleep(&mut self, ms: u64) -> Result<()> {
-        self.enter().await;
-        if ms >= SLEEP_IN_PLACE_MS && self.converse(|reply| CallEvent::Sleep { ms, reply }).await.is_some() {
-            return Ok(());
-        }
+        self.enter(names::TASK_SLEEP).await?;
+        let (left, until) = match self.sleep_of(ms)? {
+            Sleep::Over => return Ok(()),
+            Sleep::Wait(left, until) => (left, until),
+        };
+        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        let is_kept = left_ms >= SLEEP_IN_PLACE_MS
+            && self.converse(|reply| CallEvent::Sleep { ms: left_ms, reply }).await.is_some();
         // Short, or nobody keeps time for this call.
-        if ms == 0 {
+        if !is_kept && left.is_zero() {
             tokio::task::yield_now().await;
-        } else {
-            tokio::time::sleep(Duration::from_millis(ms)).await;
+        } else if !is_kept {
+            tokio::time::sleep(left).await;
         }
-        self.enter().await;
+        self.slept(until);
+        self.turn().await;
         Ok(())
     }
 
     async fn safe_point(&mut self) -> Result<wit::Signals> {
-        self.enter().await;
+        self.enter(names::TASK_SAFE_POINT).await?;
         let (cancelled, steering) = self.shared.look();
+        let shown = self.shown_signals(u8::from(cancelled) | u8::from(steering) << 1)?;
         let mut signals = wit::Signals::empty();
-        if cancelled {
+        if shown & 1 != 0 {
             signals |= wit::Signals::CANCELLED;
         }
-        if steering {
+        if shown & 2 != 0 {
             signals |= wit::Signals::STEERING_PENDING;
         }
         Ok(signals)
     }
 
     async fn lists_changed(&mut self, kind: wit::ListKind) -> Result<()> {
-        self.enter().await;
+        self.enter(names::TASK_LISTS_CHANGED).await?;
         self.outbox.lists_changed(kind.into());
         Ok(())
     }
 
     async fn resource_updated(&mut self, uri: String) -> Result<()> {
-        self.enter().await;
+        self.enter(names::TASK_RESOURCE_UPDATED).await?;
         self.outbox.resource_updated(uri);
         Ok(())
     }
 
     async fn call_id(&mut self) -> Result<String> {
-        self.enter().await;
+        self.enter(names::TASK_CALL_ID).await?;
         Ok(self.facts.call_id.to_string())
     }
 
     async fn task_id(&mut self) -> Result<Option<String>> {
-        self.enter().await;
-        Ok(self.shared.task_id().map(str::to_owned).or_else(|| self.facts.task_id.clone()))
+        self.enter(names::TASK_TASK_ID).await?;
+        self.shown_task()
     }
 
     async fn attempt(&mut self) -> Result<u32> {
-        self.enter().await;
-        Ok(self.facts.attempt)
+        self.enter(names::TASK_ATTEMPT).await?;
+        Ok(self.shown_attempt())
     }
 
     async fn idempotency_key(&mut self) -> Result<String> {
-        self.enter().await;
+        self.enter(names::TASK_IDEMPOTENCY_KEY).await?;
         Ok(self.facts.idempotency_key.text())
     }
 
     async fn requestor_id(&mut self) -> Result<String> {
-        self.enter().await;
+        self.enter(names::TASK_REQUESTOR_ID).await?;
         Ok(self.facts.requestor_alias.text())
     }
 
     async fn client_supports(&mut self, feature: wit::ClientFeature) -> Result<bool> {
-        self.enter().await;
-        Ok(self.audience().features.contains(feature.into()))
+        self.enter(names::TASK_CLIENT_SUPPORTS).await?;
+        Ok(self.shown_audience()?.features.contains(feature.into()))
     }
 
     async fn wanted_log_level(&mut self) -> Result<Option<wit::LogLevel>> {
-        self.enter().await;
-        Ok(self.audience().log_level.map(Into::into))
+        self.enter(names::TASK_WANTED_LOG_LEVEL).await?;
+        Ok(self.shown_audience()?.log_level.map(Into::into))
     }
 
     async fn related_tasks(&mut self) -> Result<Vec<String>> {
-        self.enter().await;
+        self.enter(names::TASK_RELATED_TASKS).await?;
         Ok(self.facts.related_tasks.clone())
     }
 }
@@ -225,12 +252,12 @@ impl types::Host for Call {}
 
 impl config::Host for Call {
     async fn get(&mut self, key: String) -> Result<Option<String>> {
-        self.enter().await;
+        self.enter(names::CONFIG_GET).await?;
         Ok(self.denials.granted().settings.get(&key).map(|value| value.as_str().to_owned()))
     }
 
     async fn all(&mut self) -> Result<Vec<(String, String)>> {
-        self.enter().await;
+        self.enter(names::CONFIG_ALL).await?;
         let settings = self.denials.granted().settings.iter();
         Ok(settings.map(|(key, value)| (key.clone(), value.as_str().to_owned())).collect())
     }

@@ -6,24 +6,29 @@ use wasmtime::Result;
 
 use super::bindings::bulkhead::plugin::keyvalue as wit;
 use super::call::Call;
-use super::guest_services::{GuestServices, KeyValueError};
+use super::guest_services::{GuestServices, KeyPage, KeyValueError};
+use super::journal::names;
 use bulkhead_domain::limits::KeyValueLimits;
 
 /// Bytes of a key, as the interface says.
 pub(super) const KEY_BYTES_MAX: usize = 256;
 
-type HostResult<T> = Result<std::result::Result<T, wit::Error>>;
-
 /// What a guest works with.
-pub(super) struct Keeping {
-    pub(super) guest_services: Arc<dyn GuestServices>,
-    pub(super) limits: KeyValueLimits,
-    pub(super) plugin: Arc<str>,
+struct Keeping {
+    guest_services: Arc<dyn GuestServices>,
+    limits: KeyValueLimits,
+    plugin: Arc<str>,
 }
 
 impl Call {
+    /// Whether there is a store, for a guest that opens it.
+    pub(super) async fn open_store(&mut self) -> Kept<()> {
+        let keeping = self.keeping().map(drop);
+        self.once(std::future::ready(keeping)).await
+    }
+
     /// What was granted, if anything was.
-    pub(super) fn keeping(&self) -> std::result::Result<Keeping, wit::Error> {
+    fn keeping(&self) -> std::result::Result<Keeping, wit::Error> {
         let denied = |why: &str| wit::Error::Denied(why.to_owned());
         let plugin = Arc::clone(self.denials.plugin());
         let Some(limits) = self.denials.granted().keyvalue.clone() else {
@@ -39,14 +44,14 @@ impl Call {
     }
 }
 
-pub(super) fn checked(key: &str) -> std::result::Result<(), wit::Error> {
+fn checked(key: &str) -> std::result::Result<(), wit::Error> {
     if (1..=KEY_BYTES_MAX).contains(&key.len()) {
         return Ok(());
     }
     Err(wit::Error::Invalid(format!("a key has 1 to {KEY_BYTES_MAX} bytes; this one has {}", key.len())))
 }
 
-pub(super) fn in_wit_words(error: KeyValueError) -> wit::Error {
+fn in_wit_words(error: KeyValueError) -> wit::Error {
     match error {
         KeyValueError::Quota(why) => wit::Error::Quota(why),
         KeyValueError::TooLarge(why) => wit::Error::TooLarge(why),
@@ -54,22 +59,24 @@ pub(super) fn in_wit_words(error: KeyValueError) -> wit::Error {
     }
 }
 
-impl wit::Host for Call {
-    async fn get(&mut self, key: String) -> HostResult<Option<Vec<u8>>> {
-        self.enter().await;
+/// What came of an operation of the store, as the guest sees it.
+type Kept<T> = Result<std::result::Result<T, wit::Error>>;
+
+/// The operations, for every interface that has them. What each gives is an entry of the journal.
+impl Call {
+    pub(super) async fn value_of(&mut self, key: &str) -> Kept<Option<Vec<u8>>> {
         let keeping = self.keeping();
-        let asked = async move {
+        let found = async move {
             let Keeping { guest_services, plugin, .. } = keeping?;
-            checked(&key)?;
-            guest_services.get(&plugin, &key).await.map_err(in_wit_words)
+            checked(key)?;
+            guest_services.get(&plugin, key).await.map_err(in_wit_words)
         };
-        Ok(asked.await)
+        self.once(found).await
     }
 
-    async fn set(&mut self, key: String, value: Vec<u8>, ttl_ms: Option<u64>) -> HostResult<()> {
-        self.enter().await;
+    pub(super) async fn set_value(&mut self, key: String, value: Vec<u8>, ttl_ms: Option<u64>) -> Kept<()> {
         let keeping = self.keeping();
-        let asked = async move {
+        let kept = async move {
             let Keeping { guest_services, limits, plugin } = keeping?;
             checked(&key)?;
             if ttl_ms == Some(0) {
@@ -77,35 +84,66 @@ impl wit::Host for Call {
             }
             guest_services.set(&plugin, &limits, key, value, ttl_ms).await.map_err(in_wit_words)
         };
-        Ok(asked.await)
+        self.once_changed(kept).await
     }
 
-    async fn delete(&mut self, key: String) -> HostResult<()> {
-        self.enter().await;
+    /// Keeps a value if what is there is what was seen; says whether it was.
+    pub(super) async fn replace_value(&mut self, key: &str, seen: Option<[u8; 32]>, value: Vec<u8>) -> Kept<bool> {
+        let (keeping, key) = (self.keeping(), key.to_owned());
+        let replaced = async move {
+            let Keeping { guest_services, limits, plugin } = keeping?;
+            guest_services.set_if(&plugin, &limits, key, value, seen).await.map_err(in_wit_words)
+        };
+        self.once_changed(replaced).await
+    }
+
+    pub(super) async fn delete_value(&mut self, key: String) -> Kept<()> {
         let keeping = self.keeping();
-        let asked = async move {
+        let deleted = async move {
             let Keeping { guest_services, plugin, .. } = keeping?;
             checked(&key)?;
             guest_services.delete(&plugin, key).await.map_err(in_wit_words)
         };
-        Ok(asked.await)
+        self.once_changed(deleted).await
     }
 
-    async fn list_keys(&mut self, prefix: String, cursor: Option<String>) -> HostResult<wit::KeyPage> {
-        self.enter().await;
+    /// A page of the keys with a prefix, after one of them.
+    pub(super) async fn keys(&mut self, prefix: String, after: Option<String>) -> Kept<KeyPage> {
         let keeping = self.keeping();
-        let asked = async move {
+        let page = async move {
             let Keeping { guest_services, plugin, .. } = keeping?;
             if prefix.len() > KEY_BYTES_MAX {
-                return Ok(wit::KeyPage { keys: Vec::new(), next: None });
+                return Ok(KeyPage::default());
             }
             let is_foreign = |cursor: &String| cursor.len() > KEY_BYTES_MAX || !cursor.starts_with(&prefix);
-            if cursor.as_ref().is_some_and(is_foreign) {
+            if after.as_ref().is_some_and(is_foreign) {
                 return Err(wit::Error::Invalid("the cursor is not that of a page with this prefix".to_owned()));
             }
-            let page = guest_services.keys(&plugin, &prefix, cursor.as_deref()).await.map_err(in_wit_words)?;
-            Ok(wit::KeyPage { keys: page.keys, next: page.next })
+            guest_services.keys(&plugin, &prefix, after.as_deref()).await.map_err(in_wit_words)
         };
-        Ok(asked.await)
+        self.once(page).await
+    }
+}
+
+impl wit::Host for Call {
+    async fn get(&mut self, key: String) -> Kept<Option<Vec<u8>>> {
+        self.enter(names::KEYVALUE_GET).await?;
+        self.value_of(&key).await
+    }
+
+    async fn set(&mut self, key: String, value: Vec<u8>, ttl_ms: Option<u64>) -> Kept<()> {
+        self.enter(names::KEYVALUE_SET).await?;
+        self.set_value(key, value, ttl_ms).await
+    }
+
+    async fn delete(&mut self, key: String) -> Kept<()> {
+        self.enter(names::KEYVALUE_DELETE).await?;
+        self.delete_value(key).await
+    }
+
+    async fn list_keys(&mut self, prefix: String, cursor: Option<String>) -> Kept<wit::KeyPage> {
+        self.enter(names::KEYVALUE_LIST_KEYS).await?;
+        let page = self.keys(prefix, cursor).await?;
+        Ok(page.map(|page| wit::KeyPage { keys: page.keys, next: page.next }))
     }
 }

@@ -34,6 +34,7 @@ mod header_params;
 mod imports;
 mod input_requests;
 pub mod inspect;
+pub mod journal;
 mod json;
 mod keyvalue;
 mod limits;
@@ -87,6 +88,7 @@ pub use component_store::{ComponentStore, Wit};
 pub use compose::{COMPOSED_MAX, Part, compose};
 pub use files::{NamedDirectory, Overlap, directories_of, exposing, overlaps};
 pub use guest_services::GuestServices;
+pub use journal::Journaling;
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use message_workers::MessageWorkers;
 pub use operation::{Operation, Returned};
@@ -111,6 +113,7 @@ pub struct CallSpec {
     /// Where it is counted for its requestor, if it is. Says nothing about whose it is, either.
     pub activity: Option<Arc<ActivityCounts>>,
     pub facts: CallContext,
+    pub journaling: Journaling,
 }
 
 /// What a guest may know about its own call.

@@ -7,6 +7,8 @@ use std::fmt;
 
 use wasmtime::ResourceLimiter;
 
+use super::fault::HostFailure;
+
 /// Core instances of one call. Stops a component that is made of thousands of tiny instances (Python needs about 20).
 pub(super) const INSTANCES_MAX: usize = 64;
 
@@ -40,6 +42,10 @@ pub(super) const RANDOM_BYTES_MAX: u64 = 64 << 10;
 
 /// Bytes of a request's body that one piece of it has, in WASI 0.3. Stops a guest from having the host copy all of its memory at once.
 pub(super) const HTTP_PIECE_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of HTTP requests that one call with a journal has the host hold until they are complete. Stops a guest from filling the host's
+/// memory with requests that it never ends.
+pub(super) const HTTP_HELD_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes in the headers of one HTTP message. Stops header hoarding in the host.
 pub(super) const HTTP_FIELD_BYTES_MAX: usize = 64 << 10;
@@ -96,6 +102,7 @@ pub(super) enum LimitHit {
         bytes_max: u64,
     },
     TableElements,
+    HeldRequests,
     /// Of what becomes the result, by the name that people know it by.
     Output {
         what: &'static str,
@@ -108,6 +115,9 @@ impl fmt::Display for LimitHit {
         match self {
             Self::Memory { bytes_max } => write!(f, "the tool used more than its {} of memory", Bytes(*bytes_max)),
             Self::TableElements => write!(f, "the tool used more than {TABLE_ELEMENTS_MAX} table elements"),
+            Self::HeldRequests => {
+                write!(f, "the tool wrote more than {} of HTTP requests that are not sent", Bytes(HTTP_HELD_BYTES_MAX))
+            }
             Self::Output { what, bytes_max } => {
                 write!(f, "the tool's {what} is longer than {}, which is call.result_bytes", Bytes(*bytes_max))
             }
@@ -162,6 +172,10 @@ impl ResourceLimiter for Limiter {
         Ok(true)
     }
 
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        failed(error)
+    }
+
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
@@ -174,6 +188,10 @@ impl ResourceLimiter for Limiter {
         Ok(true)
     }
 
+    fn table_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        failed(error)
+    }
+
     fn instances(&self) -> usize {
         INSTANCES_MAX
     }
@@ -184,5 +202,48 @@ impl ResourceLimiter for Limiter {
 
     fn memories(&self) -> usize {
         MEMORIES_MAX
+    }
+}
+
+/// A guest may see that something cannot grow only if the same guest sees it each time: what its own type forbids. The rest is the host's
+/// failure.
+fn failed(error: wasmtime::Error) -> wasmtime::Result<()> {
+    let text = format!("{error:#}");
+    if FORBIDDEN_BY_TYPE.contains(&text.as_str()) {
+        Ok(())
+    } else {
+        Err(HostFailure(format!("growth failed: {text}")).into())
+    }
+}
+
+/// What wasmtime says of growth that the type of a memory or table forbids, whatever the host has.
+const FORBIDDEN_BY_TYPE: [&str; 2] =
+    ["memory growth exceeds memory type's limits", "overflow calculating new table size"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_fails_for_the_guest_only_where_its_type_says_so() {
+        let said = |text: &str| failed(wasmtime::Error::msg(text.to_owned()));
+        FORBIDDEN_BY_TYPE.iter().for_each(|text| said(text).unwrap());
+        assert!(said("mprotect failed").unwrap_err().is::<HostFailure>());
+    }
+
+    /// The texts are wasmtime's.
+    #[test]
+    fn guest_sees_that_a_memory_cannot_be_larger_than_its_type() {
+        let mut config = wasmtime::Config::new();
+        config.concurrency_support(false);
+        let engine = wasmtime::Engine::new(&config).unwrap();
+        let grow = r#"(module (memory 1)
+            (func (export "grow") (result i32) (memory.grow (i32.const 65536))))"#;
+        let module = wasmtime::Module::new(&engine, wat::parse_str(grow).unwrap()).unwrap();
+        let mut store = wasmtime::Store::new(&engine, Limiter::new(1 << 20));
+        store.limiter(|limiter| limiter);
+        let instance = wasmtime::Instance::new(&mut store, &module, &[]).unwrap();
+        let grow = instance.get_typed_func::<(), i32>(&mut store, "grow").unwrap();
+        assert_eq!(grow.call(&mut store, ()).unwrap(), -1);
     }
 }

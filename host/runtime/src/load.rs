@@ -19,6 +19,7 @@ use super::engine::EngineKind;
 use super::events::Outbox;
 use super::exports::{Exports, RawListing};
 use super::files;
+use super::journal;
 use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABLES_MAX};
 use super::manifest::{self, Manifest, RequestedPolicy};
 use super::output;
@@ -336,6 +337,7 @@ pub(super) fn linker(engine: &wasmtime::Engine, kind: EngineKind) -> wasmtime::R
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     PluginFull::add_to_linker::<_, HasSelf<_>>(&mut linker, |call| call)?;
     wasi_drafts::add_to_linker(&mut linker)?;
+    journal::add_to_linker(&mut linker)?;
     files::guard(&mut linker)?;
     wasi_context::tell_errors_plainly(&mut linker)?;
     if kind == EngineKind::Concurrent {
@@ -428,7 +430,7 @@ fn detached_call(
     let (sender, _) = mpsc::channel(1);
     let (shared, outbox) = (Arc::new(CallState::default()), Outbox::new(sender, 1, 0));
     let blocking = Blocking::of(&ground.blocking, TenantId([0; 16]));
-    let around = Surroundings { tenant: None, quotas: &ground.quotas, blocking, program: None };
+    let around = Surroundings { tenant: None, quotas: &ground.quotas, blocking, program: None, journal: None };
     let call =
         Call::new(Arc::clone(name), Arc::clone(granted), CallContext::detached(), limits, shared, outbox, around);
     call.map_err(|failure| failure.0)

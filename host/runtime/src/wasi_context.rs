@@ -22,6 +22,7 @@ use wasmtime_wasi_io::poll::Pollable;
 use wasmtime_wasi_io::streams::{OutputStream, StreamResult};
 
 use super::call::Call;
+use super::events::Outbox;
 use super::limits::STDIO_BYTES_MAX;
 
 /// Lets a guest read what went wrong, and nothing of where in the host it did: with `RUST_BACKTRACE` set, the debug text of an error holds
@@ -36,11 +37,13 @@ pub(super) fn tell_errors_plainly(linker: &mut Linker<Call>) -> wasmtime::Result
 type Failed = wasmtime_wasi_io::streams::Error;
 
 fn told(mut store: StoreContextMut<'_, Call>, (error,): (Resource<Failed>,)) -> wasmtime::Result<(String,)> {
-    Ok((format!("{:#}", store.data_mut().ctx().table.get(&error)?),))
+    let call = store.data_mut();
+    let error = format!("{:#}", call.ctx().table.get(&error)?);
+    Ok((call.text_of_error(error),))
 }
 
 /// Where the monotonic clock of every call starts: far enough from zero that a guest can subtract from it.
-const MONOTONIC_BASE: Duration = Duration::from_secs(3600);
+pub(super) const MONOTONIC_BASE: Duration = Duration::from_secs(3600);
 
 /// Both clocks of one call. They start at a base and advance in whole milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -122,16 +125,27 @@ struct PrintedLine {
     stream: &'static str,
     left: usize,
     bytes: Vec<u8>,
+    /// Of a call that may have run before: what it said then is not said again.
+    outbox: Option<Outbox>,
 }
 
 impl Printed {
     pub(super) fn new(plugin: Arc<str>, stream: &'static str) -> Self {
-        Self(Arc::new(Mutex::new(PrintedLine { plugin, stream, left: STDIO_BYTES_MAX, bytes: Vec::new() })))
+        Self::beside(plugin, stream, None)
+    }
+
+    /// The same, silent while this is.
+    pub(super) fn beside(plugin: Arc<str>, stream: &'static str, outbox: Option<Outbox>) -> Self {
+        let (left, bytes) = (STDIO_BYTES_MAX, Vec::new());
+        Self(Arc::new(Mutex::new(PrintedLine { plugin, stream, left, bytes, outbox })))
     }
 
     pub(super) fn show(&self, bytes: &[u8]) {
         if tracing::enabled!(target: PRINTED, tracing::Level::DEBUG) {
-            self.0.lock().add(bytes);
+            let mut line = self.0.lock();
+            if line.outbox.as_ref().is_none_or(|outbox| !outbox.is_silent()) {
+                line.add(bytes);
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Active, CallId, Origin, Phase, PluginVersion, Retention, Task, TaskId, TaskOutput};
 use bulkhead_domain::timeline::Timeline;
-use bulkhead_runtime::{CallContext, CallSpec, OnDemand, Operation};
+use bulkhead_runtime::{CallContext, CallSpec, Journaling, OnDemand, Operation};
 use bulkhead_store::{self as store, Creation, Store, StoredCaps};
 
 /// Who waits for the end of a task reads its output after it has ended: a task that were gone with its end could never be answered.
@@ -274,6 +274,7 @@ impl Inner {
             share,
             activity,
             facts: self.facts(requestor, request.client, identity, &request.related),
+            journaling: Journaling::Off,
         }
     }
 

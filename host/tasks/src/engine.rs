@@ -32,7 +32,7 @@ use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task};
 use bulkhead_limits::{Full, LiveLimits};
 use bulkhead_metrics::{Activity, Metrics, TaskMetrics};
-use bulkhead_runtime::{CallSpec, Catalog, Executor, ListKind, MessageWorkers, Returned, ToolEntry};
+use bulkhead_runtime::{CallSpec, Catalog, Executor, Journaling, ListKind, MessageWorkers, Returned, ToolEntry};
 use bulkhead_store::keyvalue::KeyValues;
 use bulkhead_store::replay_guard::{ReplayGuard, SingleUseToken};
 use bulkhead_store::{self as store, Store};
@@ -240,6 +240,7 @@ impl Tasks {
             share,
             activity,
             facts,
+            journaling: Journaling::Off,
         };
         PlainCall::start(inner.clone(), *requestor, None, spec, call_slot)
     }

@@ -26,7 +26,7 @@ use bulkhead_domain::call::{CallError, ClientFeature, FaultKind};
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Active, Outcome, Phase, PluginVersion, Retention, Task, TaskOutput, Work};
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
-use bulkhead_runtime::{CallSpec, Operation};
+use bulkhead_runtime::{CallSpec, Journaling, Operation};
 use bulkhead_traces::{InSpan as _, Span};
 
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
@@ -361,7 +361,9 @@ fn start(inner: &Arc<Inner>, task: &Task, visit: Attempt) -> Result<Started, Cal
     let facts = inner.facts(&task.requestor, client, identity, &task.related);
     let Attempt { plugin, operation, limits } = visit;
     let (tenant, (share, activity)) = (task.requestor.tenant, inner.shares.for_call(&task.requestor));
-    Started::new(inner, CallSpec { plugin, tenant, operation, limits, share, activity, facts }).map_err(internal)
+    let journaling = Journaling::Off;
+    let spec = CallSpec { plugin, tenant, operation, limits, share, activity, facts, journaling };
+    Started::new(inner, spec).map_err(internal)
 }
 
 /// What a task from before a restart needs to run: its work as the version offers it that it was created with.

@@ -16,8 +16,8 @@ use bulkhead_identity::principal::TENANT_DEFAULT;
 use bulkhead_protocol::output_json;
 use bulkhead_runtime::secrets::Secret;
 use bulkhead_runtime::{
-    CallContext, CallEvent, CallSpec, Catalog, Executor as _, GuestServices, OnDemand, Operation, OutsideWorld,
-    Returned, RunningCall, Share, TenantNames, ToolEntry,
+    CallContext, CallEvent, CallSpec, Catalog, Executor as _, GuestServices, Journaling, OnDemand, Operation,
+    OutsideWorld, Returned, RunningCall, Share, TenantNames, ToolEntry,
 };
 
 use super::args::{CallArguments, SourceArguments};
@@ -198,6 +198,7 @@ pub(super) fn spec(tool: &ToolEntry, arguments: &str, world: CallWorld) -> anyho
         share: Share::default(),
         activity: None,
         limits: tool.limits.clone(),
+        journaling: Journaling::Off,
         facts: CallContext {
             call_id: CallId(id),
             idempotency_key: OnDemand::Text(CallId(id).to_string()),

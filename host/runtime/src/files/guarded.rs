@@ -69,6 +69,8 @@ impl From<DirectoryFull> for ErrorCode {
     }
 }
 
+type Store<'a> = StoreContextMut<'a, Call>;
+
 /// Puts the counts in front of what the linker has.
 pub(crate) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
@@ -79,60 +81,59 @@ pub(crate) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
     })?;
     linker.instance(PREOPENS)?.func_wrap("get-directories", |mut store, ()| get_directories(store.data_mut()))?;
     let mut types = linker.instance(TYPES)?;
-    types.func_wrap_async("[method]descriptor.write", |mut store, (fd, bytes, offset)| {
-        Box::new(async move { told(write(store.data_mut(), fd, bytes, offset).await) })
+    types.func_wrap_async("[method]descriptor.write", |mut store: Store<'_>, (fd, bytes, offset)| {
+        Box::new(async move { told(write(store.data_mut().use_files()?, fd, bytes, offset).await) })
     })?;
-    types.func_wrap("[method]descriptor.write-via-stream", |mut store, (fd, offset)| {
-        told(stream(store.data_mut(), fd, Some(offset)))
+    types.func_wrap("[method]descriptor.write-via-stream", |mut store: Store<'_>, (fd, offset)| {
+        told(stream(store.data_mut().use_files()?, fd, Some(offset)))
     })?;
-    types.func_wrap("[method]descriptor.append-via-stream", |mut store, (fd,)| {
-        told(stream(store.data_mut(), fd, None))
+    types.func_wrap("[method]descriptor.append-via-stream", |mut store: Store<'_>, (fd,)| {
+        told(stream(store.data_mut().use_files()?, fd, None))
     })?;
-    types.func_wrap_async("[method]descriptor.set-size", |mut store, (fd, size)| {
-        Box::new(async move { told(set_size(store.data_mut(), fd, size).await) })
+    types.func_wrap_async("[method]descriptor.set-size", |mut store: Store<'_>, (fd, size)| {
+        Box::new(async move { told(set_size(store.data_mut().use_files()?, fd, size).await) })
     })?;
-    types.func_wrap_async("[method]descriptor.open-at", |mut store, (fd, at, path, open, flags)| {
-        Box::new(async move { told(open_at(store.data_mut(), fd, at, path, open, flags).await) })
-    })?;
-    types.func_wrap_async("[method]descriptor.set-times-at", |mut store, (fd, at, path, accessed, modified)| {
-        Box::new(async move { told(set_times_at(store.data_mut(), fd, at, path, (accessed, modified)).await) })
-    })?;
-    types.func_wrap_async("[method]descriptor.create-directory-at", |mut store, (fd, path)| {
-        Box::new(async move { told(create_directory_at(store.data_mut(), fd, path).await) })
-    })?;
-    types.func_wrap_async("[method]descriptor.symlink-at", |mut store, (fd, target, path)| {
-        Box::new(async move { told(symlink_at(store.data_mut(), fd, target, path).await) })
-    })?;
-    types.func_wrap_async("[method]descriptor.link-at", |mut store, (fd, at, from, into, path)| {
-        Box::new(async move { told(link_at(store.data_mut(), fd, at, from, into, path).await) })
-    })?;
-    types.func_wrap_async("[method]descriptor.rename-at", |mut store, (fd, from, into, path)| {
-        Box::new(async move { told(rename_at(store.data_mut(), fd, from, into, path).await) })
+    types.func_wrap_async("[method]descriptor.open-at", |mut store: Store<'_>, (fd, at, path, open, flags)| {
+        Box::new(async move { told(open_at(store.data_mut().use_files()?, fd, at, path, open, flags).await) })
     })?;
     types.func_wrap_async(
-        "[method]descriptor.unlink-file-at",
-        |mut store: StoreContextMut<'_, Call>, (fd, path)| {
+        "[method]descriptor.set-times-at",
+        |mut store: Store<'_>, (fd, at, path, accessed, modified)| {
             Box::new(async move {
-                let call = store.data_mut();
-                let room = call.rooms.of(&fd);
-                let removed = call.filesystem().unlink_file_at(fd, path).await;
-                room.inspect(DirectoryQuota::gave_back);
-                told(removed)
+                told(set_times_at(store.data_mut().use_files()?, fd, at, path, (accessed, modified)).await)
             })
         },
     )?;
-    types.func_wrap_async(
-        "[method]descriptor.remove-directory-at",
-        |mut store: StoreContextMut<'_, Call>, (fd, path)| {
-            Box::new(async move {
-                let call = store.data_mut();
-                let room = call.rooms.of(&fd);
-                let removed = call.filesystem().remove_directory_at(fd, path).await;
-                room.inspect(DirectoryQuota::gave_back);
-                told(removed)
-            })
-        },
-    )?;
+    types.func_wrap_async("[method]descriptor.create-directory-at", |mut store: Store<'_>, (fd, path)| {
+        Box::new(async move { told(create_directory_at(store.data_mut().use_files()?, fd, path).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.symlink-at", |mut store: Store<'_>, (fd, target, path)| {
+        Box::new(async move { told(symlink_at(store.data_mut().use_files()?, fd, target, path).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.link-at", |mut store: Store<'_>, (fd, at, from, into, path)| {
+        Box::new(async move { told(link_at(store.data_mut().use_files()?, fd, at, from, into, path).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.rename-at", |mut store: Store<'_>, (fd, from, into, path)| {
+        Box::new(async move { told(rename_at(store.data_mut().use_files()?, fd, from, into, path).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.unlink-file-at", |mut store: Store<'_>, (fd, path)| {
+        Box::new(async move {
+            let call = store.data_mut().use_files()?;
+            let room = call.rooms.of(&fd);
+            let removed = call.filesystem().unlink_file_at(fd, path).await;
+            room.inspect(DirectoryQuota::gave_back);
+            told(removed)
+        })
+    })?;
+    types.func_wrap_async("[method]descriptor.remove-directory-at", |mut store: Store<'_>, (fd, path)| {
+        Box::new(async move {
+            let call = store.data_mut().use_files()?;
+            let room = call.rooms.of(&fd);
+            let removed = call.filesystem().remove_directory_at(fd, path).await;
+            room.inspect(DirectoryQuota::gave_back);
+            told(removed)
+        })
+    })?;
     linker.allow_shadowing(false);
     Ok(())
 }

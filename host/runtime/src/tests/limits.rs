@@ -68,6 +68,7 @@ impl Subject {
             quotas: &self.ground.quotas,
             blocking: Blocking::of(&self.ground.blocking, TENANT),
             program: None,
+            journal: None,
         };
         Call::new("test".into(), Arc::new(Granted::default()), facts(), limits, shared, outbox, around).unwrap()
     }

@@ -180,6 +180,7 @@ async fn replaced_plugin_version_can_still_run() {
         activity: None,
         limits: limits(),
         facts: facts(),
+        journaling: Journaling::Off,
     };
     let start = || house.sandbox.start(spec());
     assert_eq!(text(&finished(start().unwrap()).await.unwrap()), "still here");

@@ -79,6 +79,7 @@ impl House {
             activity: None,
             limits: entry.limits.clone(),
             facts: facts(),
+            journaling: Journaling::Off,
         };
         change(&mut spec);
         self.sandbox.start(spec).unwrap()

@@ -22,7 +22,16 @@ impl Library {
     async fn ask<T: TryFrom<Returned, Error = Returned>>(&self, operation: Operation) -> Result<T, CallError> {
         let (plugin, limits) = (self.library.plugin.clone(), self.library.limits.clone());
         let share = Share::default();
-        let spec = CallSpec { plugin, tenant: TENANT, operation, limits, share, activity: None, facts: facts() };
+        let spec = CallSpec {
+            plugin,
+            tenant: TENANT,
+            operation,
+            limits,
+            share,
+            activity: None,
+            facts: facts(),
+            journaling: Journaling::Off,
+        };
         let mut running = self.house.sandbox.start(spec).unwrap();
         loop {
             let event = tokio::time::timeout(Duration::from_secs(30), running.events.recv()).await.unwrap();

@@ -5,6 +5,7 @@ use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Linker, Lower};
 
 use crate::call::Call;
+use crate::journal::names;
 use bulkhead_domain::Json;
 
 /// The interface was called `runtime` once.
@@ -42,7 +43,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
 }
 
 async fn get(call: &mut Call, key: &str) -> Told<Option<String>> {
-    call.enter().await;
+    call.enter(names::WASI_CONFIG_GET).await?;
     let found = call.denials.granted().settings.get(key).map(text);
     if found.is_none() {
         call.denials.looked_for_setting(key);
@@ -51,7 +52,7 @@ async fn get(call: &mut Call, key: &str) -> Told<Option<String>> {
 }
 
 async fn get_all(call: &mut Call) -> Told<Vec<(String, String)>> {
-    call.enter().await;
+    call.enter(names::WASI_CONFIG_GET_ALL).await?;
     let settings = call.denials.granted().settings.iter();
     Ok((Ok(settings.map(|(key, value)| (key.clone(), text(value))).collect()),))
 }

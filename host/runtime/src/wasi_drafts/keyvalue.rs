@@ -13,7 +13,8 @@ use wasmtime_wasi::WasiView as _;
 use crate::bindings::bulkhead::plugin::keyvalue as wit;
 use crate::call::Call;
 use crate::guest_services::KeyPage;
-use crate::keyvalue::{KEY_BYTES_MAX, Keeping, checked, in_wit_words};
+use crate::journal::names;
+use crate::keyvalue::KEY_BYTES_MAX;
 
 /// Names of the bucket.
 const BUCKETS: [&str; 2] = ["default", ""];
@@ -67,6 +68,32 @@ impl From<wit::Error> for Error {
     }
 }
 
+/// Why an operation gives nothing.
+enum Failed {
+    /// The guest is told.
+    Told(Error),
+    /// The call ends.
+    Trap(wasmtime::Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Told(error)
+    }
+}
+
+impl From<wit::Error> for Failed {
+    fn from(error: wit::Error) -> Self {
+        Self::Told(error.into())
+    }
+}
+
+impl From<wasmtime::Error> for Failed {
+    fn from(error: wasmtime::Error) -> Self {
+        Self::Trap(error)
+    }
+}
+
 #[derive(ComponentType, Lower)]
 #[component(variant)]
 enum CasError {
@@ -93,6 +120,16 @@ struct NamedPage {
 }
 
 type Told<T, E = Error> = wasmtime::Result<(Result<T, E>,)>;
+
+/// The result as a guest sees it.
+fn told<T>(result: Result<T, Failed>) -> Told<T> {
+    match result {
+        Ok(value) => Ok((Ok(value),)),
+        Err(Failed::Told(error)) => Ok((Err(error),)),
+        Err(Failed::Trap(error)) => Err(error),
+    }
+}
+
 type Store<'a> = StoreContextMut<'a, Call>;
 type Pairs = Vec<(String, Vec<u8>)>;
 
@@ -105,22 +142,22 @@ pub(super) fn add_to_linker(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
     linker.instance("wasi:keyvalue/store@0.2.0-draft")?.func_wrap_async(
         "[method]bucket.list-keys",
         |mut store: Store<'_>, (bucket, cursor): (Resource<Bucket>, Option<u64>)| {
-            Box::new(async move { numbered_page(store.data_mut(), bucket, cursor).await })
+            Box::new(async move { told(numbered_page(store.data_mut(), bucket, cursor).await) })
         },
     )?;
     linker.instance("wasi:keyvalue/store@0.2.0-draft2")?.func_wrap_async(
         "[method]bucket.list-keys",
         |mut store: Store<'_>, (_, cursor): (Resource<Bucket>, Option<String>)| {
             Box::new(async move {
-                let page = page(store.data_mut(), cursor.as_deref()).await;
-                Ok((page.map(|page| NamedPage { keys: page.keys, cursor: page.next }),))
+                let page = page(store.data_mut(), cursor).await;
+                told(page.map(|page| NamedPage { keys: page.keys, cursor: page.next }))
             })
         },
     )?;
     linker.instance("wasi:keyvalue/atomics@0.2.0-draft")?.func_wrap_async(
         "increment",
         |mut store: Store<'_>, (_, key, delta): (Resource<Bucket>, String, u64)| {
-            Box::new(async move { Ok((increment(store.data_mut(), &key, delta, u64::checked_add).await,)) })
+            Box::new(async move { told(increment(store.data_mut(), &key, delta, u64::checked_add).await) })
         },
     )?;
     add_atomics(&mut linker.instance("wasi:keyvalue/atomics@0.2.0-draft2")?)
@@ -132,37 +169,53 @@ fn add_bucket(interface: &mut LinkerInstance<'_, Call>) -> wasmtime::Result<()> 
         Ok(())
     })?;
     interface.func_wrap_async("open", |mut store: Store<'_>, (name,): (String,)| {
-        Box::new(async move { open(store.data_mut(), &name).await })
+        Box::new(async move { told(open(store.data_mut(), &name).await) })
     })?;
     interface.func_wrap_async("[method]bucket.get", |mut store: Store<'_>, (_, key): (Resource<Bucket>, String)| {
-        Box::new(async move { Ok((get(store.data_mut(), &key).await,)) })
+        Box::new(async move {
+            let call = store.data_mut();
+            call.enter(names::BUCKET_GET).await?;
+            told(get(call, &key).await)
+        })
     })?;
     interface.func_wrap_async(
         "[method]bucket.set",
         |mut store: Store<'_>, (_, key, value): (Resource<Bucket>, String, Vec<u8>)| {
-            Box::new(async move { Ok((set(store.data_mut(), key, value).await,)) })
+            Box::new(async move {
+                let call = store.data_mut();
+                call.enter(names::BUCKET_SET).await?;
+                told(set(call, key, value).await)
+            })
         },
     )?;
     interface.func_wrap_async(
         "[method]bucket.delete",
         |mut store: Store<'_>, (_, key): (Resource<Bucket>, String)| {
-            Box::new(async move { Ok((delete(store.data_mut(), key).await,)) })
+            Box::new(async move {
+                let call = store.data_mut();
+                call.enter(names::BUCKET_DELETE).await?;
+                told(delete(call, key).await)
+            })
         },
     )?;
     interface.func_wrap_async("[method]bucket.exists", |mut store: Store<'_>, (_, key): (Resource<Bucket>, String)| {
-        Box::new(async move { Ok((get(store.data_mut(), &key).await.map(|value| value.is_some()),)) })
+        Box::new(async move {
+            let call = store.data_mut();
+            call.enter(names::BUCKET_EXISTS).await?;
+            told(get(call, &key).await.map(|value| value.is_some()))
+        })
     })
 }
 
 fn add_batch(interface: &mut LinkerInstance<'_, Call>) -> wasmtime::Result<()> {
     interface.func_wrap_async("get-many", |mut store: Store<'_>, (_, keys): (Resource<Bucket>, Vec<String>)| {
-        Box::new(async move { Ok((get_many(store.data_mut(), keys).await,)) })
+        Box::new(async move { told(get_many(store.data_mut(), keys).await) })
     })?;
     interface.func_wrap_async("set-many", |mut store: Store<'_>, (_, pairs): (Resource<Bucket>, Pairs)| {
-        Box::new(async move { Ok((set_many(store.data_mut(), pairs).await,)) })
+        Box::new(async move { told(set_many(store.data_mut(), pairs).await) })
     })?;
     interface.func_wrap_async("delete-many", |mut store: Store<'_>, (_, keys): (Resource<Bucket>, Vec<String>)| {
-        Box::new(async move { Ok((delete_many(store.data_mut(), keys).await,)) })
+        Box::new(async move { told(delete_many(store.data_mut(), keys).await) })
     })
 }
 
@@ -171,7 +224,7 @@ fn add_atomics(interface: &mut LinkerInstance<'_, Call>) -> wasmtime::Result<()>
     interface.func_wrap_async(
         "increment",
         |mut store: Store<'_>, (_, key, delta): (Resource<Bucket>, String, i64)| {
-            Box::new(async move { Ok((increment(store.data_mut(), &key, delta, i64::checked_add).await,)) })
+            Box::new(async move { told(increment(store.data_mut(), &key, delta, i64::checked_add).await) })
         },
     )?;
     interface.resource("cas", ResourceType::host::<Cas>(), |mut store, rep| {
@@ -179,73 +232,66 @@ fn add_atomics(interface: &mut LinkerInstance<'_, Call>) -> wasmtime::Result<()>
         Ok(())
     })?;
     interface.func_wrap_async("[static]cas.new", |mut store: Store<'_>, (_, key): (Resource<Bucket>, String)| {
-        Box::new(async move { new_cas(store.data_mut(), key).await })
+        Box::new(async move {
+            let call = store.data_mut();
+            call.enter(names::CAS_NEW).await?;
+            told(new_cas(call, key).await)
+        })
     })?;
     interface.func_wrap_async("[method]cas.current", |mut store: Store<'_>, (cas,): (Resource<Cas>,)| {
-        Box::new(async move { current(store.data_mut(), &cas).await })
+        Box::new(async move { told(current(store.data_mut(), &cas).await) })
     })?;
     interface.func_wrap_async("swap", |mut store: Store<'_>, (cas, value): (Resource<Cas>, Vec<u8>)| {
         Box::new(async move { swap(store.data_mut(), cas, value).await })
     })
 }
 
-async fn open(call: &mut Call, name: &str) -> Told<Resource<Bucket>> {
-    call.enter().await;
-    if let Err(error) = call.keeping() {
-        return Ok((Err(error.into()),));
-    }
+async fn open(call: &mut Call, name: &str) -> Result<Resource<Bucket>, Failed> {
+    call.enter(names::STORE_OPEN).await?;
+    call.open_store().await??;
     if !BUCKETS.contains(&name) {
-        return Ok((Err(Error::NoSuchStore),));
+        return Err(Error::NoSuchStore.into());
     }
-    Ok((Ok(call.ctx().table.push(Bucket::default())?),))
+    Ok(call.ctx().table.push(Bucket::default()).map_err(wasmtime::Error::from)?)
 }
 
-async fn get(call: &mut Call, key: &str) -> Result<Option<Vec<u8>>, Error> {
-    call.enter().await;
-    let Keeping { guest_services, plugin, .. } = call.keeping()?;
-    checked(key)?;
-    guest_services.get(&plugin, key).await.map_err(|error| in_wit_words(error).into())
+async fn get(call: &mut Call, key: &str) -> Result<Option<Vec<u8>>, Failed> {
+    Ok(call.value_of(key).await??)
 }
 
-async fn set(call: &mut Call, key: String, value: Vec<u8>) -> Result<(), Error> {
-    call.enter().await;
-    let Keeping { guest_services, limits, plugin } = call.keeping()?;
-    checked(&key)?;
-    guest_services.set(&plugin, &limits, key, value, None).await.map_err(|error| in_wit_words(error).into())
+async fn set(call: &mut Call, key: String, value: Vec<u8>) -> Result<(), Failed> {
+    Ok(call.set_value(key, value, None).await??)
 }
 
-async fn delete(call: &mut Call, key: String) -> Result<(), Error> {
-    call.enter().await;
-    let Keeping { guest_services, plugin, .. } = call.keeping()?;
-    checked(&key)?;
-    guest_services.delete(&plugin, key).await.map_err(|error| in_wit_words(error).into())
+async fn delete(call: &mut Call, key: String) -> Result<(), Failed> {
+    Ok(call.delete_value(key).await??)
 }
 
-async fn page(call: &mut Call, after: Option<&str>) -> Result<KeyPage, Error> {
-    call.enter().await;
-    let Keeping { guest_services, plugin, .. } = call.keeping()?;
-    if after.is_some_and(|after| after.len() > KEY_BYTES_MAX) {
-        return Err(Error::other("the cursor is not that of the page before"));
+async fn page(call: &mut Call, after: Option<String>) -> Result<KeyPage, Failed> {
+    call.enter(names::BUCKET_LIST_KEYS).await?;
+    if after.as_ref().is_some_and(|after| after.len() > KEY_BYTES_MAX) {
+        return Err(foreign_cursor().into());
     }
-    guest_services.keys(&plugin, "", after).await.map_err(|error| in_wit_words(error).into())
+    Ok(call.keys(String::new(), after).await??)
 }
 
-async fn numbered_page(call: &mut Call, bucket: Resource<Bucket>, cursor: Option<u64>) -> Told<NumberedPage> {
-    let known = &call.ctx().table.get(&bucket)?.next_page;
+fn foreign_cursor() -> Error {
+    Error::other("the cursor is not that of the page before")
+}
+
+async fn numbered_page(call: &mut Call, bucket: Resource<Bucket>, cursor: Option<u64>) -> Result<NumberedPage, Failed> {
+    let known = &call.ctx().table.get(&bucket).map_err(wasmtime::Error::from)?.next_page;
     let after = match (cursor, known) {
         (None, _) => None,
         (Some(number), Some((next, after))) if *next == number => Some(after.clone()),
-        _ => return Ok((Err(Error::other("the cursor is not that of the page before")),)),
+        _ => return Err(foreign_cursor().into()),
     };
-    let page = match page(call, after.as_deref()).await {
-        Ok(page) => page,
-        Err(error) => return Ok((Err(error),)),
-    };
+    let page = page(call, after).await?;
     let number = cursor.unwrap_or_default().wrapping_add(1);
     let next_page = page.next.map(|after| (number, after));
     let cursor = next_page.as_ref().map(|(number, _)| *number);
-    call.ctx().table.get_mut(&bucket)?.next_page = next_page;
-    Ok((Ok(NumberedPage { keys: page.keys, cursor }),))
+    call.ctx().table.get_mut(&bucket).map_err(wasmtime::Error::from)?.next_page = next_page;
+    Ok(NumberedPage { keys: page.keys, cursor })
 }
 
 fn check_batch(keys: usize) -> Result<(), Error> {
@@ -255,21 +301,23 @@ fn check_batch(keys: usize) -> Result<(), Error> {
     Err(Error::other(format!("{keys} keys at once; {BATCH_KEYS_MAX} is the most")))
 }
 
-async fn get_many(call: &mut Call, keys: Vec<String>) -> Result<Vec<Option<(String, Vec<u8>)>>, Error> {
+async fn get_many(call: &mut Call, keys: Vec<String>) -> Result<Vec<Option<(String, Vec<u8>)>>, Failed> {
+    call.enter(names::BATCH_GET_MANY).await?;
     check_batch(keys.len())?;
     let (mut found, mut bytes) = (Vec::new(), 0_usize);
     for key in keys {
         let value = get(call, &key).await?;
         bytes = bytes.saturating_add(value.as_ref().map_or(0, Vec::len));
         if bytes > BATCH_BYTES_MAX {
-            return Err(Error::other(format!("more than {BATCH_BYTES_MAX} bytes at once; ask for fewer keys")));
+            return Err(Error::other(format!("more than {BATCH_BYTES_MAX} bytes at once; ask for fewer keys")).into());
         }
         found.push(value.map(|value| (key, value)));
     }
     Ok(found)
 }
 
-async fn set_many(call: &mut Call, pairs: Pairs) -> Result<(), Error> {
+async fn set_many(call: &mut Call, pairs: Pairs) -> Result<(), Failed> {
+    call.enter(names::BATCH_SET_MANY).await?;
     check_batch(pairs.len())?;
     for (key, value) in pairs {
         set(call, key, value).await?;
@@ -277,20 +325,13 @@ async fn set_many(call: &mut Call, pairs: Pairs) -> Result<(), Error> {
     Ok(())
 }
 
-async fn delete_many(call: &mut Call, keys: Vec<String>) -> Result<(), Error> {
+async fn delete_many(call: &mut Call, keys: Vec<String>) -> Result<(), Failed> {
+    call.enter(names::BATCH_DELETE_MANY).await?;
     check_batch(keys.len())?;
     for key in keys {
         delete(call, key).await?;
     }
     Ok(())
-}
-
-/// Keeps a value if what is there is what was seen; says whether it was.
-async fn replace(call: &mut Call, key: &str, seen: Option<[u8; 32]>, value: Vec<u8>) -> Result<bool, Error> {
-    call.enter().await;
-    let Keeping { guest_services, limits, plugin } = call.keeping()?;
-    let replaced = guest_services.set_if(&plugin, &limits, key.to_owned(), value, seen).await;
-    replaced.map_err(|error| in_wit_words(error).into())
 }
 
 fn digest(value: Option<&[u8]>) -> Option<[u8; 32]> {
@@ -302,7 +343,8 @@ async fn increment<N: Copy + Default + Display + FromStr>(
     key: &str,
     delta: N,
     add: impl Fn(N, N) -> Option<N>,
-) -> Result<N, Error> {
+) -> Result<N, Failed> {
+    call.enter(names::ATOMICS_INCREMENT).await?;
     for _ in 0..COUNTING_ATTEMPTS_MAX {
         let found = get(call, key).await?;
         let number = |bytes: &Vec<u8>| std::str::from_utf8(bytes).ok()?.parse::<N>().ok();
@@ -313,39 +355,38 @@ async fn increment<N: Copy + Default + Display + FromStr>(
             }
         };
         let after = add(before, delta).ok_or_else(|| Error::other("the sum does not fit into 64 bits"))?;
-        if replace(call, key, digest(found.as_deref()), after.to_string().into_bytes()).await? {
+        if call.replace_value(key, digest(found.as_deref()), after.to_string().into_bytes()).await?? {
             return Ok(after);
         }
     }
-    Err(Error::other("other calls write this key all the time"))
+    Err(Error::other("other calls write this key all the time").into())
 }
 
-async fn new_cas(call: &mut Call, key: String) -> Told<Resource<Cas>> {
-    match get(call, &key).await {
-        Ok(value) => Ok((Ok(call.ctx().table.push(Cas { key, seen: digest(value.as_deref()) })?),)),
-        Err(error) => Ok((Err(error),)),
-    }
+async fn new_cas(call: &mut Call, key: String) -> Result<Resource<Cas>, Failed> {
+    let seen = digest(get(call, &key).await?.as_deref());
+    Ok(call.ctx().table.push(Cas { key, seen }).map_err(wasmtime::Error::from)?)
 }
 
 /// The value, which is the one that a swap compares with from now on.
-async fn current(call: &mut Call, cas: &Resource<Cas>) -> Told<Option<Vec<u8>>> {
-    let key = call.ctx().table.get(cas)?.key.clone();
-    let value = match get(call, &key).await {
-        Ok(value) => value,
-        Err(error) => return Ok((Err(error),)),
-    };
-    call.ctx().table.get_mut(cas)?.seen = digest(value.as_deref());
-    Ok((Ok(value),))
+async fn current(call: &mut Call, cas: &Resource<Cas>) -> Result<Option<Vec<u8>>, Failed> {
+    call.enter(names::CAS_CURRENT).await?;
+    let key = call.ctx().table.get(cas).map_err(wasmtime::Error::from)?.key.clone();
+    let value = get(call, &key).await?;
+    call.ctx().table.get_mut(cas).map_err(wasmtime::Error::from)?.seen = digest(value.as_deref());
+    Ok(value)
 }
 
 async fn swap(call: &mut Call, cas: Resource<Cas>, value: Vec<u8>) -> Told<(), CasError> {
+    call.enter(names::ATOMICS_SWAP).await?;
     let Cas { key, seen } = call.ctx().table.delete(cas)?;
-    match replace(call, &key, seen, value).await {
+    let failed = |error: Error| Ok((Err(CasError::Store(error)),));
+    match call.replace_value(&key, seen, value).await? {
         Ok(true) => Ok((Ok(()),)),
-        Ok(false) => match new_cas(call, key).await?.0 {
+        Ok(false) => match new_cas(call, key).await {
             Ok(again) => Ok((Err(CasError::Failed(again)),)),
-            Err(error) => Ok((Err(CasError::Store(error)),)),
+            Err(Failed::Told(error)) => failed(error),
+            Err(Failed::Trap(error)) => Err(error),
         },
-        Err(error) => Ok((Err(CasError::Store(error)),)),
+        Err(error) => failed(error.into()),
     }
 }

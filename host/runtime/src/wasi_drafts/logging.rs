@@ -4,6 +4,7 @@ use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Lift, Linker};
 
 use crate::call::Call;
+use crate::journal::names;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::LogLevel;
 
@@ -48,7 +49,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
             |mut store: StoreContextMut<'_, Call>, (level, context, message): (Level, String, String)| {
                 Box::new(async move {
                     let call = store.data_mut();
-                    call.enter().await;
+                    call.enter(names::LOGGING_LOG).await?;
                     let logger = Some(context).filter(|context| !context.is_empty());
                     let as_string = |text| Json::new(serde_json::Value::String(text).to_string());
                     call.log_record(level.into(), logger, message, as_string);

@@ -12,7 +12,7 @@ use crate::code::{self, Source, Token};
 use crate::repository::Repository;
 
 /// Where clients' traffic goes, what guests do to the host, and what both leave behind.
-const MODULES: [&str; 26] = [
+const MODULES: [&str; 27] = [
     "audit",
     "control",
     "dashboard",
@@ -29,6 +29,7 @@ const MODULES: [&str; 26] = [
     "runtime/egress",
     "runtime/engine.rs",
     "runtime/files",
+    "runtime/journal",
     "runtime/limits.rs",
     "runtime/programs",
     "runtime/secrets",
@@ -129,6 +130,11 @@ const GROWS: &[(&str, &str, By)] = &[
     ("runtime/files/guarded.rs", "open", Const("HOST_RESOURCES_MAX")),
     ("runtime/files/quota.rs", "under_way", Because("of each call, no more than it may have streams at a time")),
     ("runtime/files/walk.rs", "seen", Because("files with several names in one directory; gone when it is measured")),
+    ("runtime/journal/clock.rs", "timers", Const("HOST_RESOURCES_MAX")),
+    ("runtime/journal/entry.rs", "outcomes", Because("of one journal, which is bounded as a whole")),
+    ("runtime/journal/header.rs", "settings", Const("PINNED_BYTES_MAX")),
+    ("runtime/journal/http.rs", "open", Const("HOST_RESOURCES_MAX")),
+    ("runtime/journal/http.rs", "waiting", Const("HOST_RESOURCES_MAX")),
     ("runtime/programs/command.rs", "tail", Const("STDERR_TAIL_BYTES_MAX")),
     ("runtime/secrets/inject.rs", "frames", Const("BODY_BYTES_MAX")),
     ("runtime/secrets/scrub.rs", "ready", Because("two: the rest of a body and its trailers")),

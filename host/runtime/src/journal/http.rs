@@ -1,0 +1,408 @@
+//! Outgoing HTTP of a journaled call: requests and responses as a whole.
+//!
+//! A request leaves when the guest has written all of it and its command is in the journal; a response is an entry before the guest sees it.
+//! Owns what is between `wasi:http` and `egress`, which decides what may leave. A call that reads what cannot be kept is demoted first, and
+//! streams from there on. Invariant: no request is sent while a journal is replayed, and none that changes something is sent again by
+//! itself.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use futures::FutureExt as _;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, Method};
+use http_body_util::{BodyExt as _, Full};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, Resource, ResourceType};
+use wasmtime_wasi::runtime::AbortOnDropJoinHandle;
+use wasmtime_wasi_http::p2::bindings::http::outgoing_handler::Host as _;
+use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, RequestOptions as GuestOptions};
+use wasmtime_wasi_http::p2::types::{HostFutureIncomingResponse, HostOutgoingRequest};
+use wasmtime_wasi_http::p2::{HttpError, HttpResult};
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpView as _};
+
+use super::class::Reason;
+use super::codec::{decode, encode};
+use super::header::{Digest, digest};
+use super::outcome::{BodyEnd, Failure, Outcome, Response};
+use super::streams::{self, Prefixed};
+use super::{CommandKind, names};
+use crate::call::Call;
+use crate::egress::Exchange;
+use crate::fault::HostFailure;
+use crate::limits::HOST_RESOURCES_MAX;
+use bulkhead_domain::hex;
+
+const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
+const TYPES: &str = "wasi:http/types@0.2.12";
+
+/// Bytes of a response that is kept. A longer one demotes its call.
+const RESPONSE_BYTES_MAX: usize = 1 << 20;
+
+/// By which a server can tell that it has seen a request before.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The requests whose outcome the guest has not seen.
+pub(super) struct Requests {
+    open: BTreeMap<u32, Request>,
+    sender: Sender<(u32, Arrival)>,
+    arrived: Receiver<(u32, Arrival)>,
+    /// Taken from there already.
+    waiting: VecDeque<(u32, Arrival)>,
+    /// Bytes of the bodies that the guest wrote.
+    pub(super) held: Arc<AtomicU64>,
+}
+
+struct Request {
+    /// The number of the response in the guest's table.
+    response: u32,
+    head: http::request::Parts,
+    options: Option<RequestOptions>,
+    body: WasiBody,
+    written: BytesMut,
+    end: Option<BodyEnd>,
+    /// Whether it leads to an outcome already; the handle is that of its way.
+    is_sent: bool,
+    way: Option<AbortOnDropJoinHandle<()>>,
+    /// Whether it may be sent again although it was sent before.
+    is_safe: bool,
+    /// Whether an earlier run of the call may have sent it.
+    is_recorded: bool,
+}
+
+/// What came of a request.
+enum Arrival {
+    Whole(Result<Response, Failure>),
+    /// Too long to be kept, or without an end.
+    Streamed(http::Response<WasiBody>, AbortOnDropJoinHandle<()>, Reason),
+}
+
+impl Requests {
+    pub(super) fn new() -> Self {
+        let (sender, arrived) = mpsc::channel(HOST_RESOURCES_MAX);
+        Self { open: BTreeMap::new(), sender, arrived, waiting: VecDeque::new(), held: Arc::default() }
+    }
+
+    /// Comes back when something has arrived.
+    pub(super) async fn arrival(&mut self) {
+        if self.waiting.is_empty()
+            && let Some(arrival) = self.arrived.recv().await
+        {
+            self.waiting.push_back(arrival);
+        }
+    }
+
+    fn next_arrival(&mut self) -> Option<(u32, Arrival)> {
+        self.waiting.pop_front().or_else(|| self.arrived.try_recv().ok())
+    }
+
+    /// What an earlier run may have sent is not sent again, unless it only reads.
+    pub(super) fn settle(&mut self) {
+        for (number, request) in self.open.iter_mut().filter(|(_, request)| request.is_recorded && !request.is_safe) {
+            request.is_sent = true;
+            self.waiting.push_back((*number, Arrival::Whole(Err(Failure::IN_DOUBT))));
+        }
+    }
+
+    /// A request whose outcome the guest sees now. Its body is not held any more.
+    fn close(&mut self, number: u32) -> Option<Request> {
+        let request = self.open.remove(&number)?;
+        self.held.fetch_sub(request.written.len() as u64, Ordering::Relaxed);
+        Some(request)
+    }
+
+    /// The guest has let go of a response.
+    fn forget(&mut self, response: u32) {
+        let closed = self.open.iter().find(|(_, request)| request.response == response).map(|(number, _)| *number);
+        closed.and_then(|number| self.close(number));
+    }
+}
+
+impl Request {
+    /// Takes what the guest has written of the body.
+    fn collect(&mut self) {
+        while self.end.is_none() {
+            let Some(frame) = tokio::task::unconstrained(self.body.frame()).now_or_never() else { return };
+            match frame.map(|frame| frame.map(http_body::Frame::into_data)) {
+                Some(Ok(Ok(data))) => self.written.extend_from_slice(&data),
+                Some(Ok(Err(frame))) => self.end = Some(BodyEnd::Whole(frame.into_trailers().ok())),
+                Some(Err(error)) => self.end = Some(BodyEnd::Broken(Failure::of(&error))),
+                None => self.end = Some(BodyEnd::Whole(None)),
+            }
+        }
+    }
+
+    fn digest(&self) -> Digest {
+        digest([&*self.written])
+    }
+
+    /// The request for its way out. It is complete.
+    fn whole(&mut self) -> Result<http::Request<WasiBody>, Failure> {
+        let trailers = match self.end.take() {
+            Some(BodyEnd::Broken(failure)) => {
+                self.end = Some(BodyEnd::Broken(failure));
+                return Err(failure);
+            }
+            Some(BodyEnd::Whole(trailers)) => trailers,
+            None => None,
+        };
+        self.end = Some(BodyEnd::Whole(trailers.clone()));
+        let body = Full::new(Bytes::copy_from_slice(&self.written)).map_err(|never| match never {});
+        let body = match trailers {
+            Some(trailers) => body.with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync(),
+            None => body.boxed_unsync(),
+        };
+        Ok(http::Request::from_parts(self.head.clone(), body))
+    }
+}
+
+impl Call {
+    /// Takes what the guest has written, and sends what is complete.
+    pub(super) fn collect_requests(&mut self) -> wasmtime::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let is_replaying = journal.is_replaying();
+        let Requests { open, sender, waiting, .. } = &mut journal.requests;
+        for (number, request) in open {
+            request.collect();
+            if is_replaying || request.is_sent || request.end.is_none() {
+                continue;
+            }
+            request.is_sent = true;
+            journal.state.live()?;
+            match request.whole() {
+                Ok(whole) => {
+                    let exchange = self.egress.exchange(whole, request.options);
+                    let (number, sender) = (*number, sender.clone());
+                    request.way = Some(wasmtime_wasi::runtime::spawn(async move {
+                        // Whoever waited may be gone.
+                        let _ = sender.send((number, taken(exchange.await).await)).await;
+                    }));
+                }
+                Err(failure) => waiting.push_back((*number, Arrival::Whole(Err(failure)))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the guest still writes a request.
+    pub(super) fn has_open_request(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.requests.open.values().any(|request| request.end.is_none()))
+    }
+
+    /// Gives the journal up, and sends requests while the guest writes them.
+    pub(super) fn stream_requests(&mut self, reason: Reason) -> wasmtime::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.state.demote(reason);
+        let is_open = |_: &u32, request: &mut Request| request.end.is_none();
+        let open: Vec<_> = journal.requests.open.extract_if(.., is_open).collect();
+        for (_, request) in open {
+            let Request { response, head, options, body, written, .. } = request;
+            let body = Prefixed::new(written.freeze(), body).boxed_unsync();
+            let exchange = self.egress.exchange(http::Request::from_parts(head, body), options);
+            let way = wasmtime_wasi::runtime::spawn(async move {
+                let (response, driver) = exchange.await?;
+                Ok((response, driven(driver)))
+            });
+            self.place(response, HostFutureIncomingResponse::Pending(way))?;
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, response: u32, what: HostFutureIncomingResponse) -> wasmtime::Result<()> {
+        let response = Resource::<HostFutureIncomingResponse>::new_borrow(response);
+        *self.table.get_mut(&response)? = what;
+        Ok(())
+    }
+
+    fn deliver(&mut self, response: u32, outcome: Result<Response, Failure>) -> wasmtime::Result<()> {
+        let ready = match outcome {
+            Ok(response) => {
+                let response =
+                    response.into_http().ok_or_else(|| HostFailure("a response cannot be shown".to_owned()))?;
+                // The library wants to be told that there is nothing left to do for it.
+                Ok((response, wasmtime_wasi::runtime::spawn(async {})))
+            }
+            Err(failure) => Err(failure.into_error()),
+        };
+        self.place(response, HostFutureIncomingResponse::Ready(ready))
+    }
+
+    /// Shows the guest what an earlier run saw.
+    pub(super) fn deliver_recorded(&mut self, number: u32, outcome: &[u8]) -> wasmtime::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let Some(request) = journal.requests.close(number) else {
+            return Err(journal.state.diverge_after("the guest has no such request").into());
+        };
+        let Some(outcome) = decode::<Outcome>(outcome) else {
+            return Err(journal.state.diverge_after("the outcome cannot be read").into());
+        };
+        // The body of a request in doubt may not have been complete.
+        let was_sent = outcome.response != Err(Failure::IN_DOUBT);
+        if was_sent && request.end.is_none() || request.digest() != outcome.request {
+            return Err(journal.state.diverge_after("the body of the request is another one").into());
+        }
+        outcome.lacking.into_iter().for_each(|grant| self.denials.note(grant));
+        self.deliver(request.response, outcome.response)
+    }
+
+    /// Writes down what has arrived, and shows it to the guest.
+    pub(super) fn deliver_arrived(&mut self) -> wasmtime::Result<()> {
+        loop {
+            let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_replaying()) else { return Ok(()) };
+            let Some((number, arrival)) = journal.requests.next_arrival() else { return Ok(()) };
+            let Some(request) = journal.requests.close(number) else { continue };
+            match arrival {
+                Arrival::Whole(response) => {
+                    let is_denial = response.as_ref().is_err_and(|failure| failure.is_denial());
+                    let lacking = if is_denial { self.denials.found() } else { Vec::new() };
+                    let outcome = Outcome { request: request.digest(), lacking, response };
+                    journal.state.put_delivery(number, encode(&outcome));
+                    self.deliver(request.response, outcome.response)?;
+                }
+                Arrival::Streamed(response, way, reason) => {
+                    journal.state.demote(reason);
+                    self.place(request.response, HostFutureIncomingResponse::Ready(Ok((response, way))))?;
+                }
+            }
+        }
+    }
+
+    fn handle(
+        &mut self,
+        request: Resource<HostOutgoingRequest>,
+        options: Option<Resource<GuestOptions>>,
+    ) -> HttpResult<Resource<HostFutureIncomingResponse>> {
+        if self.journal.as_ref().is_none_or(|journal| journal.state.is_demoted()) {
+            return self.http().handle(request, options);
+        }
+        self.step(names::HTTP_HANDLE).map_err(HttpError::trap)?;
+        self.egress.hold(true);
+        let response = self.http().handle(request, options);
+        let held = self.egress.hold(false);
+        let response = response?;
+        let (request, options) =
+            held.ok_or_else(|| HttpError::trap(HostFailure("a request went astray".to_owned())))?;
+        self.open_request(response.rep(), request, options).map_err(HttpError::trap)?;
+        self.collect_requests().map_err(HttpError::trap)?;
+        Ok(response)
+    }
+
+    fn open_request(
+        &mut self,
+        response: u32,
+        request: http::Request<WasiBody>,
+        options: Option<RequestOptions>,
+    ) -> wasmtime::Result<()> {
+        let seed = self.facts.seed;
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let number = journal.next_command();
+        let (mut head, body) = request.into_parts();
+        let is_safe = head.method.is_safe();
+        if matches!(head.method, Method::POST | Method::PATCH) {
+            head.headers.entry(IDEMPOTENCY_KEY).or_insert_with(|| key(&seed, number));
+        }
+        let asked = digest_of_head(&head);
+        let is_recorded = journal.state.must_command(CommandKind::Request, number, asked)?;
+        if !is_recorded {
+            journal.state.put_command(CommandKind::Request, number, asked);
+            if !is_safe {
+                journal.state.put_mark();
+            }
+        }
+        let (written, end, way) = (BytesMut::new(), None, None);
+        let request =
+            Request { response, head, options, body, written, end, is_sent: false, way, is_safe, is_recorded };
+        journal.requests.open.insert(number, request);
+        self.settle();
+        Ok(())
+    }
+}
+
+/// The key that goes out with a request: the same each time that the call runs.
+fn key(seed: &[u8; 32], number: u32) -> HeaderValue {
+    let hash = Sha256::new().chain_update("bulkhead request key").chain_update(seed).chain_update(number.to_le_bytes());
+    let hash: [u8; 32] = hash.finalize().into();
+    let text = hex(hash.get(..16).unwrap_or_default());
+    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+fn digest_of_head(head: &http::request::Parts) -> Digest {
+    let uri = head.uri.to_string();
+    let headers = head.headers.iter().flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
+    digest([head.method.as_str().as_bytes(), uri.as_bytes()].into_iter().chain(headers))
+}
+
+/// Moves bytes between a connection and its body.
+fn driven(driver: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>) -> AbortOnDropJoinHandle<()> {
+    wasmtime_wasi::runtime::spawn(async move {
+        if let Err(error) = driver.await {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    })
+}
+
+/// The response as a whole, as far as it can be kept.
+async fn taken(sent: Exchange) -> Arrival {
+    let (response, driver) = match sent {
+        Ok(sent) => sent,
+        Err(error) => return Arrival::Whole(Err(Failure::of(&error))),
+    };
+    let way = driven(driver);
+    if is_event_stream(response.headers()) {
+        return Arrival::Streamed(response, way, Reason::EventStream);
+    }
+    let (head, mut body) = response.into_parts();
+    let mut bytes = BytesMut::new();
+    let end = loop {
+        match body.frame().await.map(|frame| frame.map(http_body::Frame::into_data)) {
+            Some(Ok(Ok(data))) => bytes.extend_from_slice(&data),
+            Some(Ok(Err(frame))) => break BodyEnd::Whole(frame.into_trailers().ok()),
+            Some(Err(error)) => break BodyEnd::Broken(Failure::of(&error)),
+            None => break BodyEnd::Whole(None),
+        }
+        if bytes.len() > RESPONSE_BYTES_MAX {
+            let body = Prefixed::new(bytes.freeze(), body).boxed_unsync();
+            let reason = Reason::Response { bytes_max: RESPONSE_BYTES_MAX };
+            return Arrival::Streamed(http::Response::from_parts(head, body), way, reason);
+        }
+    };
+    Arrival::Whole(Ok(Response::new(&head, bytes.into(), end)))
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    kind.get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"))
+}
+
+type Handled = wasmtime::Result<(Result<Resource<HostFutureIncomingResponse>, ErrorCode>,)>;
+
+pub(super) fn add_to_linker(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
+    linker.instance(HANDLER)?.func_wrap(
+        "handle",
+        |mut store: StoreContextMut<'_, Call>, (request, options)| -> Handled {
+            match store.data_mut().handle(request, options) {
+                Ok(response) => Ok((Ok(response),)),
+                Err(error) => Ok((Err(error.downcast()?),)),
+            }
+        },
+    )?;
+    let mut types = linker.instance(TYPES)?;
+    types.resource(
+        "future-incoming-response",
+        ResourceType::host::<HostFutureIncomingResponse>(),
+        |mut store: StoreContextMut<'_, Call>, response| {
+            let call = store.data_mut();
+            if let Some(journal) = &mut call.journal {
+                journal.requests.forget(response);
+            }
+            call.http().table.delete(Resource::<HostFutureIncomingResponse>::new_own(response))?;
+            Ok(())
+        },
+    )?;
+    types.func_wrap("[method]outgoing-body.write", |mut store, (body,)| streams::of_body(store.data_mut(), body))
+}

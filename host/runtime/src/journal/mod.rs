@@ -1,0 +1,345 @@
+//! The journal of a call: what its guest saw and asked for, in order, so that the call can be brought back by running the guest again.
+//!
+//! Everything a guest sees either follows from its component, its arguments, the header of the journal and what it saw before, or is an
+//! entry. So a call of an import that brings nothing new writes nothing. Owns what stands between a guest and the clock, chance, waiting,
+//! outgoing HTTP and the host's own imports; what of the rest of WASI is left is deterministic under the grants of this host, or gives the
+//! journal up (`class`). Must not know whose call it is, nor where journals are kept. Invariants: while a journal is replayed nothing leaves
+//! the sandbox; a call without a journal takes the same way as if there were none, one branch at each import aside.
+
+mod class;
+mod clock;
+mod codec;
+mod entry;
+mod files;
+mod header;
+mod http;
+pub(super) mod names;
+mod outcome;
+mod poll;
+mod state;
+mod streams;
+mod task;
+#[cfg(test)]
+pub(crate) mod tests;
+mod values;
+mod words;
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rand_chacha::ChaCha20Rng;
+use wasmtime::component::{HasSelf, Linker, ResourceTable};
+use wasmtime_wasi::p2::bindings::{clocks, random};
+use wasmtime_wasi_io::bindings::wasi::io;
+
+use self::clock::ShownClock;
+pub(super) use self::codec::Recorded;
+use self::entry::CommandKind;
+pub use self::entry::Corrupt;
+use self::header::{ABI, Header, PINNED_BYTES_MAX, PinnedLimits, digest, digest_of};
+use self::http::Requests;
+use self::names::Import;
+use self::state::Journal;
+pub(super) use self::task::Sleep;
+pub use self::{
+    class::{Class, Reason},
+    state::{Divergence, Standing},
+};
+use super::bindings::bulkhead::plugin::types as wit;
+use super::call::Call;
+use super::engine::EngineKind;
+use super::exports::RawOutput;
+use super::operation::Operation;
+use super::policy::Granted;
+use super::wasi_context::{Stream, random as stream_of};
+use super::{CallContext, CallState, ClientView};
+use bulkhead_domain::limits::CallLimits;
+
+/// What is made of a call's journal.
+#[derive(Clone, Debug, Default)]
+pub enum Journaling {
+    /// There is none.
+    #[default]
+    Off,
+    /// It is written, and can be taken from the call's [`Control`](crate::Control) when the call is over.
+    InMemory,
+    /// The call is one that ran before, up to the end of this journal.
+    Replay(History),
+}
+
+/// The journal of an earlier run of a call.
+#[derive(Clone, PartialEq, Eq)]
+pub struct History(pub Bytes);
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "History({} bytes)", self.0.len())
+    }
+}
+
+/// What came of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalReport {
+    pub standing: Standing,
+    /// Empty of a call whose journal was given up.
+    pub history: History,
+    pub entries: u32,
+    pub steps: u64,
+    /// Over the names of all imports that were called and the bodies of all entries.
+    pub hash: u32,
+}
+
+impl JournalReport {
+    fn nothing(standing: Standing) -> Self {
+        Self { standing, history: History(Bytes::new()), entries: 0, steps: 0, hash: 0 }
+    }
+
+    /// Whether the call can be brought back from it.
+    pub fn class(&self) -> Class {
+        match self.standing {
+            Standing::Demoted(reason) => Class::Restart(reason),
+            _ => Class::Replay,
+        }
+    }
+}
+
+/// A call at its begin.
+pub(super) struct Beginning<'a> {
+    pub(super) component: [u8; 32],
+    pub(super) engine: u64,
+    pub(super) kind: EngineKind,
+    pub(super) operation: &'a Operation,
+    pub(super) limits: &'a CallLimits,
+    pub(super) granted: &'a Arc<Granted>,
+    pub(super) facts: &'a CallContext,
+}
+
+/// What a call begins with.
+pub(super) struct Begun {
+    /// None of a call that cannot have one.
+    pub(super) journal: Option<Box<CallJournal>>,
+    pub(super) limits: CallLimits,
+    pub(super) granted: Arc<Granted>,
+}
+
+/// The journal of a running call, with all that guests see through it.
+pub(super) struct CallJournal {
+    state: Journal,
+    /// What is under way has not been settled since.
+    was_replaying: bool,
+    clock: ShownClock,
+    secure: ChaCha20Rng,
+    insecure: ChaCha20Rng,
+    requests: Requests,
+    /// How many commands there were.
+    commands: u32,
+    /// What the guest knows of its client, of being a task, and of its signals.
+    audience: ClientView,
+    task_id: Option<String>,
+    signals: u8,
+    attempt: u32,
+    /// In the place of the call's own table for a guest that must not reach files.
+    nothing: ResourceTable,
+}
+
+impl Beginning<'_> {
+    /// Begins a call; what can be said of its journal already is told in `shared`.
+    ///
+    /// # Errors
+    ///
+    /// The earlier journal is none, or that of another call.
+    pub(super) fn begin(&self, journaling: &Journaling, shared: &CallState) -> Result<Begun, Standing> {
+        let begun = match journaling {
+            Journaling::Off => Ok(self.without()),
+            Journaling::InMemory => self.record(),
+            Journaling::Replay(history) => self.replay(history),
+        };
+        match begun {
+            Ok(begun) => Ok(begun),
+            Err(standing) => {
+                shared.keep_report(JournalReport::nothing(standing.clone()));
+                if matches!(standing, Standing::Demoted(_)) { Ok(self.without()) } else { Err(standing) }
+            }
+        }
+    }
+
+    fn without(&self) -> Begun {
+        Begun { journal: None, limits: self.limits.clone(), granted: Arc::clone(self.granted) }
+    }
+
+    fn record(&self) -> Result<Begun, Standing> {
+        if self.kind == EngineKind::Concurrent {
+            return Err(Standing::Demoted(Reason::Concurrent));
+        }
+        if !Header::fits(self.granted) {
+            return Err(Standing::Demoted(Reason::Settings { bytes_max: PINNED_BYTES_MAX }));
+        }
+        let fixed = self.facts.outside.as_ref().and_then(|outside| outside.unix_ms());
+        let header = self.header(fixed.unwrap_or_else(clock::unix_ms), fixed.is_some());
+        let journal = CallJournal::new(Journal::record(header.clone()), &header, self.facts);
+        Ok(Begun { journal: Some(journal), ..self.without() })
+    }
+
+    fn replay(&self, history: &History) -> Result<Begun, Standing> {
+        let (header, mut state) = Journal::replay(&history.0).map_err(Standing::Corrupt)?;
+        if let Some(why) = header.difference(&self.header(header.base_ms, header.stands)) {
+            return Err(Standing::Diverged(state.diverge(why)));
+        }
+        let (limits, granted) = (header.limits.over(self.limits), Arc::new(header.over(self.granted)));
+        Ok(Begun { journal: Some(CallJournal::new(state, &header, self.facts)), limits, granted })
+    }
+
+    fn header(&self, base_ms: u64, stands: bool) -> Header {
+        let &Self { component, engine, operation, limits, granted, facts, .. } = self;
+        let &CallContext { features, log_level, wants_progress, attempt, .. } = facts;
+        Header {
+            abi: ABI,
+            component,
+            engine,
+            operation: digest_of(operation),
+            base_ms,
+            stands,
+            attempt,
+            limits: PinnedLimits::of(limits),
+            environment: granted.environment.clone(),
+            settings: granted.settings.clone(),
+            audience: ClientView { features, log_level, wants_progress },
+            directories: granted.directories.iter().map(|grant| grant.guest.clone()).collect(),
+        }
+    }
+}
+
+impl CallJournal {
+    fn new(state: Journal, header: &Header, facts: &CallContext) -> Box<Self> {
+        Box::new(Self {
+            was_replaying: state.is_replaying(),
+            clock: ShownClock::of(header, state.is_replaying()),
+            state,
+            secure: stream_of(facts.seed, Stream::Secure),
+            insecure: stream_of(facts.seed, Stream::Insecure),
+            requests: Requests::new(),
+            commands: 0,
+            audience: header.audience,
+            task_id: facts.task_id.clone(),
+            signals: 0,
+            attempt: header.attempt,
+            nothing: ResourceTable::new(),
+        })
+    }
+
+    pub(super) fn is_replaying(&self) -> bool {
+        self.state.is_replaying()
+    }
+
+    fn next_command(&mut self) -> u32 {
+        self.commands += 1;
+        self.commands
+    }
+
+    /// Writes down how the guest ended.
+    fn end(&mut self, returned: &str) -> Result<(), Divergence> {
+        self.state.end(digest([returned.as_bytes()]))
+    }
+
+    fn report(&self) -> JournalReport {
+        let state = &self.state;
+        JournalReport {
+            standing: state.standing(),
+            history: History(Bytes::copy_from_slice(state.bytes())),
+            entries: state.entries(),
+            steps: state.steps(),
+            hash: state.hash(),
+        }
+    }
+}
+
+impl Call {
+    /// The guest called an import that the journal counts.
+    pub(super) fn step(&mut self, import: Import) -> wasmtime::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.state.step(import)?;
+        self.settle();
+        Ok(())
+    }
+
+    /// Once the journal is behind the guest: what was under way when the host stopped goes on, and the guest is heard again.
+    fn settle(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        if journal.state.is_demoted() {
+            self.egress.buffer(false);
+        }
+        if !journal.was_replaying || journal.is_replaying() {
+            return;
+        }
+        journal.was_replaying = false;
+        journal.clock.catch_up();
+        journal.requests.settle();
+        self.outbox.set_silent(false);
+    }
+
+    /// What an import gives that has to be the same when the guest runs again: taken from the journal, or made now. Nothing of `act` happens
+    /// before it is awaited.
+    pub(super) async fn once<T: Recorded>(&mut self, act: impl Future<Output = T>) -> wasmtime::Result<T> {
+        let Some(journal) = &mut self.journal else { return Ok(act.await) };
+        if let Some(bytes) = journal.state.must_value()? {
+            let value = codec::decode(&bytes);
+            return value.ok_or_else(|| journal.state.diverge_after("the value cannot be read").into());
+        }
+        self.settle();
+        if let Some(journal) = &mut self.journal {
+            journal.state.live()?;
+        }
+        let value = act.await;
+        if let Some(journal) = &mut self.journal {
+            journal.state.put_value(codec::encode(&value));
+        }
+        Ok(value)
+    }
+
+    /// The same for what changes something outside: it and its entry are kept together.
+    pub(super) async fn once_changed<T: Recorded>(&mut self, act: impl Future<Output = T>) -> wasmtime::Result<T> {
+        let value = self.once(act).await?;
+        if let Some(journal) = &mut self.journal {
+            journal.state.put_mark();
+        }
+        Ok(value)
+    }
+
+    /// What a guest is told of a stream's error.
+    pub(super) fn text_of_error(&self, error: String) -> String {
+        if self.journal.is_some() { words::STREAM_ERROR.to_owned() } else { error }
+    }
+
+    /// Writes down how the guest ended. `Err`: a replay should have ended otherwise.
+    pub(super) fn end_journal(&mut self, returned: &str) -> Result<(), Divergence> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let ended = journal.end(returned);
+        self.shared.keep_report(journal.report());
+        ended
+    }
+}
+
+/// How a guest ended, for the digest of the end: what it returned, or what its fault is called.
+pub(super) fn outcome_of(returned: &wasmtime::Result<Result<RawOutput, wit::CallError>>) -> String {
+    match returned {
+        Ok(returned) => format!("{returned:?}"),
+        Err(error) => format!("{error:#}"),
+    }
+}
+
+/// Puts the hosts of this folder in front of those that the linker has.
+pub(super) fn add_to_linker(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
+    type Own = HasSelf<Call>;
+    linker.allow_shadowing(true);
+    clocks::wall_clock::add_to_linker::<_, Own>(linker, |call| call)?;
+    clocks::monotonic_clock::add_to_linker::<_, Own>(linker, |call| call)?;
+    random::random::add_to_linker::<_, Own>(linker, |call| call)?;
+    random::insecure::add_to_linker::<_, Own>(linker, |call| call)?;
+    random::insecure_seed::add_to_linker::<_, Own>(linker, |call| call)?;
+    io::poll::add_to_linker::<_, Own>(linker, |call| call)?;
+    http::add_to_linker(linker)?;
+    files::add_to_linker(linker)?;
+    linker.allow_shadowing(false);
+    Ok(())
+}

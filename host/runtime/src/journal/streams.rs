@@ -1,0 +1,109 @@
+//! Bodies of outgoing HTTP: what a journaled guest writes them into, and those of which the beginning was taken already.
+//!
+//! Owns how much of requests a journaled call may have the host hold. Invariant: whether a journaled guest may write does not depend on who
+//! reads.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use wasmtime::component::Resource;
+use wasmtime_wasi::WasiView as _;
+use wasmtime_wasi_http::p2::bindings::http::types::HostOutgoingBody as _;
+use wasmtime_wasi_http::p2::body::HostOutgoingBody;
+use wasmtime_wasi_http::{Error, WasiBody, WasiHttpView as _};
+use wasmtime_wasi_io::poll::Pollable;
+use wasmtime_wasi_io::streams::{DynOutputStream, OutputStream, StreamError, StreamResult};
+
+use crate::call::Call;
+use crate::limits::{HTTP_HELD_BYTES_MAX, LimitHit};
+
+/// An outgoing body of a journaled call. All of it is held until it is complete.
+struct HeldBody {
+    inner: DynOutputStream,
+    /// Bytes of all bodies that the call wrote.
+    held: Arc<AtomicU64>,
+}
+
+#[async_trait::async_trait]
+impl Pollable for HeldBody {
+    async fn ready(&mut self) {
+        self.inner.ready().await;
+    }
+}
+
+#[async_trait::async_trait]
+impl OutputStream for HeldBody {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        let more = bytes.len() as u64;
+        if self.held.fetch_add(more, Ordering::Relaxed).saturating_add(more) > HTTP_HELD_BYTES_MAX {
+            return Err(StreamError::Trap(LimitHit::HeldRequests.into()));
+        }
+        self.inner.write(bytes)
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        self.inner.flush()
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        self.inner.check_write()
+    }
+}
+
+type Stream = wasmtime::Result<(Result<Resource<DynOutputStream>, ()>,)>;
+
+/// The stream of an outgoing body.
+pub(super) fn of_body(call: &mut Call, body: Resource<HostOutgoingBody>) -> Stream {
+    let same = Resource::<HostOutgoingBody>::new_borrow(body.rep());
+    let Ok(stream) = call.http().write(body)? else { return Ok((Err(()),)) };
+    let journal = call.journal.as_ref().filter(|journal| !journal.state.is_demoted());
+    let Some(journal) = journal else { return Ok((Ok(stream),)) };
+    let held = Arc::clone(&journal.requests.held);
+    let table = call.ctx().table;
+    let held: DynOutputStream = Box::new(HeldBody { inner: table.delete(stream)?, held });
+    Ok((Ok(table.push_child(held, &same)?),))
+}
+
+/// A body whose beginning was read already.
+pub(super) struct Prefixed {
+    beginning: Option<Bytes>,
+    rest: WasiBody,
+}
+
+impl Prefixed {
+    pub(super) fn new(beginning: Bytes, rest: WasiBody) -> Self {
+        Self { beginning: Some(beginning).filter(|bytes| !bytes.is_empty()), rest }
+    }
+}
+
+impl Body for Prefixed {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        match self.beginning.take() {
+            Some(beginning) => Poll::Ready(Some(Ok(Frame::data(beginning)))),
+            None => Pin::new(&mut self.rest).poll_frame(cx),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use http_body_util::{BodyExt as _, Full};
+
+    use super::*;
+
+    #[test]
+    fn body_begins_with_what_was_read_already() {
+        let rest = Full::new(Bytes::from_static(b" and the rest")).map_err(|never| match never {}).boxed_unsync();
+        let body = Prefixed::new(Bytes::from_static(b"the beginning"), rest);
+        let body = body.collect().now_or_never().unwrap().unwrap().to_bytes();
+        assert_eq!(body, "the beginning and the rest");
+    }
+}

@@ -1,0 +1,308 @@
+//! Bytes of entries, the state of a journal by itself, and journals that were changed by hand.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::class::Reason;
+use super::entry::{self, Command, CommandKind, Entry};
+use super::header::{Header, PinnedLimits};
+use super::names;
+use super::state::{Divergence, Journal, Standing};
+use super::{ABI, History};
+use crate::ClientView;
+use bulkhead_domain::Json;
+use bulkhead_domain::call::{ClientFeatures, LogLevel};
+
+/// A journal as its entries, each with its step, for tests that change it.
+pub(crate) struct Edited(Vec<(u64, Entry)>);
+
+impl Edited {
+    /// Reads all of it, without leaving anything out.
+    pub(crate) fn of(history: &History) -> Self {
+        let decoded = entry::decode(&history.0).unwrap();
+        let mut all = vec![(0, Entry::Header(Box::new(decoded.header)))];
+        for placed in decoded.entries {
+            if let Entry::Delivery(number) = placed.entry {
+                let bytes = decoded.outcomes[&number].clone();
+                all.push((placed.step, Entry::Outcome { number, bytes }));
+            }
+            all.push((placed.step, placed.entry));
+        }
+        Self(all)
+    }
+
+    pub(crate) fn history(&self) -> History {
+        let (mut bytes, mut last) = (Vec::new(), 0);
+        for (step, entry) in &self.0 {
+            entry::write(entry, *step, last, &mut bytes);
+            last = *step;
+        }
+        History(Bytes::from(bytes))
+    }
+
+    pub(crate) fn change_header(&mut self, change: impl FnOnce(&mut u16, &mut [u8; 32])) {
+        if let Some((_, Entry::Header(header))) = self.0.first_mut() {
+            change(&mut header.abi, &mut header.component);
+        }
+    }
+
+    /// The journal of a call of which nothing was kept.
+    pub(crate) fn beginning(&self) -> History {
+        Self(self.0[..1].to_vec()).history()
+    }
+
+    /// The journals that a host could have kept of this one when it stopped.
+    pub(crate) fn prefixes(&self) -> Vec<History> {
+        let marks = self.0.iter().enumerate().filter(|(_, (_, entry))| matches!(entry, Entry::Mark { .. }));
+        marks.map(|(at, _)| Self(self.0[..=at].to_vec()).history()).collect()
+    }
+
+    /// Every journal that differs from this one in one entry, with what was done to it.
+    pub(crate) fn mutations(&self) -> Vec<(String, History)> {
+        let mut mutations = Vec::new();
+        let last = self.0.len() - 1;
+        for at in 1..last {
+            let mut note = |what: &str, entries: Vec<(u64, Entry)>| {
+                mutations.push((format!("{what} entry {at}, {}", self.0[at].1), Self(entries).history()));
+            };
+            let mut entries = self.0.clone();
+            entries.remove(at);
+            note("without", entries);
+            let mut entries = self.0.clone();
+            entries.insert(at, entries[at].clone());
+            note("twice", entries);
+            if at + 1 < last {
+                let mut entries = self.0.clone();
+                let (first, second) = (entries[at].1.clone(), entries[at + 1].1.clone());
+                (entries[at].1, entries[at + 1].1) = (second, first);
+                note("swapped", entries);
+            }
+            let mut entries = self.0.clone();
+            change(&mut entries[at].1);
+            note("changed", entries);
+        }
+        mutations
+    }
+}
+
+fn change(entry: &mut Entry) {
+    match entry {
+        Entry::Header(header) => header.abi += 1,
+        Entry::Clock(ms) => *ms += 1,
+        Entry::Command(command) => command.digest[0] ^= 1,
+        Entry::Outcome { bytes, .. } | Entry::Value { bytes, .. } => match bytes.last_mut() {
+            Some(last) => *last ^= 1,
+            None => bytes.push(1),
+        },
+        Entry::Delivery(number) => *number += 1,
+        Entry::Signals(bits) => *bits ^= 1,
+        Entry::Promoted(id) => id.push('x'),
+        Entry::Mark { hash } => *hash ^= 1,
+        Entry::End { digest, .. } => digest[0] ^= 1,
+    }
+}
+
+fn header() -> Header {
+    Header {
+        abi: ABI,
+        component: [7; 32],
+        engine: u64::MAX,
+        operation: [1; 8],
+        base_ms: 1_800_000_000_000,
+        stands: false,
+        attempt: 1,
+        limits: PinnedLimits { memory_bytes: 64 << 20, result_bytes: 4 << 20, log_bytes: 1 << 20 },
+        environment: vec![("LANG".to_owned(), "C".to_owned())],
+        settings: BTreeMap::from([("unit".to_owned(), Json::new("\"metre\""))]),
+        audience: ClientView {
+            features: ClientFeatures(0b101),
+            log_level: Some(LogLevel::Warning),
+            wants_progress: true,
+        },
+        directories: vec!["/data".to_owned()],
+    }
+}
+
+fn entries() -> impl Strategy<Value = Entry> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..40);
+    prop_oneof![
+        any::<u64>().prop_map(Entry::Clock),
+        (any::<bool>(), any::<u32>(), any::<u32>(), any::<[u8; 8]>()).prop_map(|(asks, number, hash, digest)| {
+            let kind = if asks { CommandKind::Question } else { CommandKind::Request };
+            Entry::Command(Command { kind, number, hash, digest })
+        }),
+        any::<u32>().prop_map(Entry::Delivery),
+        (any::<u32>(), bytes()).prop_map(|(hash, bytes)| Entry::Value { hash, bytes }),
+        any::<u8>().prop_map(Entry::Signals),
+        ".{0,20}".prop_map(Entry::Promoted),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn entries_come_back_as_they_were(steps in prop::collection::vec((0_u64..1000, entries()), 0..30), hash: u32) {
+        let (mut bytes, mut step, mut last) = (Vec::new(), 0, 0);
+        entry::write(&Entry::Header(Box::new(header())), 0, 0, &mut bytes);
+        let mut expected = Vec::new();
+        for (further, entry) in steps {
+            step += further;
+            entry::write(&entry, step, last, &mut bytes);
+            last = step;
+            expected.push((step, entry));
+        }
+        let end = Entry::End { hash, digest: [9; 8] };
+        entry::write(&end, step, last, &mut bytes);
+        expected.push((step, end));
+        let decoded = entry::decode(&bytes).unwrap();
+        prop_assert_eq!(decoded.header, header());
+        prop_assert!(decoded.is_complete && decoded.bytes == bytes.len());
+        let entries: Vec<_> = decoded.entries.into_iter().map(|placed| (placed.step, placed.entry)).collect();
+        prop_assert_eq!(entries, expected);
+    }
+
+    #[test]
+    fn any_bytes_are_a_journal_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0_usize..300, to: u8) {
+        let _ = entry::decode(&bytes);
+        let mut journal = Vec::new();
+        entry::write(&Entry::Header(Box::new(header())), 0, 0, &mut journal);
+        entry::write(&Entry::Value { hash: 1, bytes: bytes.clone() }, 5, 0, &mut journal);
+        entry::write(&Entry::Mark { hash: 2 }, 5, 5, &mut journal);
+        journal.extend_from_slice(&bytes);
+        if let Some(byte) = journal.get_mut(at) {
+            *byte = to;
+        }
+        let _ = entry::decode(&journal);
+    }
+}
+
+#[test]
+fn what_stands_behind_the_last_mark_was_never_kept() {
+    let mut bytes = Vec::new();
+    entry::write(&Entry::Header(Box::new(header())), 0, 0, &mut bytes);
+    let empty = bytes.len();
+    entry::write(&Entry::Clock(3), 4, 0, &mut bytes);
+    let decoded = entry::decode(&bytes).unwrap();
+    assert_eq!((decoded.entries.len(), decoded.bytes, decoded.mark), (0, empty, 0));
+    entry::write(&Entry::Mark { hash: 0 }, 6, 4, &mut bytes);
+    let kept = bytes.len();
+    entry::write(&Entry::Delivery(1), 9, 6, &mut bytes);
+    let decoded = entry::decode(&bytes).unwrap();
+    assert_eq!((decoded.entries.len(), decoded.bytes, decoded.mark), (2, kept, 6));
+}
+
+/// Records a clock that moved, and a value.
+fn recorded(mark: bool, end: bool) -> Vec<u8> {
+    let mut journal = Journal::record(header());
+    journal.step(names::WALL_NOW).unwrap();
+    journal.put_clock(5);
+    journal.step(names::WALL_NOW).unwrap();
+    journal.step(names::KEYVALUE_GET).unwrap();
+    journal.put_value(vec![1]);
+    if mark {
+        journal.put_mark();
+    }
+    if end {
+        journal.end([3; 8]).unwrap();
+    }
+    journal.bytes().to_vec()
+}
+
+#[test]
+fn replay_gives_back_what_was_recorded_and_ends_there() {
+    let bytes = recorded(false, true);
+    let (read, mut journal) = Journal::replay(&bytes).unwrap();
+    assert_eq!(read, header());
+    journal.step(names::WALL_NOW).unwrap();
+    assert_eq!(journal.take_clock(), Ok(Some(5)));
+    assert_eq!(journal.take_clock(), Ok(None));
+    journal.step(names::WALL_NOW).unwrap();
+    assert_eq!(journal.take_clock(), Ok(None));
+    journal.step(names::KEYVALUE_GET).unwrap();
+    assert_eq!(journal.must_value(), Ok(Some(vec![1])));
+    assert!(journal.is_replaying() && !journal.goes_on());
+    journal.end([3; 8]).unwrap();
+    assert_eq!((journal.standing(), journal.bytes()), (Standing::Ended, &*bytes));
+}
+
+#[test]
+fn replay_says_where_it_left_the_journal() {
+    let replay = || Journal::replay(&recorded(false, true)).unwrap().1;
+    let message = |divergence: Divergence| divergence.to_string();
+
+    let mut journal = replay();
+    journal.step(names::WALL_NOW).unwrap();
+    let untaken = message(journal.step(names::KEYVALUE_SET).unwrap_err());
+    assert_eq!(
+        untaken,
+        "entry 1: a move of the clock by 5 ms at step 1 was recorded, set of bulkhead:plugin/keyvalue was asked for at step 2: \
+         what was recorded is still to come"
+    );
+    assert!(matches!(journal.standing(), Standing::Diverged(_)));
+    assert!(journal.end([3; 8]).is_err(), "it stays so");
+
+    let mut journal = replay();
+    journal.step(names::WALL_NOW).unwrap();
+    journal.take_clock().unwrap();
+    journal.step(names::MONOTONIC_NOW).unwrap();
+    journal.step(names::KEYVALUE_GET).unwrap();
+    let other = message(journal.must_value().unwrap_err());
+    assert!(other.ends_with("the guest saw or called something else before"), "{other}");
+
+    let mut journal = replay();
+    journal.step(names::WALL_NOW).unwrap();
+    journal.take_clock().unwrap();
+    let early = message(journal.end([3; 8]).unwrap_err());
+    assert!(early.contains("entry 2: a value of 1 bytes at step 3") && early.ends_with("too early"), "{early}");
+
+    let mut journal = replay();
+    journal.step(names::WALL_NOW).unwrap();
+    let command = journal.must_command(CommandKind::Request, 1, [0; 8]).unwrap_err();
+    assert!(message(command).ends_with("something else is recorded here, or nothing"));
+}
+
+#[test]
+fn call_without_an_end_goes_on_behind_its_last_mark() {
+    let (_, mut journal) = Journal::replay(&recorded(true, false)).unwrap();
+    for import in [names::WALL_NOW, names::WALL_NOW, names::KEYVALUE_GET] {
+        journal.step(import).unwrap();
+        while journal.take_clock().unwrap().is_some() {}
+        assert!(journal.is_replaying(), "the mark is at the third step");
+    }
+    assert_eq!(journal.must_value(), Ok(Some(vec![1])));
+    journal.step(names::KEYVALUE_SET).unwrap();
+    assert!(journal.is_recording() && journal.live().is_ok());
+    assert_eq!(journal.must_value(), Ok(None), "the guest acts by itself");
+    journal.put_value(vec![2]);
+    journal.end([3; 8]).unwrap();
+    let (steps, hash) = (journal.steps(), journal.hash());
+    let (_, mut whole) = Journal::replay(journal.bytes()).unwrap();
+    for import in [names::WALL_NOW, names::WALL_NOW, names::KEYVALUE_GET, names::KEYVALUE_SET] {
+        whole.step(import).unwrap();
+        while whole.take_clock().unwrap().is_some() {}
+        whole.take_value().unwrap();
+    }
+    whole.end([3; 8]).unwrap();
+    assert_eq!((whole.steps(), whole.hash()), (steps, hash));
+}
+
+#[test]
+fn mark_holds_a_replay_where_nothing_was_kept() {
+    let (_, mut journal) = Journal::replay(&recorded(false, false)).unwrap();
+    assert!(journal.is_replaying());
+    journal.step(names::WALL_NOW).unwrap();
+    assert!(journal.is_recording(), "nothing was kept: the call begins anew");
+}
+
+#[test]
+fn journal_that_gets_too_long_is_given_up() {
+    let mut journal = Journal::record(header());
+    journal.step(names::KEYVALUE_GET).unwrap();
+    for _ in 0..5 {
+        journal.put_value(vec![0; 1 << 20]);
+    }
+    assert_eq!(journal.standing(), Standing::Demoted(Reason::Journal { bytes_max: 4 << 20 }));
+    assert!(journal.bytes().is_empty() && journal.step(names::KEYVALUE_GET).is_ok());
+    assert_eq!(Reason::Journal { bytes_max: 4 << 20 }.to_string(), "its journal is larger than 4 MiB");
+}
