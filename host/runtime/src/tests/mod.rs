@@ -7,6 +7,7 @@ mod grants;
 mod guests;
 mod import_table;
 mod imports;
+mod journal;
 mod limits;
 mod loading;
 mod offers;

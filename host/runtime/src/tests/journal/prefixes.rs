@@ -1,0 +1,45 @@
+//! A call goes on from every journal that a host can have kept of it, and its whole journal replays again.
+
+use super::*;
+use crate::journal::tests::Edited;
+
+async fn go_on(plugin: &str, tool: &str, arguments: &Value, marks_min: usize) {
+    let Some(place) = Place::of(plugin, |_| {}).await else { return };
+    let (outcome, recorded) = place.record(tool, arguments, Levers::default()).await;
+    let prefixes = Edited::of(&recorded.history).prefixes();
+    assert!(prefixes.len() >= marks_min, "{} marks", prefixes.len());
+    for prefix in prefixes {
+        let (again, report) = place.go_on(tool, arguments, prefix.clone()).await;
+        assert_eq!(report.standing, Standing::Ended, "{tool}");
+        assert_eq!(comparable(&again), comparable(&outcome), "{tool}");
+        assert!(report.history.0.starts_with(&prefix.0), "what was kept stays");
+        let (replayed, second) = place.replay(tool, arguments, report.history.clone()).await;
+        assert_eq!((comparable(&replayed), second), (comparable(&again), report), "{tool}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_goes_on_from_every_mark() {
+    go_on("desk", "book_trip", &json!({}), 2).await;
+    go_on("probe", "ask_again", &json!({"count": 3}), 3).await;
+    go_on("probe", "keep", &json!({"what": "set", "key": "k", "value": "v"}), 1).await;
+    go_on("desk", "wait", &json!({"ms": 150}), 0).await;
+}
+
+/// What is in the journal does not happen again, and what is not in it happens.
+#[tokio::test(flavor = "multi_thread")]
+async fn effects_of_a_journal_happen_once() {
+    let Some(place) = Place::of("probe", |_| {}).await else { return };
+    let (_, recorded) = place.record("ask_counted", &json!({}), Levers::default()).await;
+    let prefixes = Edited::of(&recorded.history).prefixes();
+    place.values.0.lock().clear();
+    // The last mark is that of the value that was written: nothing of it happens again.
+    let last = prefixes.last().unwrap().clone();
+    let (_, report) = place.go_on("ask_counted", &json!({}), last).await;
+    assert_eq!(report.standing, Standing::Ended);
+    assert!(place.values.0.lock().is_empty(), "the write was in the journal");
+    // The first one is that of the question.
+    let (_, report) = place.go_on("ask_counted", &json!({}), prefixes[0].clone()).await;
+    assert_eq!(report.standing, Standing::Ended);
+    assert_eq!(place.values.0.lock().len(), 1);
+}

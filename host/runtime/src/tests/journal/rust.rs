@@ -1,0 +1,211 @@
+//! The plugins in Rust, those of other worlds, commands and web services.
+
+use super::equivalence::{check, replays, restarts};
+use super::*;
+use crate::policy::DirGrant;
+
+fn ungranted(_: &mut PluginSource) {}
+
+/// Grants a folder with a file under `/data`.
+fn with_folder(folder: &TempDir, file: &str, text: &str) -> impl FnOnce(&mut PluginSource) + use<> {
+    let host = folder.path().to_owned();
+    std::fs::write(host.join(file), text).unwrap();
+    move |plugin| {
+        plugin.grants.directories = vec![DirGrant { host, guest: "/data".to_owned(), write: true, bytes_max: None }];
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sample_tools_in_rust_replay() {
+    let cases = [
+        replays("echo", json!({"text": "grüß dich"})),
+        replays("word_count", json!({"text": "one two three"})),
+        replays("diff", json!({"before": "a\nb", "after": "a\nc"})),
+    ];
+    check("text", ungranted, &[], &cases).await;
+    check("primes", ungranted, &[], &[replays("count_primes", json!({"below": 3_000_000}))]).await;
+    let desk = [
+        replays("book_trip", json!({})),
+        replays("summarize", json!({"text": "a long story"})),
+        replays("wait", json!({"ms": 250})),
+        replays("wait", json!({"ms": 60_000})).steered("stop"),
+        replays("wait", json!({"ms": 60_000})).cancelled(),
+    ];
+    check("desk", ungranted, &[], &desk).await;
+    let http = [
+        replays("http_get", json!({"url": "http://peer.test/page"})),
+        replays("http_get", json!({"url": "http://peer.test/none"})),
+        replays("http_get", json!({"url": "http://peer.test/refused"})),
+        replays("http_get", json!({"url": "http://elsewhere.test/"})),
+        restarts("http_get", json!({"url": "http://peer.test/long"}), Reason::Response { bytes_max: 1 << 20 }),
+        restarts("http_get", json!({"url": "http://peer.test/events"}), Reason::EventStream),
+    ];
+    check("http", ungranted, &[], &http).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_that_use_files_begin_again() {
+    let folder = TempDir::new().unwrap();
+    let grant = with_folder(&folder, "a.csv", "a,b\n1,2\n");
+    check("csv", grant, &[], &[restarts("csv_profile", json!({"path": "/data/a.csv"}), Reason::Files)]).await;
+    check("csv", ungranted, &[], &[replays("csv_profile", json!({"path": "/data/a.csv"}))]).await;
+    let grant = with_folder(&folder, "a.txt", "words");
+    let files = [
+        restarts("list-directory", json!({"path": "/data"}), Reason::Files),
+        restarts("read-file", json!({"path": "/data/a.txt"}), Reason::Files),
+        restarts("search-file", json!({"path": "/data/a.txt", "pattern": "w"}), Reason::Files),
+        restarts("get-file-info", json!({"path": "/data/a.txt"}), Reason::Files),
+    ];
+    check("public_filesystem", grant, &[], &files).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn typed_tools_replay() {
+    let (red, white) = (json!({"tag": "css", "val": "red"}), json!({"tag": "css", "val": "white"}));
+    let cases = [
+        replays("colour-count", json!({})),
+        replays("prism.colour.convert.to-rgb", json!({"colour": red})),
+        replays("prism.colour.convert.to-hsl", json!({"colour": red})),
+        replays("prism.colour.convert.to-hex", json!({"colour": {"tag": "css", "val": "none"}})),
+        replays("prism.colour.contrast.check", json!({"text": red, "background": white})),
+        replays("prism.colour.contrast.pick", json!({"choices": [red], "background": white, "needed": ["aa"]})),
+        replays("prism.colour.palette.load", json!({"path": "/data/a"})),
+        replays("prism.colour.palette.harmonise", json!({"base": red, "harmony": "triadic"})),
+        replays("prism.colour.palette.gradient", json!({"start": red, "end": white})),
+        replays("prism.colour.palette.swatch", json!({"colours": [red, white], "size": 2})),
+        replays("prism.colour.palette.parse-all", json!({"lines": ["red", "nothing"]})),
+    ];
+    check("colour", ungranted, &[], &cases).await;
+    let folder = TempDir::new().unwrap();
+    let grant = with_folder(&folder, "palette", "red\nwhite\n");
+    let place = Place::of("colour", grant).await;
+    let Some(place) = place else { return };
+    let (_, report) =
+        place.record("prism.colour.palette.load", &json!({"path": "/data/palette"}), Levers::default()).await;
+    assert_eq!(report.standing, Standing::Demoted(Reason::Files));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_and_services_replay() {
+    let command = |args: &[&str]| json!({"args": args, "stdin": "one two\nthree"});
+    let commands = [
+        replays("sample", command(&["count", "x"])),
+        replays("sample", command(&["count", "--json"])),
+        replays("sample", command(&["exit", "2"])),
+        replays("sample", command(&["panic"])),
+        replays("sample", command(&["env", "GRANTED"])),
+        replays("sample", command(&["bytes"])),
+    ];
+    check("foreign_command", ungranted, &[], &commands).await;
+    check("public_hello_command", ungranted, &[], &[replays("sample", json!({}))]).await;
+    let echo = json!({"method": "POST", "path": "/echo?a=b", "headers": {"X-Colour": "blue"}, "body": "hello"});
+    let services = [
+        replays("request", echo),
+        replays("request", json!({"path": "/image"})),
+        replays("request", json!({"path": "/error"})),
+        replays("request", json!({"path": "/silent"})),
+        replays("request", json!({"path": "/unfinished"})),
+        replays("request", json!({"path": "/trap"})),
+        replays("request", json!({"path": "/open"})),
+    ];
+    check("foreign_service", ungranted, &[], &services).await;
+    check("public_hello_http", ungranted, &[], &[replays("request", json!({}))]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn components_of_other_worlds_replay() {
+    check("public_counter", ungranted, &[], &[replays("test", json!({}))]).await;
+    let fetch = [replays("fetch", json!({"url": "http://peer.test/page"}))];
+    check("public_fetch", ungranted, &[], &fetch).await;
+    let log = [replays("example.host-logging.log-characters.call", json!({"s": "abc"}))];
+    check("public_host_logging", ungranted, &[], &log).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_for_each_function_of_the_host_replay() {
+    let cases = [
+        replays("facts", json!({})),
+        replays("settings", json!({})),
+        replays("log", json!({"level": "info", "message": "words"})),
+        replays("steps", json!({"steps": 5, "pause_ms": 3})),
+        replays("steps", json!({"steps": 2, "pause_ms": 30})),
+        replays("required", json!({"ms": 10})),
+        replays("detach", json!({"ms": 30})),
+        replays("steered", json!({})).steered("a message"),
+        replays("change_tools", json!({})),
+        replays("contents", json!({})),
+        replays("squares", json!({"count": 4})),
+        replays("fail", json!({"way": "tool"})),
+        replays("fail", json!({"way": "internal"})),
+        replays("keep", json!({"what": "set", "key": "k", "value": "v"})),
+        replays("keep", json!({"what": "get", "key": "k"})),
+        replays("keep", json!({"what": "fill", "key": "l", "bytes": 70_000})),
+        replays("keep", json!({"what": "keys", "key": ""})),
+        replays("keep", json!({"what": "page", "key": "k"})),
+        replays("keep", json!({"what": "delete", "key": "k"})),
+        replays("keep", json!({"what": "get", "key": ""})),
+        replays("send", json!({"url": "http://peer.test/page"})),
+        replays("send", json!({"url": "http://peer.test/post", "method": "POST", "body": "words ".repeat(900)})),
+        replays("ask_url", json!({"url": "https://example.com/pay"})),
+        replays("ask_roots", json!({})),
+        replays("ask_sampling", json!({"text": "say something"})),
+        replays("ask_many", json!({"count": 3})),
+        replays("ask_again", json!({"count": 3})),
+        replays("ask_counted", json!({})),
+        replays("ask_wrongly", json!({})),
+    ];
+    check("probe", ungranted, &[], &cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conformance_tools_replay() {
+    let Some(place) = Place::of("conformance", ungranted).await else { return };
+    let tools: Vec<_> = place.house.sandbox.catalog().tools().iter().map(|entry| entry.tool.name.clone()).collect();
+    assert!(tools.len() > 30);
+    for tool in tools {
+        let arguments = match tool.as_str() {
+            "greet" | "json_schema_2020_12_tool" => json!({"name": "Ada"}),
+            "slow_compute" => json!({"seconds": 0.05}),
+            "confirm_delete" => json!({"filename": "a.txt"}),
+            "test_sampling" => json!({"prompt": "say something"}),
+            "test_elicitation" => json!({"message": "who are you?"}),
+            "test_x_mcp_header" => json!({"region": "north"}),
+            _ => json!({}),
+        };
+        let (outcome, recorded) = place.record(&tool, &arguments, Levers::default()).await;
+        assert_eq!(recorded.standing, Standing::Ended, "{tool}: {outcome:?}");
+        let (again, replayed) = place.replay(&tool, &arguments, recorded.history.clone()).await;
+        assert_eq!(comparable(&again), comparable(&outcome), "{tool}: {:?}", replayed.standing);
+        assert_eq!(replayed, recorded, "{tool}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_grants_are_named_again() {
+    let cases =
+        [replays("keep", json!({"what": "get", "key": "k"})), replays("send", json!({"url": "http://peer.test/page"}))];
+    let Some(place) = Place::of("probe", |plugin| plugin.grants = Default::default()).await else { return };
+    for (case, words) in cases.iter().zip(["kv", "http http://peer.test"]) {
+        let outcome = case.check(&place).await;
+        assert!(format!("{outcome:?}").contains(words), "{outcome:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn components_of_wasi_03_begin_again() {
+    let mut house = None;
+    if let Some(plugin) = sample("concurrent") {
+        let kept = TempDir::new().unwrap();
+        let plugin = PluginSource { wasi: crate::WasiVersion::V0_3, ..plugin };
+        let of = House::with_data(kept.path());
+        of.publish(plugin).await;
+        house = Some((of, kept));
+    }
+    let Some((house, _kept)) = house else { return };
+    let name = house.sandbox.catalog().tools().iter().map(|entry| entry.tool.name.clone()).next().unwrap();
+    let running = house.start_with(&name, "{}", |spec| spec.journaling = Journaling::InMemory);
+    let (_, report) = drive(running, Levers::default()).await;
+    let standing = report.unwrap().standing;
+    assert_eq!(standing, Standing::Demoted(Reason::Concurrent));
+    assert_eq!(standing.to_string(), "it was given up: its component uses WASI 0.3");
+}
