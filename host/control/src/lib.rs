@@ -22,6 +22,7 @@ pub mod scrape;
 mod secrets;
 pub mod server;
 mod socket;
+pub mod task_control;
 #[cfg(test)]
 mod tests;
 mod usage;

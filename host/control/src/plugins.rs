@@ -11,7 +11,7 @@ use super::commands::{
     PluginActivate, PluginAdd, PluginCanary, PluginChanges, PluginCommand, PluginGrants, PluginList, PluginPromote,
     PluginRemove, PluginRollback, PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
 };
-use super::operator::OfflineTasks;
+use super::task_control::OfflineTasks;
 use super::views::{
     PluginGrantsView, PluginListView, PluginOutcome, PluginRemoveView, PluginResult, PluginUpdateView,
     PluginVersionsView, RefusedPlugin, RefusedView, StagedView, TenantGrantsView, VersionRemovedView,

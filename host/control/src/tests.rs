@@ -11,8 +11,9 @@ use tokio::sync::Notify;
 
 use super::client::ControlClient;
 use super::commands::*;
-use super::operator::{HostOperator, OfflineTasks, StoreMaintenance};
+use super::operator::{HostOperator, StoreMaintenance};
 use super::server::{Attach, AttachedReader, AttachedWriter, Server};
+use super::task_control::OfflineTasks;
 use super::views::{StoreCheckView, StoreRebuildView, TaskStatus};
 use super::*;
 use bulkhead_domain::Json;

@@ -13,7 +13,8 @@ use bulkhead_control::commands::{
     SecretCommand, StoreBackup, StoreCheck, StoreExport, StoreRebuild, StoreRekey, TenantList, TenantPurge,
     TenantUsage, TokenList,
 };
-use bulkhead_control::operator::{HostOperator, OfflineTasks};
+use bulkhead_control::operator::HostOperator;
+use bulkhead_control::task_control::OfflineTasks;
 use bulkhead_control::views::{TenantDayView, TenantListView, TenantUsageView, TenantView};
 use bulkhead_control::{Answer, Command, Operator as _, Request, WITHOUT_HOST};
 use bulkhead_store::usage_days::USAGE_DAYS_MAX;

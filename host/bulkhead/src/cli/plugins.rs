@@ -10,8 +10,8 @@ use bulkhead_control::commands::{
     PluginActivate, PluginAdd, PluginCanary, PluginList, PluginPromote, PluginRemove, PluginRollback, PluginStage,
     PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
 };
-use bulkhead_control::operator::OfflineTasks;
 use bulkhead_control::plugins::PluginAdmin;
+use bulkhead_control::task_control::OfflineTasks;
 use bulkhead_control::views::{
     PluginListView, PluginOutcome, PluginRemoveView, PluginResult, PluginUpdateView, PluginVersionsView, StagedView,
 };
