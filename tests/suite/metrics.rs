@@ -13,7 +13,7 @@ use tests::wait::until;
 use tests::{Host, Setup, command};
 use tokio::io::AsyncWriteExt as _;
 
-const METRICS: &str = "[metrics]\nlisten = \"127.0.0.1:0\"\n";
+pub(crate) const METRICS: &str = "[metrics]\nlisten = \"127.0.0.1:0\"\n";
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0";
 
@@ -25,7 +25,8 @@ fn unhurried() -> String {
 /// Where the page of a host is: its log says so.
 pub(crate) fn page_of(host: &Host) -> String {
     let log = host.log();
-    let (_, address) = log.split_once("address=\"http://").unwrap_or_else(|| panic!("no address in {log}"));
+    let line = log.lines().find(|line| line.contains("metrics are served")).unwrap_or_else(|| panic!("{log}"));
+    let (_, address) = line.split_once("address=\"http://").unwrap_or_else(|| panic!("no address in {line}"));
     format!("http://{}", address.split('"').next().expect("an address"))
 }
 
@@ -40,7 +41,7 @@ pub(crate) async fn scrape(host: &Host, accept: &str) -> String {
 }
 
 /// The number of the one line that has all of these parts.
-fn number(page: &str, parts: &[&str]) -> f64 {
+pub(crate) fn number(page: &str, parts: &[&str]) -> f64 {
     let fits = |line: &&str| !line.starts_with('#') && parts.iter().all(|part| line.contains(part));
     let found: Vec<_> = page.lines().filter(fits).collect();
     let [line] = found[..] else { panic!("{parts:?} fit {found:?} of\n{page}") };

@@ -57,7 +57,7 @@ impl Own<'_> {
                 let said = text::line(why);
                 respond::page(StatusCode::CONFLICT, pages::message(&self.frame, "That was not done", &said))
             }
-            Err(TaskCallError::Arguments(why)) => again(&why),
+            Err(TaskCallError::Malformed(why) | TaskCallError::Arguments(why)) => again(&why),
             Err(TaskCallError::Refused(error)) => refused(&self.frame, &error),
         }
     }

@@ -18,8 +18,8 @@ use bulkhead_tasks as tasks;
 
 const PARSE_ERROR: i32 = -32700;
 pub(crate) const INVALID_REQUEST: i32 = -32600;
-const METHOD_NOT_FOUND: i32 = -32601;
-const INVALID_PARAMS: i32 = -32602;
+pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
+pub(crate) const INVALID_PARAMS: i32 = -32602;
 const INTERNAL_ERROR: i32 = -32603;
 /// Revision 2025-11-25: resource not found.
 const RESOURCE_NOT_FOUND: i32 = -32002;

@@ -4,6 +4,7 @@
 //! Must not change a frame. Invariant: every request ends once, with its final frame or when it is dropped before that.
 
 use std::borrow::Cow;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +18,7 @@ use super::error::INVALID_REQUEST;
 use super::jsonrpc::{Message, RequestId};
 use super::methods::Method;
 use super::{Exchange, Frame, Peer, ProtocolContext, Received, modern, trace};
-use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::Era;
 use bulkhead_metrics::{Answer, Transport};
 use bulkhead_runtime::{PromptEntry, ToolEntry};
@@ -66,7 +67,7 @@ pub(super) fn followed(
     take: impl FnOnce(&RequestTarget) -> Received,
 ) -> Received {
     let Message::Request { id, params, .. } = message else { return take(&RequestTarget::default()) };
-    let mut operation = Operation::begin(shared, peer, era, id, *params);
+    let mut operation = Operation::of_message(shared, peer, era, id, *params);
     let received = {
         let _entered = operation.enter();
         take(&operation.target)
@@ -87,6 +88,29 @@ pub(super) fn followed(
     }
 }
 
+/// Calls a tool as a page of the host asks for it, which speaks no revision of the protocol; the call is followed to its end like a request.
+pub(super) async fn followed_call<T>(
+    shared: &Arc<ProtocolContext>,
+    requestor: &Requestor,
+    tool: Option<&Arc<ToolEntry>>,
+    call: impl Future<Output = T>,
+    how_ended: impl FnOnce(&T) -> Ending,
+) -> T {
+    let mut operation = Operation::begin(shared, requestor, None, ("", Transport::Http));
+    operation.target.set_method(Some(Method::ToolsCall));
+    if let Some(tool) = tool {
+        operation.target.set_tool(tool);
+    }
+    let mut call = std::pin::pin!(call);
+    let done = poll_fn(|context| {
+        let _entered = operation.enter();
+        call.as_mut().poll(context)
+    });
+    let done = done.await;
+    operation.end(how_ended(&done));
+    done
+}
+
 /// A request that is being dealt with.
 struct Operation {
     shared: Arc<ProtocolContext>,
@@ -104,35 +128,54 @@ struct Operation {
 }
 
 impl Operation {
-    fn begin(shared: &Arc<ProtocolContext>, peer: &Peer<'_>, era: Era, id: &RequestId, params: Option<&str>) -> Self {
-        let caller = params.and_then(trace::of_caller);
-        let tracer = shared.tasks.tracer();
-        let span = tracer.request(OTHER, caller.as_ref().map(|caller| &caller.context), peer.requestor.tenant);
+    fn of_message(
+        shared: &Arc<ProtocolContext>,
+        peer: &Peer<'_>,
+        era: Era,
+        id: &RequestId,
+        params: Option<&str>,
+    ) -> Self {
         let version = match (era, &peer.session) {
             (Era::Modern, _) => modern::VERSION,
             (Era::Legacy, session) => session.as_ref().map_or("", |session| session.protocol_version()),
         };
         let transport = if peer.connection.is_some() { Transport::Stdio } else { Transport::Http };
-        if let Some(span) = &span {
+        let caller = params.and_then(trace::of_caller);
+        let operation = Self::begin(shared, &peer.requestor, caller.as_ref(), (version, transport));
+        if let Some(span) = &operation.span {
             describe(span, peer, era, id);
+        }
+        operation
+    }
+
+    fn begin(
+        shared: &Arc<ProtocolContext>,
+        requestor: &Requestor,
+        caller: Option<&trace::CallerTrace>,
+        (version, transport): (&'static str, Transport),
+    ) -> Self {
+        let tracer = shared.tasks.tracer();
+        let span = tracer.request(OTHER, caller.map(|caller| &caller.context), requestor.tenant);
+        if let Some(span) = &span {
+            span.set("bulkhead.tenant", Value::Hex(&requestor.tenant.0));
             if !version.is_empty() {
                 span.set("mcp.protocol.version", version);
             }
             span.set("network.transport", transport.name());
             if tracer.names_requestor() {
-                span.set("bulkhead.requestor", Value::Hex(&peer.requestor.id.0));
+                span.set("bulkhead.requestor", Value::Hex(&requestor.id.0));
             }
-            if let Some(state) = caller.as_ref().and_then(|caller| caller.state.as_deref()) {
+            if let Some(state) = caller.and_then(|caller| caller.state.as_deref()) {
                 span.set_trace_state(state);
             }
         }
         let of_log = match &span {
             Some(_) => tracing::Span::none(),
-            None => caller.as_ref().map_or_else(tracing::Span::none, of_log),
+            None => caller.map_or_else(tracing::Span::none, of_log),
         };
-        let trace_id = match (&span, &caller) {
+        let trace_id = match (&span, caller) {
             (Some(span), _) => Some(span.context().trace_id),
-            (None, caller) => caller.as_ref().map(|caller| caller.context.trace_id),
+            (None, caller) => caller.map(|caller| caller.context.trace_id),
         };
         Self {
             shared: Arc::clone(shared),
@@ -140,7 +183,7 @@ impl Operation {
             target: RequestTarget::default(),
             version,
             transport,
-            tenant: peer.requestor.tenant,
+            tenant: requestor.tenant,
             trace_id,
             of_log,
             span,
@@ -269,7 +312,6 @@ fn describe(span: &traces::Span, peer: &Peer<'_>, era: Era, id: &RequestId) {
     if let RequestId::Integer(id) = id {
         span.set("jsonrpc.request.id", id.to_string().as_str());
     }
-    span.set("bulkhead.tenant", Value::Hex(&peer.requestor.tenant.0));
     if let Some(link) = peer.traceparent.and_then(trace::read_traceparent) {
         span.link(&link);
     }

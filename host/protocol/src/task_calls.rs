@@ -6,6 +6,9 @@
 use std::sync::Arc;
 
 use crate::arguments::{self, ArgumentError};
+use crate::encoded_message::Ending;
+use crate::error::{INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
+use crate::operation::followed_call;
 use crate::{Protocol, ProtocolContext, rights};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{ClientFeature, ClientFeatures};
@@ -13,6 +16,7 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::{Design, Era, Origin, PluginVersion, Task};
 use bulkhead_domain::tool::{TaskSupport, Tool};
+use bulkhead_metrics::Answer;
 use bulkhead_runtime::ToolEntry;
 use bulkhead_tasks::{self as tasks, CallRequest, ClientContext, Job, RequestedTtl, TaskRequest};
 
@@ -43,18 +47,35 @@ pub enum TaskCallError {
     Absent,
     /// The tool, or the requestor, has no tasks; says which.
     NoTasks(&'static str),
-    /// What is wrong with the arguments.
+    /// Why the arguments cannot be read.
+    Malformed(String),
+    /// Why they do not fit the tool.
     Arguments(String),
     Refused(tasks::Error),
 }
 
 impl From<ArgumentError> for TaskCallError {
     fn from(error: ArgumentError) -> Self {
-        Self::Arguments(match error {
-            ArgumentError::Malformed(error) => error.message,
-            ArgumentError::Schema(text) => text,
-        })
+        match error {
+            ArgumentError::Malformed(error) => Self::Malformed(error.message),
+            ArgumentError::Schema(text) => Self::Arguments(text),
+        }
     }
+}
+
+/// As what a client of MCP would have been answered.
+fn how_ended(done: &Result<Arc<Task>, TaskCallError>) -> Ending {
+    let answer = match done {
+        Ok(_) => Answer::Result,
+        Err(TaskCallError::Absent | TaskCallError::Malformed(_)) => Answer::Error(INVALID_PARAMS),
+        Err(TaskCallError::NoTasks(_)) => Answer::Error(METHOD_NOT_FOUND),
+        Err(TaskCallError::Arguments(_)) => Answer::ToolError,
+        Err(TaskCallError::Refused(error)) => {
+            let RpcError { code, limit, .. } = error.clone().into();
+            return Ending { answer: Answer::Error(code), limit };
+        }
+    };
+    Ending { answer, limit: None }
 }
 
 /// What a person in front of a page can be asked for.
@@ -87,6 +108,18 @@ impl TaskCalls {
         Some(OfferedTool(Arc::clone(entry)))
     }
 
+    /// The plugins that this requestor's tenant is shown, in the order of their names, in the versions that this requestor gets. Its rights
+    /// narrow nothing: they are about tools.
+    pub fn plugins(&self, requestor: &Requestor, rights: &Rights) -> Vec<PluginVersion> {
+        let catalog = self.shared.tool_lists.narrowed(rights, self.shared.tasks.catalog(requestor)).catalog;
+        let of_tools = catalog.tools().iter().map(|tool| &tool.plugin);
+        let of_libraries = catalog.libraries().iter().filter(|library| library.offers_anything());
+        let mut plugins: Vec<_> = of_tools.chain(of_libraries.map(|library| &library.plugin)).cloned().collect();
+        plugins.sort_by(|one, other| one.name.cmp(&other.name));
+        plugins.dedup();
+        plugins
+    }
+
     /// Calls a tool as a task, which is durable when this returns. `arguments` is the text of a JSON object.
     ///
     /// # Errors
@@ -99,8 +132,20 @@ impl TaskCalls {
         name: &str,
         arguments: &str,
     ) -> Result<Arc<Task>, TaskCallError> {
+        let offered = self.tool(requestor, rights, name).map(|OfferedTool(tool)| tool);
+        let call = self.begin(requestor, rights, (name, offered.as_ref()), arguments);
+        followed_call(&self.shared, requestor, offered.as_ref(), call, how_ended).await
+    }
+
+    async fn begin(
+        &self,
+        requestor: &Requestor,
+        rights: &Rights,
+        (name, tool): (&str, Option<&Arc<ToolEntry>>),
+        arguments: &str,
+    ) -> Result<Arc<Task>, TaskCallError> {
         let tasks = &self.shared.tasks;
-        let Some(OfferedTool(tool)) = self.tool(requestor, rights, name) else {
+        let Some(tool) = tool.map(Arc::clone) else {
             tasks.note_unknown_tool(requestor, name);
             return Err(TaskCallError::Absent);
         };

@@ -57,7 +57,7 @@ pub use plain::PlainCall;
 pub use usage::{Unfinished, Withdrawal};
 
 /// Why the engine refused or failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// Absent, expired or another requestor's: the caller cannot tell which.
     #[error("no such task")]

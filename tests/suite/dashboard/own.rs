@@ -5,6 +5,8 @@ use serde_json::json;
 use tests::client::Client;
 use tests::{Host, Setup, command};
 
+use crate::metrics::{METRICS, number, scrape};
+
 use super::browser::{Browser, DASHBOARD, client, setup, without_ours};
 
 const NOBODY: &str = "0123456789abcdef0123456789abcdef";
@@ -141,6 +143,30 @@ async fn tool_is_called_as_a_task_in_its_form() {
     let fields = [("as", "json"), ("arguments", "{\"ms\": 1}")];
     let done = browser.press("/tools/required", "/tools/required/call", &fields).await;
     own.until_status(&task_of(done.leads_to()), "completed").await;
+}
+
+#[tokio::test]
+async fn call_of_the_form_is_counted_like_one_of_a_client() {
+    let setup = setup(&["primes", "text"]).config(METRICS);
+    let host = setup.start().await;
+    let (own, browser) = signed_in(&host, &setup.token("anna", "acme").await).await;
+    let (page, action) = ("/tools/count_primes", "/tools/count_primes/call");
+    let done = browser.press(page, action, &[("field.below", "100")]).await;
+    own.until_status(&task_of(done.leads_to()), "completed").await;
+    for wrong in ["{\"below\": 1, \"below\": 2}", "{}"] {
+        let refused = browser.press(page, action, &[("as", "json"), ("arguments", wrong)]).await;
+        assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{wrong}");
+    }
+    let page = scrape(&host, "*/*").await;
+    let counted = |more: &str| {
+        let of = format!(
+            "mcp_method_name=\"tools/call\",gen_ai_tool_name=\"count_primes\",{more}network_transport=\"tcp\"}}"
+        );
+        number(&page, &["mcp_server_operation_duration_seconds_count{", &of])
+    };
+    assert_eq!(counted(""), 1.0);
+    assert_eq!(counted("error_type=\"-32602\","), 1.0);
+    assert_eq!(counted("error_type=\"tool_error\","), 1.0);
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ async fn call_of_a_page_is_checked_like_any_other() {
     assert!(matches!(call(&all, "echo", "{}").await, Err(TaskCallError::NoTasks(_))));
     for arguments in ["", "[]", "{", r#"{"a": 1, "a": 2}"#] {
         let refused = call(&all, "quick", arguments).await;
-        assert!(matches!(refused, Err(TaskCallError::Arguments(_))), "{arguments}: {refused:?}");
+        assert!(matches!(refused, Err(TaskCallError::Malformed(_))), "{arguments}: {refused:?}");
     }
     assert!(world.tasks.list(&ANNA, None, 10).await.unwrap().is_empty(), "what was refused made no task");
     let task = call(&all, "quick", "{}").await.unwrap();
