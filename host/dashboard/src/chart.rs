@@ -80,7 +80,7 @@ impl Chart<'_> {
     fn table(&self) -> Markup {
         html! {
             details {
-                summary { "Numbers" }
+                summary { "Numbers of " (self.title) }
                 div.scroll role="region" aria-label=(self.title) tabindex="0" {
                     table {
                         thead { tr { th scope="col" { "Time" } @for line in self.lines.iter().take(LINES_MAX) { th scope="col" { (line.name) ", " (self.unit) } } } }
@@ -153,7 +153,7 @@ mod tests {
             <svg viewBox=\"0 0 600 100\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"Calls: the numbers are in the table below\">\
             <path class=\"line l0\" d=\"M0 74L300 1L600 50\"></path><path class=\"line l1\" d=\"M300 87h2\"></path></svg>\
             <p class=\"legend\"><span class=\"l0\">ok</span> <span class=\"l1\">trap</span> </p>\
-            <details><summary>Numbers</summary><div class=\"scroll\" role=\"region\" aria-label=\"Calls\" tabindex=\"0\"><table>\
+            <details><summary>Numbers of Calls</summary><div class=\"scroll\" role=\"region\" aria-label=\"Calls\" tabindex=\"0\"><table>\
             <thead><tr><th scope=\"col\">Time</th><th scope=\"col\">ok, a second</th><th scope=\"col\">trap, a second</th></tr></thead><tbody>\
             <tr><td>18:00:20</td><td>2.0</td><td>–</td></tr>\
             <tr><td>18:00:10</td><td>4.0</td><td>0.50</td></tr>\
