@@ -10,6 +10,8 @@ use serde_json::Value;
 const LINE_CHARS_MAX: usize = 200;
 /// Characters of a text that a plugin or a client wrote, on a page of the dashboard.
 const BLOCK_CHARS_MAX: usize = 16_000;
+/// Bytes of markup for a text that a plugin or a client wrote, in a list of many on a page of the dashboard.
+const CELL_BYTES_MAX: usize = 64;
 /// Bytes of JSON that is indented for a page of the dashboard.
 const INDENTED_BYTES_MAX: usize = 64 << 10;
 
@@ -31,6 +33,21 @@ fn bounded(text: &str, chars_max: usize, keep: impl Fn(char) -> bool) -> String 
 /// One line.
 pub(crate) fn line(text: &str) -> String {
     bounded(text, LINE_CHARS_MAX, |_| false)
+}
+
+/// The begin of a line, for a list of many whose items have pages of their own. Characters that are longer in markup count as they are there.
+pub(crate) fn cell(text: &str) -> String {
+    let mut bytes = 0;
+    let begin = text.chars().take_while(|character| {
+        bytes += match character {
+            '"' => "&quot;".len(),
+            '&' => "&amp;".len(),
+            '<' | '>' => "&lt;".len(),
+            other => other.len_utf8(),
+        };
+        bytes <= CELL_BYTES_MAX
+    });
+    bounded(text, begin.count(), |_| false)
 }
 
 /// Text with its lines.
@@ -98,6 +115,16 @@ mod tests {
         assert_eq!(block("a\n\tb\u{2066}"), "a\n\tb\u{fffd}");
         assert_eq!(line(&"x".repeat(1_000_000)).chars().count(), LINE_CHARS_MAX + 1);
         assert_eq!(line(&"x".repeat(LINE_CHARS_MAX)).chars().count(), LINE_CHARS_MAX);
+    }
+
+    #[test]
+    fn cell_is_bounded_as_it_is_in_markup() {
+        let shown = |text: &str| maud::html! { (cell(text)) }.into_string();
+        assert_eq!(shown(&"x".repeat(CELL_BYTES_MAX)), "x".repeat(CELL_BYTES_MAX));
+        for hostile in ["<", "\"", "&", "x", "\u{1f600}", "\u{202e}"] {
+            let shown = shown(&hostile.repeat(1_000));
+            assert!(shown.len() <= CELL_BYTES_MAX + '…'.len_utf8() && shown.ends_with('…'), "{shown}");
+        }
     }
 
     #[test]

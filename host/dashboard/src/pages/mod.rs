@@ -219,6 +219,21 @@ fn meter_as(in_use: u64, max: u64, written: fn(u64) -> String) -> Markup {
     }
 }
 
+/// As many rows as there is room for, and how many are left.
+fn fitting<T>(rows: &[T], bytes_max: usize, show: impl Fn(&T) -> Markup) -> (Vec<Markup>, usize) {
+    let (mut shown, mut bytes) = (Vec::new(), 0);
+    for row in rows {
+        let row = show(row);
+        bytes += row.0.len();
+        if bytes > bytes_max {
+            break;
+        }
+        shown.push(row);
+    }
+    let left = rows.len() - shown.len();
+    (shown, left)
+}
+
 /// Something that the reader has to know first.
 fn notice(class: &str, said: &str) -> Markup {
     html! { p.notice.(class) role="status" { (said) } }

@@ -9,15 +9,17 @@ use bulkhead_plugins::{
 };
 use maud::{Markup, html};
 
-use super::operators::{ROWS_MAX, digits};
+use super::operators::digits;
 use super::plugins::{canary_form, confirmed, orders, plugin_path, stage, version_field, version_path};
-use super::{Frame, address, more, table, token};
+use super::{Frame, address, fitting, more, table, token};
 use crate::orders::Order;
 use crate::sessions::Session;
 use crate::text;
 
-/// Bytes of a page after which no other tool begins on it.
-const TOOLS_BYTES: usize = 40_000;
+/// Bytes of a page that tools take; one that is larger has a page to itself.
+const TOOLS_BYTES: usize = 24_000;
+/// Bytes of a page that imports take, grants, and what is held back.
+const LIST_BYTES: usize = 6_000;
 /// Characters of a part of a tool that a page of the dashboard shows as a whole.
 const WHOLE_CHARS_MAX: usize = 40_000;
 
@@ -89,17 +91,21 @@ fn beside_tools(changes: &VersionChanges) -> Markup {
         @if is_same && changes.active != Some(changes.version) { p { "Nothing that clients see, and nothing that it may reach." } }
         @for (label, list) in imports.iter().filter(|(_, list)| !list.is_empty()) {
             h3 { (label) }
-            ul { @for import in list.iter().take(ROWS_MAX) { li { code { (text::line(import)) } } } }
-            @if list.len() > ROWS_MAX { p { (list.len() - ROWS_MAX) " more." } }
+            @let (shown, left) = fitting(list, LIST_BYTES, |import| html! { li { code { (text::line(import)) } } });
+            ul { @for import in &shown { (import) } }
+            (left_out(left))
         }
         @if !changes.grants.is_empty() {
             h3 { "Grants" }
-            (table("Grants that differ", &["Grant", "Asked", "Effective"], html! {
-                @for row in changes.grants.iter().take(ROWS_MAX) { (grant(row)) }
-            }))
-            @if changes.grants.len() > ROWS_MAX { p { (changes.grants.len() - ROWS_MAX) " more." } }
+            @let (shown, left) = fitting(&changes.grants, LIST_BYTES, grant);
+            (table("Grants that differ", &["Grant", "Asked", "Effective"], html! { @for row in &shown { (row) } }))
+            (left_out(left))
         }
     }
+}
+
+fn left_out(left: usize) -> Markup {
+    html! { @if left > 0 { p { (left) " more: " code { "bulkhead plugin changes" } " shows them." } } }
 }
 
 fn grant(row: &GrantDifference) -> Markup {
@@ -122,11 +128,11 @@ fn tools(page: &ChangesPage<'_>, path: &str) -> (Vec<Markup>, Option<String>) {
     let begin = page.after.map_or(0, |after| all.partition_point(|tool| tool.tool.as_str() <= after));
     let (mut shown, mut bytes, mut last) = (Vec::new(), 0, None);
     for tool in all.iter().skip(begin) {
-        if bytes >= TOOLS_BYTES {
-            return (shown, last.map(|last: &str| address(path, &[("after", Some(last))])));
-        }
         let markup = show_tool(tool, path, page.tool.is_some());
         bytes += markup.0.len();
+        if bytes > TOOLS_BYTES && !shown.is_empty() {
+            return (shown, last.map(|last: &str| address(path, &[("after", Some(last))])));
+        }
         shown.push(markup);
         last = Some(tool.tool.as_str());
     }
@@ -233,12 +239,13 @@ fn switches(session: &Session, page: &ChangesPage<'_>) -> Markup {
 
 /// What needs the operator's word.
 fn held(held: &[String]) -> Markup {
+    let (shown, left) = fitting(held, LIST_BYTES, |what| html! { li { (text::line(what)) } });
     html! {
         @if !held.is_empty() {
             div.notice.ask role="status" {
                 p { strong { "These changes of what was accepted need your word:" } }
-                ul { @for what in held.iter().take(ROWS_MAX) { li { (text::line(what)) } } }
-                @if held.len() > ROWS_MAX { p { (held.len() - ROWS_MAX) " more, all of them above." } }
+                ul { @for what in &shown { (what) } }
+                @if left > 0 { p { (left) " more, all of them above." } }
             }
         }
     }

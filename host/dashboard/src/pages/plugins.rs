@@ -7,7 +7,7 @@ use bulkhead_plugins::{CanaryView, Digest, GrantRow, PluginHealth, PluginState, 
 use maud::{Markup, html};
 
 use super::operators::{ROWS_MAX, digits, path_segment, rows};
-use super::{Frame, live, more, table, token};
+use super::{Frame, fitting, live, more, table, token};
 use crate::orders::Order;
 use crate::sessions::Session;
 use crate::text;
@@ -15,6 +15,12 @@ use crate::text;
 /// Orders on the page of all plugins, and on that of one.
 const ORDERS_SHOWN: usize = 10;
 const ORDERS_OF_ONE_SHOWN: usize = 3;
+/// Problems of a plugin on its page.
+const PROBLEMS_SHOWN: usize = 3;
+/// Bytes of a page that each of these takes: what became of one order, the imports of a plugin, and its grants.
+const OUTCOME_BYTES: usize = 1_000;
+const IMPORTS_BYTES: usize = 3_000;
+const GRANTS_BYTES: usize = 5_000;
 
 pub(crate) struct PluginsPage<'a> {
     pub(crate) view: &'a PluginListView,
@@ -85,7 +91,7 @@ pub(crate) fn plugins(frame: &Frame<'_>, session: &Session, page: &PluginsPage<'
                         td { (plugin.calls) }
                         td { (plugin.tasks) }
                         td { @if let Some(canary) = &plugin.canary { code { (digits(&canary.version)) } " " (canary.percent) " %" } @else { "–" } }
-                        td { (health(plugin)) }
+                        td { (text::cell(&health(plugin))) }
                     }
                 }
             }))
@@ -142,7 +148,7 @@ pub(crate) fn plugin(frame: &Frame<'_>, session: &Session, page: &PluginPage<'_>
         @if let Some(plugin) = page.plugin {
             dl {
                 dt { "State" } dd { (plugin.state.name()) }
-                @for problem in plugin.problems.iter().take(ROWS_MAX) { dt { "Problem" } dd { (text::line(problem)) } }
+                @for problem in plugin.problems.iter().take(PROBLEMS_SHOWN) { dt { "Problem" } dd { (text::line(problem)) } }
                 @if let Some(back) = &plugin.taken_back {
                     dt { "Taken back" } dd {
                         code { (digits(&back.version)) } " " (frame.when(back.taken_back.at)) ": " (text::line(&back.taken_back.why))
@@ -169,8 +175,8 @@ fn version_row(frame: &Frame<'_>, name: &str, version: &VersionView) -> Markup {
         tr {
             td { a href=(version_path(name, &version.version)) { code { (digits(&version.version)) } } }
             td { (stage(version.state)) @if version.taken_back.is_some() { ", taken back" } }
-            td { (text::line(&version.source)) }
-            td { (text::line(&version.signed_by.join(", "))) }
+            td { (text::cell(&version.source)) }
+            td { (text::cell(&version.signed_by.join(", "))) }
             td { (frame.when(version.staged_at)) }
             td { (text::bytes(version.bytes)) }
             td { (version.tools) }
@@ -307,38 +313,50 @@ fn plugin_actions(session: &Session, name: &str, page: &PluginPage<'_>) -> Marku
 
 /// What is needed, asked for, granted and left.
 fn show_grants(view: &PluginGrantsView) -> Markup {
+    let (imports, imports_left) =
+        fitting(&view.imports, IMPORTS_BYTES, |import| html! { li { code { (text::cell(import)) } } });
+    let (tenants, tenants_left) = fitting(&view.tenants, GRANTS_BYTES, |tenant| {
+        let name = text::cell(tenant.tenant.as_deref().unwrap_or("without a name"));
+        html! {
+            details { summary { "In calls of tenant " (name) }
+                (grant_rows(&format!("Grants in calls of tenant {name}"), &tenant.grants, GRANTS_BYTES / 2))
+            }
+        }
+    });
     html! {
         h2 { "Grants of " code { (digits(&view.version)) } }
         details { summary { (view.imports.len()) " imports" }
-            ul { @for import in view.imports.iter().take(ROWS_MAX) { li { code { (text::line(import)) } } } }
+            ul { @for import in &imports { (import) } }
+            (more_grants(imports_left, ""))
         }
-        (grant_rows("Grants", &view.everybody))
-        @for tenant in view.tenants.iter().take(ROWS_MAX) {
-            @let name = text::line(tenant.tenant.as_deref().unwrap_or("without a name"));
-            details { summary { "In calls of tenant " (name) }
-                (grant_rows(&format!("Grants in calls of tenant {name}"), &tenant.grants))
-            }
-        }
+        (grant_rows("Grants", &view.everybody, GRANTS_BYTES))
+        @for tenant in &tenants { (tenant) }
+        (more_grants(tenants_left, " tenants"))
     }
 }
 
-fn grant_rows(label: &str, rows: &[GrantRow]) -> Markup {
+fn more_grants(left: usize, of: &str) -> Markup {
+    html! { @if left > 0 { p { (left) " more" (of) ": " code { "bulkhead plugin grants" } " shows them." } } }
+}
+
+fn grant_rows(label: &str, rows: &[GrantRow], bytes_max: usize) -> Markup {
     let has_left = rows.iter().any(|row| row.left.is_some());
     let columns = ["Grant", "Asked", "Granted", "Left to the tenant", "Effective"];
     let columns: Vec<_> = columns.into_iter().filter(|column| has_left || *column != "Left to the tenant").collect();
-    html! {
-        (table(label, &columns, html! {
-            @for row in rows.iter().take(ROWS_MAX) {
-                tr {
-                    td { code { (text::line(&row.grant)) } }
-                    td { (text::line(&row.wanted)) }
-                    td { (text::line(&row.granted)) }
-                    @if has_left { td { (text::line(row.left.as_deref().unwrap_or_default())) } }
-                    td { (text::line(&row.effective)) }
-                }
+    let (shown, left) = fitting(rows, bytes_max, |row| {
+        html! {
+            tr {
+                td { code { (text::line(&row.grant)) } }
+                td { (text::line(&row.wanted)) }
+                td { (text::line(&row.granted)) }
+                @if has_left { td { (text::line(row.left.as_deref().unwrap_or_default())) } }
+                td { (text::line(&row.effective)) }
             }
-        }))
-        @if rows.len() > ROWS_MAX { p { (rows.len() - ROWS_MAX) " more: " code { "bulkhead plugin grants" } " shows them." } }
+        }
+    });
+    html! {
+        (table(label, &columns, html! { @for row in &shown { (row) } }))
+        (more_grants(left, ""))
     }
 }
 
@@ -360,7 +378,10 @@ pub(super) fn orders(frame: &Frame<'_>, orders: &[Order], most: usize, named: bo
                     }
                 }
                 @if let Some(outcome) = &order.outcome {
-                    @if !outcome.said.is_empty() { ul { @for line in &outcome.said { li { (line) } } } }
+                    @if !outcome.said.is_empty() {
+                        @let (said, left) = fitting(&outcome.said, OUTCOME_BYTES, |line| html! { li { (line) } });
+                        ul { @for line in &said { (line) } @if left > 0 { li { (left) " more lines: the log of the host has them" } } }
+                    }
                     @if let Some(place) = &outcome.leads_to { p { a href=(place) { "What it changes" } } }
                 }
             }
