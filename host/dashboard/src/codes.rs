@@ -10,7 +10,7 @@ use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
 use parking_lot::Mutex;
 
-use crate::sessions::{digest, random_text};
+use crate::digests::{digest, random_text};
 
 /// How long a code can be used, in milliseconds.
 const CODE_MS_MAX: u64 = 10 * 60_000;

@@ -29,9 +29,9 @@ mod own_results;
 mod own_tasks;
 mod own_tools;
 mod pages;
-mod raster;
 mod request;
 mod respond;
+mod route_table;
 mod routes;
 mod server;
 mod session_store;
@@ -40,5 +40,6 @@ mod shared_reads;
 mod text;
 
 pub use codes::LoginCodes;
+pub use route_table::{Audience, Route, routes};
 pub use server::{AdmitRequest, Dashboard, DashboardParts, HoldAnswer};
 pub use session_store::{SessionStore, SessionStoreError};

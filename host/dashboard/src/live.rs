@@ -29,7 +29,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::own_tasks::{absent, refused};
 use crate::pages;
-use crate::request::Form;
+use crate::request::{Form, cookie};
 use crate::respond::{self, Answer};
 use crate::routes::{Reader, Routes};
 use crate::sessions::{Session, Viewer};
@@ -176,11 +176,12 @@ enum Drawn {
 
 impl Routes {
     /// Begins a stream. A page that its session could not open is answered as the page is.
-    pub(crate) async fn stream(self: &Arc<Self>, request: &Parts, peer: IpAddr, cookie: &str) -> Answer {
+    pub(crate) async fn stream(self: &Arc<Self>, request: &Parts, peer: IpAddr) -> Answer {
         // A page of another port of this machine is of the same site, so the cookie would come along.
         if request.headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin") {
             return respond::refusal(StatusCode::FORBIDDEN, "Live pages are for pages of the dashboard only\n");
         }
+        let cookie = cookie(&request.headers, &self.site.session_cookie).unwrap_or_default();
         let Some(session) = self.sessions.look(cookie).await else {
             return respond::refusal(StatusCode::UNAUTHORIZED, "Your session has ended: log in again\n");
         };

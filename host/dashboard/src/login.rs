@@ -13,13 +13,14 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use hyper::body::Incoming;
 
+use crate::digests::{form_token, is_form_token, random_text};
 use crate::own_tasks::refused;
 use crate::pages::{self, ConfirmCode, Frame, TOKEN_FIELD};
-use crate::request::{Form, cookie, read_form};
+use crate::request::{cookie, read_form};
 use crate::respond::{self, Answer};
-use crate::routes::Routes;
+use crate::routes::{Routes, query};
 use crate::session_store::SessionProof;
-use crate::sessions::{Login, Viewer, form_token, is_form_token, operator_at, random_text};
+use crate::sessions::{Login, Viewer, operator_at};
 
 /// Where credentials are sent.
 pub(crate) const ACTION: &str = "/login";
@@ -40,7 +41,8 @@ impl Routes {
     }
 
     /// The page of a link, which only asks whether to log in.
-    pub(crate) fn code_page(&self, request: &Parts, query: &Form) -> Answer {
+    pub(crate) fn code_page(&self, request: &Parts) -> Answer {
+        let query = query(request);
         let code = query.get("code").unwrap_or_default();
         let code: String = code.chars().filter(char::is_ascii_hexdigit).take(CODE_CHARS_MAX).collect();
         self.with_login_cookie(request, |token| {

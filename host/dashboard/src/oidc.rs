@@ -13,13 +13,14 @@ use http::StatusCode;
 use http::request::Parts;
 use parking_lot::Mutex;
 
+use crate::digests::{digest, form_token, is_form_token, random_text};
 use crate::own_tasks::{absent, refused};
 use crate::pages;
 use crate::request::{Form, cookie};
 use crate::respond::{self, Answer};
-use crate::routes::Routes;
+use crate::routes::{Routes, query};
 use crate::session_store::SessionProof;
-use crate::sessions::{Login, Viewer, digest, form_token, is_form_token, random_text};
+use crate::sessions::{Login, Viewer};
 use crate::text;
 
 /// Where a browser leaves, and where it comes back.
@@ -91,10 +92,10 @@ impl Routes {
     }
 
     /// A browser comes back.
-    pub(crate) async fn end_oidc(&self, request: &Parts, host: &str, query: &Form, peer: IpAddr) -> Answer {
+    pub(crate) async fn end_oidc(&self, request: &Parts, host: &str, peer: IpAddr) -> Answer {
         let Some(client) = &self.parts.oidc else { return absent(&self.frame_of_nobody()) };
         let value = cookie(&request.headers, &self.site.attempt_cookie).unwrap_or_default();
-        let mut answer = match self.judge_return(client, (value, host), query, peer).await {
+        let mut answer = match self.judge_return(client, (value, host), &query(request), peer).await {
             Ok(Ok(login)) => match login.viewer.requestor().map(&self.parts.admit).transpose() {
                 Ok(_place) => {
                     let page = respond::page(StatusCode::OK, pages::logged_in());

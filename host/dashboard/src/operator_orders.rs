@@ -4,12 +4,11 @@
 //! things; what was refused of one of them does not keep the order from the others, and is said.
 
 use bulkhead_control::ControlError;
-use bulkhead_control::commands::{
-    DrainBegin, DrainEnd, TasksCancel, TasksPause, TasksPurge, TasksResume, TokenCreate, TokenRevoke,
-};
+use bulkhead_control::commands::{DrainBegin, DrainEnd, TokenCreate, TokenRevoke};
 use http::StatusCode;
 
-use crate::operators::OperatorPages;
+use crate::operators::{OperatorPages, TaskOrder, settled};
+use crate::orders::carried_out;
 use crate::pages::{self, BulkResult};
 use crate::request::Form;
 use crate::respond::{self, Answer};
@@ -22,24 +21,20 @@ const TOKEN_DAYS_MAX: u64 = 3_650;
 const DAY_MS: u64 = 86_400_000;
 
 impl OperatorPages<'_> {
-    /// Does what a form asks for; `None`: there is no such thing to do.
-    pub(crate) async fn order(&self, path: &[&str], form: &Form) -> Option<Result<Answer, ControlError>> {
-        Some(match path {
-            ["tasks", "bulk"] => self.bulk(form).await,
-            ["tokens"] => self.create_token(form).await,
-            ["tokens", id, "revoke"] => {
-                self.run(TokenRevoke { id: (*id).to_owned() }).await.map(|_| respond::see_other("/tokens"))
-            }
-            ["hosts", "drain"] => match form.get("do") {
-                Some("begin") => self.run(DrainBegin {}).await.map(|_| respond::see_other("/hosts")),
-                Some("end") => self.run(DrainEnd {}).await.map(|_| respond::see_other("/hosts")),
-                _ => return None,
-            },
-            _ => return None,
-        })
+    pub(crate) async fn revoke_token(&self, id: &str) -> Result<Answer, ControlError> {
+        self.order(TokenRevoke { id: id.to_owned() }).await.map(|_| respond::see_other("/tokens"))
     }
 
-    async fn bulk(&self, form: &Form) -> Result<Answer, ControlError> {
+    pub(crate) async fn drain(&self, form: &Form) -> Result<Answer, ControlError> {
+        match form.get("do") {
+            Some("begin") => self.order(DrainBegin {}).await.map(drop)?,
+            Some("end") => self.order(DrainEnd {}).await.map(drop)?,
+            _ => return Err(ControlError::NotFound("there is no such thing to do".to_owned())),
+        }
+        Ok(respond::see_other("/hosts"))
+    }
+
+    pub(crate) async fn bulk(&self, form: &Form) -> Result<Answer, ControlError> {
         let mut ids: Vec<&str> = Vec::new();
         for id in form.all("id") {
             if !ids.contains(&id) {
@@ -50,26 +45,32 @@ impl OperatorPages<'_> {
             let said = format!("Choose at least one task and at most {BULK_MAX}; {} were chosen.", ids.len());
             return Ok(self.refused(&said));
         }
-        let order = form.get("do").unwrap_or_default();
-        if order == "purge" && form.get("confirmed") != Some("yes") {
+        let (order, done) = match form.get("do") {
+            Some("cancel") => (TaskOrder::Cancel, "cancelled"),
+            Some("pause") => (TaskOrder::Pause, "paused"),
+            Some("resume") => (TaskOrder::Resume, "goes on"),
+            Some("purge") => (TaskOrder::Purge, "purged"),
+            _ => return Ok(self.refused("There is no such thing to do with tasks.")),
+        };
+        if order == TaskOrder::Purge && form.get("confirmed") != Some("yes") {
             return Ok(respond::page(StatusCode::OK, pages::confirm_bulk(&self.frame, self.session, &ids)));
         }
-        let mut results = Vec::new();
-        for id in ids {
-            let task = id.to_owned();
-            let done = match order {
-                "cancel" => self.run(TasksCancel { id: task }).await.map(|_| "cancelled"),
-                "pause" => self.run(TasksPause { id: task, message: None }).await.map(|_| "paused"),
-                "resume" => self.run(TasksResume { id: task }).await.map(|_| "goes on"),
-                "purge" => self.run(TasksPurge { id: task }).await.map(|_| "purged"),
-                _ => return Ok(self.refused("There is no such thing to do with tasks.")),
-            };
-            let done = done.map_err(|error| match error {
-                ControlError::NotFound(_) => "there is no such task, or no longer".to_owned(),
-                other => other.to_string(),
-            });
-            results.push(BulkResult { id, done });
-        }
+        let (client, tasks) = (self.client(), ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>());
+        // One order: it comes to its end for all of them.
+        let results = carried_out(async move {
+            let mut results = Vec::with_capacity(tasks.len());
+            for task in tasks {
+                results.push(client.change_task(task, order).await);
+            }
+            Ok(results)
+        });
+        let results: Vec<_> = settled(results.await)?;
+        let said = |error| match error {
+            ControlError::NotFound(_) => "there is no such task, or no longer".to_owned(),
+            other => ControlError::to_string(&other),
+        };
+        let result = |(id, result): (_, Result<(), _>)| BulkResult { id, done: result.map(|()| done).map_err(said) };
+        let results: Vec<_> = ids.into_iter().zip(results).map(result).collect();
         Ok(respond::page(StatusCode::OK, pages::bulk_results(&self.frame, &results)))
     }
 
@@ -77,9 +78,9 @@ impl OperatorPages<'_> {
         respond::page(StatusCode::UNPROCESSABLE_ENTITY, pages::message(&self.frame, "That was not done", said))
     }
 
-    async fn create_token(&self, form: &Form) -> Result<Answer, ControlError> {
+    pub(crate) async fn create_token(&self, form: &Form) -> Result<Answer, ControlError> {
         let made = match new_token(form, self.frame.now) {
-            Ok(request) => self.run(request).await,
+            Ok(request) => self.order(request).await,
             Err(why) => Err(ControlError::Invalid(why)),
         };
         match made {

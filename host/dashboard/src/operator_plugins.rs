@@ -32,15 +32,15 @@ const AGAIN_MS: u64 = 5_000;
 
 impl OperatorPages<'_> {
     pub(crate) async fn plugins(&self, query: &Form) -> Result<Answer, ControlError> {
-        let view = self.run(PluginList {}).await?;
+        let view = self.read(PluginList {}).await?;
         let page = PluginsPage { view: &view, orders: &self.orders.list(None), after: query.filled("after") };
         Ok(respond::page(StatusCode::OK, pages::plugins(&self.frame, self.session, &page)))
     }
 
     pub(crate) async fn plugin(&self, name: &str) -> Result<Answer, ControlError> {
-        let listed = self.run(PluginList {}).await?;
+        let listed = self.read(PluginList {}).await?;
         let plugin = listed.plugins.into_iter().find(|plugin| plugin.name == name);
-        let versions = match self.run(PluginVersions { name: name.to_owned() }).await {
+        let versions = match self.read(PluginVersions { name: name.to_owned() }).await {
             // It is pinned, or its component never came: there is something to say of it all the same.
             Err(ControlError::NotFound(_)) if plugin.is_some() => {
                 PluginVersionsView { name: name.to_owned(), versions: Vec::new() }
@@ -52,7 +52,7 @@ impl OperatorPages<'_> {
         };
         let grants = match plugin.as_ref().is_some_and(serves) {
             // It may be gone by now.
-            true => self.run(PluginGrants { name: name.to_owned(), version: None }).await.ok(),
+            true => self.read(PluginGrants { name: name.to_owned(), version: None }).await.ok(),
             false => None,
         };
         let page = PluginPage {
@@ -104,18 +104,13 @@ impl OperatorPages<'_> {
         self.give(None, what, Box::pin(async move { settle(client.run(request).await, staged) })).await
     }
 
-    /// Does something with a plugin; `None`: there is no such thing to do.
-    pub(crate) async fn act_on_plugin(
-        &self,
-        name: &str,
-        action: &str,
-        form: &Form,
-    ) -> Option<Result<Answer, ControlError>> {
-        let (what, work) = match work(self.client(), name.to_owned(), action, form)? {
-            Ok(order) => order,
-            Err(wrong) => return Some(Err(ControlError::Invalid(wrong.to_owned()))),
-        };
-        Some(self.give(Some(name.to_owned()), what, work).await)
+    /// Does something with a plugin.
+    pub(crate) async fn act_on_plugin(&self, name: &str, action: &str, form: &Form) -> Result<Answer, ControlError> {
+        let absent = || ControlError::NotFound("there is no such thing to do".to_owned());
+        let (what, work) = work(self.client(), name.to_owned(), action, form)
+            .ok_or_else(absent)?
+            .map_err(|wrong| ControlError::Invalid(wrong.to_owned()))?;
+        self.give(Some(name.to_owned()), what, work).await
     }
 
     /// Has it carried out, and leads to the page that shows what came of it or that it is under way.

@@ -9,43 +9,46 @@ use http::StatusCode;
 
 use crate::chart::POINTS_MAX;
 use crate::operators::OperatorPages;
-use crate::pages::{self, AuditFilter, Denials, Tokens};
+use crate::pages::{self, AuditFilter, Denials, LogReader, Tokens};
 use crate::request::Form;
 use crate::respond::{self, Answer};
 use crate::text;
 
 /// Lines of the audit log on one page.
-const PAGE_LINES: usize = 100;
+pub(crate) const PAGE_LINES: usize = 100;
 /// Lines of the audit log that are summed up for the dashboard's page of denials.
-const DENIALS_READ_MAX: usize = 1_000;
+pub(crate) const DENIALS_READ_MAX: usize = 1_000;
 /// What happens when something is denied; the log has more that was refused for what it is.
-const DENIALS: [&str; 6] =
+pub(crate) const DENIALS: [&str; 6] =
     ["call.refused", "grant.denied", "access.refused", "dashboard.refused", "admin.refused", "plugin.refused"];
+
+/// A page of the log, or why there is none: it is off, or there is no such tenant.
+pub(crate) fn lines(read: Result<AuditPageView, ControlError>) -> Result<Result<AuditPageView, String>, ControlError> {
+    match read {
+        Ok(page) => Ok(Ok(page)),
+        Err(ControlError::Invalid(why) | ControlError::NotFound(why)) => Ok(Err(text::line(&why))),
+        Err(error) => Err(error),
+    }
+}
 
 impl OperatorPages<'_> {
     pub(crate) async fn history(&self) -> Result<HistoryView, ControlError> {
-        self.run(HistoryShow { points_max: POINTS_MAX }).await
-    }
-
-    /// A page of the log, or why there is none: it is off, or there is no such tenant.
-    async fn lines(&self, request: AuditPage) -> Result<Result<AuditPageView, String>, ControlError> {
-        match self.run(request).await {
-            Ok(page) => Ok(Ok(page)),
-            Err(ControlError::Invalid(why) | ControlError::NotFound(why)) => Ok(Err(text::line(&why))),
-            Err(error) => Err(error),
-        }
+        self.read(HistoryShow { points_max: POINTS_MAX }).await
     }
 
     pub(crate) async fn audit(&self, query: &Form) -> Result<Answer, ControlError> {
-        let filter = AuditFilter { event: query.filled("event"), tenant: query.filled("tenant") };
+        let filter = AuditFilter {
+            event: query.filled("event"),
+            reader: LogReader::Operator { tenant: query.filled("tenant") },
+        };
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let request = AuditPage {
             events: owned(filter.event).into_iter().collect(),
-            tenant: owned(filter.tenant),
+            tenant: owned(filter.reader.tenant()),
             after: owned(query.filled("after")),
             count_max: PAGE_LINES,
         };
-        let page = self.lines(request).await?;
+        let page = lines(self.read(request).await)?;
         Ok(respond::page(StatusCode::OK, pages::audit(&self.frame, filter, &page)))
     }
 
@@ -57,13 +60,14 @@ impl OperatorPages<'_> {
             after: None,
             count_max: DENIALS_READ_MAX,
         };
-        let page = Denials { tenant, lines: self.lines(request).await?, history: self.history().await? };
+        let lines = lines(self.read(request).await)?;
+        let page = Denials { reader: LogReader::Operator { tenant }, lines, history: Some(self.history().await?) };
         Ok(respond::page(StatusCode::OK, pages::denials(&self.frame, &page)))
     }
 
     /// All tokens, and the form for a new one, with what was filled in and why it was refused.
     pub(crate) async fn tokens(&self, query: &Form, refused: Option<(&Form, &str)>) -> Result<Answer, ControlError> {
-        let mut tokens = self.run(TokenList {}).await?;
+        let mut tokens = self.read(TokenList {}).await?;
         let tenant = query.filled("tenant");
         tokens.tokens.retain(|token| tenant.is_none_or(|name| token.tenant == name));
         tokens.tokens.sort_by(|one, other| (other.created_at, &other.id).cmp(&(one.created_at, &one.id)));
@@ -73,7 +77,7 @@ impl OperatorPages<'_> {
     }
 
     pub(crate) async fn host(&self) -> Result<Answer, ControlError> {
-        let (health, drain) = (self.run(HealthShow {}).await?, self.run(DrainShow {}).await?);
+        let (health, drain) = (self.read(HealthShow {}).await?, self.read(DrainShow {}).await?);
         Ok(respond::page(StatusCode::OK, pages::host(&self.frame, self.session, &health, &drain)))
     }
 }

@@ -14,7 +14,7 @@ use bulkhead_control::views::TaskPageView;
 use bulkhead_control::{Command, ControlError, Operator, Request};
 use http::StatusCode;
 
-use crate::orders::PluginOrders;
+use crate::orders::{PluginOrders, carried_out};
 use crate::own_tasks::absent;
 use crate::pages::{self, AllTasks, AnyTask, DAYS_SHOWN, Frame, Overview, TenantPage};
 use crate::request::Form;
@@ -36,6 +36,15 @@ pub(crate) struct OperatorPages<'a> {
     pub(crate) frame: Frame<'a>,
 }
 
+/// What may be ordered of a task that is another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskOrder {
+    Cancel,
+    Pause,
+    Resume,
+    Purge,
+}
+
 /// Gives commands in the name of who is logged in.
 #[derive(Clone)]
 pub(crate) struct OperatorClient {
@@ -44,6 +53,11 @@ pub(crate) struct OperatorClient {
 }
 
 impl OperatorClient {
+    pub(crate) fn new(operator: &Arc<dyn Operator>, who: String) -> Self {
+        Self { operator: Arc::clone(operator), who }
+    }
+
+    /// Gives a command that ends with whoever waits for it: one that only reads, or a step of an order.
     pub(crate) async fn run<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
         let command: Command = request.into();
         if !command.is_for_dashboard() {
@@ -53,39 +67,66 @@ impl OperatorClient {
         self.operator.execute_for(&self.who, command).await?.read::<R>()
     }
 
+    /// Gives one that changes something.
+    pub(crate) async fn order<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
+        let client = self.clone();
+        settled(carried_out(async move { client.run(request).await }).await)
+    }
+
+    /// Orders something of a task.
+    pub(crate) async fn about_task(&self, id: &str, order: TaskOrder) -> Result<(), ControlError> {
+        let (client, id) = (self.clone(), id.to_owned());
+        settled(carried_out(async move { client.change_task(id, order).await }).await)
+    }
+
+    /// The same as a step of a larger order.
+    pub(crate) async fn change_task(&self, id: String, order: TaskOrder) -> Result<(), ControlError> {
+        match order {
+            TaskOrder::Cancel => self.run(TasksCancel { id }).await.map(drop),
+            TaskOrder::Pause => self.run(TasksPause { id, message: None }).await.map(drop),
+            TaskOrder::Resume => self.run(TasksResume { id }).await.map(drop),
+            TaskOrder::Purge => self.run(TasksPurge { id }).await.map(drop),
+        }
+    }
+
     /// As the audit log has it.
     pub(crate) fn who(&self) -> &str {
         &self.who
     }
 }
 
+/// What became of an order.
+pub(crate) fn settled<T>(done: Option<Result<T, ControlError>>) -> Result<T, ControlError> {
+    done.unwrap_or_else(|| Err(ControlError::Failed("the host failed at this command".to_owned())))
+}
+
 impl OperatorPages<'_> {
     /// Who gives the orders, to go on without the page.
     pub(crate) fn client(&self) -> OperatorClient {
-        let who = self.session.operator_at(self.peer);
-        OperatorClient { operator: Arc::clone(self.operator), who }
+        OperatorClient::new(self.operator, self.session.operator_at(self.peer))
     }
 
-    pub(crate) async fn run<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
-        let client = self.client();
-        // Its browser may go before it is done, and what was begun must get to its line in the audit log.
-        let done = tokio::spawn(async move { client.run(request).await }).await;
-        done.unwrap_or_else(|_| Err(ControlError::Failed("the host failed at this command".to_owned())))
+    pub(crate) async fn read<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
+        self.client().run(request).await
+    }
+
+    pub(crate) async fn order<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
+        self.client().order(request).await
     }
 
     pub(crate) async fn overview(&self) -> Result<Answer, ControlError> {
         let page = Overview {
-            health: self.run(HealthShow {}).await?,
-            drain: self.run(DrainShow {}).await?,
+            health: self.read(HealthShow {}).await?,
+            drain: self.read(DrainShow {}).await?,
             limits: self.limits(TaskFilter::default()).await?,
-            plugins: self.run(PluginList {}).await?,
+            plugins: self.read(PluginList {}).await?,
             history: self.history().await?,
         };
         Ok(respond::page(StatusCode::OK, pages::overview(&self.frame, &page)))
     }
 
     async fn limits(&self, filter: TaskFilter) -> Result<bulkhead_control::views::LimitsView, ControlError> {
-        self.run(LimitsInUse { filter, count_max: REQUESTORS_READ_MAX }).await
+        self.read(LimitsInUse { filter, count_max: REQUESTORS_READ_MAX }).await
     }
 
     pub(crate) async fn tasks(&self, query: &Form) -> Result<Answer, ControlError> {
@@ -97,7 +138,7 @@ impl OperatorPages<'_> {
             status: given("status"),
         };
         let request = TasksPage { filter: filter.clone(), after: given("after"), count_max: PAGE_TASKS };
-        let (status, page, absent) = match self.run(request).await {
+        let (status, page, absent) = match self.read(request).await {
             Ok(page) => (StatusCode::OK, page, None),
             Err(ControlError::NotFound(_)) => {
                 let absent = format!("There is no tenant {}.", filter.tenant.as_deref().unwrap_or_default());
@@ -111,34 +152,24 @@ impl OperatorPages<'_> {
     }
 
     pub(crate) async fn task(&self, id: &str, refused: Option<&str>) -> Result<Answer, ControlError> {
-        let task = self.run(TasksShow { id: id.to_owned() }).await?;
+        let task = self.read(TasksShow { id: id.to_owned() }).await?;
         let status = if refused.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
         Ok(respond::page(status, pages::any_task(&self.frame, self.session, &AnyTask { task: &task, refused })))
     }
 
-    /// Does something with a task; `None`: there is no such thing to do.
-    pub(crate) async fn act(&self, id: &str, action: &str) -> Option<Result<Answer, ControlError>> {
-        let task = id.to_owned();
-        let done = match action {
-            "cancel" => self.run(TasksCancel { id: task }).await.map(drop),
-            "pause" => self.run(TasksPause { id: task, message: None }).await.map(drop),
-            "resume" => self.run(TasksResume { id: task }).await.map(drop),
-            "purge" => match self.run(TasksPurge { id: task }).await {
-                Ok(_) => return Some(Ok(respond::see_other("/tasks"))),
-                Err(error) => Err(error),
-            },
-            _ => return None,
-        };
-        Some(match done {
+    /// Does something with a task.
+    pub(crate) async fn act(&self, id: &str, action: TaskOrder) -> Result<Answer, ControlError> {
+        match self.client().about_task(id, action).await {
+            Ok(()) if action == TaskOrder::Purge => Ok(respond::see_other("/tasks")),
             Ok(()) => Ok(respond::see_other(&format!("/tasks/{id}"))),
             // Meanwhile it has ended, say: the page shows how it stands.
             Err(ControlError::Invalid(why)) => self.task(id, Some(&text::line(&why))).await,
             Err(error) => Err(error),
-        })
+        }
     }
 
     pub(crate) async fn tenants(&self, query: &Form) -> Result<Answer, ControlError> {
-        let mut view = self.run(TenantList {}).await?;
+        let mut view = self.read(TenantList {}).await?;
         view.tenants.sort_by(|one, other| one.name.cmp(&other.name));
         let limits = self.limits(TaskFilter::default()).await?;
         Ok(respond::page(StatusCode::OK, pages::tenants(&self.frame, &view, &limits, query.filled("after"))))
@@ -150,18 +181,21 @@ impl OperatorPages<'_> {
         if limits.tenants.is_empty() {
             return Ok(absent(&self.frame));
         }
-        let usage = self.run(TenantUsage { tenant: Some(name.to_owned()), days: DAYS_SHOWN }).await?;
+        let usage = self.read(TenantUsage { tenant: Some(name.to_owned()), days: DAYS_SHOWN }).await?;
         Ok(respond::page(StatusCode::OK, pages::tenant(&self.frame, &TenantPage { name, limits, usage })))
     }
 
-    /// The page of what was not done.
     pub(crate) fn failed(&self, error: &ControlError) -> Answer {
-        let status = match error {
-            ControlError::NotFound(_) => return absent(&self.frame),
-            ControlError::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            ControlError::Failed(_) | ControlError::Connection(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        let said = text::line(&error.to_string());
-        respond::page(status, pages::message(&self.frame, "That was not done", &said))
+        failed(&self.frame, error)
     }
+}
+
+/// The page of what was not done.
+pub(crate) fn failed(frame: &Frame<'_>, error: &ControlError) -> Answer {
+    let status = match error {
+        ControlError::NotFound(_) => return absent(frame),
+        ControlError::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        ControlError::Failed(_) | ControlError::Connection(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    respond::page(status, pages::message(frame, "That was not done", &text::line(&error.to_string())))
 }

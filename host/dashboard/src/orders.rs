@@ -1,7 +1,8 @@
-//! Orders about plugins that operators give: fetching and compiling may take longer than a browser waits.
+//! Orders that people give: each goes on without its browser, to its line in the audit log.
 //!
-//! Owns what became of each order, in memory, for the pages that show it. Must not know what an order does. Invariant: an order that was
-//! begun goes on without its browser, to its line in the audit log; there is a bounded number of them at a time, and one for a plugin.
+//! Owns that, and what became of each order about a plugin, in memory, for the pages that show it: fetching and compiling may take longer
+//! than a browser waits. Must not know what an order does. Invariant: there is a bounded number of orders about plugins at a time, and one
+//! for a plugin.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -49,6 +50,10 @@ impl Outcome {
     pub(crate) fn refused(why: impl Into<String>) -> Self {
         Self { said: vec![why.into()], ..Self::default() }
     }
+
+    fn lost() -> Self {
+        Self::refused("the host failed at this order")
+    }
 }
 
 /// An order as it is carried out.
@@ -58,8 +63,12 @@ pub(crate) type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Busy;
 
-/// The orders of all operators.
-#[derive(Clone)]
+/// Carries an order out, whether or not somebody still waits for it; `None`: the host failed at it.
+pub(crate) async fn carried_out<T: Send + 'static>(order: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    tokio::spawn(order).await.ok()
+}
+
+/// The orders about plugins of all operators.
 pub(crate) struct PluginOrders {
     orders: Arc<Mutex<Orders>>,
     reads: Arc<Semaphore>,
@@ -85,21 +94,16 @@ impl PluginOrders {
     ///
     /// It was not begun.
     pub(crate) async fn give(&self, order: Order, work: Work) -> Result<Option<Outcome>, Busy> {
-        let id = self.begin(order)?;
-        let this = self.clone();
-        let (tell, told) = tokio::sync::oneshot::channel();
-        tokio::spawn(async move {
-            // In a task of its own, so that it is over whatever becomes of it.
-            let outcome = tokio::spawn(work).await;
-            let outcome = outcome.unwrap_or_else(|_| Outcome::refused("the host failed at this order"));
-            this.end(id, outcome.clone());
-            // Whoever waited may be gone.
-            let _ = tell.send(outcome);
+        let mut under_way = self.begin(order)?;
+        let outcome = carried_out(async move {
+            under_way.outcome = work.await;
+            under_way.outcome.clone()
         });
-        Ok(tokio::time::timeout(ORDER_WAIT, told).await.ok().and_then(Result::ok))
+        let outcome = tokio::time::timeout(ORDER_WAIT, outcome).await;
+        Ok(outcome.ok().map(|outcome| outcome.unwrap_or_else(Outcome::lost)))
     }
 
-    fn begin(&self, order: Order) -> Result<u64, Busy> {
+    fn begin(&self, order: Order) -> Result<UnderWay, Busy> {
         let mut orders = self.orders.lock();
         let under_way = || orders.all.iter().filter(|(_, order)| order.outcome.is_none());
         if under_way().count() >= UNDER_WAY_MAX
@@ -116,15 +120,7 @@ impl PluginOrders {
         {
             orders.all.remove(oldest);
         }
-        Ok(id)
-    }
-
-    fn end(&self, id: u64, outcome: Outcome) {
-        let mut orders = self.orders.lock();
-        if let Some((_, order)) = orders.all.iter_mut().find(|(other, _)| *other == id) {
-            order.plugin = order.plugin.take().or_else(|| outcome.plugin.clone());
-            order.outcome = Some(outcome);
-        }
+        Ok(UnderWay { orders: Arc::clone(&self.orders), id, outcome: Outcome::lost() })
     }
 
     /// Those of one plugin, or all, the newest first.
@@ -134,7 +130,7 @@ impl PluginOrders {
         orders.all.iter().map(|(_, order)| order).filter(|order| wanted(order)).cloned().collect()
     }
 
-    /// Reads something for a page. What takes longer goes on, for the next request for it.
+    /// Reads a version for a page, which may have to be compiled first. What takes longer goes on, for the next request for it.
     ///
     /// # Errors
     ///
@@ -144,11 +140,28 @@ impl PluginOrders {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Busy> {
         let place = Arc::clone(&self.reads).try_acquire_owned().map_err(|_| Busy)?;
-        let reading = tokio::spawn(async move {
+        let reading = carried_out(async move {
             let _place = place;
             work.await
         });
-        tokio::time::timeout(ORDER_WAIT, reading).await.ok().and_then(Result::ok).ok_or(Busy)
+        tokio::time::timeout(ORDER_WAIT, reading).await.ok().flatten().ok_or(Busy)
+    }
+}
+
+/// An order that is being carried out; it is over when this is dropped, whatever became of it.
+struct UnderWay {
+    orders: Arc<Mutex<Orders>>,
+    id: u64,
+    outcome: Outcome,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut orders = self.orders.lock();
+        if let Some((_, order)) = orders.all.iter_mut().find(|(other, _)| *other == self.id) {
+            order.plugin = order.plugin.take().or_else(|| self.outcome.plugin.clone());
+            order.outcome = Some(std::mem::take(&mut self.outcome));
+        }
     }
 }
 
@@ -196,6 +209,17 @@ mod tests {
             assert_eq!(orders.give(order(None), Box::pin(async { done() })).await, Ok(Some(done())));
         }
         assert_eq!((orders.list(None).len(), orders.list(Some("long")).len()), (ORDERS_MAX, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn order_goes_on_without_whoever_gave_it() {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let order = carried_out(async move {
+            tokio::time::sleep(ORDER_WAIT).await;
+            tell.send(()).unwrap();
+        });
+        assert!(tokio::time::timeout(Duration::from_millis(1), order).await.is_err());
+        told.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,7 +14,6 @@ use http::{HeaderValue, StatusCode, header};
 
 use crate::own_tasks::{Own, absent};
 use crate::pages::{self, OwnLimits};
-use crate::raster;
 use crate::respond::{self, Answer};
 use crate::server::DashboardParts;
 
@@ -37,7 +36,7 @@ impl Own<'_> {
             Ok(found) => found,
             Err(error) => return self.failed(&error),
         };
-        let Some(media) = raster::media_type(&data) else { return absent(&self.frame) };
+        let Some(media) = pages::media_type(&data) else { return absent(&self.frame) };
         let page = pages::image(&self.frame, id, media, &data).into_string().into_bytes();
         self.send(parts, "text/html; charset=utf-8", page)
     }

@@ -100,39 +100,47 @@ impl Own<'_> {
         Ok(pages::own_task(&self.frame, self.session, &page))
     }
 
-    /// Does something with a task; `None`: there is no such thing to do.
-    pub(crate) async fn act(&self, id: &str, action: &str, form: &Form) -> Option<Answer> {
-        let done = match action {
-            "cancel" => self.change(id, Need::Tasks, |id| self.tasks.cancel(self.requestor, id)).await,
-            "pause" => self.change(id, Need::Steer, |id| self.tasks.pause(self.requestor, id, None)).await,
-            "resume" => self.change(id, Need::Steer, |id| self.tasks.resume(self.requestor, id)).await,
-            "steer" => {
-                // Browsers send the end of a line as two characters.
-                let message = form.get("message").unwrap_or_default().replace("\r\n", "\n");
-                self.change(id, Need::Steer, |id| self.tasks.steer(self.requestor, id, message)).await
-            }
-            "delete" => match self.may(id, Need::Tasks) {
-                Ok(id) => match self.tasks.delete(self.requestor, id).await {
-                    Ok(()) => return Some(respond::see_other("/tasks")),
-                    Err(error) => Err(error),
-                },
-                Err(error) => Err(error),
-            },
-            "answer" => return Some(self.answer(id, form).await),
-            _ => return None,
-        };
-        Some(match done {
-            Ok(()) => respond::see_other(&format!("/tasks/{id}")),
-            Err(error) => self.failed(&error),
-        })
+    pub(crate) async fn cancel(&self, id: &str) -> Answer {
+        self.change(id, Need::Tasks, |id| self.tasks.cancel(self.requestor, id)).await
     }
 
-    async fn change<F>(&self, id: &str, need: Need<'_>, change: impl FnOnce(TaskId) -> F) -> Result<(), Error>
+    pub(crate) async fn pause(&self, id: &str) -> Answer {
+        self.change(id, Need::Steer, |id| self.tasks.pause(self.requestor, id, None)).await
+    }
+
+    pub(crate) async fn resume(&self, id: &str) -> Answer {
+        self.change(id, Need::Steer, |id| self.tasks.resume(self.requestor, id)).await
+    }
+
+    pub(crate) async fn steer(&self, id: &str, form: &Form) -> Answer {
+        // Browsers send the end of a line as two characters.
+        let message = form.get("message").unwrap_or_default().replace("\r\n", "\n");
+        self.change(id, Need::Steer, |id| self.tasks.steer(self.requestor, id, message)).await
+    }
+
+    pub(crate) async fn delete(&self, id: &str) -> Answer {
+        let deleted = match self.may(id, Need::Tasks) {
+            Ok(id) => self.tasks.delete(self.requestor, id).await,
+            Err(error) => Err(error),
+        };
+        match deleted {
+            Ok(()) => respond::see_other("/tasks"),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    async fn change<F>(&self, id: &str, need: Need<'_>, change: impl FnOnce(TaskId) -> F) -> Answer
     where
         F: Future<Output = Result<Arc<Task>, Error>>,
     {
-        let id = self.may(id, need)?;
-        change(id).await.map(drop)
+        let changed = match self.may(id, need) {
+            Ok(id) => change(id).await,
+            Err(error) => Err(error),
+        };
+        match changed {
+            Ok(_) => respond::see_other(&format!("/tasks/{id}")),
+            Err(error) => self.failed(&error),
+        }
     }
 
     /// The id of a task that may be there.
@@ -144,7 +152,7 @@ impl Own<'_> {
     }
 
     /// Answers a question. What is no answer to it comes back with what was filled in.
-    async fn answer(&self, id: &str, form: &Form) -> Answer {
+    pub(crate) async fn answer(&self, id: &str, form: &Form) -> Answer {
         let key = form.get("key").unwrap_or_default();
         match self.send_answer(id, key, form).await {
             Ok(None) => respond::see_other(&format!("/tasks/{id}")),
@@ -207,9 +215,10 @@ pub(crate) fn refused(frame: &Frame<'_>, error: &Error) -> Answer {
     }
 }
 
-/// The page of what is not there, and of what is another requestor's.
+/// The page of what is not there, and of what is another requestor's. It is the same wherever it is.
 pub(crate) fn absent(frame: &Frame<'_>) -> Answer {
-    respond::page(StatusCode::NOT_FOUND, pages::message(frame, "Not found", "There is nothing here, or no longer."))
+    let frame = Frame { session: frame.session, here: "", now: frame.now };
+    respond::page(StatusCode::NOT_FOUND, pages::message(&frame, "Not found", "There is nothing here, or no longer."))
 }
 
 /// Where a page ended.

@@ -25,6 +25,7 @@ use hyper::body::Incoming;
 use tokio::net::TcpListener;
 
 use crate::codes::LoginCodes;
+use crate::digests::derive;
 use crate::live;
 use crate::oidc::UsedAttempts;
 use crate::orders::PluginOrders;
@@ -32,7 +33,7 @@ use crate::request::Site;
 use crate::respond::{Answer, Body};
 use crate::routes::Routes;
 use crate::session_store::{SessionRules, SessionStore};
-use crate::sessions::{Sessions, derive};
+use crate::sessions::Sessions;
 use crate::shared_reads::SharedReads;
 
 /// Connections of browsers at a time; more wait in the kernel. Live pages keep one each.

@@ -10,7 +10,7 @@ use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_identity::auth::{LoginClient, SignedProof, StoredCredential};
 use serde::{Deserialize, Serialize};
 
-use crate::sessions::derive;
+use crate::digests::derive;
 
 /// First byte of a row: the layout of what follows.
 const FIRST: u8 = 1;

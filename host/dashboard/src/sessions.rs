@@ -17,7 +17,7 @@ use bulkhead_domain::rights::Rights;
 use bulkhead_identity::auth::{Authenticator, Caller, Revalidation, Unauthorized};
 use parking_lot::Mutex;
 
-pub(crate) use crate::digests::{derive, digest, form_token, is_form_token, random_text};
+use crate::digests::{derive, digest, random_text};
 use crate::session_store::{SessionProof, SessionRow, SessionRules, SessionStore, key, read_key};
 
 /// A session of the dashboard that nobody uses ends after so many milliseconds.
@@ -53,6 +53,14 @@ impl Viewer {
         let credential = Revalidation::new(authenticator, &caller, true, clock);
         let credential = Box::new(tokio::sync::Mutex::new(credential));
         Self::Requestor { requestor: caller.requestor, rights: caller.rights, credential }
+    }
+
+    /// The requestor with its rights, unless it is an operator.
+    pub(crate) fn known(&self) -> Option<(&Requestor, &Rights)> {
+        match self {
+            Self::Operator => None,
+            Self::Requestor { requestor, rights, .. } => Some((requestor, rights)),
+        }
     }
 
     /// The requestor, unless it is an operator.

@@ -15,28 +15,58 @@ use crate::text;
 /// Characters of an id, a digest or a version that tell it apart.
 const ID_CHARS: usize = 12;
 
+/// Who reads the log.
+#[derive(Clone, Copy)]
+pub(crate) enum LogReader<'a> {
+    Operator {
+        /// Only its lines.
+        tenant: Option<&'a str>,
+    },
+    /// Of the tenant whose lines these are.
+    Lead,
+}
+
+impl<'a> LogReader<'a> {
+    pub(crate) fn tenant(self) -> Option<&'a str> {
+        match self {
+            Self::Operator { tenant } => tenant,
+            Self::Lead => None,
+        }
+    }
+
+    /// The pages of the log and of what was denied.
+    fn places(self) -> [&'static str; 2] {
+        match self {
+            Self::Operator { .. } => ["/audit", "/denials"],
+            Self::Lead => ["/tenant/audit", "/tenant/denials"],
+        }
+    }
+}
+
 /// What the log is asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct AuditFilter<'a> {
     pub(crate) event: Option<&'a str>,
-    pub(crate) tenant: Option<&'a str>,
+    pub(crate) reader: LogReader<'a>,
 }
 
 pub(crate) fn audit(frame: &Frame<'_>, filter: AuditFilter<'_>, page: &Result<AuditPageView, String>) -> Markup {
+    let [place, _] = filter.reader.places();
     frame.show(
         "Audit log",
         html! {
-            form.filter method="get" action="/audit" {
+            form.filter method="get" action=(place) {
                 (filter_text("event", "Event", filter.event))
-                (filter_text("tenant", "Tenant", filter.tenant))
+                @if let LogReader::Operator { tenant } = filter.reader { (filter_text("tenant", "Tenant", tenant)) }
                 button type="submit" { "Filter" }
-                a href="/audit" { "Reload all" }
+                a href=(place) { "Reload all" }
             }
             p.note { "An event as " code { "task.created" } ", or how events begin, as " code { "task." } }
             @match page {
                 Err(why) => (notice("bad", why)),
                 Ok(page) => {
-                    (chain(&page.chain))
+                    // What else is in it is not a lead's to know.
+                    @if let LogReader::Operator { .. } = filter.reader { (chain(&page.chain)) }
                     @if page.lines.is_empty() { p { "No line here fits." } } @else {
                         (table("Audit log", &["Line", "When", "Event", "Who", "What"], html! {
                             @for line in &page.lines {
@@ -44,14 +74,14 @@ pub(crate) fn audit(frame: &Frame<'_>, filter: AuditFilter<'_>, page: &Result<Au
                                     td { (line.seq) }
                                     td { (frame.when(line.at_ms)) }
                                     td { (text::line(&line.event)) }
-                                    td { (text::line(&who(line, &page.names))) }
+                                    td { (text::line(&who(line, &page.names, filter.reader))) }
                                     td { (text::line(&facts(line))) }
                                 }
                             }
                         }))
                     }
-                    @let query = [("event", filter.event), ("tenant", filter.tenant), ("after", page.next.as_deref())];
-                    (more(page.next.as_ref().map(|_| address("/audit", &query)).as_deref()))
+                    @let query = [("event", filter.event), ("tenant", filter.reader.tenant()), ("after", page.next.as_deref())];
+                    (more(page.next.as_ref().map(|_| address(place, &query)).as_deref()))
                 }
             }
         },
@@ -74,14 +104,15 @@ fn chain(chain: &AuditChainView) -> Markup {
     }
 }
 
-/// A requestor, an operator or a tenant.
-fn who(line: &AuditLineView, names: &BTreeMap<String, String>) -> String {
+/// A requestor, an operator or a tenant. A lead is not told who an operator is and where.
+fn who(line: &AuditLineView, names: &BTreeMap<String, String>, reader: LogReader<'_>) -> String {
     let named = |fact: &str| {
         let id = line.facts.get(fact)?.as_str()?;
         Some(names.get(id).cloned().unwrap_or_else(|| id.chars().take(ID_CHARS).collect()))
     };
     match (line.facts.get("operator").and_then(Value::as_str), named("requestor"), named("tenant")) {
-        (Some(operator), ..) => operator.to_owned(),
+        (Some(operator), ..) if matches!(reader, LogReader::Operator { .. }) => operator.to_owned(),
+        (Some(_), ..) => "an operator".to_owned(),
         (None, Some(requestor), Some(tenant)) => format!("{requestor}@{tenant}"),
         (None, None, Some(tenant)) => format!("tenant {tenant}"),
         (None, requestor, None) => requestor.unwrap_or_else(|| "–".to_owned()),
@@ -103,10 +134,11 @@ fn facts(line: &AuditLineView) -> String {
 
 /// What was denied and refused.
 pub(crate) struct Denials<'a> {
-    pub(crate) tenant: Option<&'a str>,
+    pub(crate) reader: LogReader<'a>,
     /// The lines of the log about it, or why there are none.
     pub(crate) lines: Result<AuditPageView, String>,
-    pub(crate) history: HistoryView,
+    /// None: it is not theirs to see.
+    pub(crate) history: Option<HistoryView>,
 }
 
 /// The same thing, however often it happened.
@@ -116,32 +148,38 @@ struct Denied {
 }
 
 pub(crate) fn denials(frame: &Frame<'_>, page: &Denials<'_>) -> Markup {
+    let [_, place] = page.reader.places();
     frame.show(
         "Denials",
         html! {
-            form.filter method="get" action="/denials" {
-                (filter_text("tenant", "Tenant", page.tenant))
-                button type="submit" { "Filter" }
-                a href="/denials" { "Reload all" }
+            @match page.reader {
+                LogReader::Operator { tenant } => form.filter method="get" action=(place) {
+                    (filter_text("tenant", "Tenant", tenant))
+                    button type="submit" { "Filter" }
+                    a href=(place) { "Reload all" }
+                },
+                LogReader::Lead => p { a href=(place) { "Reload" } },
             }
             @match &page.lines {
                 Err(why) => (notice("bad", why)),
-                Ok(lines) => (from_log(frame, page.tenant, lines)),
+                Ok(lines) => (from_log(frame, page.reader, lines)),
             }
-            h2 { "Limits" }
-            (refused_in_history(&page.history))
+            @if let Some(history) = &page.history {
+                h2 { "Limits" }
+                (refused_in_history(history))
+            }
         },
     )
 }
 
-fn from_log(frame: &Frame<'_>, tenant: Option<&str>, page: &AuditPageView) -> Markup {
-    let denied = denied(page);
+fn from_log(frame: &Frame<'_>, reader: LogReader<'_>, page: &AuditPageView) -> Markup {
+    let (denied, [log, _]) = (denied(page), reader.places());
     html! {
         @if denied.is_empty() { p { "The log says of nothing that was denied." } } @else {
             (table("Denials", &["Event", "Whose", "Plugin or tool", "Why", "Times", "Last"], html! {
                 @for ((event, whose, of, why), denied) in denied.iter().take(ROWS_MAX) {
                     tr {
-                        td { a href=(address("/audit", &[("event", Some(event)), ("tenant", tenant)])) { (text::line(event)) } }
+                        td { a href=(address(log, &[("event", Some(event)), ("tenant", reader.tenant())])) { (text::line(event)) } }
                         td { (text::line(whose)) }
                         td { (text::line(of)) }
                         td { (text::line(why)) }
@@ -188,6 +226,8 @@ fn denied(page: &AuditPageView) -> Vec<(What, Denied)> {
 mod tests {
     use super::*;
 
+    const ALL: LogReader<'_> = LogReader::Operator { tenant: None };
+
     fn page() -> AuditPageView {
         serde_json::from_str(
             r#"{"lines":[
@@ -204,7 +244,7 @@ mod tests {
     #[test]
     fn lines_say_who_and_what_with_names_for_ids() {
         let page = page();
-        let said: Vec<_> = page.lines.iter().map(|line| (who(line, &page.names), facts(line))).collect();
+        let said: Vec<_> = page.lines.iter().map(|line| (who(line, &page.names, ALL), facts(line))).collect();
         let expected = [
             ("anna@acme", "reason=requests_per_second tool=echo"),
             ("–", "count=7 reason=no credential"),
@@ -213,6 +253,19 @@ mod tests {
         ];
         let said: Vec<_> = said.iter().map(|(who, what)| (who.as_str(), what.as_str())).collect();
         assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn lead_is_not_told_of_operators_and_of_the_rest_of_the_log() {
+        let (page, now) = (page(), 1_000);
+        let shown = |reader| {
+            let frame = Frame { session: None, here: "", now };
+            audit(&frame, AuditFilter { event: None, reader }, &Ok(page.clone())).into_string()
+        };
+        for part in ["dashboard operator at ::1", "The chain holds", "name=\"tenant\"", "Anchor"] {
+            assert!(shown(ALL).contains(part) && !shown(LogReader::Lead).contains(part), "{part}");
+        }
+        assert!(shown(LogReader::Lead).contains("<td>an operator</td>"));
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use bulkhead_control::commands::TaskFilter;
 use bulkhead_control::views::{LimitsView, TaskDetailsView, TaskPageView, TaskStatus};
+use bulkhead_plugins::PluginView;
 use maud::{Markup, html};
 
 use super::limits::counts;
+use super::operators::{ROWS_MAX, digits};
 use super::{Frame, address, button, filter_text, more, notice, status, status_choice, table};
 use crate::sessions::Session;
 use crate::text;
@@ -14,7 +16,12 @@ pub(crate) fn led_tenant(frame: &Frame<'_>, limits: &LimitsView) -> Markup {
     frame.show(
         "Tenant",
         html! {
-            p { a href="/tenant/tasks" { "Tasks of the tenant" } }
+            ul {
+                li { a href="/tenant/tasks" { "Tasks of the tenant" } }
+                li { a href="/tenant/plugins" { "Plugins" } }
+                li { a href="/tenant/denials" { "Denials" } }
+                li { a href="/tenant/audit" { "Audit log" } }
+            }
             @for tenant in &limits.tenants {
                 h2 { "Limits of " (text::line(&tenant.tenant)) }
                 (counts("Limits of the tenant", "In use", &tenant.limits))
@@ -72,6 +79,45 @@ pub(crate) fn led_tasks(frame: &Frame<'_>, LedTasks { filter, page }: &LedTasks)
             (more(next.as_deref()))
         },
     )
+}
+
+/// The plugins of a tenant.
+pub(crate) struct LedPlugins<'a> {
+    pub(crate) tenant: &'a str,
+    pub(crate) plugins: &'a [PluginView],
+}
+
+pub(crate) fn led_plugins(frame: &Frame<'_>, page: &LedPlugins<'_>) -> Markup {
+    frame.show(
+        "Plugins of the tenant",
+        html! {
+            @if page.plugins.is_empty() { p { "Your tenant is shown no plugin." } } @else {
+                (table("Plugins of the tenant", &["Plugin", "State", "Active", "Since", "Canary"], html! {
+                    @for plugin in page.plugins.iter().take(ROWS_MAX) {
+                        tr {
+                            td { (text::line(&plugin.name)) }
+                            td { (plugin.state.name()) }
+                            td { code { (plugin.active.as_ref().map(digits).unwrap_or_default()) } }
+                            td { @if let Some(at) = plugin.activated_at { (frame.when(at)) } @else { "–" } }
+                            td { (canary(page.tenant, plugin)) }
+                        }
+                    }
+                }))
+                @if page.plugins.len() > ROWS_MAX { p { "There are more plugins." } }
+            }
+            p.note { "A canary is a version that is being tried. Operators switch." }
+        },
+    )
+}
+
+/// Which version is tried with the tenant; other tenants are not named.
+fn canary(tenant: &str, plugin: &PluginView) -> Markup {
+    let Some(canary) = &plugin.canary else { return html! { "–" } };
+    html! {
+        code { (digits(&canary.version)) } " "
+        @if canary.tenants.iter().any(|name| name == tenant) { "for all of your requestors" }
+        @else { "for " (canary.percent) " % of the requestors" }
+    }
 }
 
 /// One task of a tenant.

@@ -19,7 +19,6 @@ mod plugin_changes;
 mod plugin_tests;
 mod plugins;
 mod schema_table;
-mod steering;
 mod tenants;
 mod tokens;
 mod tools;
@@ -30,13 +29,13 @@ use bulkhead_domain::rights::Need;
 use bulkhead_domain::timestamp::iso8601;
 use maud::{DOCTYPE, Markup, html};
 
-pub(crate) use audit::{AuditFilter, Denials, audit, denials};
+pub(crate) use audit::{AuditFilter, Denials, LogReader, audit, denials};
 pub(crate) use bulk::{BulkResult, bulk_results, confirm_bulk};
 pub(crate) use hosts::host;
-pub(crate) use lead::{LedTask, LedTasks, led_task, led_tasks, led_tenant};
+pub(crate) use lead::{LedPlugins, LedTask, LedTasks, led_plugins, led_task, led_tasks, led_tenant};
 pub(crate) use limits::{OwnLimits, own_limits};
 pub(crate) use login::{ConfirmCode, Login, confirm_code, logged_in, login};
-pub(crate) use media::image;
+pub(crate) use media::{image, media_type};
 pub(crate) use operators::{AllTasks, AnyTask, all_tasks, any_task, digits};
 pub(crate) use overview::{Overview, overview};
 pub(crate) use own::{OwnTask, OwnTasks, own_task, own_tasks};
@@ -47,7 +46,8 @@ pub(crate) use tokens::{Tokens, token_created, tokens};
 pub(crate) use tools::{ToolPage, ToolsPage, tool, tools};
 
 use crate::assets::{SCRIPT_PATH, STYLE_PATH};
-use crate::sessions::{Session, Viewer, form_token};
+use crate::digests::form_token;
+use crate::sessions::{Session, Viewer};
 use crate::text;
 use live::live;
 

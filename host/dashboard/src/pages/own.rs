@@ -9,7 +9,6 @@ use bulkhead_domain::tool::{Content, ContentKind, ResourceBody};
 use maud::{Markup, html};
 
 use super::media::media;
-use super::steering::steering;
 use super::{Frame, button, copied, filter_text, live, more, notice, status, status_choice, table, token};
 use crate::fields;
 use crate::request::Form;
@@ -130,6 +129,25 @@ fn actions(session: &Session, task: &Task, rights: &Rights) -> Markup {
                 },
             }
             a href={ "/tasks/" (task.id) } { "Reload" }
+        }
+    }
+}
+
+/// The form for a message, as long as there is a run to read it.
+fn steering(session: &Session, task: &Task, rights: &Rights) -> Markup {
+    let action = format!("/tasks/{}/steer", task.id);
+    let is_over = matches!(task.phase, Phase::Ended(_));
+    html! {
+        @if !is_over && rights.has(Need::Steer) {
+            h2 { "Message to the run" }
+            form method="post" action=(action) {
+                (token(session, &action))
+                label { "Message" textarea name="message" rows="2" required {} }
+                button type="submit" { "Send" }
+            }
+            p.note {
+                (task.steering_delivered) " read by the plugin, " (task.steering.len()) " waiting. A plugin reads them when it looks, if it does."
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use bulkhead_store::memory::MemoryStore;
 use http::{HeaderMap, HeaderValue, header};
 
 use super::*;
+use crate::digests::{form_token, is_form_token};
 use crate::session_store::SessionStoreError;
 
 /// The rows of sessions, which outlive each `Sessions`.

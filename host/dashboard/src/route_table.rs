@@ -1,0 +1,329 @@
+//! Which pages and orders there are, for whom, and what answers each.
+//!
+//! Must not look at a request. Invariant: what is not in the table is not there, for anybody; no viewer has two rows for one address.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bulkhead_control::ControlError;
+use bulkhead_domain::rights::{Need, Rights};
+use futures::future::BoxFuture;
+use http::request::Parts;
+use http::{Method, StatusCode};
+use hyper::body::Incoming;
+
+use crate::lead::LeadPages;
+use crate::operators::{OperatorPages, TaskOrder};
+use crate::own_tasks::Own;
+use crate::request::Form;
+use crate::respond::Answer;
+use crate::routes::{Routes, method_not_allowed};
+use crate::server::DashboardParts;
+use crate::sessions::{Session, Viewer};
+use crate::{live, login, oidc};
+use Handler::{Any, Control, Lead, Open, Operator, Own as Requestor};
+
+/// An address of the dashboard, with names in braces for parts that stand for something.
+pub struct Route {
+    is_read: bool,
+    path: &'static str,
+    pub(crate) handler: Handler,
+}
+
+/// For whom an address is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Also who is not logged in.
+    Everyone,
+    /// Everyone who is.
+    Viewers,
+    Requestors,
+    /// Leads of a tenant.
+    Leads,
+    /// Those of them who may stop tasks.
+    ControllingLeads,
+    Operators,
+}
+
+/// What is asked, beside who asks.
+pub(crate) struct Asked<'a> {
+    /// What stands for the names in braces, as it was before it became part of an address.
+    pub(crate) names: Vec<String>,
+    pub(crate) query: Form,
+    /// What was sent.
+    pub(crate) form: Form,
+    pub(crate) parts: &'a DashboardParts,
+}
+
+impl Asked<'_> {
+    fn name(&self, place: usize) -> &str {
+        self.names.get(place).map_or("", String::as_str)
+    }
+}
+
+/// A request of somebody who need not be logged in.
+pub(crate) struct Visit<'a> {
+    pub(crate) request: &'a Parts,
+    pub(crate) body: Incoming,
+    /// The name of this host that it came by.
+    pub(crate) host: &'a str,
+    pub(crate) peer: IpAddr,
+}
+
+/// What answers, by whom it knows.
+pub(crate) enum Handler {
+    Open(for<'a> fn(&'a Arc<Routes>, Visit<'a>) -> BoxFuture<'a, Answer>),
+    Any(for<'a> fn(&'a Routes, &'a Parts, &'a Session, IpAddr) -> BoxFuture<'a, Answer>),
+    Own(for<'a> fn(&'a Own<'a>, &'a Asked<'a>) -> BoxFuture<'a, Answer>),
+    Lead(for<'a> fn(&'a LeadPages<'a>, &'a Asked<'a>) -> BoxFuture<'a, Done>),
+    Control(for<'a> fn(&'a LeadPages<'a>, &'a Asked<'a>) -> BoxFuture<'a, Done>),
+    Operator(for<'a> fn(&'a OperatorPages<'a>, &'a Asked<'a>) -> BoxFuture<'a, Done>),
+}
+
+type Done = Result<Answer, ControlError>;
+
+impl Handler {
+    fn is_for(&self, viewer: &Viewer) -> bool {
+        match (self, viewer.known()) {
+            (Self::Open(_), _) | (Self::Any(_), _) => true,
+            (Self::Operator(_), known) => known.is_none(),
+            (_, None) => false,
+            (Self::Own(_), Some(_)) => true,
+            (Self::Lead(_), Some((_, rights))) => rights.has(Need::Tenant),
+            (Self::Control(_), Some((_, rights))) => leads_and_controls(rights),
+        }
+    }
+}
+
+fn leads_and_controls(rights: &Rights) -> bool {
+    rights.has(Need::Tenant) && rights.has(Need::TenantControl)
+}
+
+impl Route {
+    const fn page(path: &'static str, handler: Handler) -> Self {
+        Self { is_read: true, path, handler }
+    }
+
+    const fn order(path: &'static str, handler: Handler) -> Self {
+        Self { is_read: false, path, handler }
+    }
+
+    /// Whether it is read with GET; it changes something with POST otherwise.
+    pub fn is_read(&self) -> bool {
+        self.is_read
+    }
+
+    pub fn path(&self) -> &'static str {
+        self.path
+    }
+
+    pub fn audience(&self) -> Audience {
+        match self.handler {
+            Handler::Open(_) => Audience::Everyone,
+            Handler::Any(_) => Audience::Viewers,
+            Handler::Own(_) => Audience::Requestors,
+            Handler::Lead(_) => Audience::Leads,
+            Handler::Control(_) => Audience::ControllingLeads,
+            Handler::Operator(_) => Audience::Operators,
+        }
+    }
+
+    /// The page in the head of all pages to which it belongs.
+    pub(crate) fn head(&self) -> &'static str {
+        match (self.path, self.path.get(1..).and_then(|path| path.find('/'))) {
+            ("/", _) if self.audience() == Audience::Requestors => "/tasks",
+            (path, None) => path,
+            (path, Some(end)) => path.get(..end + 1).unwrap_or_default(),
+        }
+    }
+
+    /// The parts of a path that stand for its names; `None`: it is not about this path.
+    fn names<'a>(&self, path: &'a str) -> Option<Vec<&'a str>> {
+        let parts = |path: &'a str| path.split('/').filter(|part| !part.is_empty());
+        let (mut names, mut given) = (Vec::new(), parts(path));
+        for part in parts(self.path) {
+            let given = given.next()?;
+            match part.starts_with('{') {
+                true => names.push(given),
+                false if part == given => {}
+                false => return None,
+            }
+        }
+        given.next().is_none().then_some(names)
+    }
+}
+
+/// All of them.
+pub fn routes() -> &'static [Route] {
+    ROUTES
+}
+
+/// What is there for a viewer, or for everyone.
+pub(crate) fn find(viewer: Option<&Viewer>, is_read: bool, path: &str) -> Option<(&'static Route, Vec<String>)> {
+    ROUTES.iter().filter(|route| route.is_read == is_read).find_map(|route| {
+        let is_open = matches!(route.handler, Handler::Open(_));
+        let fits = viewer.map_or(is_open, |viewer| !is_open && route.handler.is_for(viewer));
+        let names = fits.then(|| route.names(path)).flatten()?;
+        Some((route, names.into_iter().map(decoded).collect()))
+    })
+}
+
+/// A part of a path as it was before it became one.
+fn decoded(segment: &str) -> String {
+    percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned()
+}
+
+static ROUTES: &[Route] = &[
+    Route::page(
+        login::ACTION,
+        Open(|all, Visit { request, .. }| Box::pin(async move { all.login_page(request, StatusCode::OK, None) })),
+    ),
+    Route::order(
+        login::ACTION,
+        Open(|all, Visit { request, body, peer, .. }| Box::pin(all.log_in(request, body, peer))),
+    ),
+    Route::page("/login/once", Open(|all, Visit { request, .. }| Box::pin(async move { all.code_page(request) }))),
+    Route::page(oidc::START, Open(|all, Visit { request, host, .. }| Box::pin(all.begin_oidc(request, host)))),
+    Route::page(
+        oidc::CALLBACK,
+        Open(|all, Visit { request, host, peer, .. }| {
+            Box::pin(async move {
+                match request.method == Method::HEAD {
+                    true => method_not_allowed("GET"),
+                    false => all.end_oidc(request, host, peer).await,
+                }
+            })
+        }),
+    ),
+    Route::page(live::PATH, Open(|all, Visit { request, peer, .. }| Box::pin(all.stream(request, peer)))),
+    Route::order("/logout", Any(|all, request, session, peer| Box::pin(all.log_out(request, session, peer)))),
+    Route::page("/", Requestor(|own, asked| Box::pin(own.list(&asked.query)))),
+    Route::page("/tasks", Requestor(|own, asked| Box::pin(own.list(&asked.query)))),
+    Route::page("/tasks/{task}", Requestor(|own, asked| Box::pin(own.show(asked.name(0))))),
+    Route::page(
+        "/tasks/{task}/image/{place}",
+        Requestor(|own, asked| Box::pin(own.image(asked.parts, asked.name(0), asked.name(1)))),
+    ),
+    Route::page(
+        "/tasks/{task}/file/{place}",
+        Requestor(|own, asked| Box::pin(own.file(asked.parts, asked.name(0), asked.name(1)))),
+    ),
+    Route::page(
+        "/tools",
+        Requestor(|own, asked| Box::pin(async move { own.tools(&asked.parts.task_calls, &asked.query) })),
+    ),
+    Route::page(
+        "/tools/{tool}",
+        Requestor(|own, asked| Box::pin(async move { own.tool(&asked.parts.task_calls, asked.name(0)) })),
+    ),
+    Route::page("/limits", Requestor(|own, asked| Box::pin(own.limits(asked.parts)))),
+    Route::order("/tasks/{task}/answer", Requestor(|own, asked| Box::pin(own.answer(asked.name(0), &asked.form)))),
+    Route::order("/tasks/{task}/cancel", Requestor(|own, asked| Box::pin(own.cancel(asked.name(0))))),
+    Route::order("/tasks/{task}/pause", Requestor(|own, asked| Box::pin(own.pause(asked.name(0))))),
+    Route::order("/tasks/{task}/resume", Requestor(|own, asked| Box::pin(own.resume(asked.name(0))))),
+    Route::order("/tasks/{task}/steer", Requestor(|own, asked| Box::pin(own.steer(asked.name(0), &asked.form)))),
+    Route::order("/tasks/{task}/delete", Requestor(|own, asked| Box::pin(own.delete(asked.name(0))))),
+    Route::order(
+        "/tools/{tool}/call",
+        Requestor(|own, asked| Box::pin(own.call(&asked.parts.task_calls, asked.name(0), &asked.form))),
+    ),
+    Route::page("/tenant", Lead(|lead, _| Box::pin(lead.tenant()))),
+    Route::page("/tenant/tasks", Lead(|lead, asked| Box::pin(lead.tasks(&asked.query)))),
+    Route::page("/tenant/tasks/{task}", Lead(|lead, asked| Box::pin(lead.task(asked.name(0), None)))),
+    Route::page("/tenant/plugins", Lead(|lead, asked| Box::pin(lead.plugins(asked.parts)))),
+    Route::page("/tenant/denials", Lead(|lead, _| Box::pin(lead.denials()))),
+    Route::page("/tenant/audit", Lead(|lead, asked| Box::pin(lead.audit(&asked.query)))),
+    Route::order(
+        "/tenant/tasks/{task}/cancel",
+        Control(|lead, asked| Box::pin(lead.act(asked.name(0), TaskOrder::Cancel))),
+    ),
+    Route::order(
+        "/tenant/tasks/{task}/pause",
+        Control(|lead, asked| Box::pin(lead.act(asked.name(0), TaskOrder::Pause))),
+    ),
+    Route::order(
+        "/tenant/tasks/{task}/resume",
+        Control(|lead, asked| Box::pin(lead.act(asked.name(0), TaskOrder::Resume))),
+    ),
+    Route::page("/", Operator(|pages, _| Box::pin(pages.overview()))),
+    Route::page("/tasks", Operator(|pages, asked| Box::pin(pages.tasks(&asked.query)))),
+    Route::page("/tasks/{task}", Operator(|pages, asked| Box::pin(pages.task(asked.name(0), None)))),
+    Route::order("/tasks/bulk", Operator(|pages, asked| Box::pin(pages.bulk(&asked.form)))),
+    Route::order(
+        "/tasks/{task}/cancel",
+        Operator(|pages, asked| Box::pin(pages.act(asked.name(0), TaskOrder::Cancel))),
+    ),
+    Route::order("/tasks/{task}/pause", Operator(|pages, asked| Box::pin(pages.act(asked.name(0), TaskOrder::Pause)))),
+    Route::order(
+        "/tasks/{task}/resume",
+        Operator(|pages, asked| Box::pin(pages.act(asked.name(0), TaskOrder::Resume))),
+    ),
+    Route::order("/tasks/{task}/purge", Operator(|pages, asked| Box::pin(pages.act(asked.name(0), TaskOrder::Purge)))),
+    Route::page("/plugins", Operator(|pages, asked| Box::pin(pages.plugins(&asked.query)))),
+    Route::page("/plugins/{plugin}", Operator(|pages, asked| Box::pin(pages.plugin(asked.name(0))))),
+    Route::page(
+        "/plugins/{plugin}/{version}/changes",
+        Operator(|pages, asked| Box::pin(pages.changes(asked.name(0), asked.name(1), &asked.query))),
+    ),
+    Route::order("/plugins/stage", Operator(|pages, asked| Box::pin(pages.stage(&asked.form)))),
+    Route::order("/plugins/{plugin}/activate", Operator(|pages, asked| order(pages, asked, "activate"))),
+    Route::order("/plugins/{plugin}/canary", Operator(|pages, asked| order(pages, asked, "canary"))),
+    Route::order("/plugins/{plugin}/promote", Operator(|pages, asked| order(pages, asked, "promote"))),
+    Route::order("/plugins/{plugin}/take-back", Operator(|pages, asked| order(pages, asked, "take-back"))),
+    Route::order("/plugins/{plugin}/rollback", Operator(|pages, asked| order(pages, asked, "rollback"))),
+    Route::order("/plugins/{plugin}/remove", Operator(|pages, asked| order(pages, asked, "remove"))),
+    Route::order("/plugins/{plugin}/remove-version", Operator(|pages, asked| order(pages, asked, "remove-version"))),
+    Route::order("/plugins/{plugin}/update", Operator(|pages, asked| order(pages, asked, "update"))),
+    Route::page("/tenants", Operator(|pages, asked| Box::pin(pages.tenants(&asked.query)))),
+    Route::page("/tenants/{tenant}", Operator(|pages, asked| Box::pin(pages.tenant(asked.name(0))))),
+    Route::page("/denials", Operator(|pages, asked| Box::pin(pages.denials(&asked.query)))),
+    Route::page("/audit", Operator(|pages, asked| Box::pin(pages.audit(&asked.query)))),
+    Route::page("/tokens", Operator(|pages, asked| Box::pin(pages.tokens(&asked.query, None)))),
+    Route::order("/tokens", Operator(|pages, asked| Box::pin(pages.create_token(&asked.form)))),
+    Route::order("/tokens/{token}/revoke", Operator(|pages, asked| Box::pin(pages.revoke_token(asked.name(0))))),
+    Route::page("/hosts", Operator(|pages, _| Box::pin(pages.host()))),
+    Route::order("/hosts/drain", Operator(|pages, asked| Box::pin(pages.drain(&asked.form)))),
+];
+
+fn order<'a>(pages: &'a OperatorPages<'a>, asked: &'a Asked<'a>, action: &'static str) -> BoxFuture<'a, Done> {
+    Box::pin(pages.act_on_plugin(asked.name(0), action, &asked.form))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_is_there_once_for_each_viewer() {
+        let is_for = |audience: Audience| match audience {
+            Audience::Everyone => [true; 4],
+            Audience::Viewers => [false, true, true, true],
+            Audience::Requestors => [false, true, true, false],
+            Audience::Leads | Audience::ControllingLeads => [false, false, true, false],
+            Audience::Operators => [false, false, false, true],
+        };
+        for (place, route) in ROUTES.iter().enumerate() {
+            let path = route.path.replace(['{', '}'], "");
+            for other in &ROUTES[place + 1..] {
+                let both = is_for(route.audience()).into_iter().zip(is_for(other.audience()));
+                let is_same = route.is_read == other.is_read && other.names(&path).is_some();
+                assert!(!is_same || both.into_iter().all(|(one, other)| !(one && other)), "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_what_stands_in_their_place() {
+        let route = Route::page("/tasks/{task}/image/{place}", Lead(|lead, _| Box::pin(lead.tenant())));
+        assert_eq!(route.names("/tasks/a/image/1/"), Some(vec!["a", "1"]));
+        for other in ["/", "/tasks/a/image", "/tasks/a/file/1", "/tasks/a/image/1/2"] {
+            assert_eq!(route.names(other), None, "{other}");
+        }
+        assert_eq!((route.head(), decoded("a%2Fb").as_str()), ("/tasks", "a/b"));
+        let heads = |path: &str| {
+            let found = ROUTES.iter().filter(|route| route.path == path);
+            found.map(Route::head).collect::<Vec<_>>()
+        };
+        assert_eq!((heads("/"), heads("/hosts/drain")), (vec!["/tasks", "/"], vec!["/hosts"]));
+    }
+}
