@@ -10,6 +10,7 @@ import { login } from "./checks/login.mjs";
 import { tasks } from "./checks/tasks.mjs";
 import { Host, emptied } from "./host.mjs";
 import { Report } from "./report.mjs";
+import { Issuer } from "./servers.mjs";
 import { takePictures } from "./screenshots.mjs";
 import { PLUGINS, SECTIONS, makeWorld } from "./world.mjs";
 
@@ -18,21 +19,24 @@ const { values: options } = parseArgs({ options: { only: { type: "string" }, scr
 const began = performance.now();
 const browser = await launch();
 let host;
+let issuer;
 try {
   if (options.screenshots) {
     await takePictures(browser);
   } else {
-    host = await Host.start({ plugins: PLUGINS, sections: SECTIONS });
+    issuer = await Issuer.start();
+    host = await Host.start({ plugins: PLUGINS, sections: `${issuer.section}${SECTIONS}` });
     await runChecks();
   }
 } finally {
   await browser.close();
   await host?.stop();
+  issuer?.stop();
 }
 
 async function runChecks() {
   const report = new Report(browser, { only: options.only, folder: await emptied("failed") });
-  const world = await makeWorld(host, new Viewers(browser, host));
+  const world = await makeWorld(host, new Viewers(browser, host), issuer);
   await Promise.all(browser.contexts().map((context) => context.close()));
   for (const checks of [login, tasks, access, hostile, live, ...Object.values(features)]) await checks(report, world);
   report.note(`${Math.round((performance.now() - began) / 1_000)} s with ${browser.version()}`);

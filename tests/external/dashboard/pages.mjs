@@ -51,6 +51,9 @@ const LEAD = [
   { name: "my tenant", path: "/tenant", heading: "Tenant" },
   { name: "tasks of the tenant", path: "/tenant/tasks", heading: /tasks/i },
   { name: "task of the tenant", path: ({ tasks }) => `/tenant/tasks/${tasks.running}`, heading: "wait" },
+  { name: "plugins of the tenant", path: "/tenant/plugins", heading: /plugins/i },
+  { name: "denials of the tenant", path: "/tenant/denials", heading: /denials/i },
+  { name: "audit log of the tenant", path: "/tenant/audit", heading: /audit/i },
 ];
 
 /** Pages on which a hostile plugin says something. */
@@ -64,6 +67,9 @@ const OF_REQUESTOR = [
 const OF_LEAD = [
   { name: "hostile tenant", path: "/tenant", heading: "Tenant" },
   { name: "hostile tasks of the tenant", path: "/tenant/tasks", heading: /tasks/i },
+  { name: "hostile plugins of the tenant", path: "/tenant/plugins", heading: /plugins/i },
+  { name: "hostile denials of the tenant", path: "/tenant/denials", heading: /denials/i },
+  { name: "hostile audit log of the tenant", path: "/tenant/audit", heading: /audit/i },
   { name: "hostile task of the tenant", path: ({ hostile }) => `/tenant/tasks/${hostile.failed}`, heading: "fail_with" },
 ];
 const OF_OPERATOR = [

@@ -46,7 +46,7 @@ const HOUR = { ms: 3_600_000 };
 const GLANCE = { message: "Which journey shall I book?", schema: FORM };
 
 /** People who log in, clients of theirs, and the ids of tasks by what they are. */
-export async function makeWorld(host, viewers) {
+export async function makeWorld(host, viewers, issuer) {
   const tokens = {
     anna: await host.token("anna", "acme"),
     ben: await host.token("ben", "globex"),
@@ -87,5 +87,5 @@ export async function makeWorld(host, viewers) {
   await host.command("tasks", "pause", hostile.paused, "--message", PAYLOADS.slice(0, 5).join(" "));
   const version = async (plugin) => (await host.command("plugin", "versions", plugin)).versions[0].version;
   const versions = { desk: await version("desk"), markup: await version("markup") };
-  return { host, viewers, tokens, clients, tasks, hostile, versions, link: await host.link() };
+  return { host, viewers, issuer, tokens, clients, tasks, hostile, versions, link: await host.link() };
 }

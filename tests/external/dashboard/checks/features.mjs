@@ -41,6 +41,9 @@ export async function charts(report, world) {
       const name = (await chart.getAttribute("aria-label")) ?? (await chart.getAttribute("aria-labelledby"));
       assert.ok(isHidden || name || (await chart.locator("title").count()) > 0, await chart.innerHTML());
     }
+    const numbers = await page.locator("figure summary").allInnerTexts();
+    assert.ok(numbers.length > 1 && numbers.every((text) => text.startsWith("Numbers of ")), numbers.join("; "));
+    assert.equal(new Set(numbers).size, numbers.length, numbers.join("; "));
   });
 }
 

@@ -39,6 +39,25 @@ export async function login(report, world) {
     await page.getByRole("heading", { level: 1, name: "Log in" }).waitFor();
   });
 
+  await report.check("login: an issuer makes an operator of some and a requestor of others", async () => {
+    const { issuer } = world;
+    const enter = async (claims) => {
+      issuer.claims = claims;
+      const page = await viewers.visit("nobody", "/login");
+      await page.getByRole("link", { name: `Log in at ${issuer.url}` }).click();
+      return page;
+    };
+    const operator = await enter({ sub: "olga", groups: ["operators"] });
+    await operator.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+    assert.equal(new URL(operator.url()).pathname, "/");
+    const requestor = await enter({ sub: "rosa", groups: ["guests"] });
+    await requestor.getByRole("heading", { level: 1, name: "My tasks" }).waitFor();
+    await requestor.getByRole("button", { name: "Log out" }).click();
+    await requestor.getByRole("heading", { level: 1, name: "Log in" }).waitFor();
+    const foreign = await enter({ sub: "eva", nonce: "of another login" });
+    await foreign.getByRole("alert").filter({ hasText: "did not succeed" }).waitFor();
+  });
+
   await report.check("login: a wrong token is refused, and the field is empty again", async () => {
     const page = await viewers.visit("nobody", "/login");
     await sendToken(page, "wrong");
