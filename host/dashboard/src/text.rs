@@ -11,7 +11,7 @@ const LINE_CHARS_MAX: usize = 200;
 /// Characters of a text that a plugin or a client wrote, on a page of the dashboard.
 const BLOCK_CHARS_MAX: usize = 16_000;
 /// Bytes of markup for a text that a plugin or a client wrote, in a list of many on a page of the dashboard.
-const CELL_BYTES_MAX: usize = 64;
+const CELL_BYTES_MAX: usize = 40;
 /// Bytes of JSON that is indented for a page of the dashboard.
 const INDENTED_BYTES_MAX: usize = 64 << 10;
 

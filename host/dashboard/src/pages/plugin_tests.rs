@@ -130,11 +130,17 @@ fn page_of_a_plugin_with_hostile_texts_is_text_and_small() {
         everybody: vec![row(); 1_000],
         tenants: vec![TenantGrantsView { tenant: Some(hostile(10)), grants: Vec::new() }],
     };
-    let page = PluginPage { plugin: None, versions: &view, grants: Some(&grants), orders: &[] };
+    let page = PluginPage { plugin: Some(&plugin_view), versions: &view, grants: Some(&grants), orders: &orders() };
     let shown = plugin(&frame(&session), &session, &page).into_string();
     is_text(&shown);
     assert!(shown.contains("more: <code>bulkhead plugin grants</code> shows them."), "{shown}");
     assert!(shown.len() <= PAGE_BYTES, "{} bytes although every text is hostile", shown.len());
+
+    let named = PluginVersionsView { name: "csv".to_owned(), versions: view.versions.clone() };
+    let page = PluginPage { versions: &named, ..page };
+    let shown = plugin(&frame(&session), &session, &page).into_string();
+    assert!(shown.len() <= PAGE_BYTES, "{} bytes although every text is hostile", shown.len());
+    assert_eq!(shown.matches("/changes\"").count(), 100, "each version has its page");
 
     let list = PluginListView { plugins: vec![plugin_view.clone(); 200] };
     let page = PluginsPage { view: &list, orders: &orders(), after: None };

@@ -6,7 +6,7 @@ use bulkhead_control::views::{PluginGrantsView, PluginListView};
 use bulkhead_plugins::{CanaryView, Digest, GrantRow, PluginHealth, PluginState, PluginView, Stage, VersionView};
 use maud::{Markup, html};
 
-use super::operators::{ROWS_MAX, digits, path_segment, rows};
+use super::operators::{digits, path_segment, rows};
 use super::{Frame, fitting, live, more, table, token};
 use crate::orders::Order;
 use crate::sessions::Session;
@@ -17,10 +17,13 @@ const ORDERS_SHOWN: usize = 10;
 const ORDERS_OF_ONE_SHOWN: usize = 3;
 /// Problems of a plugin on its page.
 const PROBLEMS_SHOWN: usize = 3;
-/// Bytes of a page that each of these takes: what became of one order, the imports of a plugin, and its grants.
-const OUTCOME_BYTES: usize = 1_000;
-const IMPORTS_BYTES: usize = 3_000;
-const GRANTS_BYTES: usize = 5_000;
+/// Bytes of a page that each of these takes: the last orders, what became of one of them, the faults of a plugin, its versions, imports and grants.
+const ORDERS_BYTES: usize = 6_000;
+const OUTCOME_BYTES: usize = 1_500;
+const FAULTS_BYTES: usize = 2_500;
+const VERSIONS_BYTES: usize = 36_000;
+const IMPORTS_BYTES: usize = 2_000;
+const GRANTS_BYTES: usize = 4_000;
 
 pub(crate) struct PluginsPage<'a> {
     pub(crate) view: &'a PluginListView,
@@ -84,7 +87,7 @@ pub(crate) fn plugins(frame: &Frame<'_>, session: &Session, page: &PluginsPage<'
             (table("Plugins", &["Plugin", "State", "Active", "Tools", "Calls", "Tasks", "Canary", "Health"], html! {
                 @for plugin in shown {
                     tr {
-                        td { a href=(plugin_path(&plugin.name)) { (text::line(&plugin.name)) } }
+                        td { a href=(plugin_path(&plugin.name)) { (text::cell(&plugin.name)) } }
                         td { (plugin.state.name()) }
                         td { code { (plugin.active.as_ref().map(digits).unwrap_or_default()) } }
                         td { (plugin.tools) }
@@ -143,6 +146,7 @@ fn quarantine(health: &PluginHealth) -> Option<String> {
 
 pub(crate) fn plugin(frame: &Frame<'_>, session: &Session, page: &PluginPage<'_>) -> Markup {
     let (name, versions) = (&page.versions.name, &page.versions.versions);
+    let (rows, left) = fitting(versions, VERSIONS_BYTES, |version| version_row(frame, name, version));
     frame.show(&text::line(&format!("Plugin {name}")), html! {
         (orders(frame, page.orders, ORDERS_OF_ONE_SHOWN, false))
         @if let Some(plugin) = page.plugin {
@@ -161,8 +165,9 @@ pub(crate) fn plugin(frame: &Frame<'_>, session: &Session, page: &PluginPage<'_>
         h2 { "Versions" }
         @if versions.is_empty() { p { "None is kept." } } @else {
             (table("Versions", &["Version", "Stage", "From", "Signed by", "Staged", "Size", "Tools", "Calls", "Tasks"], html! {
-                @for version in versions.iter().take(ROWS_MAX) { (version_row(frame, name, version)) }
+                @for row in &rows { (row) }
             }))
+            @if left > 0 { p { (left) " more: " code { "bulkhead plugin versions" } " shows them." } }
             p.note { "The page of a version shows what it changes, and switches to it." }
         }
         (plugin_actions(session, name, page))
@@ -173,7 +178,7 @@ pub(crate) fn plugin(frame: &Frame<'_>, session: &Session, page: &PluginPage<'_>
 fn version_row(frame: &Frame<'_>, name: &str, version: &VersionView) -> Markup {
     html! {
         tr {
-            td { a href=(version_path(name, &version.version)) { code { (digits(&version.version)) } } }
+            td { a href={ (plugin_path(name)) "/" (digits(&version.version)) "/changes" } { code { (digits(&version.version)) } } }
             td { (stage(version.state)) @if version.taken_back.is_some() { ", taken back" } }
             td { (text::cell(&version.source)) }
             td { (text::cell(&version.signed_by.join(", "))) }
@@ -188,15 +193,17 @@ fn version_row(frame: &Frame<'_>, name: &str, version: &VersionView) -> Markup {
 
 /// Who is kept away, and the last faults.
 fn faults(frame: &Frame<'_>, health: &PluginHealth) -> Markup {
+    let newest: Vec<_> = health.last_faults.iter().rev().collect();
+    let (faults, _) = fitting(&newest, FAULTS_BYTES, |fault| {
+        html! { dt { "Fault" } dd { (frame.when(fault.at)) " " (text::line(&fault.tool)) ": " (text::line(&fault.reason)) } }
+    });
     html! {
         @if let Some(quarantine) = quarantine(health) {
             dt { "Quarantine" } dd {
                 (quarantine) @if let Some(until) = health.everyone_until { ", next try " (frame.when(until)) }
             }
         }
-        @for fault in health.last_faults.iter().rev() {
-            dt { "Fault" } dd { (frame.when(fault.at)) " " (text::line(&fault.tool)) ": " (text::line(&fault.reason)) }
-        }
+        @for fault in &faults { (fault) }
     }
 }
 
@@ -362,28 +369,36 @@ fn grant_rows(label: &str, rows: &[GrantRow], bytes_max: usize) -> Markup {
 
 /// What was ordered last, and what came of it.
 pub(super) fn orders(frame: &Frame<'_>, orders: &[Order], most: usize, named: bool) -> Markup {
+    let newest = orders.get(..most.min(orders.len())).unwrap_or_default();
+    let (shown, _) = fitting(newest, ORDERS_BYTES, |order| show_order(frame, order, named));
+    html! { @for order in &shown { (order) } }
+}
+
+fn show_order(frame: &Frame<'_>, order: &Order, named: bool) -> Markup {
+    let class = match &order.outcome {
+        None => "ask",
+        Some(outcome) if outcome.is_done => "",
+        Some(_) => "bad",
+    };
     html! {
-        @for order in orders.iter().take(most) {
-            @let class = match &order.outcome { None => "ask", Some(outcome) if outcome.is_done => "", Some(_) => "bad" };
-            div.notice.(class) role="status" {
-                p {
-                    @if let Some(plugin) = order.plugin.as_deref().filter(|_| named) {
-                        a href=(plugin_path(plugin)) { (text::line(plugin)) } ": "
-                    }
-                    (order.what) ", " (frame.when(order.begun)) " by " (order.who) ": "
-                    @match &order.outcome {
-                        None => { "under way. " a href="" { "Reload" } },
-                        Some(outcome) if outcome.is_done => "done",
-                        Some(_) => strong { "not done" },
-                    }
+        div.notice.(class) role="status" {
+            p {
+                @if let Some(plugin) = order.plugin.as_deref().filter(|_| named) {
+                    a href=(plugin_path(plugin)) { (text::line(plugin)) } ": "
                 }
-                @if let Some(outcome) = &order.outcome {
-                    @if !outcome.said.is_empty() {
-                        @let (said, left) = fitting(&outcome.said, OUTCOME_BYTES, |line| html! { li { (line) } });
-                        ul { @for line in &said { (line) } @if left > 0 { li { (left) " more lines: the log of the host has them" } } }
-                    }
-                    @if let Some(place) = &outcome.leads_to { p { a href=(place) { "What it changes" } } }
+                (order.what) ", " (frame.when(order.begun)) " by " (order.who) ": "
+                @match &order.outcome {
+                    None => { "under way. " a href="" { "Reload" } },
+                    Some(outcome) if outcome.is_done => "done",
+                    Some(_) => strong { "not done" },
                 }
+            }
+            @if let Some(outcome) = &order.outcome {
+                @if !outcome.said.is_empty() {
+                    @let (said, left) = fitting(&outcome.said, OUTCOME_BYTES, |line| html! { li { (line) } });
+                    ul { @for line in &said { (line) } @if left > 0 { li { (left) " more" } } }
+                }
+                @if let Some(place) = &outcome.leads_to { p { a href=(place) { "What it changes" } } }
             }
         }
     }
