@@ -40,6 +40,6 @@ mod shared_reads;
 mod text;
 
 pub use codes::LoginCodes;
-pub use route_table::{Audience, Route, routes};
+pub use route_table::{AllowedViewers, Route, routes};
 pub use server::{AdmitRequest, Dashboard, DashboardParts, HoldAnswer};
 pub use session_store::{SessionStore, SessionStoreError};

@@ -57,7 +57,7 @@ impl OperatorClient {
         Self { operator: Arc::clone(operator), who }
     }
 
-    /// Gives a command that ends with whoever waits for it: one that only reads, or a step of an order.
+    /// Gives a command that ends when its caller stops waiting: one that only reads, or a step of an order.
     pub(crate) async fn run<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
         let command: Command = request.into();
         if !command.is_for_dashboard() {

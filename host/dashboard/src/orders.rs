@@ -63,7 +63,7 @@ pub(crate) type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Busy;
 
-/// Carries an order out, whether or not somebody still waits for it; `None`: the host failed at it.
+/// Carries an order out, whether or not its request is still open; `None`: the host failed at it.
 pub(crate) async fn carried_out<T: Send + 'static>(order: impl Future<Output = T> + Send + 'static) -> Option<T> {
     tokio::spawn(order).await.ok()
 }

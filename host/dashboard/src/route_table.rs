@@ -32,7 +32,7 @@ pub struct Route {
 
 /// For whom an address is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Audience {
+pub enum AllowedViewers {
     /// Also who is not logged in.
     Everyone,
     /// Everyone who is.
@@ -46,7 +46,7 @@ pub enum Audience {
 }
 
 /// What is asked, beside who asks.
-pub(crate) struct Asked<'a> {
+pub(crate) struct RouteRequest<'a> {
     /// What stands for the names in braces, as it was before it became part of an address.
     pub(crate) names: Vec<String>,
     pub(crate) query: Form,
@@ -55,13 +55,13 @@ pub(crate) struct Asked<'a> {
     pub(crate) parts: &'a DashboardParts,
 }
 
-impl Asked<'_> {
+impl RouteRequest<'_> {
     fn name(&self, place: usize) -> &str {
         self.names.get(place).map_or("", String::as_str)
     }
 }
 
-/// A request of somebody who need not be logged in.
+/// A request that needs no login.
 pub(crate) struct Visit<'a> {
     pub(crate) request: &'a Parts,
     pub(crate) body: Incoming,
@@ -74,10 +74,10 @@ pub(crate) struct Visit<'a> {
 pub(crate) enum Handler {
     Open(for<'a> fn(&'a Arc<Routes>, Visit<'a>) -> BoxFuture<'a, Answer>),
     Any(for<'a> fn(&'a Routes, &'a Parts, &'a Session, IpAddr) -> BoxFuture<'a, Answer>),
-    Own(for<'a> fn(&'a Own<'a>, &'a Asked<'a>) -> BoxFuture<'a, Answer>),
-    Lead(for<'a> fn(&'a LeadPages<'a>, &'a Asked<'a>) -> BoxFuture<'a, Done>),
-    Control(for<'a> fn(&'a LeadPages<'a>, &'a Asked<'a>) -> BoxFuture<'a, Done>),
-    Operator(for<'a> fn(&'a OperatorPages<'a>, &'a Asked<'a>) -> BoxFuture<'a, Done>),
+    Own(for<'a> fn(&'a Own<'a>, &'a RouteRequest<'a>) -> BoxFuture<'a, Answer>),
+    Lead(for<'a> fn(&'a LeadPages<'a>, &'a RouteRequest<'a>) -> BoxFuture<'a, Done>),
+    Control(for<'a> fn(&'a LeadPages<'a>, &'a RouteRequest<'a>) -> BoxFuture<'a, Done>),
+    Operator(for<'a> fn(&'a OperatorPages<'a>, &'a RouteRequest<'a>) -> BoxFuture<'a, Done>),
 }
 
 type Done = Result<Answer, ControlError>;
@@ -117,21 +117,21 @@ impl Route {
         self.path
     }
 
-    pub fn audience(&self) -> Audience {
+    pub fn allowed_viewers(&self) -> AllowedViewers {
         match self.handler {
-            Handler::Open(_) => Audience::Everyone,
-            Handler::Any(_) => Audience::Viewers,
-            Handler::Own(_) => Audience::Requestors,
-            Handler::Lead(_) => Audience::Leads,
-            Handler::Control(_) => Audience::ControllingLeads,
-            Handler::Operator(_) => Audience::Operators,
+            Handler::Open(_) => AllowedViewers::Everyone,
+            Handler::Any(_) => AllowedViewers::Viewers,
+            Handler::Own(_) => AllowedViewers::Requestors,
+            Handler::Lead(_) => AllowedViewers::Leads,
+            Handler::Control(_) => AllowedViewers::ControllingLeads,
+            Handler::Operator(_) => AllowedViewers::Operators,
         }
     }
 
     /// The page in the head of all pages to which it belongs.
     pub(crate) fn head(&self) -> &'static str {
         match (self.path, self.path.get(1..).and_then(|path| path.find('/'))) {
-            ("/", _) if self.audience() == Audience::Requestors => "/tasks",
+            ("/", _) if self.allowed_viewers() == AllowedViewers::Requestors => "/tasks",
             (path, None) => path,
             (path, Some(end)) => path.get(..end + 1).unwrap_or_default(),
         }
@@ -285,7 +285,7 @@ static ROUTES: &[Route] = &[
     Route::order("/hosts/drain", Operator(|pages, asked| Box::pin(pages.drain(&asked.form)))),
 ];
 
-fn order<'a>(pages: &'a OperatorPages<'a>, asked: &'a Asked<'a>, action: &'static str) -> BoxFuture<'a, Done> {
+fn order<'a>(pages: &'a OperatorPages<'a>, asked: &'a RouteRequest<'a>, action: &'static str) -> BoxFuture<'a, Done> {
     Box::pin(pages.act_on_plugin(asked.name(0), action, &asked.form))
 }
 
@@ -295,17 +295,17 @@ mod tests {
 
     #[test]
     fn each_address_is_there_once_for_each_viewer() {
-        let is_for = |audience: Audience| match audience {
-            Audience::Everyone => [true; 4],
-            Audience::Viewers => [false, true, true, true],
-            Audience::Requestors => [false, true, true, false],
-            Audience::Leads | Audience::ControllingLeads => [false, false, true, false],
-            Audience::Operators => [false, false, false, true],
+        let is_for = |viewers: AllowedViewers| match viewers {
+            AllowedViewers::Everyone => [true; 4],
+            AllowedViewers::Viewers => [false, true, true, true],
+            AllowedViewers::Requestors => [false, true, true, false],
+            AllowedViewers::Leads | AllowedViewers::ControllingLeads => [false, false, true, false],
+            AllowedViewers::Operators => [false, false, false, true],
         };
         for (place, route) in ROUTES.iter().enumerate() {
             let path = route.path.replace(['{', '}'], "");
             for other in &ROUTES[place + 1..] {
-                let both = is_for(route.audience()).into_iter().zip(is_for(other.audience()));
+                let both = is_for(route.allowed_viewers()).into_iter().zip(is_for(other.allowed_viewers()));
                 let is_same = route.is_read == other.is_read && other.names(&path).is_some();
                 assert!(!is_same || both.into_iter().all(|(one, other)| !(one && other)), "{path}");
             }

@@ -23,7 +23,7 @@ use crate::own_tasks::{Own, absent, refused};
 use crate::pages::{Frame, TOKEN_FIELD, message};
 use crate::request::{Form, Site, cookie, read_form};
 use crate::respond::{self, Answer};
-use crate::route_table::{Asked, Handler, Route, Visit};
+use crate::route_table::{Handler, Route, RouteRequest, Visit};
 use crate::server::DashboardParts;
 use crate::session_store::SessionRules;
 use crate::sessions::{Session, Sessions, Viewer};
@@ -143,7 +143,7 @@ impl Routes {
         let frame = |here| Frame { session: Some(session), here, now: self.parts.clock.now() };
         let found = route_table::find(Some(&session.viewer), form.is_none(), request.uri.path());
         let Some((route, names)) = found else { return absent(&frame("")) };
-        let asked = Asked { names, query: query(request), form: form.unwrap_or_default(), parts: &self.parts };
+        let asked = RouteRequest { names, query: query(request), form: form.unwrap_or_default(), parts: &self.parts };
         let frame = frame(route.head());
         match (&route.handler, session.viewer.known()) {
             (Handler::Any(answer), _) => answer(self, request, session, peer).await,

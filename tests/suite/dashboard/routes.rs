@@ -1,6 +1,6 @@
 //! Each address of the dashboard for each kind of viewer, as the table of routes says for whom it is there.
 
-use bulkhead_dashboard::{Audience, Route, routes};
+use bulkhead_dashboard::{AllowedViewers, Route, routes};
 use reqwest::StatusCode;
 use serde_json::json;
 use tests::wait::until;
@@ -51,7 +51,7 @@ async fn token(setup: &Setup, requestor: &str, tenant: &str, scope: &str) -> (St
 struct Person {
     name: &'static str,
     /// For whom there are the addresses that this person has.
-    is: &'static [Audience],
+    is: &'static [AllowedViewers],
     /// Whose task it is.
     owns: bool,
     /// Whether the task is one of the tenant.
@@ -61,15 +61,15 @@ struct Person {
 
 impl Person {
     fn has(&self, route: &Route) -> bool {
-        self.is.contains(&route.audience())
+        self.is.contains(&route.allowed_viewers())
     }
 
     /// What a page answers.
     fn page(&self, route: &Route) -> StatusCode {
         let is_about_a_task = route.path().contains("{task}");
-        let sees = match route.audience() {
-            Audience::Requestors => self.owns || !is_about_a_task,
-            Audience::Leads => self.is_of_tenant || !is_about_a_task,
+        let sees = match route.allowed_viewers() {
+            AllowedViewers::Requestors => self.owns || !is_about_a_task,
+            AllowedViewers::Leads => self.is_of_tenant || !is_about_a_task,
             _ => true,
         };
         if self.has(route) && sees { StatusCode::OK } else { StatusCode::NOT_FOUND }
@@ -88,9 +88,11 @@ async fn each_address_is_there_for_those_whom_the_table_names() {
     let version = versions["versions"][0]["version"].as_str().expect("a digest").to_owned();
     let world = World { task, version, token: token(&setup, "unused", "acme", "use").await.1 };
 
-    let all = &[Audience::Viewers, Audience::Requestors][..];
-    let leads = &[Audience::Viewers, Audience::Requestors, Audience::Leads][..];
-    let control = &[Audience::Viewers, Audience::Requestors, Audience::Leads, Audience::ControllingLeads][..];
+    let all = &[AllowedViewers::Viewers, AllowedViewers::Requestors][..];
+    let leads = &[AllowedViewers::Viewers, AllowedViewers::Requestors, AllowedViewers::Leads][..];
+    let control =
+        &[AllowedViewers::Viewers, AllowedViewers::Requestors, AllowedViewers::Leads, AllowedViewers::ControllingLeads]
+            [..];
     let mut people = vec![Person {
         name: "anna",
         is: all,
@@ -108,14 +110,14 @@ async fn each_address_is_there_for_those_whom_the_table_names() {
         let browser = Browser::with_token(&host, &token).await;
         people.push(Person { name, is, owns: false, is_of_tenant: tenant == "acme", browser });
     }
-    let operator = &[Audience::Viewers, Audience::Operators][..];
+    let operator = &[AllowedViewers::Viewers, AllowedViewers::Operators][..];
     let browser = Browser::operator(&host).await;
     people.push(Person { name: "the operator", is: operator, owns: false, is_of_tenant: false, browser });
 
     let nobody = Browser::new(&host);
     for route in routes() {
         let path = world.place(route.path());
-        if route.audience() == Audience::Everyone {
+        if route.allowed_viewers() == AllowedViewers::Everyone {
             continue;
         }
         let refused = match route.is_read() {
@@ -144,7 +146,7 @@ async fn each_address_is_there_for_those_whom_the_table_names() {
             let expected = rows.map(|row| person.page(row)).min().expect("a row");
             let shown = browser.get(&path).await;
             assert_eq!(shown.status, expected, "{path} of {name}: {}", shown.text);
-            let is_owner = person.owns && route.audience() == Audience::Requestors;
+            let is_owner = person.owns && route.allowed_viewers() == AllowedViewers::Requestors;
             assert!(is_owner || !shown.text.contains("iVBORw0KGgo"), "{path} of {name} shows a result");
         }
     }

@@ -1,6 +1,6 @@
 //! What the library asks of the way out: for each request, and how bodies of guests are passed on.
 //!
-//! Owns no decision about what may leave. Invariant: a request that is held is sent by whoever holds it, or never.
+//! Owns no decision about what may leave. Invariant: a held request is sent by its holder or never.
 
 use wasmtime_wasi_http::p2::{DEFAULT_OUTGOING_BODY_BUFFER_CHUNKS, DEFAULT_OUTGOING_BODY_CHUNK_SIZE};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};

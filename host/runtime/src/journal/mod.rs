@@ -44,7 +44,7 @@ use self::state::Journal;
 pub(super) use self::task::Sleep;
 pub use self::{
     class::{Class, Reason},
-    state::{Divergence, Standing},
+    state::{Divergence, JournalStatus},
 };
 use super::bindings::bulkhead::plugin::types as wit;
 use super::call::Call;
@@ -81,7 +81,7 @@ impl fmt::Debug for History {
 /// What came of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalReport {
-    pub standing: Standing,
+    pub status: JournalStatus,
     /// Empty of a call whose journal was given up.
     pub history: History,
     pub entries: u32,
@@ -91,14 +91,14 @@ pub struct JournalReport {
 }
 
 impl JournalReport {
-    fn nothing(standing: Standing) -> Self {
-        Self { standing, history: History(Bytes::new()), entries: 0, steps: 0, hash: 0 }
+    fn nothing(status: JournalStatus) -> Self {
+        Self { status, history: History(Bytes::new()), entries: 0, steps: 0, hash: 0 }
     }
 
     /// Whether the call can be brought back from it.
     pub fn class(&self) -> Class {
-        match self.standing {
-            Standing::Demoted(reason) => Class::Restart(reason),
+        match self.status {
+            JournalStatus::Demoted(reason) => Class::Restart(reason),
             _ => Class::Replay,
         }
     }
@@ -149,7 +149,7 @@ impl Beginning<'_> {
     /// # Errors
     ///
     /// The earlier journal is none, or that of another call.
-    pub(super) fn begin(&self, journaling: &Journaling, shared: &CallState) -> Result<Begun, Standing> {
+    pub(super) fn begin(&self, journaling: &Journaling, shared: &CallState) -> Result<Begun, JournalStatus> {
         let begun = match journaling {
             Journaling::Off => Ok(self.without()),
             Journaling::InMemory => self.record(),
@@ -157,9 +157,9 @@ impl Beginning<'_> {
         };
         match begun {
             Ok(begun) => Ok(begun),
-            Err(standing) => {
-                shared.keep_report(JournalReport::nothing(standing.clone()));
-                if matches!(standing, Standing::Demoted(_)) { Ok(self.without()) } else { Err(standing) }
+            Err(status) => {
+                shared.keep_report(JournalReport::nothing(status.clone()));
+                if matches!(status, JournalStatus::Demoted(_)) { Ok(self.without()) } else { Err(status) }
             }
         }
     }
@@ -168,12 +168,12 @@ impl Beginning<'_> {
         Begun { journal: None, limits: self.limits.clone(), granted: Arc::clone(self.granted) }
     }
 
-    fn record(&self) -> Result<Begun, Standing> {
+    fn record(&self) -> Result<Begun, JournalStatus> {
         if self.kind == EngineKind::Concurrent {
-            return Err(Standing::Demoted(Reason::Concurrent));
+            return Err(JournalStatus::Demoted(Reason::Concurrent));
         }
         if !Header::fits(self.granted) {
-            return Err(Standing::Demoted(Reason::Settings { bytes_max: PINNED_BYTES_MAX }));
+            return Err(JournalStatus::Demoted(Reason::Settings { bytes_max: PINNED_BYTES_MAX }));
         }
         let fixed = self.facts.outside.as_ref().and_then(|outside| outside.unix_ms());
         let header = self.header(fixed.unwrap_or_else(clock::unix_ms), fixed.is_some());
@@ -181,10 +181,10 @@ impl Beginning<'_> {
         Ok(Begun { journal: Some(journal), ..self.without() })
     }
 
-    fn replay(&self, history: &History) -> Result<Begun, Standing> {
-        let (header, mut state) = Journal::replay(&history.0).map_err(Standing::Corrupt)?;
+    fn replay(&self, history: &History) -> Result<Begun, JournalStatus> {
+        let (header, mut state) = Journal::replay(&history.0).map_err(JournalStatus::Corrupt)?;
         if let Some(why) = header.difference(&self.header(header.base_ms, header.stands)) {
-            return Err(Standing::Diverged(state.diverge(why)));
+            return Err(JournalStatus::Diverged(state.diverge(why)));
         }
         let (limits, granted) = (header.limits.over(self.limits), Arc::new(header.over(self.granted)));
         Ok(Begun { journal: Some(CallJournal::new(state, &header, self.facts)), limits, granted })
@@ -245,7 +245,7 @@ impl CallJournal {
     fn report(&self) -> JournalReport {
         let state = &self.state;
         JournalReport {
-            standing: state.standing(),
+            status: state.status(),
             history: History(Bytes::copy_from_slice(state.bytes())),
             entries: state.entries(),
             steps: state.steps(),

@@ -26,7 +26,7 @@ pub struct Divergence {
     pub why: &'static str,
 }
 
-impl std::fmt::Display for Standing {
+impl std::fmt::Display for JournalStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Recording => f.write_str("it is recorded"),
@@ -41,7 +41,7 @@ impl std::fmt::Display for Standing {
 
 /// What became of a journal so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum JournalStatus {
     Recording,
     Replaying,
     /// The guest is over, and this is written down.
@@ -133,13 +133,13 @@ impl Journal {
         matches!(self.mode, Mode::Demoted(_))
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn status(&self) -> JournalStatus {
         match (&self.diverged, &self.mode) {
-            (Some(divergence), _) => Standing::Diverged(divergence.clone()),
-            (None, Mode::Demoted(reason)) => Standing::Demoted(*reason),
-            (None, _) if self.has_ended => Standing::Ended,
-            (None, Mode::Recording) => Standing::Recording,
-            (None, Mode::Replaying(_)) => Standing::Replaying,
+            (Some(divergence), _) => JournalStatus::Diverged(divergence.clone()),
+            (None, Mode::Demoted(reason)) => JournalStatus::Demoted(*reason),
+            (None, _) if self.has_ended => JournalStatus::Ended,
+            (None, Mode::Recording) => JournalStatus::Recording,
+            (None, Mode::Replaying(_)) => JournalStatus::Replaying,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::codec::{decode, encode};
 use super::entry::CommandKind;
-use super::values::{Answers, digest_of_questions};
+use super::values::{Answers, digest_of_requests};
 use crate::ClientView;
 use crate::call::Call;
 use bulkhead_domain::call::InputRequest;
@@ -110,7 +110,7 @@ impl Call {
     /// The answers to these questions from an earlier run. `None`: they have to be asked, and their being asked is kept.
     pub(crate) fn recorded_answers(&mut self, requests: &[InputRequest]) -> wasmtime::Result<Option<Answers>> {
         let Some(journal) = &mut self.journal else { return Ok(None) };
-        let (number, digest) = (journal.next_command(), digest_of_questions(requests));
+        let (number, digest) = (journal.next_command(), digest_of_requests(requests));
         if !journal.state.must_command(CommandKind::Question, number, digest)? {
             journal.state.put_command(CommandKind::Question, number, digest);
             journal.state.put_mark();

@@ -9,7 +9,7 @@ use super::class::Reason;
 use super::entry::{self, Command, CommandKind, Entry};
 use super::header::{Header, PinnedLimits};
 use super::names;
-use super::state::{Divergence, Journal, Standing};
+use super::state::{Divergence, Journal, JournalStatus};
 use super::{ABI, History};
 use crate::ClientView;
 use bulkhead_domain::Json;
@@ -223,7 +223,7 @@ fn replay_gives_back_what_was_recorded_and_ends_there() {
     assert_eq!(journal.must_value(), Ok(Some(vec![1])));
     assert!(journal.is_replaying() && !journal.goes_on());
     journal.end([3; 8]).unwrap();
-    assert_eq!((journal.standing(), journal.bytes()), (Standing::Ended, &*bytes));
+    assert_eq!((journal.status(), journal.bytes()), (JournalStatus::Ended, &*bytes));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn replay_says_where_it_left_the_journal() {
         "entry 1: a move of the clock by 5 ms at step 1 was recorded, set of bulkhead:plugin/keyvalue was asked for at step 2: \
          what was recorded is still to come"
     );
-    assert!(matches!(journal.standing(), Standing::Diverged(_)));
+    assert!(matches!(journal.status(), JournalStatus::Diverged(_)));
     assert!(journal.end([3; 8]).is_err(), "it stays so");
 
     let mut journal = replay();
@@ -302,7 +302,7 @@ fn journal_that_gets_too_long_is_given_up() {
     for _ in 0..5 {
         journal.put_value(vec![0; 1 << 20]);
     }
-    assert_eq!(journal.standing(), Standing::Demoted(Reason::Journal { bytes_max: 4 << 20 }));
+    assert_eq!(journal.status(), JournalStatus::Demoted(Reason::Journal { bytes_max: 4 << 20 }));
     assert!(journal.bytes().is_empty() && journal.step(names::KEYVALUE_GET).is_ok());
     assert_eq!(Reason::Journal { bytes_max: 4 << 20 }.to_string(), "its journal is larger than 4 MiB");
 }

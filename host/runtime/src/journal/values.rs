@@ -77,7 +77,7 @@ impl Recorded for InputResponse {
 }
 
 /// The digest of what is asked of a client.
-pub(super) fn digest_of_questions(requests: &[InputRequest]) -> Digest {
+pub(super) fn digest_of_requests(requests: &[InputRequest]) -> Digest {
     let mut asked = Vec::new();
     for InputRequest { key, kind, meta } in requests {
         let none = || Json::new("");
@@ -125,9 +125,9 @@ mod tests {
             kind: InputRequestKind::Form { message: message.to_owned(), requested_schema: Json::new("{}") },
             meta: Vec::new(),
         };
-        assert_eq!(digest_of_questions(&[form("a")]), digest_of_questions(&[form("a")]));
-        assert_ne!(digest_of_questions(&[form("a")]), digest_of_questions(&[form("b")]));
+        assert_eq!(digest_of_requests(&[form("a")]), digest_of_requests(&[form("a")]));
+        assert_ne!(digest_of_requests(&[form("a")]), digest_of_requests(&[form("b")]));
         let roots = InputRequest { key: "k".to_owned(), kind: InputRequestKind::Roots, meta: Vec::new() };
-        assert_ne!(digest_of_questions(&[form("a"), roots]), digest_of_questions(&[form("a")]));
+        assert_ne!(digest_of_requests(&[form("a"), roots]), digest_of_requests(&[form("a")]));
     }
 }

@@ -42,14 +42,14 @@ impl Case {
         let Self { tool, arguments, levers, then } = self;
         let (outcome, recorded) = place.record(tool, arguments, *levers).await;
         if let Then::Restarts(reason) = then {
-            assert_eq!(recorded.standing, Standing::Demoted(*reason), "{tool}: {outcome:?}");
+            assert_eq!(recorded.status, JournalStatus::Demoted(*reason), "{tool}: {outcome:?}");
             assert!(recorded.history.0.is_empty() && !reason.to_string().is_empty(), "{tool}");
             return outcome;
         }
-        assert_eq!(recorded.standing, Standing::Ended, "{tool} with {arguments}: {outcome:?}");
+        assert_eq!(recorded.status, JournalStatus::Ended, "{tool} with {arguments}: {outcome:?}");
         for _ in 0..2 {
             let (again, replayed) = place.replay(tool, arguments, recorded.history.clone()).await;
-            assert_eq!(comparable(&again), comparable(&outcome), "{tool} with {arguments}: {:?}", replayed.standing);
+            assert_eq!(comparable(&again), comparable(&outcome), "{tool} with {arguments}: {:?}", replayed.status);
             assert_eq!(replayed, recorded, "{tool} with {arguments}");
         }
         eprintln!("{tool}: {} steps, {} entries, {} bytes", recorded.steps, recorded.entries, recorded.history.0.len());

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use self::outside::{Nowhere, NowhereToKeep, Peer, Values};
 use super::*;
-use crate::journal::{History, JournalReport, Reason, Standing};
+use crate::journal::{History, JournalReport, JournalStatus, Reason};
 use crate::policy::Grants;
 use bulkhead_domain::call::{ClientFeatures, ElicitationAction, InputRequest, InputRequestKind, InputResponse, Root};
 use bulkhead_domain::limits::KeyValueLimits;

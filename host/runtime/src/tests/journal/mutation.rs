@@ -10,21 +10,21 @@ use crate::journal::tests::Edited;
 async fn mutate(plugin: &str, tool: &str, arguments: &Value) {
     let Some(place) = Place::of(plugin, |_| {}).await else { return };
     let (outcome, recorded) = place.record(tool, arguments, Levers::default()).await;
-    assert_eq!(recorded.standing, Standing::Ended);
+    assert_eq!(recorded.status, JournalStatus::Ended);
     let (mut noticed, mut same) = (0, 0);
     for (what, history) in Edited::of(&recorded.history).mutations() {
         let (again, report) = place.replay(tool, arguments, history).await;
-        match (&again, &report.standing) {
-            (Err(CallError::Interrupted), Standing::Diverged(divergence)) => {
+        match (&again, &report.status) {
+            (Err(CallError::Interrupted), JournalStatus::Diverged(divergence)) => {
                 assert!(!divergence.recorded.is_empty() && !divergence.requested.is_empty());
                 noticed += 1;
             }
-            (Err(CallError::Interrupted), Standing::Corrupt(_)) => noticed += 1,
-            (_, Standing::Ended) => {
+            (Err(CallError::Interrupted), JournalStatus::Corrupt(_)) => noticed += 1,
+            (_, JournalStatus::Ended) => {
                 assert_eq!(comparable(&again), comparable(&outcome), "{tool} {what} was not noticed");
                 same += 1;
             }
-            (_, standing) => panic!("{tool} {what}: {again:?}, {standing:?}"),
+            (_, status) => panic!("{tool} {what}: {again:?}, {status:?}"),
         }
     }
     eprintln!("{tool}: {noticed} changes noticed, {same} without a difference");
@@ -48,7 +48,7 @@ async fn journals_of_other_calls_are_refused() {
     let refused = async |tool: &str, arguments: &Value, history: History, why: &str| {
         let (outcome, report) = place.replay(tool, arguments, history).await;
         assert!(matches!(outcome, Err(CallError::Interrupted)), "{outcome:?}");
-        assert!(report.standing.to_string().contains(why), "{}", report.standing);
+        assert!(report.status.to_string().contains(why), "{}", report.status);
     };
     refused("echo", &json!({"text": "others"}), recorded.history.clone(), "with other arguments").await;
     refused("word_count", &arguments, recorded.history.clone(), "with other arguments").await;

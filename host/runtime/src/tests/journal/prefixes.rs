@@ -10,7 +10,7 @@ async fn go_on(plugin: &str, tool: &str, arguments: &Value, marks_min: usize) {
     assert!(prefixes.len() >= marks_min, "{} marks", prefixes.len());
     for prefix in prefixes {
         let (again, report) = place.go_on(tool, arguments, prefix.clone()).await;
-        assert_eq!(report.standing, Standing::Ended, "{tool}");
+        assert_eq!(report.status, JournalStatus::Ended, "{tool}");
         assert_eq!(comparable(&again), comparable(&outcome), "{tool}");
         assert!(report.history.0.starts_with(&prefix.0), "what was kept stays");
         let (replayed, second) = place.replay(tool, arguments, report.history.clone()).await;
@@ -36,10 +36,10 @@ async fn effects_of_a_journal_happen_once() {
     // The last mark is that of the value that was written: nothing of it happens again.
     let last = prefixes.last().unwrap().clone();
     let (_, report) = place.go_on("ask_counted", &json!({}), last).await;
-    assert_eq!(report.standing, Standing::Ended);
+    assert_eq!(report.status, JournalStatus::Ended);
     assert!(place.values.0.lock().is_empty(), "the write was in the journal");
     // The first one is that of the question.
     let (_, report) = place.go_on("ask_counted", &json!({}), prefixes[0].clone()).await;
-    assert_eq!(report.standing, Standing::Ended);
+    assert_eq!(report.status, JournalStatus::Ended);
     assert_eq!(place.values.0.lock().len(), 1);
 }

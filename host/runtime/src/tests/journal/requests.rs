@@ -12,7 +12,7 @@ async fn request_that_may_have_taken_effect_is_never_sent_again() {
     assert!(first.contains("POST /post words key ") && first.contains("for the 1. time"), "{first}");
     let prefixes = Edited::of(&recorded.history).prefixes();
     let (again, report) = place.go_on("send", &post, prefixes[0].clone()).await;
-    assert_eq!(report.standing, Standing::Ended);
+    assert_eq!(report.status, JournalStatus::Ended);
     let again = format!("{again:?}");
     assert!(again.contains("in doubt: the host stopped after this request was sent"), "{again}");
     assert_eq!(place.peer.0.lock()["POST /post"], 1);
@@ -28,6 +28,6 @@ async fn request_that_only_reads_is_sent_again() {
     // A host that stopped before anything was kept.
     let beginning = Edited::of(&recorded.history).beginning();
     let (again, report) = place.go_on("http_get", &get, beginning).await;
-    assert_eq!(report.standing, Standing::Ended);
+    assert_eq!(report.status, JournalStatus::Ended);
     assert!(format!("{again:?}").contains("for the 2. time"), "{again:?}");
 }

@@ -82,7 +82,7 @@ async fn typed_tools_replay() {
     let Some(place) = place else { return };
     let (_, report) =
         place.record("prism.colour.palette.load", &json!({"path": "/data/palette"}), Levers::default()).await;
-    assert_eq!(report.standing, Standing::Demoted(Reason::Files));
+    assert_eq!(report.status, JournalStatus::Demoted(Reason::Files));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,9 +173,9 @@ async fn conformance_tools_replay() {
             _ => json!({}),
         };
         let (outcome, recorded) = place.record(&tool, &arguments, Levers::default()).await;
-        assert_eq!(recorded.standing, Standing::Ended, "{tool}: {outcome:?}");
+        assert_eq!(recorded.status, JournalStatus::Ended, "{tool}: {outcome:?}");
         let (again, replayed) = place.replay(&tool, &arguments, recorded.history.clone()).await;
-        assert_eq!(comparable(&again), comparable(&outcome), "{tool}: {:?}", replayed.standing);
+        assert_eq!(comparable(&again), comparable(&outcome), "{tool}: {:?}", replayed.status);
         assert_eq!(replayed, recorded, "{tool}");
     }
 }
@@ -205,7 +205,7 @@ async fn components_of_wasi_03_begin_again() {
     let name = house.sandbox.catalog().tools().iter().map(|entry| entry.tool.name.clone()).next().unwrap();
     let running = house.start_with(&name, "{}", |spec| spec.journaling = Journaling::InMemory);
     let (_, report) = drive(running, Levers::default()).await;
-    let standing = report.unwrap().standing;
-    assert_eq!(standing, Standing::Demoted(Reason::Concurrent));
-    assert_eq!(standing.to_string(), "it was given up: its component uses WASI 0.3");
+    let status = report.unwrap().status;
+    assert_eq!(status, JournalStatus::Demoted(Reason::Concurrent));
+    assert_eq!(status.to_string(), "it was given up: its component uses WASI 0.3");
 }
