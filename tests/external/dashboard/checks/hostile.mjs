@@ -110,6 +110,10 @@ export async function hostile(report, world) {
     const list = await viewers.visit("operator", "/tasks?tenant=dark");
     assert.match(await list.locator("table").innerText(), /<\/title><\/textarea>/);
     const plugin = await viewers.visit("operator", "/plugins/markup");
+    // The list has the begin of a long source, the page of the version all of it.
+    assert.match(await plugin.locator("main").innerText(), /"><img …/);
+    await plugin.locator('main a[href$="/changes"]').first().click();
+    await plugin.waitForURL(/\/changes$/);
     assert.match(await plugin.locator("main").innerText(), /<img src=x onerror=alert\('file'\)>/);
   });
 
