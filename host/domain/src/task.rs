@@ -212,8 +212,11 @@ impl Holder {
 /// The most that a later version may add to a marker.
 pub const DURABLE_DETAIL_BYTES_MAX: usize = 64;
 
-/// Says that a run's journal is complete, so that even an empty one can be trusted after a crash. It holds for one attempt of a task:
-/// a program that does not know it raises the attempt and leaves it behind.
+/// How journals are written by this program: the version of its markers.
+pub const JOURNAL_VERSION: u8 = 1;
+
+/// Says that a run's journal is complete, so that even an empty one can be trusted after a crash: nothing that it does not tell of has left
+/// the host. It holds for one attempt of a task: a program that does not know it raises the attempt and leaves it behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DurableMarker {
     /// How the journal is written.
@@ -229,6 +232,11 @@ impl DurableMarker {
     /// `None` when `detail` is longer than [`DURABLE_DETAIL_BYTES_MAX`].
     pub fn new(version: u8, attempt: u32, engine_hash: u64, detail: Vec<u8>) -> Option<Self> {
         (detail.len() <= DURABLE_DETAIL_BYTES_MAX).then_some(Self { version, attempt, engine_hash, detail })
+    }
+
+    /// For a run that begins with a journal of [`JOURNAL_VERSION`].
+    pub fn of_run(attempt: u32, engine_hash: u64) -> Self {
+        Self { version: JOURNAL_VERSION, attempt, engine_hash, detail: Vec::new() }
     }
 
     /// What its version says beyond the other members.
@@ -279,11 +287,17 @@ pub struct Task {
     pub timeline: Timeline,
     /// The host that it belongs to, where several share a store.
     pub holder: Option<Holder>,
-    /// Set while a run keeps a journal.
+    /// Set while a run keeps a journal: see [`Task::is_journaled`].
     pub durable: Option<DurableMarker>,
 }
 
 impl Task {
+    /// Whether the journal of its present run is complete, also where there is none yet. A task without a marker for this very run never
+    /// was journaled, or not by the program that ran it last.
+    pub fn is_journaled(&self) -> bool {
+        self.durable.as_ref().is_some_and(|marker| marker.version == JOURNAL_VERSION && marker.attempt == self.attempt)
+    }
+
     /// Whose face it shows.
     pub fn design(&self) -> Design {
         self.origin.design
