@@ -92,7 +92,7 @@ async fn bare_store(each: Duration) -> anyhow::Result<Measured> {
 async fn end(store: Arc<SledStore>, mut task: Task) -> anyhow::Result<()> {
     task.phase = Phase::Ended(Outcome::Output { is_error: false });
     let output = ToolOutput { is_error: false, ..ToolOutput::failure(r#"{"count":4,"below":10,"complete":true}"#) };
-    store.commit(Change { task, output: Some(Arc::new(output.into())) }).await?;
+    store.commit(Change { task, output: Some(Arc::new(output.into())), journal: None }).await?;
     Ok(())
 }
 
@@ -119,5 +119,12 @@ fn creation(who: u8, turn: u64) -> Creation {
         tasks_per_tenant: u32::MAX,
         bytes_per_tenant: u64::MAX,
     };
-    Creation { task, arguments: Json::new(r#"{"below":10}"#), output: None, reserved_bytes: 1 << 16, caps }
+    Creation {
+        task,
+        arguments: Json::new(r#"{"below":10}"#),
+        output: None,
+        reserved_bytes: 1 << 16,
+        caps,
+        journal: None,
+    }
 }

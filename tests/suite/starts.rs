@@ -65,6 +65,7 @@ fn ended(number: u64, now: u64) -> Creation {
         output: Some(Arc::new(output.into())),
         reserved_bytes: 0,
         caps,
+        journal: None,
     }
 }
 

@@ -83,7 +83,7 @@ impl TaskControl for OfflineTasks {
                 Err(Refusal::Illegal(why)) => return Err(tasks::Error::Illegal(why)),
                 Err(_) => return Err(tasks::Error::Illegal("the task cannot be changed now")),
             };
-            match self.store.commit(Change { task, output: None }).await {
+            match self.store.commit(Change { task, output: None, journal: None }).await {
                 Err(store::Error::Conflict) => {}
                 done => return done.map(Arc::new).map_err(failed),
             }

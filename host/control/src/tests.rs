@@ -128,7 +128,7 @@ async fn put_task(store: &MemoryStore, requestor: Requestor, id: u8) -> Task {
         bytes_per_tenant: 1 << 20,
     };
     let arguments = Json::new(r#"{"secret":"argument"}"#);
-    store.create(Creation { task, arguments, output: None, reserved_bytes: 0, caps }).await.unwrap()
+    store.create(Creation { task, arguments, output: None, reserved_bytes: 0, caps, journal: None }).await.unwrap()
 }
 
 async fn listed(operator: &HostOperator, requestor: Option<&str>, tenant: Option<&str>) -> Vec<String> {

@@ -209,7 +209,7 @@ impl Principals {
             rows.push((tenant_key(name), Some(row)));
         }
         if !rows.is_empty() {
-            self.store.change_rows(RowKind::Principal, expected, rows).await?;
+            self.store.change_rows(RowKind::Principal, expected, rows, None).await?;
         }
         self.configured.lock().names.extend(ruled.ids.iter().map(|(name, id)| (*id, name.clone())));
         Ok(())

@@ -131,7 +131,7 @@ impl PluginRegistry {
             );
             next.push((name, entry));
         }
-        if let Err(error) = store.change_rows(RowKind::Plugin, expected, changes).await {
+        if let Err(error) = store.change_rows(RowKind::Plugin, expected, changes, None).await {
             self.in_doubt = true;
             match Self::read(store).await {
                 Ok(again) => *self = Self { in_doubt: true, ..again },

@@ -1,5 +1,7 @@
-//! Records made of anything.
+//! Records and journals made of anything.
 
+use super::journal::layout::{check_piece, open_piece, parse_key};
+use super::journal::{JournalHead, TaskRef};
 use super::record::{self, Owner};
 use crate::vault::SealingKey;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
@@ -31,6 +33,19 @@ pub fn records(data: &[u8]) -> bool {
     is_read
 }
 
+/// Reads a head of a journal, a piece of one, and a key. What can be read is written again and reads the same.
+pub fn journals(data: &[u8]) -> bool {
+    let _ = parse_key(data);
+    let requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) };
+    let task = TaskRef { requestor, id: TaskId([3; 16]) };
+    if open_piece(&task, 1, data, || Ok(SealingKey::new(&[7; 32]))).is_ok() {
+        assert!(check_piece(data).is_ok());
+    }
+    let Ok(head) = JournalHead::decode(data) else { return false };
+    assert_eq!(head.encode().and_then(|again| JournalHead::decode(&again)).ok(), Some(head));
+    true
+}
+
 fn written_again(task: Task, key: &SealingKey) {
     if let Ok(sealed) = record::seal_task(&task, key) {
         assert!(record::decode_task(&sealed).is_ok_and(|outline| outline.id == task.id));
@@ -51,5 +66,6 @@ mod corpus {
     fn corpus_is_replayed() {
         let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz");
         replay_corpus(&fuzz, "records", super::records);
+        replay_corpus(&fuzz, "journal_rows", super::journals);
     }
 }

@@ -20,6 +20,7 @@ use tokio::sync::OnceCell;
 pub(super) use self::layout::tenant_of;
 use self::layout::{Entry, StoredValue, due};
 use self::write_limiter::WriteLimiter;
+use super::journal::Beside;
 use super::{Error, RowKind, RowState, Store};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::limits::KeyValueLimits;
@@ -122,11 +123,12 @@ impl KeyValues {
         Err(Error::Corrupt("pieces of a kept value are missing".to_owned()))
     }
 
-    /// Keeps a value, durable on return, in the place of the one before; `expires_at` is when it goes away by itself.
+    /// Keeps a value, durable on return, in the place of the one before; `expires_at` is when it goes away by itself. What is `beside` it
+    /// goes to a task's journal in the same step.
     ///
     /// # Errors
     ///
-    /// What does not fit, or the store's failure.
+    /// What does not fit, or the store's failure. Nothing was appended then, unless the store did not say.
     pub async fn set(
         &self,
         space: &KeyValueNamespace,
@@ -134,12 +136,13 @@ impl KeyValues {
         key: &str,
         value: &[u8],
         expires_at: Option<UnixMs>,
+        beside: Option<Beside>,
     ) -> Result<(), KeyValueError> {
-        self.write(space, limits, (key, value, expires_at), None).await.map(|_| ())
+        self.write(space, limits, (key, value, expires_at), None, beside).await.map(|_| ())
     }
 
     /// Keeps a value, durable on return, if what is there is what its writer takes it for; says whether it was. An earlier time to live
-    /// is gone.
+    /// is gone. What is `beside` it goes to a task's journal in the same step, and only if the value was kept.
     ///
     /// # Errors
     ///
@@ -151,9 +154,10 @@ impl KeyValues {
         (key, value): (&str, &[u8]),
         is_expected: impl Fn(Option<&[u8]>) -> bool + Send + Sync,
         now: UnixMs,
+        beside: Option<Beside>,
     ) -> Result<bool, KeyValueError> {
         let condition = Condition { is_expected: &is_expected, now };
-        self.write(space, limits, (key, value, None), Some(condition)).await
+        self.write(space, limits, (key, value, None), Some(condition), beside).await
     }
 
     /// Whether the value was written, which only a condition can prevent.
@@ -163,6 +167,7 @@ impl KeyValues {
         limits: &KeyValueLimits,
         (key, value, expires_at): (&str, &[u8], Option<UnixMs>),
         condition: Option<Condition<'_>>,
+        beside: Option<Beside>,
     ) -> Result<bool, KeyValueError> {
         let (bytes, bytes_max) = (value.len() as u64, limits.value_bytes_max.min(VALUE_BYTES_MAX));
         if bytes > bytes_max {
@@ -195,14 +200,14 @@ impl KeyValues {
             changes.push((at.clone(), Some(entry.encode())));
             changes.extend(pieces);
             changes.extend(expires_at.map(|due| (space.due(due, key), Some(Vec::new()))));
-            match self.change(space, &at, old, changes).await {
+            match self.change(space, &at, old, changes, beside.clone()).await {
                 Ok(()) => {
                     release(&count, after, before)?;
                     return Ok(true);
                 }
                 Err(Error::Conflict) => release(&count, before, after)?,
                 // Certainly not written.
-                Err(error @ Error::ReadOnly(_)) => {
+                Err(error) if is_refusal(&error) => {
                     release(&count, before, after)?;
                     return Err(error.into());
                 }
@@ -212,19 +217,24 @@ impl KeyValues {
         Err(Error::Conflict.into())
     }
 
-    /// Forgets a key; an absent one is fine. Durable on return.
+    /// Forgets a key; an absent one is fine. Durable on return, with what is `beside` it in a task's journal.
     ///
     /// # Errors
     ///
     /// When the store fails.
-    pub async fn delete(&self, space: &KeyValueNamespace, key: &str) -> Result<(), Error> {
+    pub async fn delete(&self, space: &KeyValueNamespace, key: &str, beside: Option<Beside>) -> Result<(), Error> {
         let _turn = self.turns.take(space.tenant, 0).await;
         let count = self.count(space).await?;
         let at = space.entry(key);
         for _ in 0..CONFLICTS_MAX {
-            let Some(old) = self.entry(&at).await? else { return Ok(()) };
-            let (gone, changes) = (old.0.counted(key), [old.0.removal(space, key), vec![(at.clone(), None)]].concat());
-            match self.change(space, &at, Some(old), changes).await {
+            let old = self.entry(&at).await?;
+            if old.is_none() && beside.is_none() {
+                return Ok(());
+            }
+            let gone = old.as_ref().map(|(old, _)| old.counted(key)).unwrap_or_default();
+            let mut changes = old.iter().flat_map(|(old, _)| old.removal(space, key)).collect::<Vec<_>>();
+            changes.push((at.clone(), None));
+            match self.change(space, &at, old, changes, beside.clone()).await {
                 Ok(()) => return release(&count, KeyValueUsage::default(), gone),
                 Err(Error::Conflict) => {}
                 Err(error) => return Err(error),
@@ -331,7 +341,7 @@ impl KeyValues {
             }
             expected.push((at, Some(bytes)));
         }
-        self.rows.change_rows(RowKind::KeyValue, expected, changes).await?;
+        self.rows.change_rows(RowKind::KeyValue, expected, changes, None).await?;
         gone.iter().try_for_each(|(count, gone)| release(count, KeyValueUsage::default(), *gone))
     }
 
@@ -342,10 +352,11 @@ impl KeyValues {
         at: &[u8],
         old: Option<(Entry, Vec<u8>)>,
         changes: Vec<RowState>,
+        beside: Option<Beside>,
     ) -> Result<(), Error> {
         let expected = vec![(at.to_vec(), old.map(|(_, bytes)| bytes))];
-        let changed = self.rows.change_rows(RowKind::KeyValue, expected, changes).await;
-        if !matches!(changed, Ok(()) | Err(Error::Conflict | Error::ReadOnly(_))) {
+        let changed = self.rows.change_rows(RowKind::KeyValue, expected, changes, beside).await;
+        if changed.as_ref().is_err_and(|error| !is_refusal(error) && !matches!(error, Error::Conflict)) {
             self.counts.lock().remove(space);
         }
         changed
@@ -420,6 +431,11 @@ impl KeyValues {
         self.each_entry(&prefix, prefix.clone(), see).await?;
         Ok(Mutex::new(kept))
     }
+}
+
+/// Whether nothing was written, for certain, and trying again would change nothing.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::ReadOnly(_) | Error::Fenced | Error::Quota { .. })
 }
 
 /// Counts what a change will add, if it fits; what it takes away is counted once it is done.

@@ -13,6 +13,7 @@ pub mod vault;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod journal;
 pub mod keyvalue;
 mod leases;
 pub mod memory;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::journal::{Append, Beside, JournalStore};
 use crate::vault::SealingKey;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
@@ -48,6 +50,10 @@ pub enum Error {
     /// Another writer changed the record first: read again and decide again.
     #[error("the record is at another revision")]
     Conflict,
+    /// An append does not go on from what is there: the task is gone or over, or another life of its call writes the journal. To try
+    /// again makes no sense.
+    #[error("another life of the call writes its journal")]
+    Fenced,
     /// The id or the alias is taken.
     #[error("the key is taken")]
     Exists,
@@ -81,8 +87,8 @@ pub struct StoredCaps {
 }
 
 impl StoredCaps {
-    /// Counts a new task, if there is room for it.
-    fn admit(&self, ledger: &mut Ledger, requestor: &Requestor, task: Usage) -> Result<(), Error> {
+    /// Counts a new task, or more of one, if there is room for it.
+    fn admit(&self, ledger: &mut Ledger, requestor: &Requestor, more: Usage) -> Result<(), Error> {
         let (tasks, bytes) = (|usage: &Usage| usage.tasks, |usage: &Usage| usage.bytes);
         let bounds = [
             Scope::Requestor.bound_of(tasks, "tasks_stored_per_requestor", self.tasks_per_requestor),
@@ -90,11 +96,11 @@ impl StoredCaps {
             Scope::Tenant.bound_of(tasks, "tasks_stored_per_tenant", self.tasks_per_tenant),
             Scope::Tenant.bound_of(bytes, "tasks_stored_bytes_per_tenant", self.bytes_per_tenant),
         ];
-        ledger.try_add(requestor, task, bounds).map_err(|Full { limit, value }| Error::Quota { limit, value })
+        ledger.try_add(requestor, more, bounds).map_err(|Full { limit, value }| Error::Quota { limit, value })
     }
 }
 
-/// Who has stored how much: the sum over the tasks that were added and not yet removed.
+/// Who has stored how much: the sum over the tasks that were added and not yet removed, with their journals.
 type Ledger = ScopedTable<Requestor, Usage>;
 
 /// What a requestor and its tenant have stored.
@@ -107,7 +113,7 @@ fn stored(ledger: &Ledger, requestor: &Requestor) -> (Usage, Usage) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub tasks: u64,
-    /// Records, arguments, outputs, and the bytes reserved for outputs that are not there yet.
+    /// Records, arguments, outputs, journals, and the bytes reserved for outputs that are not there yet.
     pub bytes: u64,
 }
 
@@ -128,6 +134,8 @@ pub struct Creation {
     /// Counted against the bytes quota until the output is there (or the task ends without one).
     pub reserved_bytes: u64,
     pub caps: StoredCaps,
+    /// Begins the task's journal, in the same atomic step; `caps` hold for its bytes too.
+    pub journal: Option<Append>,
 }
 
 /// One change of one task.
@@ -137,6 +145,9 @@ pub struct Change {
     pub task: Task,
     /// Set with the change that ends the task with an output.
     pub output: Option<Arc<TaskOutput>>,
+    /// Appended to the task's journal, in the same atomic step. A journal is removed with the end of its task, unless the change that ends
+    /// it appends to it; and where the change raises the attempt and does not take it over ([`Append::resuming`]).
+    pub journal: Option<Append>,
 }
 
 /// A place in a requestor's list of tasks, newest first: strictly after this one comes the next page.
@@ -152,7 +163,8 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Writes a new task, its arguments, its indexes and (when `task.alias` is set) its alias, if the caps allow.
     async fn create(&self, creation: Creation) -> Result<Task, Error>;
 
-    /// Replaces a record if it is still at the revision it was read at; returns the record with its new revision.
+    /// Replaces a record if it is still at the revision it was read at; returns the record with its new revision. [`Error::Fenced`] when
+    /// what goes to the journal does not go on from what is there; nothing was changed then.
     async fn commit(&self, change: Change) -> Result<Task, Error>;
 
     /// The record; `None` when this requestor has no such task. Expiry is the caller's business.
@@ -248,11 +260,14 @@ pub enum RowKind {
     /// Sessions of browsers at the dashboard: digest of the cookie and whose session it is → state. An older program keeps them, also
     /// beyond their tenant: they let nobody in there, and end within hours.
     BrowserSession = b'H',
+    /// Journals of tasks: see [`journal`]. Only appends write them. An older program keeps them, also beyond their task: they go at the
+    /// next start of this one.
+    Journal = b'J',
 }
 
 impl RowKind {
     /// Every kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Session,
         Self::Token,
         Self::Principal,
@@ -263,12 +278,13 @@ impl RowKind {
         Self::GuestSecret,
         Self::UsedToken,
         Self::BrowserSession,
+        Self::Journal,
     ];
 
     /// The tenant whose row it is, where the key says so: those rows go with their tenant.
     pub fn tenant_of(self, key: &[u8]) -> Option<TenantId> {
         match self {
-            Self::TenantKey => key.first_chunk().copied().map(TenantId),
+            Self::TenantKey | Self::Journal => key.first_chunk().copied().map(TenantId),
             Self::KeyValue => keyvalue::tenant_of(key),
             Self::GuestSecret => tenant_of_secret(key),
             Self::UsedToken => replay_guard::tenant_of(key),
@@ -300,8 +316,11 @@ fn blocked_tenant() -> Error {
     Error::ReadOnly("the tenant is being erased".to_owned())
 }
 
-/// Refuses rows that are too large for every engine.
-fn check_row(key: &[u8], value: &[u8]) -> Result<(), Error> {
+/// Refuses rows that are too large for every engine, and those that have a port of their own.
+fn check_row(kind: RowKind, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    if kind == RowKind::Journal {
+        return Err(Error::Engine("the rows of journals are written by appends".to_owned()));
+    }
     for (limit, bytes, bytes_max) in
         [("row_key_bytes", key.len(), ROW_KEY_BYTES_MAX), ("row_bytes", value.len(), ROW_BYTES_MAX)]
     {
@@ -322,8 +341,14 @@ pub trait RowStore: Send + Sync + 'static {
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error>;
 
     /// Writes and removes several rows of a kind in one atomic step, durable on return, if each row of `expected` is still what it
-    /// was read as, else [`Error::Conflict`].
-    async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error>;
+    /// was read as, else [`Error::Conflict`]. What is `beside` them goes to a task's journal in the same step, else [`Error::Fenced`].
+    async fn change_rows(
+        &self,
+        kind: RowKind,
+        expected: Vec<RowState>,
+        changes: Vec<RowState>,
+        beside: Option<Beside>,
+    ) -> Result<(), Error>;
 
     /// Removes a row; an absent one is fine.
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error>;
@@ -348,6 +373,6 @@ pub trait RowStore: Send + Sync + 'static {
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error>;
 }
 
-/// Both halves of a store.
-pub trait Store: TaskStore + RowStore {}
-impl<T: TaskStore + RowStore> Store for T {}
+/// All parts of a store.
+pub trait Store: TaskStore + RowStore + JournalStore {}
+impl<T: TaskStore + RowStore + JournalStore> Store for T {}

@@ -3,11 +3,14 @@
 //! Owns the whole state under one lock. Must not be used where anything has to survive. Invariant: the conformance suite cannot
 //! tell it from the store on disk.
 
+mod journals;
+
 use std::collections::{BTreeMap, HashSet};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
+use super::journal::{Beside, TaskRef};
 use super::leases::Leases;
 use super::{
     Change, Creation, Error, Ledger, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, record, stored,
@@ -206,7 +209,7 @@ impl State {
     }
 
     fn create(&mut self, creation: Creation) -> Result<Task, Error> {
-        let Creation { mut task, arguments, output, reserved_bytes, caps } = creation;
+        let Creation { mut task, arguments, output, reserved_bytes, caps, journal } = creation;
         task.revision = 1;
         let key = (task.requestor, task.id);
         if self.blocked_tenants.contains(&task.requestor.tenant) {
@@ -219,12 +222,18 @@ impl State {
         let reserved_bytes = if task.outcome().is_some() { 0 } else { reserved_bytes };
         let output = output.as_deref().map(record::encode_output).transpose()?;
         let entry = Entry { record: record::encode_task(&task)?, arguments, output, reserved_bytes };
-        caps.admit(&mut self.ledger, &task.requestor, entry.usage())?;
+        let growth = journal.map(|append| self.growth(&TaskRef::of(&task), append, Some(task.attempt))).transpose()?;
+        let mut usage = entry.usage();
+        usage.bytes = usage.bytes.saturating_add(growth.as_ref().map_or(0, |growth| growth.after.bytes));
+        caps.admit(&mut self.ledger, &task.requestor, usage)?;
         if let Some(lease) = task.lease {
             self.leases.given(lease.node);
         }
         self.index(&task);
         self.tasks.insert(key, entry);
+        if let Some(growth) = growth {
+            self.grow(growth)?;
+        }
         Ok(task)
     }
 
@@ -247,18 +256,31 @@ impl State {
     }
 
     fn commit(&mut self, change: Change) -> Result<Task, Error> {
-        let Change { mut task, output } = change;
+        let Change { mut task, output, journal } = change;
         let old = match self.task(&task.requestor, task.id)? {
             Some(old) if old.revision == task.revision => old,
             _ => return Err(Error::Conflict),
         };
         self.alias_free(&task)?;
+        if journal.is_some() && old.outcome().is_some() {
+            return Err(Error::Fenced);
+        }
+        let growth = journal.map(|append| self.growth(&TaskRef::of(&task), append, Some(task.attempt))).transpose()?;
         task.revision += 1;
         if let Some(lease) = task.lease.filter(|lease| old.lease.is_none_or(|was| was.node != lease.node)) {
             self.leases.given(lease.node);
         }
         let output = output.as_deref().map(record::encode_output).transpose()?;
+        if let Some(growth) = &growth {
+            self.admit_growth(growth)?;
+        }
         self.replace(&old, &task, output)?;
+        match growth {
+            Some(growth) => self.grow(growth)?,
+            None if task.outcome().is_none() => self.remove_journal_of_other_run(&task),
+            None if old.outcome().is_none() => self.remove_journal(&TaskRef::of(&task)),
+            None => {}
+        }
         Ok(task)
     }
 
@@ -284,6 +306,7 @@ impl State {
         if let Some(entry) = self.tasks.remove(&(*requestor, id)) {
             self.ledger.release(requestor, entry.usage());
         }
+        self.remove_journal(&TaskRef { requestor: *requestor, id });
         Ok(())
     }
 }
@@ -404,7 +427,7 @@ impl RowStore for MemoryStore {
     }
 
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {
-        super::check_row(key, &value)?;
+        super::check_row(kind, key, &value)?;
         self.write(|state| {
             state.admit(kind, key)?;
             let key = (kind, key.to_vec());
@@ -416,9 +439,15 @@ impl RowStore for MemoryStore {
         })
     }
 
-    async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error> {
+    async fn change_rows(
+        &self,
+        kind: RowKind,
+        expected: Vec<RowState>,
+        changes: Vec<RowState>,
+        beside: Option<Beside>,
+    ) -> Result<(), Error> {
         for (key, value) in &changes {
-            super::check_row(key, value.as_deref().unwrap_or_default())?;
+            super::check_row(kind, key, value.as_deref().unwrap_or_default())?;
         }
         self.write(|state| {
             for (key, value) in expected {
@@ -428,6 +457,9 @@ impl RowStore for MemoryStore {
             }
             for (key, value) in &changes {
                 value.as_ref().map_or(Ok(()), |_| state.admit(kind, key))?;
+            }
+            if let Some((task, append)) = beside {
+                state.append(&task, append)?;
             }
             for (key, value) in changes {
                 match value {
@@ -441,7 +473,7 @@ impl RowStore for MemoryStore {
 
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {
         self.write(|state| {
-            state.rows.remove(&(kind, key.to_vec()));
+            state.remove_row(kind, key);
             Ok(())
         })
     }

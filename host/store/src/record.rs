@@ -91,7 +91,8 @@ fn extend<T: Serialize>(body: &T, bytes: Vec<u8>) -> Result<Vec<u8>, Error> {
     postcard::to_extend(body, bytes).map_err(|error| Error::Engine(format!("a record cannot be written: {error}")))
 }
 
-fn encode_checked_as<T: Serialize>(version: u8, body: &T) -> Result<Vec<u8>, Error> {
+/// The same with another version.
+pub(super) fn encode_checked_as<T: Serialize>(version: u8, body: &T) -> Result<Vec<u8>, Error> {
     let mut bytes = extend(body, vec![version])?;
     let checksum = crc32fast::hash(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -106,7 +107,8 @@ pub(super) fn decode_checked<T: DeserializeOwned>(bytes: &[u8], what: &str) -> R
     }
 }
 
-fn read<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, Error> {
+/// A body that is nothing but this.
+pub(super) fn read<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, Error> {
     match postcard::take_from_bytes(body) {
         Ok((value, [])) => Ok(value),
         Ok((_, rest)) => Err(Error::Corrupt(format!("a {what} record has {} bytes too many", rest.len()))),
@@ -114,12 +116,12 @@ fn read<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, Error> {
     }
 }
 
-fn unknown(version: u8, known: u8, what: &str) -> Error {
+pub(super) fn unknown(version: u8, known: u8, what: &str) -> Error {
     Error::Corrupt(format!("a {what} record has version {version}; this program reads up to {known}: use a newer one"))
 }
 
 /// The version byte, and what lies between it and the checksum.
-fn split_checked<'a>(bytes: &'a [u8], what: &str) -> Result<(u8, &'a [u8]), Error> {
+pub(super) fn split_checked<'a>(bytes: &'a [u8], what: &str) -> Result<(u8, &'a [u8]), Error> {
     let (sealed, checksum) = bytes
         .split_last_chunk::<CHECKSUM_BYTES>()
         .ok_or_else(|| Error::Corrupt(format!("a {what} record is cut short")))?;

@@ -79,7 +79,7 @@ impl ReplayGuard {
     /// When the store fails.
     pub async fn use_once(&self, token: &SingleUseToken) -> Result<bool, Error> {
         let used = vec![(token.used(), Some(token.until.to_be_bytes().to_vec())), (token.due(), Some(Vec::new()))];
-        match self.rows.change_rows(RowKind::UsedToken, vec![(token.used(), None)], used).await {
+        match self.rows.change_rows(RowKind::UsedToken, vec![(token.used(), None)], used, None).await {
             Ok(()) => Ok(true),
             Err(Error::Conflict) => Ok(false),
             Err(error) => Err(error),
@@ -92,7 +92,7 @@ impl ReplayGuard {
     ///
     /// When the store fails.
     pub async fn unuse(&self, token: &SingleUseToken) -> Result<(), Error> {
-        self.rows.change_rows(RowKind::UsedToken, Vec::new(), token.removal().into()).await
+        self.rows.change_rows(RowKind::UsedToken, Vec::new(), token.removal().into(), None).await
     }
 
     /// Removes expired tokens, at most `count_max`; returns how many.
@@ -112,7 +112,7 @@ impl ReplayGuard {
             let rows = self.rows.rows(RowKind::UsedToken, None, SWEEP_ROWS.min(count_max - swept)).await?;
             let over: Vec<_> = rows.iter().map_while(|(row, _)| is_over(row)).collect();
             let gone = over.iter().flat_map(SingleUseToken::removal).collect();
-            self.rows.change_rows(RowKind::UsedToken, Vec::new(), gone).await?;
+            self.rows.change_rows(RowKind::UsedToken, Vec::new(), gone, None).await?;
             swept += over.len();
         }
         Ok(swept)

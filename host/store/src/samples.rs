@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::journal::{Append, HEAD_VERSION, JournalHead, JournalState};
 use super::{Change, Creation, StoredCaps};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::*;
@@ -50,7 +51,30 @@ pub fn task(requestor: Requestor, number: u64) -> Task {
 
 /// A creation of a task with small arguments and no reservation.
 pub fn creation(task: Task) -> Creation {
-    Creation { task, arguments: Json::new(r#"{"a":1}"#), output: None, reserved_bytes: 0, caps: WIDE }
+    Creation { task, arguments: Json::new(r#"{"a":1}"#), output: None, reserved_bytes: 0, caps: WIDE, journal: None }
+}
+
+/// Bytes for a journal, from a run, at a row.
+pub fn tail(attempt: u32, at_row: u32, bytes: &[u8]) -> Append {
+    Append { attempt, at_row, bytes: bytes.to_vec(), head: journal_head().unchanged(), caps: None }
+}
+
+/// A head in which every member is used.
+pub fn journal_head() -> JournalHead {
+    JournalHead {
+        version: HEAD_VERSION,
+        attempt: 2,
+        rows: 3,
+        bytes: 9_000,
+        step: 77_761,
+        entries: 33,
+        cpu_us: 1_500_000,
+        wall_us: 90_000_000,
+        resumes_since_growth: 1,
+        cooperative: true,
+        state: JournalState::Sound,
+        wake_at: Some(1_700_000_000_123),
+    }
 }
 
 /// An output of one text.
@@ -61,7 +85,7 @@ pub fn output(text: impl Into<String>) -> TaskOutput {
 /// The change that completes a task.
 pub fn completion(task: &Task, output: TaskOutput) -> Change {
     let phase = Phase::Ended(Outcome::Output { is_error: output.is_error() });
-    Change { task: Task { phase, lease: None, ..task.clone() }, output: Some(Arc::new(output)) }
+    Change { task: Task { phase, lease: None, ..task.clone() }, output: Some(Arc::new(output)), journal: None }
 }
 
 /// A task in which every field and every kind of question, answer and id is used.

@@ -10,11 +10,13 @@
 
 mod backup;
 mod check;
+mod claim;
 mod committer;
 mod export;
 mod files;
 mod group;
 mod head;
+mod journal;
 mod keys;
 mod mark;
 mod open;
@@ -193,6 +195,7 @@ impl SledStore {
         let free_space = options.free_space.unwrap_or_else(space::statvfs);
         let mut space = DiskSpace::new(&layout.store, free_space, options.free_bytes_min, options.ballast_bytes);
         let mut ballast_given_up = false;
+        let mut is_examined = false;
         let (database, state, stock) = match open::find(&layout)? {
             DataState::Fresh => {
                 let (database, state) = create(&layout, options.cache_bytes)?;
@@ -203,7 +206,10 @@ impl SledStore {
                 ballast_given_up = space.make_room_to_open();
                 let stock = match mark::recall(&layout, &state) {
                     Some(stock) => stock,
-                    None => said_if_slow("examining the database", || probe::probe(options.probe, &options.dir))?,
+                    None => {
+                        is_examined = true;
+                        said_if_slow("examining the database", || probe::probe(options.probe, &options.dir))?
+                    }
                 };
                 mark::remove(&layout)?;
                 let open = || salvage::guarded(|| open::database(&layout, options.cache_bytes, &state));
@@ -212,10 +218,13 @@ impl SledStore {
                 (database, state, stock)
             }
         };
-        let ledger = match stock.group == database.last.group {
+        // A program that knows no journals may have closed it, and removed tasks without theirs.
+        let is_unaware = !stock.with_journals && journal::are_there(&database.tree)?;
+        let ledger = match stock.group == database.last.group && !is_unaware {
             true => stock.ledger,
             false => CountBuilder::of(&database.tree)?.ledger,
         };
+        let left_journals = if is_examined || is_unaware { journal::left(&database.tree)? } else { Vec::new() };
         let sealing = Sealing::open(options.keys, &database.tree)?;
         let files = open::files(&layout)?;
         files.remove_orphans(&stock.orphans)?;
@@ -236,6 +245,7 @@ impl SledStore {
             space,
             database,
             state,
+            left_journals,
             lock,
         );
         let (operations, waiting) = std::sync::mpsc::channel();

@@ -70,6 +70,8 @@ macro_rules! facts {
     };
 }
 
+mod journals;
+
 facts!(
     created_task_is_found_with_its_arguments,
     task_id_already_taken_is_refused,
@@ -138,7 +140,7 @@ async fn commit_replaces_the_record_and_adds_one_to_the_revision(bed: Bed) {
     let (store, owner) = (bed.store(), requestor(1, 1));
     let created = create(&*store, task(owner, 1)).await;
     let running = Task { phase: Phase::Active(Active::Running), attempt: 1, ..created.clone() };
-    let committed = store.commit(Change { task: running.clone(), output: None }).await.unwrap();
+    let committed = store.commit(Change { task: running.clone(), output: None, journal: None }).await.unwrap();
     assert_eq!(committed, Task { revision: 2, ..running });
     assert_eq!(store.get(&owner, created.id).await.unwrap(), Some(committed));
     assert_eq!(store.arguments(&owner, created.id).await.unwrap(), Some(creation(created).arguments));
@@ -156,7 +158,7 @@ async fn commit_at_an_old_revision_is_a_conflict(bed: Bed) {
 
 async fn commit_of_an_absent_task_is_a_conflict(bed: Bed) {
     let store = bed.store();
-    let absent = Change { task: Task { revision: 1, ..task(requestor(1, 1), 1) }, output: None };
+    let absent = Change { task: Task { revision: 1, ..task(requestor(1, 1), 1) }, output: None, journal: None };
     assert!(matches!(store.commit(absent).await, Err(Error::Conflict)));
 }
 
@@ -175,7 +177,7 @@ async fn large_task_record_round_trips_and_may_shrink(bed: Bed) {
     let mut current = create(&*store, task(owner, 1)).await;
     for bytes in [3_000, 100, 50_000, 9_000, 0] {
         let wanted = Task { steering: vec!["s".repeat(bytes)], ..current.clone() };
-        current = store.commit(Change { task: wanted, output: None }).await.unwrap();
+        current = store.commit(Change { task: wanted, output: None, journal: None }).await.unwrap();
         assert_eq!(store.get(&owner, current.id).await.unwrap().as_ref(), Some(&current), "{bytes} bytes");
         assert_eq!(store.list(&owner, None, 9).await.unwrap(), [current.clone()]);
     }
@@ -193,7 +195,7 @@ async fn foreign_tasks_are_absent(bed: Bed) {
         assert_eq!(store.by_alias(&other, "a").await.unwrap(), None);
         assert_eq!(ids(&*store, &other, None, 9).await, []);
         assert!(matches!(
-            store.commit(Change { task: Task { requestor: other, ..done.clone() }, output: None }).await,
+            store.commit(Change { task: Task { requestor: other, ..done.clone() }, output: None, journal: None }).await,
             Err(Error::Conflict)
         ));
         store.remove(&other, done.id).await.unwrap();
@@ -288,7 +290,7 @@ async fn task_may_be_created_already_ended(bed: Bed) {
         let created = store.create(wanted).await.unwrap();
         assert_eq!(store.get(&owner, created.id).await.unwrap(), Some(created.clone()));
         assert_eq!(store.output(&owner, created.id).await.unwrap(), Some(said));
-        assert!(store.commit(Change { task: created, output: None }).await.is_ok());
+        assert!(store.commit(Change { task: created, output: None, journal: None }).await.is_ok());
     }
     let usage = store.usage(&owner).await.unwrap().0;
     assert!((75_000..80_000).contains(&usage.bytes), "{usage:?}");
@@ -308,7 +310,7 @@ async fn storage_usage_follows_the_tasks(bed: Bed) {
     let reserved = store.usage(&owner).await.unwrap().0;
     assert!(reserved.bytes > 10_000 && reserved.tasks == 1);
     let running = Task { phase: Phase::Active(Active::Running), ..created };
-    let running = store.commit(Change { task: running, output: None }).await.unwrap();
+    let running = store.commit(Change { task: running, output: None, journal: None }).await.unwrap();
     assert_eq!(store.usage(&owner).await.unwrap().0.bytes / 1_000, reserved.bytes / 1_000);
     store.commit(completion(&running, output("x".repeat(3_000)))).await.unwrap();
     let done = store.usage(&owner).await.unwrap().0;
@@ -317,7 +319,7 @@ async fn storage_usage_follows_the_tasks(bed: Bed) {
     let other = requestor(1, 2);
     let second = store.create(Creation { reserved_bytes: 10_000, ..creation(task(other, 2)) }).await.unwrap();
     let cancelled = Task { phase: Phase::Ended(Outcome::Cancelled), ..second };
-    store.commit(Change { task: cancelled, output: None }).await.unwrap();
+    store.commit(Change { task: cancelled, output: None, journal: None }).await.unwrap();
     let (own, tenant) = store.usage(&other).await.unwrap();
     assert!(own.bytes < 1_000, "a reservation outlived its task: {own:?}");
     assert_eq!(tenant, Usage { tasks: 2, bytes: own.bytes + done.bytes });
@@ -336,7 +338,7 @@ async fn task_alias_points_to_its_task_only(bed: Bed) {
     assert_eq!(store.get(&owner, task_id(2)).await.unwrap(), None);
     let second = create(&*store, aliased(2, "b")).await;
     let stolen = Task { alias: Some("a".to_owned()), ..second.clone() };
-    assert!(matches!(store.commit(Change { task: stolen, output: None }).await, Err(Error::Exists)));
+    assert!(matches!(store.commit(Change { task: stolen, output: None, journal: None }).await, Err(Error::Exists)));
     store.commit(completion(&first, output("done"))).await.unwrap();
     assert_eq!(store.by_alias(&owner, "a").await.unwrap(), Some(first.id));
     store.remove(&owner, first.id).await.unwrap();
@@ -372,7 +374,7 @@ async fn claim_takes_tasks_without_a_live_lease(bed: Bed) {
     assert_eq!(store.claim(300, lease, 9).await.unwrap().len(), 1);
     // Who held a lease before cannot write any more.
     let late = Task { revision: 1, lease: leased(100), ..task(one, 2) };
-    assert!(matches!(store.commit(Change { task: late, output: None }).await, Err(Error::Conflict)));
+    assert!(matches!(store.commit(Change { task: late, output: None, journal: None }).await, Err(Error::Conflict)));
     assert_eq!(store.claim(1_000, lease, 9).await.unwrap().len(), 4);
 }
 
@@ -418,7 +420,7 @@ async fn task_removal_leaves_nothing(mut bed: Bed) {
         };
         let created = store.create(wanted).await.unwrap();
         let talkative = Task { steering: vec!["s".repeat(9_000)], ..created };
-        let talkative = store.commit(Change { task: talkative, output: None }).await.unwrap();
+        let talkative = store.commit(Change { task: talkative, output: None, journal: None }).await.unwrap();
         store.commit(completion(&talkative, output("x".repeat(bytes)))).await.unwrap();
     }
     for number in 1..=3 {
@@ -470,16 +472,16 @@ async fn several_rows_change_together_or_not_at_all(mut bed: Bed) {
     let row = |key: &str, value: Option<&str>| (key.as_bytes().to_vec(), value.map(|value| value.as_bytes().to_vec()));
     let kind = RowKind::Plugin;
     let first = vec![row("a", Some("1")), row("b", Some("1")), row("absent", None)];
-    store.change_rows(kind, vec![row("a", None)], first).await.unwrap();
+    store.change_rows(kind, vec![row("a", None)], first, None).await.unwrap();
     let second = vec![row("a", Some("2")), row("b", None)];
     for stale in [row("a", None), row("a", Some("0")), row("absent", Some("1"))] {
-        let refused = store.change_rows(kind, vec![row("b", Some("1")), stale], second.clone()).await;
+        let refused = store.change_rows(kind, vec![row("b", Some("1")), stale], second.clone(), None).await;
         assert!(matches!(refused, Err(Error::Conflict)));
     }
     let large = vec![row("a", Some("3")), (b"b".to_vec(), Some(vec![0; ROW_BYTES_MAX + 1]))];
-    assert!(matches!(store.change_rows(kind, Vec::new(), large).await, Err(Error::Quota { .. })));
+    assert!(matches!(store.change_rows(kind, Vec::new(), large, None).await, Err(Error::Quota { .. })));
     assert_eq!(store.row(kind, b"a").await.unwrap(), Some(b"1".to_vec()));
-    store.change_rows(kind, vec![row("a", Some("1")), row("b", Some("1"))], second).await.unwrap();
+    store.change_rows(kind, vec![row("a", Some("1")), row("b", Some("1"))], second, None).await.unwrap();
     drop(store);
     bed.reopen().await;
     assert_eq!(bed.store().rows(kind, None, 9).await.unwrap(), [(b"a".to_vec(), b"2".to_vec())]);

@@ -110,7 +110,7 @@ impl UsageDays {
         let known = before.as_deref().map(DayUsage::decode).transpose()?.unwrap_or_default();
         let after = known.plus(usage).encode();
         let expected: Vec<RowState> = vec![(key.clone(), before)];
-        self.rows.change_rows(RowKind::UsedToken, expected, vec![(key, Some(after))]).await
+        self.rows.change_rows(RowKind::UsedToken, expected, vec![(key, Some(after))], None).await
     }
 
     /// The usage since a day, of one tenant or of all, by tenant and day: at most so many rows, and whether there are more.
@@ -157,7 +157,7 @@ impl UsageDays {
         let over: Vec<RowState> =
             page.iter().filter(|(row, _)| is_over(row)).map(|(row, _)| (row.clone(), None)).collect();
         if !over.is_empty() {
-            self.rows.change_rows(RowKind::UsedToken, Vec::new(), over).await?;
+            self.rows.change_rows(RowKind::UsedToken, Vec::new(), over, None).await?;
         }
         Ok(page.into_iter().next_back().filter(|(row, _)| row.first() == Some(&USAGE)).map(|(row, _)| row))
     }

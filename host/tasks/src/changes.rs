@@ -145,7 +145,7 @@ impl Inner {
                 Err(_) if may_be_old => continue,
                 Err(refusal) => return Err(ApplyError::Refused(refusal)),
             };
-            match self.store.commit(Change { task, output: output.clone() }).await {
+            match self.store.commit(Change { task, output: output.clone(), journal: None }).await {
                 Ok(after) => {
                     let after = Arc::new(after);
                     self.note_changed(&event, &after, output.as_deref());

@@ -242,6 +242,7 @@ impl Inner {
             output: output.clone(),
             reserved_bytes: self.reserved_bytes(requestor, result_bytes),
             caps: self.stored_caps(requestor),
+            journal: None,
         };
         let mut unheard =
             UnacknowledgedCreate { store: &self.store, requestor: *requestor, id: Some(creation.task.id) };

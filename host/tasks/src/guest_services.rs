@@ -70,7 +70,7 @@ impl GuestServices for TenantServices {
         let (keyvalues, space, limits) = (Arc::clone(&self.all.keyvalues), self.space(plugin), limits.clone());
         let expires_at = ttl_ms.map(|ttl_ms| self.all.clock.now().saturating_add(ttl_ms));
         // To its end, even if the call is dropped: else the count would not fit what is there.
-        let write = tokio::spawn(async move { keyvalues.set(&space, &limits, &key, &value, expires_at).await });
+        let write = tokio::spawn(async move { keyvalues.set(&space, &limits, &key, &value, expires_at, None).await });
         written(write.await)
     }
 
@@ -86,13 +86,14 @@ impl GuestServices for TenantServices {
         let now = self.all.clock.now();
         let is_seen = move |found: Option<&[u8]>| found.map(|found| <[u8; 32]>::from(Sha256::digest(found))) == seen;
         // To its end, as a plain write.
-        let write = tokio::spawn(async move { keyvalues.set_if(&space, &limits, (&key, &value), is_seen, now).await });
+        let write =
+            tokio::spawn(async move { keyvalues.set_if(&space, &limits, (&key, &value), is_seen, now, None).await });
         written(write.await)
     }
 
     async fn delete(&self, plugin: &str, key: String) -> Result<(), KeyValueError> {
         let (keyvalues, space) = (Arc::clone(&self.all.keyvalues), self.space(plugin));
-        let write = tokio::spawn(async move { keyvalues.delete(&space, &key).await });
+        let write = tokio::spawn(async move { keyvalues.delete(&space, &key, None).await });
         write.await.map_err(|_| stopping())?.map_err(|error| unavailable(&error))
     }
 

@@ -143,7 +143,7 @@ const PAGE_ROWS: usize = 256;
 
 impl SessionRows {
     async fn change(&self, changes: Vec<RowState>) -> Result<(), SessionStoreError> {
-        self.0.change_rows(RowKind::BrowserSession, Vec::new(), changes).await.map_err(failed)
+        self.0.change_rows(RowKind::BrowserSession, Vec::new(), changes, None).await.map_err(failed)
     }
 }
 

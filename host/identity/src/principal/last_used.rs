@@ -89,7 +89,7 @@ impl LastUsed {
             changes.push((key(&id), Some(encode(RowKind::Principal, &at)?)));
         }
         for changes in changes.chunks(ROWS_MAX) {
-            self.principals.store.change_rows(RowKind::Principal, Vec::new(), changes.to_vec()).await?;
+            self.principals.store.change_rows(RowKind::Principal, Vec::new(), changes.to_vec(), None).await?;
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ async fn conditional_write_happens_only_over_the_expected_value() {
     let space = space(1, "a");
     let write = async |value: &[u8], expected: Option<&[u8]>, now| {
         let is_expected = |found: Option<&[u8]>| found == expected;
-        kept.set_if(&space, &LIMITS, ("k", value), is_expected, now).await
+        kept.set_if(&space, &LIMITS, ("k", value), is_expected, now, None).await
     };
     assert!(!write(b"1", Some(b"0"), 0).await.unwrap(), "nothing is there");
     assert!(write(b"1", None, 0).await.unwrap());
@@ -47,7 +47,7 @@ async fn conditional_write_happens_only_over_the_expected_value() {
     assert_eq!(kept.kept(&space).await.unwrap(), KeyValueUsage { keys: 1, bytes: 2 });
     assert!(matches!(write(&[0; 15_001], Some(b"3"), 0).await, Err(KeyValueError::TooLarge { .. })));
     // What has expired is not there.
-    kept.set(&space, &LIMITS, "k", b"old", Some(5)).await.unwrap();
+    kept.set(&space, &LIMITS, "k", b"old", Some(5), None).await.unwrap();
     assert!(!write(b"4", None, 4).await.unwrap());
     assert!(write(b"4", None, 5).await.unwrap());
     assert_eq!(kept.get(&space, "k", 1_000).await.unwrap(), Some(b"4".to_vec()));
@@ -59,19 +59,19 @@ async fn keyvalue_keys_are_isolated_by_plugin_and_tenant() {
     // Names and keys that run into each other where they lie next to each other.
     let spaces = [space(1, "a"), space(1, "ab"), space(2, "a"), space(2, "ab"), space(1, "b")];
     for (at, space) in (0u8..).zip(&spaces) {
-        kept.set(space, &LIMITS, "b", &[at], None).await.unwrap();
-        kept.set(space, &LIMITS, "bb", &[at, at], None).await.unwrap();
+        kept.set(space, &LIMITS, "b", &[at], None, None).await.unwrap();
+        kept.set(space, &LIMITS, "bb", &[at, at], None, None).await.unwrap();
     }
     for (at, space) in (0u8..).zip(&spaces) {
         assert_eq!(kept.get(space, "b", 0).await.unwrap(), Some(vec![at]));
         assert_eq!(kept.keys(space, "", None, 0).await.unwrap().keys, ["b", "bb"]);
         assert_eq!(kept.kept(space).await.unwrap(), KeyValueUsage { keys: 2, bytes: 6 });
     }
-    kept.delete(&spaces[0], "b").await.unwrap();
+    kept.delete(&spaces[0], "b", None).await.unwrap();
     assert_eq!(kept.get(&spaces[0], "b", 0).await.unwrap(), None);
     assert_eq!(kept.get(&spaces[1], "b", 0).await.unwrap(), Some(vec![1]));
     let due = KeyValueLimits { keys_max: 9, ..LIMITS };
-    kept.set(&spaces[2], &due, "large", &[0; 9_000], Some(9)).await.unwrap();
+    kept.set(&spaces[2], &due, "large", &[0; 9_000], Some(9), None).await.unwrap();
     for (row, _) in store.rows(RowKind::KeyValue, None, 100).await.unwrap() {
         let tenant = RowKind::KeyValue.tenant_of(&row).unwrap();
         assert!([1, 2].map(|tenant| TenantId([tenant; 16])).contains(&tenant));
@@ -88,25 +88,25 @@ async fn keyvalue_keys_are_isolated_by_plugin_and_tenant() {
 async fn keyvalue_quota_is_enforced_and_released() {
     let (store, kept) = in_memory();
     let own = space(1, "p");
-    let refused = kept.set(&own, &LIMITS, "k", &[0; 15_001], None).await.unwrap_err();
+    let refused = kept.set(&own, &LIMITS, "k", &[0; 15_001], None, None).await.unwrap_err();
     assert!(matches!(refused, KeyValueError::TooLarge { bytes: 15_001, bytes_max: 15_000 }), "{refused}");
     for key in ["a", "b", "c", "d"] {
-        kept.set(&own, &LIMITS, key, &[0; 10], None).await.unwrap();
+        kept.set(&own, &LIMITS, key, &[0; 10], None, None).await.unwrap();
     }
-    let refused = kept.set(&own, &LIMITS, "e", &[0; 10], None).await.unwrap_err();
+    let refused = kept.set(&own, &LIMITS, "e", &[0; 10], None, None).await.unwrap_err();
     assert_eq!(refused.to_string(), "plugin.kv.keys_max is at its limit of 4");
-    kept.set(&own, &LIMITS, "d", &[0; 15_000], None).await.unwrap();
-    let refused = kept.set(&own, &LIMITS, "a", &[0; 5_000], None).await.unwrap_err();
+    kept.set(&own, &LIMITS, "d", &[0; 15_000], None, None).await.unwrap();
+    let refused = kept.set(&own, &LIMITS, "a", &[0; 5_000], None, None).await.unwrap_err();
     assert_eq!(refused.to_string(), "plugin.kv.bytes_max is at its limit of 20000");
     assert_eq!(kept.get(&own, "a", 0).await.unwrap(), Some(vec![0; 10]), "a refusal changes nothing");
-    kept.set(&space(2, "p"), &LIMITS, "a", &[0; 15_000], None).await.unwrap();
-    kept.set(&own, &LIMITS, "d", b"", None).await.unwrap();
-    kept.set(&own, &LIMITS, "a", &[0; 5_000], None).await.unwrap();
+    kept.set(&space(2, "p"), &LIMITS, "a", &[0; 15_000], None, None).await.unwrap();
+    kept.set(&own, &LIMITS, "d", b"", None, None).await.unwrap();
+    kept.set(&own, &LIMITS, "a", &[0; 5_000], None, None).await.unwrap();
     for key in ["a", "b", "c", "d", "d", "never"] {
-        kept.delete(&own, key).await.unwrap();
+        kept.delete(&own, key, None).await.unwrap();
     }
     assert_eq!(kept.kept(&own).await.unwrap(), KeyValueUsage::default());
-    kept.delete(&space(2, "p"), "a").await.unwrap();
+    kept.delete(&space(2, "p"), "a", None).await.unwrap();
     assert_eq!(rows(&*store).await, 0, "nothing is left of large values");
 }
 
@@ -114,28 +114,28 @@ async fn keyvalue_quota_is_enforced_and_released() {
 async fn keyvalue_refused_write_keeps_the_count() {
     let (store, kept) = in_memory();
     let own = space(1, "p");
-    kept.set(&own, &LIMITS, "a", &[0; 10], None).await.unwrap();
+    kept.set(&own, &LIMITS, "a", &[0; 10], None, None).await.unwrap();
     let count = Arc::clone(&kept.counts.lock()[&own]);
     store.set_read_only(Some("full".to_owned()));
     for _ in 0..5 {
-        let refused = kept.set(&own, &LIMITS, "b", &[0; 15_000], None).await.unwrap_err();
+        let refused = kept.set(&own, &LIMITS, "b", &[0; 15_000], None, None).await.unwrap_err();
         assert!(matches!(refused, KeyValueError::Store(Error::ReadOnly(_))), "{refused}");
-        assert!(matches!(kept.delete(&own, "a").await, Err(Error::ReadOnly(_))));
+        assert!(matches!(kept.delete(&own, "a", None).await, Err(Error::ReadOnly(_))));
     }
     assert!(Arc::ptr_eq(&count, &kept.counts.lock()[&own]), "nothing is read again");
     assert_eq!(kept.kept(&own).await.unwrap(), KeyValueUsage { keys: 1, bytes: 11 });
     store.set_read_only(None);
-    kept.set(&own, &LIMITS, "b", &[0; 15_000], None).await.unwrap();
+    kept.set(&own, &LIMITS, "b", &[0; 15_000], None, None).await.unwrap();
 }
 
 #[tokio::test]
 async fn keyvalue_expired_entries_are_hidden_then_swept() {
     let (store, kept) = in_memory();
     let own = space(1, "p");
-    kept.set(&own, &LIMITS, "large", &[7; 9_000], Some(100)).await.unwrap();
-    kept.set(&own, &LIMITS, "small", b"s", Some(200)).await.unwrap();
-    kept.set(&own, &LIMITS, "stays", b"s", Some(50)).await.unwrap();
-    kept.set(&own, &LIMITS, "stays", b"t", None).await.unwrap();
+    kept.set(&own, &LIMITS, "large", &[7; 9_000], Some(100), None).await.unwrap();
+    kept.set(&own, &LIMITS, "small", b"s", Some(200), None).await.unwrap();
+    kept.set(&own, &LIMITS, "stays", b"s", Some(50), None).await.unwrap();
+    kept.set(&own, &LIMITS, "stays", b"t", None, None).await.unwrap();
     assert_eq!(kept.get(&own, "large", 99).await.unwrap(), Some(vec![7; 9_000]));
     assert_eq!(kept.get(&own, "large", 100).await.unwrap(), None);
     assert_eq!(kept.keys(&own, "", None, 100).await.unwrap().keys, ["small", "stays"]);
@@ -146,7 +146,7 @@ async fn keyvalue_expired_entries_are_hidden_then_swept() {
     assert_eq!(kept.get(&own, "stays", UnixMs::MAX).await.unwrap(), Some(b"t".to_vec()));
     assert_eq!(rows(&*store).await, 1);
     // Also without anybody having counted before.
-    kept.set(&own, &LIMITS, "again", b"s", Some(100)).await.unwrap();
+    kept.set(&own, &LIMITS, "again", b"s", Some(100), None).await.unwrap();
     let later = KeyValues::new(store.clone());
     assert_eq!(later.sweep(100, 100).await.unwrap(), 1);
     assert_eq!(later.kept(&own).await.unwrap(), KeyValueUsage { keys: 1, bytes: 6 });
@@ -160,11 +160,11 @@ async fn keyvalue_key_pages_are_complete_and_ordered() {
     for at in 0..350 {
         let key = format!("k{at:03}");
         // Every third one has expired.
-        kept.set(&own, &limits, &key, b"", (at % 3 == 0).then_some(10)).await.unwrap();
+        kept.set(&own, &limits, &key, b"", (at % 3 == 0).then_some(10), None).await.unwrap();
         expected.extend((at % 3 != 0).then_some(key));
     }
-    kept.set(&own, &limits, "k", b"", None).await.unwrap();
-    kept.set(&own, &limits, "other", b"", None).await.unwrap();
+    kept.set(&own, &limits, "k", b"", None, None).await.unwrap();
+    kept.set(&own, &limits, "other", b"", None, None).await.unwrap();
     expected.insert(0, "k".to_owned());
     let (mut found, mut after, mut pages) = (Vec::new(), None, 0);
     loop {
@@ -188,7 +188,9 @@ async fn keyvalue_concurrent_writers_do_not_tear_values() {
         let (kept, own) = (Arc::clone(&kept), own.clone());
         tokio::spawn(async move {
             for _ in 0..20 {
-                kept.set(&own, &LIMITS, "k", &vec![byte; 4_000 + 100 * usize::from(byte)], Some(9)).await.unwrap();
+                kept.set(&own, &LIMITS, "k", &vec![byte; 4_000 + 100 * usize::from(byte)], Some(9), None)
+                    .await
+                    .unwrap();
                 let value = kept.get(&own, "k", 0).await.unwrap().unwrap();
                 assert!(value.iter().all(|byte| *byte == value[0]));
                 assert_eq!(value.len(), 4_000 + 100 * usize::from(value[0]));
@@ -200,7 +202,7 @@ async fn keyvalue_concurrent_writers_do_not_tear_values() {
     }
     let counted = kept.kept(&own).await.unwrap();
     assert_eq!(counted, KeyValues::new(store.clone()).kept(&own).await.unwrap());
-    kept.delete(&own, "k").await.unwrap();
+    kept.delete(&own, "k", None).await.unwrap();
     assert_eq!(rows(&*store).await, 0);
 }
 
@@ -211,8 +213,8 @@ async fn keyvalue_entries_survive_close_rebuild_and_backup() {
     let large: Vec<u8> = (0..14_000u32).map(|at| at.to_le_bytes()[0]).collect();
     let store = SledStore::open(options(dir.path())).unwrap();
     let kept = KeyValues::new(store.clone());
-    kept.set(&own, &LIMITS, "large", &large, None).await.unwrap();
-    kept.set(&own, &LIMITS, "due", b"soon", Some(100)).await.unwrap();
+    kept.set(&own, &LIMITS, "large", &large, None, None).await.unwrap();
+    kept.set(&own, &LIMITS, "due", b"soon", Some(100), None).await.unwrap();
     let place = copy.path().join("copy");
     crate::sled::backup(&store, &place).await.unwrap();
     drop((kept, store));
@@ -255,7 +257,7 @@ async fn keyvalue_writes_do_not_delay_other_store_writes() {
             let (written, over) = (Arc::clone(&written), Arc::clone(&over));
             tokio::spawn(async move {
                 while !over.load(Ordering::SeqCst) {
-                    kept.set(&space(1, "p"), &limits, &format!("k{number}"), &value, None).await.unwrap();
+                    kept.set(&space(1, "p"), &limits, &format!("k{number}"), &value, None, None).await.unwrap();
                     written.fetch_add(1, Ordering::SeqCst);
                 }
             })

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Error, record};
+use super::super::{Error, RowKind, record};
 use super::SledStore;
 use super::files::Files;
 use super::head::{PayloadLocation, RecordHeader, verify_checksum};
@@ -16,6 +16,8 @@ use super::keys::{self, Part, TaskKey, kind};
 use super::open::{self, Layout};
 use super::salvage::{guarded, on_a_copy};
 use super::view::View;
+use crate::journal::JournalHead;
+use crate::journal::layout::{HEAD, check_piece};
 
 const CACHE_BYTES: u64 = 32 << 20;
 const PAGE_ROWS: usize = 512;
@@ -117,6 +119,7 @@ fn examine_rows(view: &View, files: &Files, report: &mut Report) -> Result<(), E
         }
         Ok(())
     })?;
+    let mut journals = Journals::default();
     each_row(view, &[], |key, value| {
         match key.first() {
             Some(&(kind::LIST | kind::EXPIRY | kind::UNFINISHED | kind::ALIAS)) => {
@@ -134,17 +137,67 @@ fn examine_rows(view: &View, files: &Files, report: &mut Report) -> Result<(), E
             _ if key == keys::GROUP => {}
             _ => {
                 report.rows += 1;
-                if let Err(error) = verify_checksum(value) {
-                    report.problem(format!("a row of kind {}: {error}", label(key)));
+                match verify_checksum(value) {
+                    Ok(row) if key.first() == Some(&(RowKind::Journal as u8)) => {
+                        journals.row(view, key, &row, report)?
+                    }
+                    Ok(_) => {}
+                    Err(error) => report.problem(format!("a row of kind {}: {error}", label(key))),
                 }
             }
         }
         Ok(())
     })?;
+    journals.end(report);
     for key in expected.index.into_keys() {
         report.problem(format!("an index row of kind {} is missing", label(&key)));
     }
     Ok(())
+}
+
+/// The journals, row by row in the order of their keys.
+#[derive(Default)]
+struct Journals {
+    /// The one whose rows come: pieces that are still to come, and the number of the next.
+    current: Option<(TaskKey, u32, u32)>,
+}
+
+impl Journals {
+    fn row(&mut self, view: &View, key: &[u8], row: &[u8], report: &mut Report) -> Result<(), Error> {
+        let Some((task, number)) = keys::parse_journal(key) else {
+            report.problem("a row of a journal has an unreadable key".to_owned());
+            return Ok(());
+        };
+        if self.current.is_none_or(|(current, ..)| current != task) {
+            self.end(report);
+            self.current = Some((task, 0, 0));
+            if view.get(&task.task())?.is_none() {
+                report.problem(format!("the journal of task {} belongs to no task", task.id));
+            }
+        }
+        let wrong = |what: String| format!("the journal of task {}: {what}", task.id);
+        match (&mut self.current, number) {
+            (Some((_, left, next)), HEAD) => match JournalHead::decode(row) {
+                Ok(head) => (*left, *next) = (head.rows, 1),
+                Err(error) => report.problem(wrong(error.to_string())),
+            },
+            (Some((_, left, next)), number) if *left > 0 && number == *next => {
+                (*left, *next) = (*left - 1, next.saturating_add(1));
+                if let Err(error) = check_piece(row) {
+                    report.problem(wrong(error.to_string()));
+                }
+            }
+            _ => report.problem(wrong("its head does not name a piece that is there".to_owned())),
+        }
+        Ok(())
+    }
+
+    /// No more rows of the current one come.
+    fn end(&mut self, report: &mut Report) {
+        if let Some((task, left @ 1.., _)) = self.current.take() {
+            report.problem(format!("the journal of task {}: {left} of its pieces are missing", task.id));
+        }
+    }
 }
 
 pub(super) fn label(key: &[u8]) -> char {

@@ -4,6 +4,7 @@
 //! batch, flush, sync the database file, then acknowledge. Must not be called by anybody but through its channel. Invariant: an
 //! operation is acknowledged after it is on disk, or refused without a trace.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -11,11 +12,12 @@ use std::time::{Duration, Instant};
 use super::super::{Error, Usage};
 use super::files::{FileName, Files, NewFile};
 use super::group::{Group, Totals};
+use super::keys::TaskKey;
 use super::open::{self, Database, DirectoryLock, GroupRow, Layout};
 use super::operation::{Envelope, Operation};
 use super::space::{DiskSpace, FreeRoom};
 use super::state::StateFile;
-use super::{StoreInner, engine_error, keys, mark};
+use super::{StoreInner, engine_error, journal, keys, mark};
 use bulkhead_domain::requestor::Requestor;
 
 /// Operations in a group. More would make the first ones wait for the last ones.
@@ -37,6 +39,8 @@ pub(super) struct Plan {
     pub(super) counted: Vec<(Requestor, Usage, Usage)>,
     /// Answers, given when the group is durable; refusals too, because they may rest on the group's own writes.
     pub(super) answers: Vec<CommitReply>,
+    /// Journals of which rows are left once the group is durable.
+    pub(super) left_journals: Vec<TaskKey>,
 }
 
 /// Sends one reply: what was decided, or why nothing could be written.
@@ -69,6 +73,8 @@ pub(super) struct Committer {
     pub(super) database: Option<Database>,
     pub(super) state: StateFile,
     pub(super) last: GroupRow,
+    /// Journals of which rows are left that nobody needs.
+    pub(super) left_journals: BTreeSet<TaskKey>,
     trouble: Option<Trouble>,
     state_written_at: Instant,
     retried_at: Instant,
@@ -87,6 +93,7 @@ impl Committer {
         space: DiskSpace,
         database: Database,
         state: StateFile,
+        left_journals: Vec<TaskKey>,
         lock: DirectoryLock,
     ) -> Self {
         let last = database.last;
@@ -102,6 +109,7 @@ impl Committer {
             database,
             state,
             last,
+            left_journals: left_journals.into_iter().collect(),
             trouble: None,
             state_written_at: now,
             retried_at: now,
@@ -133,7 +141,11 @@ impl Committer {
     }
 
     fn retry_delay(&self) -> Duration {
-        if self.trouble.is_some() { self.retry_every } else { STATE_EVERY }
+        match self.trouble {
+            Some(_) => self.retry_every,
+            None if !self.left_journals.is_empty() => Duration::ZERO,
+            None => STATE_EVERY,
+        }
     }
 
     /// One group: what waits, from the first operation on. Gives the reply of a close.
@@ -168,7 +180,7 @@ impl Committer {
             metrics.group(permits.len());
         }
         match failure {
-            None => self.settle(plan),
+            None => _ = self.settle(plan),
             Some(error) => {
                 tracing::error!(%error, "the store could not be read");
                 self.give_up(plan, || Error::Engine(error.to_string()));
@@ -199,18 +211,20 @@ impl Committer {
         }
     }
 
-    /// Makes a plan durable and answers.
-    fn settle(&mut self, mut plan: Plan) {
+    /// Makes a plan durable and answers; whether it is.
+    pub(super) fn settle(&mut self, mut plan: Plan) -> bool {
         if plan.group.is_empty() {
             answer(plan.answers, || Ok(()));
-            return;
+            return true;
         }
         let group = Arc::new(std::mem::take(&mut plan.group));
         match self.commit(&group) {
             Ok(()) => {
                 plan.files_new.into_iter().for_each(NewFile::keep);
                 self.remove_files(plan.files_gone);
+                self.left_journals.extend(plan.left_journals);
                 answer(plan.answers, || Ok(()));
+                true
             }
             Err(error) => {
                 tracing::error!(%error, "a write failed: the store is read-only until it could be opened again");
@@ -220,6 +234,7 @@ impl Committer {
                 self.shared.set_read_only(Some(reason.clone()));
                 self.space.drop_ballast();
                 self.give_up(plan, || Error::ReadOnly(reason.clone()));
+                false
             }
         }
     }
@@ -247,7 +262,7 @@ impl Committer {
     }
 
     /// Takes back what a plan counted and tells everybody that nothing was written.
-    fn give_up(&self, plan: Plan, error: impl Fn() -> Error) {
+    pub(super) fn give_up(&self, plan: Plan, error: impl Fn() -> Error) {
         self.shared.with_ledger(|ledger| {
             for (requestor, more, less) in plan.counted {
                 ledger.release(&requestor, more);
@@ -293,6 +308,7 @@ impl Committer {
 
     /// Periodic work, with or without writes.
     fn housekeeping(&mut self) {
+        self.sweep_journals();
         if self.trouble.is_some() && self.retried_at.elapsed() >= self.retry_every {
             self.retried_at = Instant::now();
             self.recover();
@@ -371,9 +387,12 @@ impl Committer {
 
     /// Leaves everything exact on disk, with the mark that spares the next start the examination.
     fn close(&mut self) -> Result<(), Error> {
+        while self.sweep_journals() {}
+        let journals = self.database.as_ref().map(|database| journal::are_there(&database.tree));
+        let journals = !matches!(journals, Some(Ok(false)));
         self.shared.view.close();
         self.leave()?;
-        let marked = self.shared.with_ledger(|ledger| mark::write(&self.layout, &self.state, ledger));
+        let marked = self.shared.with_ledger(|ledger| mark::write(&self.layout, &self.state, ledger, journals));
         if let Err(error) = marked {
             tracing::warn!(%error, "the next start will examine the database, which takes longer");
         }

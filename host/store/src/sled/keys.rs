@@ -9,6 +9,7 @@ use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::TaskId;
 
 use super::super::{ListPosition, RowKind};
+use crate::journal::{TaskRef, layout};
 
 /// What a key is for. Small rows use the numbers of [`RowKind`]; `M` begins [`GROUP`].
 pub(super) mod kind {
@@ -93,6 +94,20 @@ impl TaskKey {
         key.extend_from_slice(&number.to_be_bytes());
         key
     }
+
+    /// A row of its journal.
+    pub(super) fn journal(&self, number: u32) -> Vec<u8> {
+        row(RowKind::Journal, &layout::row_key(&self.name(), number))
+    }
+
+    /// What the keys of all rows of its journal begin with.
+    pub(super) fn journal_prefix(&self) -> Vec<u8> {
+        row(RowKind::Journal, &layout::prefix(&self.name()))
+    }
+
+    pub(super) fn name(&self) -> TaskRef {
+        TaskRef { requestor: self.requestor, id: self.id }
+    }
 }
 
 fn of_requestor(kind: u8, requestor: &Requestor, room: usize) -> Vec<u8> {
@@ -162,6 +177,12 @@ pub(super) fn successor(key: &[u8]) -> Vec<u8> {
 /// The task behind a key of the kinds task, unfinished or payload.
 pub(super) fn parse_task(key: &[u8]) -> Option<TaskKey> {
     TaskKey::parse(key.get(1..1 + TASK_KEY_BYTES)?)
+}
+
+/// The task and the number of a journal's row.
+pub(super) fn parse_journal(key: &[u8]) -> Option<(TaskKey, u32)> {
+    let key = key.strip_prefix(&[RowKind::Journal as u8])?;
+    layout::parse_key(key).map(|(task, number)| (TaskKey::new(&task.requestor, task.id), number))
 }
 
 /// The id at the end of a list key.

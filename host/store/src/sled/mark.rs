@@ -33,7 +33,7 @@ const TAIL_BYTES_MAX: usize = 4 << 20;
 const CACHE_BYTES: u64 = 16 << 20;
 
 /// Marks a store that was just closed. Without a mark the next start takes longer, nothing else.
-pub(super) fn write(layout: &Layout, state: &StateFile, ledger: &Ledger) -> Result<(), Error> {
+pub(super) fn write(layout: &Layout, state: &StateFile, ledger: &Ledger, journals: bool) -> Result<(), Error> {
     open::wait_until_closed(layout)?;
     let cannot = |error: io::Error| io_error("read", &layout.database, &error);
     if tail(layout).map_err(cannot)?.len() * SEGMENT_BYTES > TAIL_BYTES_MAX {
@@ -41,7 +41,7 @@ pub(super) fn write(layout: &Layout, state: &StateFile, ledger: &Ledger) -> Resu
         drop(open::engine(&layout.database, CACHE_BYTES)?);
         open::wait_until_closed(layout)?;
     }
-    let counts = store_counts::encode(state.group(), ledger, Vec::new())?;
+    let counts = store_counts::encode(state.group(), ledger, Vec::new(), journals)?;
     let written = || {
         let mut file = File::create(&layout.counts)?;
         file.write_all(&counts)?;

@@ -21,7 +21,8 @@ use super::keys::{self, kind};
 use super::space::statvfs;
 use super::state::{self, DatabaseId, State};
 use super::store_counts::{CountBuilder, StoreCounts};
-use super::{engine_error, rebuild, salvage};
+use super::{engine_error, journal, rebuild, salvage};
+use crate::journal::layout::HEAD;
 
 /// sled's index over its log. Without it the log is read from its beginning, up to the first damaged place.
 pub(super) const SNAPSHOT_PREFIX: &str = "snap.";
@@ -297,6 +298,11 @@ pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<StoreCounts
                 record::decode_task(bytes).map_err(|error| refuse(&error.to_string()))?;
             }
         }
+        if let Some((key, HEAD)) = keys::parse_journal(&key)
+            && let Ok(head) = journal::decode_head(&value)
+        {
+            count.journal(&key, &head);
+        }
     }
     let expected = opened.last.census();
     if census.rows != expected.rows {
@@ -306,7 +312,7 @@ pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<StoreCounts
         return Err(refuse("the sum over all rows is wrong"));
     }
     let orphans = files::orphans(&layout.files, &count.named)?;
-    Ok(StoreCounts { group: opened.last.group, ledger: count.ledger, orphans })
+    Ok(StoreCounts { group: opened.last.group, ledger: count.ledger, with_journals: true, orphans })
 }
 
 const PROBE_CACHE_BYTES: u64 = 16 << 20;

@@ -7,14 +7,16 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::super::{Error, Ledger, RowState, StoredCaps, Usage, blocked_tenant, record};
+use super::super::{Error, Ledger, RowState, StoredCaps, Usage, blocked_tenant};
+use super::StoreInner;
 use super::committer::Plan;
 use super::files::NewFile;
 use super::head::{CHUNK_BYTES, PayloadLocation, RecordHeader};
+use super::journal::{Growth, Tail};
 use super::keys::{Part, TaskKey};
 use super::sealing::row_key;
 use super::view::chunk_count;
-use super::{StoreInner, place_record};
+use crate::journal::JournalHead;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::{Lease, NodeId, Task};
@@ -51,6 +53,14 @@ pub(super) struct Payloads {
     pub(super) sealed: bool,
 }
 
+/// What a record says about its journal.
+pub(super) struct RunJournal {
+    /// The run that the record is at.
+    pub(super) attempt: u32,
+    /// What is appended beside the record.
+    pub(super) tail: Option<Box<Tail>>,
+}
+
 /// A write that is done or refused. Everything that takes time (encoding, files) was done by the caller.
 pub(super) enum Write {
     Create {
@@ -58,14 +68,18 @@ pub(super) enum Write {
         head: Box<RecordHeader>,
         payloads: Payloads,
         caps: StoredCaps,
+        journal: RunJournal,
     },
     Commit {
         key: TaskKey,
         /// Complete but for the arguments, and for the output where none is given; its revision is the new one.
         head: Box<RecordHeader>,
         payloads: Payloads,
+        journal: RunJournal,
     },
     Remove(TaskKey),
+    /// Of a task that is over.
+    RemoveJournal(TaskKey),
     PutRow {
         key: Vec<u8>,
         value: Vec<u8>,
@@ -75,6 +89,7 @@ pub(super) enum Write {
         /// With its checksum, like the changes.
         expected: Vec<RowState>,
         changes: Vec<RowState>,
+        beside: Option<(TaskKey, Box<Tail>)>,
     },
     RemoveRow(Vec<u8>),
     /// Refuses what is new for a tenant from here on.
@@ -86,6 +101,11 @@ pub(super) enum Operation {
     Write {
         write: Write,
         reply: Reply<()>,
+    },
+    Append {
+        key: TaskKey,
+        tail: Box<Tail>,
+        reply: Reply<JournalHead>,
     },
     Claim {
         candidates: Vec<TaskKey>,
@@ -119,10 +139,13 @@ impl Operation {
     pub(super) fn gives_room(&self) -> bool {
         match self {
             Self::Write { write, .. } => {
-                matches!(write, Write::Remove(_) | Write::RemoveRow(_) | Write::BlockTenant(_))
+                matches!(
+                    write,
+                    Write::Remove(_) | Write::RemoveJournal(_) | Write::RemoveRow(_) | Write::BlockTenant(_)
+                )
             }
             Self::EndBackup { .. } => true,
-            Self::Claim { .. } | Self::Rebuild { .. } | Self::Close { .. } => false,
+            Self::Append { .. } | Self::Claim { .. } | Self::Rebuild { .. } | Self::Close { .. } => false,
         }
     }
 
@@ -130,6 +153,7 @@ impl Operation {
     pub(super) fn refuse(self, error: Error) {
         match self {
             Self::Write { reply, .. } | Self::Close { reply } => drop(reply.send(Err(error))),
+            Self::Append { reply, .. } => drop(reply.send(Err(error))),
             Self::Claim { reply, .. } => drop(reply.send(Err(error))),
             Self::EndBackup { reply } => drop(reply.send(Err(error))),
             Self::Rebuild { reply, .. } => drop(reply.send(Err(error))),
@@ -148,6 +172,10 @@ impl Operation {
                 let outcome = writer.write(write)?;
                 answer(plan, reply, outcome);
             }
+            Self::Append { key, tail, reply } => {
+                let head = writer.append(&key, *tail)?;
+                answer(plan, reply, head);
+            }
             Self::Claim { candidates, now, lease, reply } => {
                 let tasks = writer.claim(&candidates, now, lease)?;
                 answer(plan, reply, Ok(tasks));
@@ -164,10 +192,10 @@ impl Operation {
 }
 
 /// One operation's access to the plan.
-struct Writer<'a> {
-    tree: &'a ::sled::Tree,
-    shared: &'a StoreInner,
-    plan: &'a mut Plan,
+pub(super) struct Writer<'a> {
+    pub(super) tree: &'a ::sled::Tree,
+    pub(super) shared: &'a StoreInner,
+    pub(super) plan: &'a mut Plan,
 }
 
 type Outcome = Result<(), Error>;
@@ -175,13 +203,15 @@ type Outcome = Result<(), Error>;
 impl Writer<'_> {
     fn write(&mut self, write: Write) -> Result<Outcome, Error> {
         match write {
-            Write::Create { key, head, payloads, caps } => self.create(&key, &head, payloads, &caps),
-            Write::Commit { key, head, payloads } => self.commit(&key, *head, payloads),
+            Write::Create { key, head, payloads, caps, journal } => self.create(&key, &head, payloads, &caps, journal),
+            Write::Commit { key, head, payloads, journal } => self.commit(&key, *head, payloads, journal),
             Write::Remove(key) => self.remove(&key),
+            Write::RemoveJournal(key) => self.remove_kept_journal(&key),
             Write::PutRow { key, value, absent_only } => self.put_row(key, value, absent_only),
-            Write::ChangeRows { expected, changes } => self.change_rows(&expected, changes),
+            Write::ChangeRows { expected, changes, beside } => self.change_rows(&expected, changes, beside),
             Write::RemoveRow(key) => {
                 self.shared.sealing.forget(&key);
+                self.uncount_row(&key)?;
                 self.set(key, None).map(Ok)
             }
             Write::BlockTenant(tenant) => {
@@ -191,24 +221,24 @@ impl Writer<'_> {
         }
     }
 
-    fn head(&self, key: &TaskKey) -> Result<Option<RecordHeader>, Error> {
+    pub(super) fn head(&self, key: &TaskKey) -> Result<Option<RecordHeader>, Error> {
         self.plan.group.get(self.tree, &key.task())?.map(|value| RecordHeader::decode(&value)).transpose()
     }
 
-    fn set(&mut self, key: Vec<u8>, after: Option<Vec<u8>>) -> Result<(), Error> {
+    pub(super) fn set(&mut self, key: Vec<u8>, after: Option<Vec<u8>>) -> Result<(), Error> {
         self.plan.group.set(self.tree, key, after)
     }
 
-    fn present(&self, key: &[u8]) -> Result<bool, Error> {
+    pub(super) fn present(&self, key: &[u8]) -> Result<bool, Error> {
         Ok(self.plan.group.get(self.tree, key)?.is_some())
     }
 
-    fn ledger<R>(&self, act: impl FnOnce(&mut Ledger) -> R) -> R {
+    pub(super) fn ledger<R>(&self, act: impl FnOnce(&mut Ledger) -> R) -> R {
         self.shared.with_ledger(act)
     }
 
     /// The head, or a refusal of this one operation when its bytes are damaged: the others of the group go on.
-    fn sound_head(&self, key: &TaskKey) -> Result<Result<Option<RecordHeader>, Error>, Error> {
+    pub(super) fn sound_head(&self, key: &TaskKey) -> Result<Result<Option<RecordHeader>, Error>, Error> {
         match self.head(key) {
             Err(Error::Corrupt(damage)) => Ok(Err(Error::Corrupt(damage))),
             other => other.map(Ok),
@@ -221,6 +251,7 @@ impl Writer<'_> {
         head: &RecordHeader,
         payloads: Payloads,
         caps: &StoredCaps,
+        journal: RunJournal,
     ) -> Result<Outcome, Error> {
         if self.shared.with_blocked_tenants(|blocked| blocked.contains(&key.requestor.tenant)) {
             return Ok(Err(blocked_tenant()));
@@ -236,7 +267,12 @@ impl Writer<'_> {
         {
             return Ok(Err(Error::Exists));
         }
-        let usage = head.usage();
+        let growth = match self.growth_beside(key, &journal)? {
+            Ok(growth) => growth,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let mut usage = head.usage();
+        usage.bytes = usage.bytes.saturating_add(growth.as_ref().map_or(0, |growth| growth.after.bytes));
         if let Err(refused) = self.ledger(|ledger| caps.admit(ledger, &key.requestor, usage)) {
             return Ok(Err(refused));
         }
@@ -250,10 +286,25 @@ impl Writer<'_> {
             self.plan.group.set_new(row, value);
         }
         self.write_payloads(key, payloads)?;
+        if let Some((tail, growth)) = journal.tail.zip(growth) {
+            self.write_growth(key, *tail, &growth)?;
+        }
         Ok(Ok(()))
     }
 
-    fn commit(&mut self, key: &TaskKey, mut head: RecordHeader, payloads: Payloads) -> Result<Outcome, Error> {
+    /// What an append beside a record makes of the journal, if there is one.
+    fn growth_beside(&self, key: &TaskKey, journal: &RunJournal) -> Result<Result<Option<Growth>, Error>, Error> {
+        let Some(tail) = &journal.tail else { return Ok(Ok(None)) };
+        Ok(self.growth(key, tail, Some(journal.attempt))?.map(Some))
+    }
+
+    fn commit(
+        &mut self,
+        key: &TaskKey,
+        mut head: RecordHeader,
+        payloads: Payloads,
+        journal: RunJournal,
+    ) -> Result<Outcome, Error> {
         let old = match self.sound_head(key)? {
             Ok(Some(old)) => old,
             Ok(None) => return Ok(Err(Error::Conflict)),
@@ -266,6 +317,16 @@ impl Writer<'_> {
             && self.present(&super::keys::alias(&key.requestor, &digest))?
         {
             return Ok(Err(Error::Exists));
+        }
+        let growth = match self.growth_beside(key, &journal)? {
+            Ok(Some(_)) if old.ended => return Ok(Err(Error::Fenced)),
+            Ok(growth) => growth,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        if let Some((tail, growth)) = journal.tail.as_ref().zip(growth.as_ref())
+            && let Err(refused) = self.admit_growth(key, growth, tail.caps())
+        {
+            return Ok(Err(refused));
         }
         head.arguments = old.arguments.clone();
         if !head.ended {
@@ -281,6 +342,12 @@ impl Writer<'_> {
         }
         self.replace(key, &old, &head)?;
         self.write_payloads(key, payloads)?;
+        match journal.tail.zip(growth) {
+            Some((tail, growth)) => self.write_growth(key, *tail, &growth)?,
+            None if !head.ended => self.remove_journal_of_other_run(key, journal.attempt)?,
+            None if !old.ended => self.remove_journal(key)?,
+            None => {}
+        }
         Ok(Ok(()))
     }
 
@@ -290,7 +357,7 @@ impl Writer<'_> {
     }
 
     /// Writes the new head and moves the index rows that differ.
-    fn replace(&mut self, key: &TaskKey, old: &RecordHeader, new: &RecordHeader) -> Result<(), Error> {
+    pub(super) fn replace(&mut self, key: &TaskKey, old: &RecordHeader, new: &RecordHeader) -> Result<(), Error> {
         let (rows_old, rows_new) = (old.index_rows(key)?, new.index_rows(key)?);
         for (row, _) in rows_old.iter().filter(|(row, _)| !rows_new.iter().any(|(kept, _)| kept == row)) {
             self.set(row.clone(), None)?;
@@ -308,7 +375,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn write_payloads(&mut self, key: &TaskKey, payloads: Payloads) -> Result<(), Error> {
+    pub(super) fn write_payloads(&mut self, key: &TaskKey, payloads: Payloads) -> Result<(), Error> {
         for (row, chunk) in payloads.chunks.iter().flat_map(|chunked| chunked.rows(key)) {
             self.set(row, Some(chunk))?;
         }
@@ -316,7 +383,12 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn drop_place(&mut self, key: &TaskKey, part: Part, place: Option<&PayloadLocation>) -> Result<(), Error> {
+    pub(super) fn drop_place(
+        &mut self,
+        key: &TaskKey,
+        part: Part,
+        place: Option<&PayloadLocation>,
+    ) -> Result<(), Error> {
         match place {
             Some(PayloadLocation::Chunks { bytes, .. }) => {
                 for number in 0..chunk_count(*bytes) {
@@ -329,50 +401,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn claim(&mut self, candidates: &[TaskKey], now: UnixMs, lease: Lease) -> Result<Vec<Task>, Error> {
-        let mut claimed = Vec::new();
-        for key in candidates {
-            let (old, mut task) = match self.claimable(key, now) {
-                Ok(Some(found)) => found,
-                Ok(None) => continue,
-                // One damaged task must not keep the others from being recovered.
-                Err(Error::Corrupt(damage)) => {
-                    tracing::error!(task.id = %key.id, damage, "a task cannot be recovered");
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            task.revision = task.revision.saturating_add(1);
-            task.lease = Some(lease);
-            let bytes = match self.shared.sealing.of(key.requestor.tenant, &self.shared.view)? {
-                None => record::encode_task(&task)?,
-                Some(sealing) => record::seal_task(&task, &sealing)?,
-            };
-            let (place, chunked) = place_record(bytes);
-            let mut head = RecordHeader::new(&task, place, old.arguments.clone(), old.reserved_bytes);
-            head.output = old.output.clone();
-            self.drop_place(key, Part::Record, Some(&old.record))?;
-            self.replace(key, &old, &head)?;
-            self.write_payloads(key, Payloads { chunks: chunked.into_iter().collect(), ..Payloads::default() })?;
-            claimed.push(task);
-        }
-        if !claimed.is_empty() {
-            self.shared.with_leases(|leases| leases.given(lease.node));
-        }
-        Ok(claimed)
-    }
-
-    /// Head and record of a task without a lease.
-    fn claimable(&self, key: &TaskKey, now: UnixMs) -> Result<Option<(RecordHeader, Task)>, Error> {
-        let Some(head) = self.head(key)? else { return Ok(None) };
-        if head.ended || self.shared.with_leases(|leases| leases.alive(head.lease(), now)) {
-            return Ok(None);
-        }
-        let task = self.shared.open_task(&self.record_bytes(key, &head.record)?)?;
-        Ok(Some((head, task)))
-    }
-
-    fn record_bytes(&self, key: &TaskKey, place: &PayloadLocation) -> Result<Vec<u8>, Error> {
+    pub(super) fn record_bytes(&self, key: &TaskKey, place: &PayloadLocation) -> Result<Vec<u8>, Error> {
         match place {
             PayloadLocation::Inline(bytes) => Ok(bytes.clone()),
             PayloadLocation::Chunks { bytes, .. } => {
@@ -400,13 +429,19 @@ impl Writer<'_> {
             self.drop_place(key, part, Some(place))?;
         }
         self.set(key.task(), None)?;
+        self.remove_journal(key)?;
         let less = old.usage();
         self.ledger(|ledger| ledger.release(&key.requestor, less));
         self.plan.counted.push((key.requestor, Usage::default(), less));
         Ok(Ok(()))
     }
 
-    fn change_rows(&mut self, expected: &[RowState], changes: Vec<RowState>) -> Result<Outcome, Error> {
+    fn change_rows(
+        &mut self,
+        expected: &[RowState],
+        changes: Vec<RowState>,
+        beside: Option<(TaskKey, Box<Tail>)>,
+    ) -> Result<Outcome, Error> {
         for (key, value) in expected {
             let present = self.plan.group.get(self.tree, key)?;
             if present.as_deref() != value.as_deref() {
@@ -415,6 +450,11 @@ impl Writer<'_> {
         }
         if changes.iter().any(|(key, value)| value.is_some() && self.is_blocked(key)) {
             return Ok(Err(blocked_tenant()));
+        }
+        if let Some((key, tail)) = beside
+            && let Err(refused) = self.append(&key, *tail)?
+        {
+            return Ok(Err(refused));
         }
         for (key, value) in changes {
             self.set(key, value)?;

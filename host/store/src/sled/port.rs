@@ -3,6 +3,8 @@
 //! Owns the translation of each method into reads of the view and operations for the committer. Must not write by itself.
 //! Invariant: whatever takes time (encoding, payload files) is done here, so that the committer only compares and applies.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::super::record::{self, Owner};
@@ -10,9 +12,12 @@ use super::super::{
     Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row, stored,
 };
 use super::head::{self, PayloadLocation, RecordHeader};
+use super::journal::{self, Tail};
 use super::keys::{self, Part, TaskKey, kind};
-use super::operation::{Operation, Payloads, Write};
+use super::operation::{Operation, Payloads, RunJournal, Write};
 use super::{SledStore, place_record};
+use crate::journal::layout::HEAD;
+use crate::journal::{Append, Beside, JournalHead, JournalStore, TaskRef};
 use crate::vault::SealingKey;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
@@ -21,7 +26,7 @@ use bulkhead_domain::{Json, UnixMs};
 #[async_trait]
 impl TaskStore for SledStore {
     async fn create(&self, creation: Creation) -> Result<Task, Error> {
-        let Creation { mut task, arguments, output, reserved_bytes, caps } = creation;
+        let Creation { mut task, arguments, output, reserved_bytes, caps, journal } = creation;
         task.revision = 1;
         let sealing = self.key_for_sealing(task.requestor.tenant).await?;
         let (mut head, mut payloads) = self.prepare(&task, reserved_bytes, output.as_deref(), sealing.as_ref()).await?;
@@ -31,17 +36,19 @@ impl TaskStore for SledStore {
         };
         head.arguments = self.place(Part::Arguments, arguments, &mut payloads).await?;
         let key = TaskKey::new(&task.requestor, task.id);
-        self.write(Write::Create { key, head, payloads, caps }).await?;
+        let journal = run_journal(&task, journal, sealing.as_ref())?;
+        self.write(Write::Create { key, head, payloads, caps, journal }).await?;
         Ok(task)
     }
 
     async fn commit(&self, change: Change) -> Result<Task, Error> {
-        let Change { mut task, output } = change;
+        let Change { mut task, output, journal } = change;
         task.revision = task.revision.saturating_add(1);
         let sealing = self.key_for_sealing(task.requestor.tenant).await?;
         let (head, payloads) = self.prepare(&task, 0, output.as_deref(), sealing.as_ref()).await?;
         let key = TaskKey::new(&task.requestor, task.id);
-        self.write(Write::Commit { key, head, payloads }).await?;
+        let journal = run_journal(&task, journal, sealing.as_ref())?;
+        self.write(Write::Commit { key, head, payloads, journal }).await?;
         Ok(task)
     }
 
@@ -212,6 +219,52 @@ impl SledStore {
     }
 }
 
+/// What a record says about its journal, with the append that is written beside it.
+fn run_journal(task: &Task, append: Option<Append>, sealing: Option<&SealingKey>) -> Result<RunJournal, Error> {
+    let tail = append.map(|append| Tail::new(&TaskRef::of(task), append, sealing).map(Box::new)).transpose()?;
+    Ok(RunJournal { attempt: task.attempt, tail })
+}
+
+#[async_trait]
+impl JournalStore for SledStore {
+    async fn journal(&self, requestor: &Requestor, id: TaskId) -> Result<Option<JournalHead>, Error> {
+        let row = self.shared.view.get(&TaskKey::new(requestor, id).journal(HEAD))?;
+        row.map(|row| journal::decode_head(&row)).transpose()
+    }
+
+    async fn journal_bytes(&self, requestor: &Requestor, id: TaskId) -> Result<Vec<u8>, Error> {
+        let (key, shared) = (TaskKey::new(requestor, id), Arc::clone(&self.shared));
+        let read = move || journal::read(&shared.view, &key, || shared.key_of(&key.requestor));
+        match self.journal(requestor, id).await? {
+            Some(head) if head.rows > JOURNAL_ROWS_AT_ONCE => {
+                let read = tokio::task::spawn_blocking(read).await;
+                read.map_err(|error| Error::Engine(format!("a journal was not read: {error}")))?
+            }
+            _ => read(),
+        }
+    }
+
+    async fn append(&self, requestor: &Requestor, id: TaskId, append: Append) -> Result<JournalHead, Error> {
+        let (key, tail) = self.tail((TaskRef { requestor: *requestor, id }, append)).await?;
+        self.ask(|reply| Operation::Append { key, tail, reply }).await
+    }
+
+    async fn remove_journal(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
+        self.write(Write::RemoveJournal(TaskKey::new(requestor, id))).await
+    }
+}
+
+impl SledStore {
+    async fn tail(&self, (task, append): Beside) -> Result<(TaskKey, Box<Tail>), Error> {
+        let sealing = self.key_for_sealing(task.requestor.tenant).await?;
+        let tail = Tail::new(&task, append, sealing.as_ref())?;
+        Ok((TaskKey::new(&task.requestor, task.id), Box::new(tail)))
+    }
+}
+
+/// Pieces of a journal that are read where everything else is served; more are read elsewhere.
+const JOURNAL_ROWS_AT_ONCE: u32 = 32;
+
 /// Rows that a claim looks at in one step.
 const CLAIM_PAGE_ROWS: usize = 1_024;
 
@@ -222,20 +275,30 @@ impl RowStore for SledStore {
     }
 
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {
-        check_row(key, &value)?;
+        check_row(kind, key, &value)?;
         let (key, value) = (keys::row(kind, key), head::with_checksum(value));
         self.write(Write::PutRow { key, value, absent_only }).await
     }
 
-    async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error> {
+    async fn change_rows(
+        &self,
+        kind: RowKind,
+        expected: Vec<RowState>,
+        changes: Vec<RowState>,
+        beside: Option<Beside>,
+    ) -> Result<(), Error> {
         for (key, value) in &changes {
-            check_row(key, value.as_deref().unwrap_or_default())?;
+            check_row(kind, key, value.as_deref().unwrap_or_default())?;
         }
         let sealed = |rows: Vec<RowState>| {
             rows.into_iter().map(|(key, value)| (keys::row(kind, &key), value.map(head::with_checksum))).collect()
         };
         let (expected, changes) = (sealed(expected), sealed(changes));
-        self.write(Write::ChangeRows { expected, changes }).await
+        let beside = match beside {
+            Some(beside) => Some(self.tail(beside).await?),
+            None => None,
+        };
+        self.write(Write::ChangeRows { expected, changes, beside }).await
     }
 
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {

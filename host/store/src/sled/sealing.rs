@@ -145,7 +145,7 @@ pub async fn rekey(store: &SledStore) -> Result<Rekeyed, Error> {
             let secret = keys.open(&[LABEL, &key], &wrapped).map_err(|error| Error::Sealed(error.to_string()))?;
             let again = keys.seal(&[LABEL, &key], &secret).map_err(|error| Error::Engine(error.to_string()))?;
             let expected = vec![(key.clone(), Some(wrapped))];
-            match store.change_rows(RowKind::TenantKey, expected, vec![(key, Some(again))]).await {
+            match store.change_rows(RowKind::TenantKey, expected, vec![(key, Some(again))], None).await {
                 Ok(()) => done.sealed_again += 1,
                 // The tenant went away meanwhile.
                 Err(Error::Conflict) => {}

@@ -203,7 +203,7 @@ impl Secrets {
             row.seal(&keys, &scope, &value)?;
             let (key, after) = (scope.key(), row.encode()?);
             let expected = vec![(key.clone(), Some(before))];
-            match self.rows.change_rows(RowKind::GuestSecret, expected, vec![(key, Some(after))]).await {
+            match self.rows.change_rows(RowKind::GuestSecret, expected, vec![(key, Some(after))], None).await {
                 // Somebody set or removed it meanwhile: then it is not outdated any more.
                 Err(store::Error::Conflict) => {}
                 other => {

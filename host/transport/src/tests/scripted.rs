@@ -18,6 +18,7 @@ use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::rights::Rights;
 use bulkhead_protocol::{Envelope, Exchange, Frame, Mcp, Peer, Received, Rejection, Session};
 use bulkhead_runtime::{MessageWorkers, Share};
+use bulkhead_store::journal::Beside;
 use bulkhead_store::{Error, RowKind, RowState, RowStore};
 
 /// A session with a queue that a test fills.
@@ -311,7 +312,13 @@ impl RowStore for Rows {
         Ok(())
     }
 
-    async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error> {
+    async fn change_rows(
+        &self,
+        kind: RowKind,
+        expected: Vec<RowState>,
+        changes: Vec<RowState>,
+        _: Option<Beside>,
+    ) -> Result<(), Error> {
         let mut rows = self.rows.lock();
         if expected.into_iter().any(|(key, value)| rows.get(&(kind, key)) != value.as_ref()) {
             return Err(Error::Conflict);

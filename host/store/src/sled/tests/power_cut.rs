@@ -14,7 +14,7 @@ use super::writer::{Acknowledged, end_after, kill_after, start, verify};
 use super::{not_run, rounds};
 
 /// Compiles the library; `None` where there is no C compiler.
-fn library(dir: &Path) -> Option<PathBuf> {
+pub(super) fn library(dir: &Path) -> Option<PathBuf> {
     compile(dir, "power_cut.c", &["-shared", "-fPIC"])
 }
 
@@ -37,7 +37,7 @@ fn compile(dir: &Path, source: &str, options: &[&str]) -> Option<PathBuf> {
 }
 
 /// What the second disk holds, as a folder.
-fn after_the_cut(disk: &Path) -> tempfile::TempDir {
+pub(super) fn after_the_cut(disk: &Path) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for line in fs::read_to_string(disk.join("names")).unwrap().lines() {
         let mut words = line.splitn(3, ' ');

@@ -26,7 +26,7 @@ fn open(dir: &Path, keys: &str) -> Result<Arc<SledStore>, Error> {
 }
 
 /// Whether any file below the folder holds the bytes.
-fn holds(folder: &Path, bytes: &[u8]) -> bool {
+pub(super) fn holds(folder: &Path, bytes: &[u8]) -> bool {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).any(|path| match path.is_dir() {
         true => holds(&path, bytes),
         false => fs::read(&path).unwrap().windows(bytes.len()).any(|window| window == bytes),
@@ -58,7 +58,8 @@ async fn fill(store: &SledStore, tenant: u8) -> Vec<Task> {
     }
     let created = store.create(marked(tenant, 9)).await.unwrap();
     let error = CallError::Custom { code: 1, message: MARKER.to_owned(), data: None };
-    let failed = Change { task: Task { phase: Phase::Ended(Outcome::Error(error)), ..created }, output: None };
+    let failed =
+        Change { task: Task { phase: Phase::Ended(Outcome::Error(error)), ..created }, output: None, journal: None };
     written.push(store.commit(failed).await.unwrap());
     written.push(store.create(marked(tenant, 10)).await.unwrap());
     written
@@ -192,7 +193,7 @@ fn space(tenant: u8) -> KeyValueNamespace {
 async fn keep(store: &Arc<SledStore>, tenant: u8) {
     let kept = KeyValues::new(store.clone());
     for (key, repeats) in [("small", 1), ("large", 1_000)] {
-        kept.set(&space(tenant), &LIMITS, key, MARKER.repeat(repeats).as_bytes(), Some(900)).await.unwrap();
+        kept.set(&space(tenant), &LIMITS, key, MARKER.repeat(repeats).as_bytes(), Some(900), None).await.unwrap();
     }
 }
 
@@ -255,7 +256,7 @@ fn keyvalue_sealed_entry_is_bound_to_key_and_owner() {
         let store = open(dir.path(), OLD).unwrap();
         let kept = KeyValues::new(store.clone());
         for (space, key) in [(space(1), "a"), (space(1), "b"), (space(2), "a")] {
-            kept.set(&space, &LIMITS, key, key.as_bytes(), None).await.unwrap();
+            kept.set(&space, &LIMITS, key, key.as_bytes(), None, None).await.unwrap();
         }
         let rows = store.rows(RowKind::KeyValue, None, 9).await.unwrap();
         let [(first, a), (second, _), (third, _)] = <[_; 3]>::try_from(rows).unwrap();
