@@ -6,6 +6,7 @@ mod copies;
 mod crash;
 mod damage;
 mod full_disk;
+mod journals;
 mod power_cut;
 mod sealed;
 mod starts;
