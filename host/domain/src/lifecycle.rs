@@ -5,7 +5,7 @@
 
 use super::UnixMs;
 use super::call::{CallError, InputRequest, InputResponse};
-use super::task::{Active, Input, Lease, Outcome, Phase, Task};
+use super::task::{Active, DurableMarker, Input, Lease, Outcome, Phase, Task};
 use super::timeline::Transition;
 
 /// Runs that one task may have: the first one and two after restarts of the host.
@@ -17,8 +17,8 @@ pub const INPUTS_MAX: usize = 256;
 /// Something that happens to a task. Events of a run carry its attempt, the fencing token: a run that was given up cannot write.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A run begins under this lease.
-    Start { lease: Lease },
+    /// A run begins under this lease. `durable`: it keeps a journal; the marker's attempt is set here.
+    Start { lease: Lease, durable: Option<DurableMarker> },
     /// The run asks.
     RequestInput { attempt: u32, requests: Vec<InputRequest> },
     /// A client answers one input request, by its issued key.
@@ -35,10 +35,23 @@ pub enum Event {
     Finish { attempt: u32, outcome: Outcome, message: Option<String> },
     /// A client or an operator cancels.
     Cancel,
-    /// The run was lost with its host. With `rerun` it may start again, if it has attempts left.
-    Interrupt { rerun: bool },
+    /// The run was lost with its host.
+    Interrupt { how: Interruption },
+    /// A run that was lost goes on in a new one, under this lease. `durable`: what the new run keeps of itself; its attempt is set here.
+    Continue { lease: Lease, durable: Option<DurableMarker> },
     /// The run can never start: what it needs is gone.
     Abandon { error: CallError, message: String },
+}
+
+/// What becomes of a task whose run was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interruption {
+    /// It ends: whether it took effect is not known.
+    Fail,
+    /// It starts again from its beginning, if it has attempts left.
+    Rerun,
+    /// It stays as it is, and waits for [`Event::Continue`].
+    Resume,
 }
 
 /// Why an event is not allowed now. The task stays as it is.
@@ -68,7 +81,8 @@ pub fn step(task: &Task, event: Event, now: UnixMs) -> Result<Task, Refusal> {
     let mut next = task.clone();
     next.updated_at = now.max(task.updated_at);
     match event {
-        Event::Start { lease } => start(&mut next, lease)?,
+        Event::Start { lease, durable } => start(&mut next, lease, durable)?,
+        Event::Continue { lease, durable } => go_on(&mut next, lease, durable)?,
         Event::RequestInput { attempt, requests } => {
             fenced(task, attempt)?;
             ask(&mut next, requests)?;
@@ -112,7 +126,7 @@ pub fn step(task: &Task, event: Event, now: UnixMs) -> Result<Task, Refusal> {
             end(&mut next, outcome, message);
         }
         Event::Cancel => end(&mut next, Outcome::Cancelled, Some("cancelled by request".into())),
-        Event::Interrupt { rerun } => interrupt(&mut next, rerun),
+        Event::Interrupt { how } => interrupt(&mut next, how),
         Event::Abandon { error, message } => end(&mut next, Outcome::Error(error), Some(message)),
     }
     Ok(next)
@@ -122,19 +136,45 @@ fn fenced(task: &Task, attempt: u32) -> Result<(), Refusal> {
     if task.attempt == attempt { Ok(()) } else { Err(Refusal::Stale) }
 }
 
-fn start(next: &mut Task, lease: Lease) -> Result<(), Refusal> {
+fn start(next: &mut Task, lease: Lease, durable: Option<DurableMarker>) -> Result<(), Refusal> {
     match next.phase {
         Phase::Active(Active::Queued) => {
             next.phase = Phase::Active(Active::Running);
             next.status_message = None;
-            next.lease = Some(lease);
-            next.attempt = next.attempt.saturating_add(1);
+            begin_attempt(next, lease, durable);
             note(next, Transition::Started { attempt: next.attempt });
             Ok(())
         }
         Phase::Active(_) => Err(Refusal::Illegal("the task already runs")),
         Phase::Paused { .. } => Err(Refusal::Paused),
         Phase::Ended(_) => Err(Refusal::Ended),
+    }
+}
+
+/// A lease is what tells a task that waits to go on from one that runs.
+fn go_on(next: &mut Task, lease: Lease, durable: Option<DurableMarker>) -> Result<(), Refusal> {
+    if !has_started(&next.phase) {
+        return Err(Refusal::Illegal("the task has not started"));
+    }
+    if next.lease.is_some() {
+        return Err(Refusal::Illegal("the task already runs"));
+    }
+    begin_attempt(next, lease, durable);
+    note(next, Transition::Continued { attempt: next.attempt });
+    Ok(())
+}
+
+/// From here on, what an earlier run writes is stale.
+fn begin_attempt(next: &mut Task, lease: Lease, durable: Option<DurableMarker>) {
+    next.lease = Some(lease);
+    next.attempt = next.attempt.saturating_add(1);
+    next.durable = durable.map(|marker| marker.of_attempt(next.attempt));
+}
+
+fn has_started(phase: &Phase) -> bool {
+    match phase {
+        Phase::Active(active) | Phase::Paused { before: active } => *active != Active::Queued,
+        Phase::Ended(_) => false,
     }
 }
 
@@ -227,24 +267,39 @@ fn end(next: &mut Task, outcome: Outcome, message: Option<String>) {
     next.steering.clear();
 }
 
-fn interrupt(next: &mut Task, rerun: bool) {
-    let started = match next.phase {
-        Phase::Active(active) | Phase::Paused { before: active } => active != Active::Queued,
-        Phase::Ended(_) => false,
-    };
-    if !started {
+fn interrupt(next: &mut Task, how: Interruption) {
+    if !has_started(&next.phase) {
         // Nothing ran, so nothing is lost: it keeps its place.
         return;
     }
-    note(next, Transition::Interrupted);
-    if !rerun || next.attempt >= ATTEMPTS_MAX {
-        let message = if rerun {
-            format!("the host was restarted while the task ran, for the {ATTEMPTS_MAX}rd time")
-        } else {
-            "the host was restarted while the task ran; whether it took effect is not known".to_owned()
-        };
-        return end(next, Outcome::Error(CallError::Interrupted), Some(message));
+    match how {
+        Interruption::Resume => {
+            // One that waits already has lost no further run.
+            if next.timeline.entries().last().is_none_or(|last| last.transition != Transition::Interrupted) {
+                note(next, Transition::Interrupted);
+            }
+            next.lease = None;
+        }
+        Interruption::Rerun if next.attempt < ATTEMPTS_MAX => {
+            note(next, Transition::Interrupted);
+            queue_again(next);
+        }
+        Interruption::Rerun => {
+            note(next, Transition::Interrupted);
+            fail(next, format!("the host was restarted while the task ran, for the {ATTEMPTS_MAX}rd time"));
+        }
+        Interruption::Fail => {
+            note(next, Transition::Interrupted);
+            fail(next, "the host was restarted while the task ran; whether it took effect is not known".to_owned());
+        }
     }
+}
+
+fn fail(next: &mut Task, message: String) {
+    end(next, Outcome::Error(CallError::Interrupted), Some(message));
+}
+
+fn queue_again(next: &mut Task) {
     for input in next.inputs.iter_mut().filter(|input| input.answer.is_none()) {
         input.answer = Some(InputResponse::Refused("the call was started again".into()));
     }

@@ -234,6 +234,12 @@ impl DurableMarker {
         (detail.len() <= DURABLE_DETAIL_BYTES_MAX).then_some(Self { version, attempt, engine_hash, detail })
     }
 
+    /// The same of another run.
+    #[must_use]
+    pub fn of_attempt(self, attempt: u32) -> Self {
+        Self { attempt, ..self }
+    }
+
     /// For a run that begins with a journal of [`JOURNAL_VERSION`].
     pub fn of_run(attempt: u32, engine_hash: u64) -> Self {
         Self { version: JOURNAL_VERSION, attempt, engine_hash, detail: Vec::new() }

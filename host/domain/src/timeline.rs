@@ -45,6 +45,10 @@ pub enum Transition {
     ToolError,
     /// It broke, or could never start.
     Failed,
+    /// A run that was lost went on where it was, as its run of this number.
+    Continued {
+        attempt: u32,
+    },
 }
 
 /// A transition and its time.

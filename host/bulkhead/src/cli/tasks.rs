@@ -240,6 +240,7 @@ fn transition(transition: &TransitionView) -> String {
         TransitionView::Succeeded => "succeeded".to_owned(),
         TransitionView::ToolError => "tool_error".to_owned(),
         TransitionView::Failed => "failed".to_owned(),
+        TransitionView::Continued { attempt } => format!("continued, run {attempt}"),
     }
 }
 

@@ -159,6 +159,7 @@ fn happened(transition: TransitionView) -> String {
         TransitionView::Succeeded => "succeeded".to_owned(),
         TransitionView::ToolError => "ended with an error of the tool".to_owned(),
         TransitionView::Failed => "failed".to_owned(),
+        TransitionView::Continued { attempt } => format!("went on where it was, run {attempt}"),
     }
 }
 

@@ -230,6 +230,7 @@ fn happened(transition: Transition) -> String {
         Transition::Succeeded => "succeeded".to_owned(),
         Transition::ToolError => "ended with an error of the tool".to_owned(),
         Transition::Failed => "failed".to_owned(),
+        Transition::Continued { attempt } => format!("went on where it was, run {attempt}"),
     }
 }
 

@@ -38,6 +38,18 @@ fn lease() -> Lease {
     Lease { node: NodeId([9; 16]), until: NOW + 1 }
 }
 
+fn start() -> Event {
+    Event::Start { lease: lease(), durable: None }
+}
+
+fn go_on() -> Event {
+    Event::Continue { lease: lease(), durable: None }
+}
+
+fn interrupt(how: Interruption) -> Event {
+    Event::Interrupt { how }
+}
+
 fn phases() -> Vec<Phase> {
     let actives = [Active::Queued, Active::Running, Active::InputRequired];
     let ends = [
@@ -53,7 +65,7 @@ fn phases() -> Vec<Phase> {
 
 fn events() -> Vec<(&'static str, Event)> {
     vec![
-        ("start", Event::Start { lease: lease() }),
+        ("start", start()),
         ("ask", Event::RequestInput { attempt: 1, requests: vec![request("k")] }),
         ("answer", Event::Answer { key: "open".into(), answer: accept() }),
         ("steer", Event::Steer { message: "left".into(), queue_max: 2 }),
@@ -63,8 +75,10 @@ fn events() -> Vec<(&'static str, Event)> {
         ("finish", Event::Finish { attempt: 1, outcome: Outcome::Output { is_error: false }, message: None }),
         ("stale finish", Event::Finish { attempt: 9, outcome: Outcome::Cancelled, message: None }),
         ("cancel", Event::Cancel),
-        ("interrupt", Event::Interrupt { rerun: false }),
-        ("interrupt, rerun", Event::Interrupt { rerun: true }),
+        ("interrupt", interrupt(Interruption::Fail)),
+        ("interrupt, rerun", interrupt(Interruption::Rerun)),
+        ("interrupt, resume", interrupt(Interruption::Resume)),
+        ("continue", go_on()),
         ("abandon", Event::Abandon { error: CallError::Interrupted, message: "gone".into() }),
     ]
 }
@@ -84,17 +98,17 @@ fn short(phase: &Phase) -> String {
 fn task_phase_event_matrix_holds() {
     #[rustfmt::skip]
     let expected = [
-        // start, ask, answer, steer, deliver, pause, resume, finish, stale, cancel, interrupt, rerun, abandon
-        ("queued", "running - - queued - paused(queued) - - - cancelled queued queued error"),
-        ("running", "- inputrequired running running running paused(running) - output - cancelled error queued error"),
-        ("inputrequired", "- inputrequired running inputrequired inputrequired paused(inputrequired) - output - cancelled error queued error"),
-        ("paused(queued)", "- - - paused(queued) - - queued - - cancelled paused(queued) paused(queued) error"),
-        ("paused(running)", "- paused(inputrequired) paused(running) paused(running) paused(running) - running - - cancelled error paused(queued) error"),
-        ("paused(inputrequired)", "- paused(inputrequired) paused(running) paused(inputrequired) paused(inputrequired) - inputrequired - - cancelled error paused(queued) error"),
-        ("output", "- - - - - - - - - - - - -"),
-        ("is-error", "- - - - - - - - - - - - -"),
-        ("error", "- - - - - - - - - - - - -"),
-        ("cancelled", "- - - - - - - - - - - - -"),
+        // start, ask, answer, steer, deliver, pause, resume, finish, stale, cancel, interrupt, rerun, resume, continue, abandon
+        ("queued", "running - - queued - paused(queued) - - - cancelled queued queued queued - error"),
+        ("running", "- inputrequired running running running paused(running) - output - cancelled error queued running running error"),
+        ("inputrequired", "- inputrequired running inputrequired inputrequired paused(inputrequired) - output - cancelled error queued inputrequired inputrequired error"),
+        ("paused(queued)", "- - - paused(queued) - - queued - - cancelled paused(queued) paused(queued) paused(queued) - error"),
+        ("paused(running)", "- paused(inputrequired) paused(running) paused(running) paused(running) - running - - cancelled error paused(queued) paused(running) paused(running) error"),
+        ("paused(inputrequired)", "- paused(inputrequired) paused(running) paused(inputrequired) paused(inputrequired) - inputrequired - - cancelled error paused(queued) paused(inputrequired) paused(inputrequired) error"),
+        ("output", "- - - - - - - - - - - - - - -"),
+        ("is-error", "- - - - - - - - - - - - - - -"),
+        ("error", "- - - - - - - - - - - - - - -"),
+        ("cancelled", "- - - - - - - - - - - - - - -"),
     ];
     for (phase, (name, row)) in phases().into_iter().zip(expected) {
         assert_eq!(short(&phase), name);
@@ -146,9 +160,9 @@ fn stale_task_attempt_cannot_write() {
 fn task_is_attempted_at_most_three_times() {
     let mut task = task(Phase::Active(Active::Queued));
     for attempt in 1..=ATTEMPTS_MAX {
-        task = step(&task, Event::Start { lease: lease() }, NOW).unwrap();
+        task = step(&task, start(), NOW).unwrap();
         assert_eq!(task.attempt, attempt);
-        task = step(&task, Event::Interrupt { rerun: true }, NOW).unwrap();
+        task = step(&task, interrupt(Interruption::Rerun), NOW).unwrap();
     }
     assert_eq!(task.phase, Phase::Ended(Outcome::Error(CallError::Interrupted)));
 }
@@ -169,9 +183,50 @@ fn steering_message_is_delivered_to_one_attempt() {
     let taken = steer(&task(Phase::Active(Active::Running)), "taken").unwrap();
     let taken = step(&taken, Event::Deliver { attempt: 1 }, NOW).unwrap();
     let waiting = steer(&taken, "waiting").unwrap();
-    let lost = step(&waiting, Event::Interrupt { rerun: true }, NOW).unwrap();
-    let again = step(&lost, Event::Start { lease: lease() }, NOW).unwrap();
+    let lost = step(&waiting, interrupt(Interruption::Rerun), NOW).unwrap();
+    let again = step(&lost, start(), NOW).unwrap();
     assert_eq!((again.attempt, again.steering, again.steering_delivered), (2, vec!["waiting".to_owned()], 1));
+}
+
+fn marker() -> Option<DurableMarker> {
+    DurableMarker::new(1, 0, 7, vec![1])
+}
+
+#[test]
+fn lost_run_goes_on_once_with_its_questions_and_messages() {
+    let steer = Event::Steer { message: "left".into(), queue_max: 2 };
+    let asks = Event::RequestInput { attempt: 1, requests: vec![request("a")] };
+    let begin = Event::Start { lease: lease(), durable: marker() };
+    let asked = after(task(Phase::Active(Active::Queued)), vec![begin, asks, steer]);
+    assert_eq!(asked.durable.as_ref().map(|marker| marker.attempt), Some(1));
+    assert_eq!(step(&asked, go_on(), NOW), Err(Refusal::Illegal("the task already runs")));
+    let lost = after(asked.clone(), vec![interrupt(Interruption::Resume)]);
+    assert_eq!((lost.lease, lost.attempt, &lost.durable), (None, 1, &asked.durable));
+    let again = after(lost, vec![Event::Continue { lease: lease(), durable: marker() }]);
+    assert_eq!((again.lease, again.attempt), (Some(lease()), 2));
+    assert_eq!(again.durable.as_ref().map(|marker| (marker.attempt, marker.detail().to_vec())), Some((2, vec![1])));
+    assert_eq!((&again.phase, &again.inputs, &again.steering), (&asked.phase, &asked.inputs, &asked.steering));
+    assert_eq!(step(&again, go_on(), NOW), Err(Refusal::Illegal("the task already runs")));
+    assert_eq!(step(&again, Event::Deliver { attempt: 1 }, NOW), Err(Refusal::Stale), "the lost run is fenced");
+    let expected = [Transition::Interrupted, Transition::Continued { attempt: 2 }];
+    assert_eq!(noted(&again)[2..], expected);
+}
+
+#[test]
+fn lost_run_goes_on_more_often_than_it_may_start_again() {
+    let mut task = after(task(Phase::Active(Active::Queued)), vec![start()]);
+    for attempt in 1..=2 * ATTEMPTS_MAX {
+        assert_eq!(task.attempt, attempt);
+        task = after(task, vec![interrupt(Interruption::Resume), go_on()]);
+    }
+    assert_eq!(task.phase, Phase::Active(Active::Running));
+}
+
+#[test]
+fn run_that_begins_without_a_journal_has_no_marker() {
+    let begin = Event::Start { lease: lease(), durable: marker() };
+    let again = after(task(Phase::Active(Active::Queued)), vec![begin, interrupt(Interruption::Rerun), start()]);
+    assert_eq!((again.attempt, again.durable), (2, None));
 }
 
 /// The transitions that were noted, without their times.
@@ -201,14 +256,14 @@ fn task_that_only_runs_and_ends_has_no_timeline() {
 #[test]
 fn timeline_begins_with_the_first_remarkable_transition_and_goes_on_to_the_end() {
     let events = vec![
-        Event::Start { lease: lease() },
+        start(),
         Event::RequestInput { attempt: 1, requests: vec![request("a"), request("b")] },
         Event::Answer { key: "b".into(), answer: accept() },
         Event::Pause { message: None },
         Event::Answer { key: "a".into(), answer: accept() },
         Event::Resume,
-        Event::Interrupt { rerun: true },
-        Event::Start { lease: lease() },
+        interrupt(Interruption::Rerun),
+        start(),
         finish(2),
     ];
     let ended = after(task(Phase::Active(Active::Queued)), events);
@@ -235,9 +290,9 @@ fn cancelled_and_interrupted_tasks_say_from_where_they_ended() {
     let paused = after(task(Phase::Active(Active::Running)), vec![Event::Pause { message: None }, Event::Cancel]);
     let cancelled = Transition::Cancelled { from: Active::Running, is_paused: true };
     assert_eq!(noted(&paused), [Transition::Paused, cancelled]);
-    let lost = after(task(Phase::Active(Active::Running)), vec![Event::Interrupt { rerun: false }]);
+    let lost = after(task(Phase::Active(Active::Running)), vec![interrupt(Interruption::Fail)]);
     assert_eq!(noted(&lost), [Transition::Interrupted, Transition::Failed]);
-    let kept = after(task(Phase::Active(Active::Queued)), vec![Event::Interrupt { rerun: false }]);
+    let kept = after(task(Phase::Active(Active::Queued)), vec![interrupt(Interruption::Fail)]);
     assert!(kept.timeline.is_empty(), "nothing ran, so nothing was interrupted");
 }
 
@@ -245,7 +300,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     let keys = prop::sample::select(vec!["a", "b", "open"]);
     let attempts = 0..4u32;
     prop_oneof![
-        Just(Event::Start { lease: lease() }),
+        Just(start()),
         (attempts.clone(), keys.clone())
             .prop_map(|(attempt, key)| Event::RequestInput { attempt, requests: vec![request(key)] }),
         keys.prop_map(|key| Event::Answer { key: key.into(), answer: accept() }),
@@ -259,7 +314,8 @@ fn any_event() -> impl Strategy<Value = Event> {
             message: None
         }),
         Just(Event::Cancel),
-        any::<bool>().prop_map(|rerun| Event::Interrupt { rerun }),
+        prop::sample::select(vec![Interruption::Fail, Interruption::Rerun, Interruption::Resume]).prop_map(interrupt),
+        Just(go_on()),
     ]
 }
 
@@ -267,11 +323,15 @@ proptest! {
     #[test]
     fn random_task_histories_keep_invariants(steps in prop::collection::vec((any_event(), 0..3_000u64), 1..60)) {
         let mut current = task(Phase::Active(Active::Queued));
+        let mut reruns = 0;
         for (event, now) in steps {
+            let starts = matches!(event, Event::Start { .. });
             let Ok(next) = step(&current, event, NOW - 1_500 + now) else { continue };
+            reruns += u32::from(starts);
             prop_assert!(current.outcome().is_none(), "a terminal task changed");
             prop_assert!(next.updated_at >= current.updated_at);
-            prop_assert!(next.attempt >= current.attempt && next.attempt <= ATTEMPTS_MAX);
+            prop_assert!(next.attempt >= current.attempt && reruns <= ATTEMPTS_MAX);
+            prop_assert!(next.durable.as_ref().is_none_or(|marker| marker.attempt <= next.attempt));
             prop_assert!(next.steering.len() <= 3);
             prop_assert!(next.inputs.len() >= current.inputs.len());
             let mut keys: Vec<_> = next.inputs.iter().map(|input| input.issued_key.clone()).collect();

@@ -65,6 +65,7 @@ impl Repr<TraceV4> for TraceContext {
     }
 }
 
+// A younger transition stands at the end, so that the bytes of the others stay as they are.
 repr_enum!(TransitionV4 of Transition {
     Started { attempt: u32 },
     InputRequested { requests: u32 },
@@ -76,6 +77,7 @@ repr_enum!(TransitionV4 of Transition {
     Succeeded,
     ToolError,
     Failed,
+    Continued { attempt: u32 },
 });
 repr_struct!(TimelineEntryV4 of TimelineEntry { at: u64, transition: TransitionV4 });
 
