@@ -11,6 +11,8 @@ compile_error!(
 
 mod cli;
 mod config;
+#[cfg(feature = "crash-points")]
+mod crash;
 mod system_clock;
 
 use std::process::ExitCode;
@@ -40,6 +42,8 @@ fn return_freed_memory_soon() {
 
 fn main() -> ExitCode {
     return_freed_memory_soon();
+    #[cfg(feature = "crash-points")]
+    crash::watch();
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         // The store examines a database in a child process before it opens it.

@@ -7,6 +7,7 @@
 
 pub mod call;
 pub mod clock;
+pub mod crash_points;
 pub mod exports;
 pub mod imports;
 pub mod lifecycle;

@@ -16,11 +16,17 @@ use super::tokens::TokenCommand;
 use super::top::TopArguments;
 use super::values::{duration_ms, ratio, share};
 
+/// A build that ends itself where a test wants it to says so.
+#[cfg(not(feature = "crash-points"))]
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+#[cfg(feature = "crash-points")]
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " with crash points");
+
 /// A WebAssembly plugin host for sandboxed MCP task tools.
 #[derive(Debug, Parser)]
 #[command(
     name = "bulkhead",
-    version,
+    version = VERSION,
     max_term_width = 120,
     after_help = "Examples:\n  \
         bulkhead serve --plugins target/plugins\n  \

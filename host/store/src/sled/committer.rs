@@ -18,6 +18,7 @@ use super::operation::{Envelope, Operation};
 use super::space::{DiskSpace, FreeRoom};
 use super::state::StateFile;
 use super::{StoreInner, engine_error, journal, keys, mark};
+use bulkhead_domain::crash_points;
 use bulkhead_domain::requestor::Requestor;
 
 /// Operations in a group. More would make the first ones wait for the last ones.
@@ -247,11 +248,14 @@ impl Committer {
         let mut batch = group.batch();
         batch.insert(keys::GROUP, last.encode()?);
         self.shared.view.hide(Some(Arc::clone(group)));
+        crash_points::reach("flush.before");
         database.tree.apply_batch(batch).map_err(engine_error)?;
+        crash_points::reach("flush.applied");
         let since = Instant::now();
         database.tree.flush().map_err(engine_error)?;
         // sled's flush does not reach the disk by itself.
         database.file.sync_data().map_err(|error| Error::Engine(format!("the database cannot be synced: {error}")))?;
+        crash_points::reach("flush.synced");
         if let Some(metrics) = self.shared.metrics.get() {
             metrics.synced(since.elapsed());
         }
