@@ -25,6 +25,7 @@ use super::exports::Exports;
 use super::fault::{self, HostFailure};
 use super::files::{self, DirectoryQuotas, Quotas};
 use super::journal::{self, Beginning, CallJournal, Journaling};
+use super::journal_sink::Fenced;
 use super::limits::{
     Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter, PENDING_MAX,
     RANDOM_BYTES_MAX,
@@ -364,6 +365,12 @@ async fn execute(
         };
         let begun = beginning.begin(&journaling, &shared).map_err(|divergence| fault::diverged(&name, &divergence))?;
         (journal, limits, granted) = (begun.journal, begun.limits, begun.granted);
+        let unused = if journal.is_none() { journaling.sink() } else { None };
+        if let Some(sink) = unused
+            && let Err(Fenced) = sink.give_up(shared.why_not_journaled()).await
+        {
+            return Err(CallError::Interrupted);
+        }
     }
     let (line, blocking) = (ground.lines.of(tenant, &share), Blocking::of(&ground.blocking, tenant));
     let owner = tenant;

@@ -172,6 +172,11 @@ impl CallState {
         self.journal.get_or_init(|| Box::new(report));
     }
 
+    /// Why the call has no journal, where it was to have one.
+    pub(super) fn why_not_journaled(&self) -> String {
+        self.journal.get().map(|report| report.standing.to_string()).unwrap_or_default()
+    }
+
     pub(super) fn task_id(&self) -> Option<&str> {
         self.task_id.get().map(String::as_str)
     }

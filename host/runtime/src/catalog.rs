@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use super::ListKind;
 use super::schema::Validator;
+use super::{JournalPolicy, ListKind};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::server_features::{Prompt, Resource, ResourceTemplate};
 use bulkhead_domain::task::PluginVersion;
@@ -30,6 +30,8 @@ pub struct ToolEntry {
     pub limits: CallLimits,
     /// Whether an interrupted task may run again: the operator said so and the tool is idempotent.
     pub rerun_on_restart: bool,
+    /// How its tasks keep journals; `None`: they keep none.
+    pub journal: Option<JournalPolicy>,
     pub input: Validator,
     pub output: Option<Validator>,
     pub metrics: ToolMetrics,

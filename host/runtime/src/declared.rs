@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::ToolEntry;
 use super::bindings::exports::bulkhead::plugin::tools as wit;
 use super::header_params;
 use super::json::{accept, accept_meta};
@@ -11,6 +10,7 @@ use super::load::{ToolPolicy, UnknownTools};
 use super::output::{check_extras, icons};
 use super::schema::Validator;
 use super::wasi_context::{escaped, is_control};
+use super::{JournalPolicy, ToolEntry};
 use bulkhead_domain::Json;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::names::TOOL_NAME_CHARS_MAX;
@@ -35,6 +35,7 @@ pub(super) struct DeclarationPolicy<'a> {
     pub(super) tools: &'a BTreeMap<String, ToolPolicy>,
     pub(super) unknown_tools: UnknownTools,
     pub(super) rerun: bool,
+    pub(super) journal: Option<JournalPolicy>,
     /// What is counted, and of its plugin.
     pub(super) metrics: (&'a Metrics, &'a PluginMetrics),
 }
@@ -151,6 +152,7 @@ fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Ve
         plugin_tool: tool.name,
         limits: policy.map_or(terms.limits, |policy| &policy.limits).clone(),
         rerun_on_restart: terms.rerun && idempotent,
+        journal: terms.journal,
         input,
         output,
         metrics,
@@ -267,6 +269,7 @@ mod tests {
             metrics: (&Metrics::off(), &PluginMetrics::default()),
             unknown_tools: UnknownTools::Refuse,
             rerun: false,
+            journal: None,
         };
         entries(tools, &terms)
     }

@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
-use super::CallContext;
+use super::{CallContext, JournalSink};
 use super::blocking::Blocking;
 use super::denials::Denials;
 use super::guest_services::GuestServices;
@@ -100,6 +100,8 @@ pub(super) struct Egress {
     /// Whether the next request stays here, and the one that does.
     holds: bool,
     held: Option<(http::Request<WasiBody>, Option<RequestOptions>)>,
+    /// The journal that was given up, and why. It is kept before the next request leaves.
+    given_up: Option<(Arc<dyn JournalSink>, String)>,
 }
 
 impl Egress {
@@ -119,12 +121,18 @@ impl Egress {
             buffers,
             holds,
             held,
+            given_up: None,
         }
     }
 
     /// Whether all of a body is held until it is complete.
     pub(super) fn buffer(&mut self, buffers: bool) {
         self.buffers = buffers;
+    }
+
+    /// What has to be kept before the next request leaves: that the call's journal was given up.
+    pub(super) fn give_up_first(&mut self, given_up: Option<(Arc<dyn JournalSink>, String)>) {
+        self.given_up = given_up;
     }
 
     /// Whether requests stay here from now on; gives the one that did.
@@ -153,7 +161,13 @@ impl Egress {
         let (outside, span, metrics) = (self.outside.clone(), self.span.clone(), self.metrics.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let slot = RequestSlot::take(Arc::clone(slots), self.line.as_ref());
+        let given_up = self.given_up.clone();
         async move {
+            if let Some((sink, reason)) = given_up
+                && let Err(fenced) = sink.give_up(reason).await
+            {
+                return Err(Error::InternalError(Some(fenced.to_string())));
+            }
             let slot = slot.ok_or(Error::ConnectionLimitReached)?;
             let secrets = match guest_services {
                 Some(guest_services) => {

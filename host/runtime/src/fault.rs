@@ -8,6 +8,7 @@ use wasmtime::component::ResourceTableError;
 use wasmtime_wasi::I32Exit;
 
 use super::journal::Divergence;
+use super::journal_sink::Fenced;
 use super::limits::{Bytes, ERROR_BYTES_MAX, HOST_RESOURCES_MAX, LimitHit};
 use super::wasi_context::{beginning, escaped};
 use bulkhead_domain::call::{CallError, FaultKind};
@@ -61,6 +62,9 @@ pub(super) fn classify(plugin: &str, error: &wasmtime::Error, passed_max: u64) -
     }
     if let Some(divergence) = error.downcast_ref::<Divergence>() {
         return diverged(plugin, divergence);
+    }
+    if error.is::<Fenced>() {
+        return CallError::Interrupted;
     }
     if let Some(broken) = error.downcast_ref::<BrokenAnswer>() {
         return invalid_output(broken.0);

@@ -7,6 +7,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 
+use super::journal_sink::{Fenced, Tail};
 use super::secrets::Secret;
 use bulkhead_domain::limits::KeyValueLimits;
 
@@ -19,6 +20,9 @@ pub enum KeyValueError {
     TooLarge(String),
     #[error("the store is not available: {0}")]
     Unavailable(String),
+    /// Nothing was changed: another run of the call has taken over. No guest reads this.
+    #[error("{0}")]
+    Fenced(#[from] Fenced),
 }
 
 /// A page of keys; `next` is where the next page begins.
@@ -28,7 +32,7 @@ pub struct KeyPage {
     pub next: Option<String>,
 }
 
-/// What belongs to the tenant of a call. A call that is dropped while it writes has written or has not.
+/// What belongs to the tenant of a call. What is `beside` a change is kept of the call's journal in the same step. A call that is dropped while it writes has written or has not.
 #[async_trait]
 pub trait GuestServices: fmt::Debug + Send + Sync + 'static {
     /// What the plugin of this name keeps under a key.
@@ -42,6 +46,7 @@ pub trait GuestServices: fmt::Debug + Send + Sync + 'static {
         key: String,
         value: Vec<u8>,
         ttl_ms: Option<u64>,
+        beside: Option<Tail>,
     ) -> Result<(), KeyValueError>;
 
     /// Keeps a value if what is there has this SHA-256, or if nothing is there for `None`; says whether it was so. Durable on return.
@@ -52,10 +57,11 @@ pub trait GuestServices: fmt::Debug + Send + Sync + 'static {
         key: String,
         value: Vec<u8>,
         seen: Option<[u8; 32]>,
+        beside: Option<Tail>,
     ) -> Result<bool, KeyValueError>;
 
     /// Forgets a key, durable on return.
-    async fn delete(&self, plugin: &str, key: String) -> Result<(), KeyValueError>;
+    async fn delete(&self, plugin: &str, key: String, beside: Option<Tail>) -> Result<(), KeyValueError>;
 
     /// Keys that begin with `prefix`, strictly after `after`.
     async fn keys(&self, plugin: &str, prefix: &str, after: Option<&str>) -> Result<KeyPage, KeyValueError>;

@@ -118,7 +118,9 @@ impl wit::Host for Call {
         let answers = match self.recorded_answers(&requests)? {
             Some(answers) => answers,
             None => {
-                let answers = self.converse(|reply| CallEvent::InputRequests { requests, reply }).await;
+                let journal = self.journaled_question();
+                self.declare().await?;
+                let answers = self.converse(|reply| CallEvent::InputRequests { requests, journal, reply }).await;
                 self.record_answers(&answers);
                 answers
             }
@@ -156,7 +158,9 @@ impl wit::Host for Call {
         if !self.shared.has_steering() {
             return Ok(Vec::new());
         }
-        let messages = self.converse(|reply| CallEvent::Steering { reply }).await.unwrap_or_default();
+        let journal = self.journaled_messages();
+        self.declare().await?;
+        let messages = self.converse(|reply| CallEvent::Steering { journal, reply }).await.unwrap_or_default();
         self.record_messages(&messages);
         Ok(messages)
     }

@@ -8,6 +8,7 @@ use super::bindings::bulkhead::plugin::keyvalue as wit;
 use super::call::Call;
 use super::guest_services::{GuestServices, KeyPage, KeyValueError};
 use super::journal::names;
+use super::journal_sink::Fenced;
 use bulkhead_domain::limits::KeyValueLimits;
 
 /// Bytes of a key, as the interface says.
@@ -25,6 +26,13 @@ impl Call {
     pub(super) async fn open_store(&mut self) -> Kept<()> {
         let keeping = self.keeping().map(drop);
         self.once(std::future::ready(keeping)).await
+    }
+
+    /// What was granted, for a key that can be one.
+    fn keeping_at(&self, key: &str) -> std::result::Result<Keeping, wit::Error> {
+        let keeping = self.keeping()?;
+        checked(key)?;
+        Ok(keeping)
     }
 
     /// What was granted, if anything was.
@@ -51,10 +59,21 @@ fn checked(key: &str) -> std::result::Result<(), wit::Error> {
     Err(wit::Error::Invalid(format!("a key has 1 to {KEY_BYTES_MAX} bytes; this one has {}", key.len())))
 }
 
+/// What came of a change: the guest's part of it, unless the guest has no part in anything any more.
+fn told<T>(
+    changed: std::result::Result<T, KeyValueError>,
+) -> std::result::Result<std::result::Result<T, wit::Error>, Fenced> {
+    match changed {
+        Err(KeyValueError::Fenced(fenced)) => Err(fenced),
+        changed => Ok(changed.map_err(in_wit_words)),
+    }
+}
+
 fn in_wit_words(error: KeyValueError) -> wit::Error {
     match error {
         KeyValueError::Quota(why) => wit::Error::Quota(why),
         KeyValueError::TooLarge(why) => wit::Error::TooLarge(why),
+        KeyValueError::Fenced(fenced) => wit::Error::Unavailable(fenced.to_string()),
         unavailable @ KeyValueError::Unavailable(_) => wit::Error::Unavailable(unavailable.to_string()),
     }
 }
@@ -75,36 +94,44 @@ impl Call {
     }
 
     pub(super) async fn set_value(&mut self, key: String, value: Vec<u8>, ttl_ms: Option<u64>) -> Kept<()> {
-        let keeping = self.keeping();
-        let kept = async move {
-            let Keeping { guest_services, limits, plugin } = keeping?;
-            checked(&key)?;
-            if ttl_ms == Some(0) {
-                return Err(wit::Error::Invalid("a time to live is at least a millisecond".to_owned()));
+        let keeping = self.keeping_at(&key).and_then(|keeping| match ttl_ms {
+            Some(0) => Err(wit::Error::Invalid("a time to live is at least a millisecond".to_owned())),
+            _ => Ok(keeping),
+        });
+        let set = |beside| async move {
+            match keeping {
+                Ok(Keeping { guest_services, limits, plugin }) => {
+                    told(guest_services.set(&plugin, &limits, key, value, ttl_ms, beside).await)
+                }
+                Err(error) => Ok(Err(error)),
             }
-            guest_services.set(&plugin, &limits, key, value, ttl_ms).await.map_err(in_wit_words)
         };
-        self.once_changed(kept).await
+        self.once_changed(Ok(()), set).await
     }
 
     /// Keeps a value if what is there is what was seen; says whether it was.
     pub(super) async fn replace_value(&mut self, key: &str, seen: Option<[u8; 32]>, value: Vec<u8>) -> Kept<bool> {
         let (keeping, key) = (self.keeping(), key.to_owned());
-        let replaced = async move {
-            let Keeping { guest_services, limits, plugin } = keeping?;
-            guest_services.set_if(&plugin, &limits, key, value, seen).await.map_err(in_wit_words)
+        let replace = |beside| async move {
+            match keeping {
+                Ok(Keeping { guest_services, limits, plugin }) => {
+                    told(guest_services.set_if(&plugin, &limits, key, value, seen, beside).await)
+                }
+                Err(error) => Ok(Err(error)),
+            }
         };
-        self.once_changed(replaced).await
+        self.once_changed(Ok(true), replace).await
     }
 
     pub(super) async fn delete_value(&mut self, key: String) -> Kept<()> {
-        let keeping = self.keeping();
-        let deleted = async move {
-            let Keeping { guest_services, plugin, .. } = keeping?;
-            checked(&key)?;
-            guest_services.delete(&plugin, key).await.map_err(in_wit_words)
+        let keeping = self.keeping_at(&key);
+        let delete = |beside| async move {
+            match keeping {
+                Ok(Keeping { guest_services, plugin, .. }) => told(guest_services.delete(&plugin, key, beside).await),
+                Err(error) => Ok(Err(error)),
+            }
         };
-        self.once_changed(deleted).await
+        self.once_changed(Ok(()), delete).await
     }
 
     /// A page of the keys with a prefix, after one of them.

@@ -20,6 +20,7 @@ mod compose;
 mod counted_call;
 mod declared;
 mod denials;
+mod durability;
 mod egress;
 mod engine;
 mod engines;
@@ -34,6 +35,7 @@ mod header_params;
 mod imports;
 mod input_requests;
 pub mod inspect;
+mod journal_sink;
 pub mod journal;
 mod json;
 mod keyvalue;
@@ -87,7 +89,9 @@ pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use component_store::{ComponentStore, Wit};
 pub use compose::{COMPOSED_MAX, Part, compose};
 pub use files::{NamedDirectory, Overlap, directories_of, exposing, overlaps};
+pub use durability::{Durability, InDoubt, JournalPolicy};
 pub use guest_services::GuestServices;
+pub use journal_sink::{Fenced, JournalSink, JournaledQuestion, OpenTail, Tail};
 pub use journal::Journaling;
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use message_workers::MessageWorkers;
@@ -195,6 +199,8 @@ pub enum CallEvent {
     /// Features, keys and schemas have been checked.
     InputRequests {
         requests: Vec<InputRequest>,
+        /// Of a call whose journal is kept: it is kept with the question.
+        journal: Option<JournaledQuestion>,
         reply: oneshot::Sender<Result<Vec<InputResponse>, InputRequestError>>,
     },
     /// Become a task, if that can be.
@@ -203,6 +209,8 @@ pub enum CallEvent {
     },
     /// Fetch the waiting messages; they count as delivered once replied.
     Steering {
+        /// Of a call whose journal is kept: it is kept with the delivery.
+        journal: Option<OpenTail>,
         reply: oneshot::Sender<Vec<String>>,
     },
     Sleep {

@@ -15,6 +15,7 @@ use super::call_state::CallState;
 use super::catalog::PluginFeatures;
 use super::component_names::ComponentNames;
 use super::declared::{self, DeclarationPolicy};
+use super::durability::{Durability, InDoubt, JournalPolicy};
 use super::engine::EngineKind;
 use super::events::Outbox;
 use super::exports::{Exports, RawListing};
@@ -75,6 +76,10 @@ pub struct PluginSource {
     pub tools: BTreeMap<String, ToolPolicy>,
     /// Whether an interrupted task may run again, where the tool is idempotent.
     pub rerun: bool,
+    /// Whether tasks go on where they were after the host was killed.
+    pub durable: Durability,
+    /// What becomes of a request whose outcome is not known.
+    pub in_doubt: InDoubt,
 }
 
 impl PluginSource {
@@ -92,6 +97,8 @@ impl PluginSource {
             limits,
             tools: BTreeMap::new(),
             rerun: false,
+            durable: Durability::default(),
+            in_doubt: InDoubt::default(),
         }
     }
 }
@@ -479,6 +486,7 @@ pub(super) fn finish(
         tools: &policies,
         unknown_tools,
         rerun: source.rerun,
+        journal: (source.durable != Durability::Off).then_some(JournalPolicy { in_doubt: source.in_doubt }),
     };
     let library = Arc::new(CatalogPlugin {
         plugin: version.clone(),

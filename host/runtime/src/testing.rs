@@ -40,6 +40,7 @@ impl ToolEntry {
             plugin_tool,
             limits,
             rerun_on_restart,
+            journal: None,
             input,
             output: None,
             metrics: Default::default(),

@@ -225,13 +225,13 @@ pub(super) async fn converse(
             observe(observed);
         }
         match event {
-            CallEvent::InputRequests { requests, reply } => match answer_all(answers, &requests)? {
+            CallEvent::InputRequests { requests, reply, .. } => match answer_all(answers, &requests)? {
                 // Here and below: a call that is over does not take its reply.
                 Ok(given) => _ = reply.send(Ok(given)),
                 Err(unanswered) => return Ok(End::Unanswered(unanswered)),
             },
             CallEvent::Detach { reply } => _ = reply.send(None),
-            CallEvent::Steering { reply } => _ = reply.send(Vec::new()),
+            CallEvent::Steering { reply, .. } => _ = reply.send(Vec::new()),
             CallEvent::Sleep { ms, reply } => {
                 tokio::spawn(async move {
                     tokio::time::sleep(Duration::from_millis(ms)).await;

@@ -137,10 +137,11 @@ fn every_feature() -> ClientFeatures {
     features.into_iter().fold(ClientFeatures::default(), ClientFeatures::with)
 }
 
-/// Answers input requests that the file has answers to, all of them or none; returns every other event.
+/// Answers input requests that the file has answers to, all of them or none; returns every other event. What a durable task asks is kept
+/// with its journal, and its client answers it.
 fn answer(number: u64, event: CallEvent, answers: Option<&Mutex<Answers>>) -> Option<CallEvent> {
     let Some(answers) = answers else { return Some(event) };
-    let CallEvent::InputRequests { requests, reply } = event else { return Some(event) };
+    let CallEvent::InputRequests { requests, journal: None, reply } = event else { return Some(event) };
     let given = {
         let mut answers = answers.lock();
         let all = requests.iter().all(|request| answers.has(&request.key));
@@ -155,9 +156,9 @@ fn answer(number: u64, event: CallEvent, answers: Option<&Mutex<Answers>>) -> Op
         }
         Some(Err(wrong)) => {
             note(&format!("call {number}: {wrong:#}"));
-            Some(CallEvent::InputRequests { requests, reply })
+            Some(CallEvent::InputRequests { requests, journal: None, reply })
         }
-        None => Some(CallEvent::InputRequests { requests, reply }),
+        None => Some(CallEvent::InputRequests { requests, journal: None, reply }),
     }
 }
 
@@ -225,7 +226,7 @@ mod tests {
         let kind = InputRequestKind::Form { message: "m".to_owned(), requested_schema: Json::new("{}") };
         let request = |key: &&str| InputRequest { key: (*key).to_owned(), kind: kind.clone(), meta: Vec::new() };
         let (reply, replied) = oneshot::channel();
-        (CallEvent::InputRequests { requests: keys.iter().map(request).collect(), reply }, replied)
+        (CallEvent::InputRequests { requests: keys.iter().map(request).collect(), journal: None, reply }, replied)
     }
 
     #[test]

@@ -266,7 +266,7 @@ async fn play(spec: &CallSpec, shared: &Control, events: &mpsc::Sender<CallEvent
         "list" => Ok(ToolOutput { structured: Some(Json::new("[1, 2]")), ..ToolOutput::default() }),
         "steered" => loop {
             let (reply, messages) = oneshot::channel();
-            let _ = events.send(CallEvent::Steering { reply }).await;
+            let _ = events.send(CallEvent::Steering { journal: None, reply }).await;
             let Ok(messages) = messages.await else { return std::future::pending().await };
             if !messages.is_empty() {
                 break Ok(text(messages.join(" ")));
@@ -292,7 +292,7 @@ async fn ask(
     requests: Vec<InputRequest>,
 ) -> Result<Vec<InputResponse>, InputRequestError> {
     let (reply, answers) = oneshot::channel();
-    let _ = events.send(CallEvent::InputRequests { requests, reply }).await;
+    let _ = events.send(CallEvent::InputRequests { requests, journal: None, reply }).await;
     answers.await.unwrap_or(Err(InputRequestError::Cancelled))
 }
 

@@ -128,7 +128,7 @@ pub(super) async fn play(
 async fn ask(events: &mpsc::Sender<CallEvent>) -> String {
     let (reply, answers) = oneshot::channel();
     let requests = vec![InputRequest { key: "roots".into(), kind: InputRequestKind::Roots, meta: Vec::new() }];
-    let _ = events.send(CallEvent::InputRequests { requests, reply }).await;
+    let _ = events.send(CallEvent::InputRequests { requests, journal: None, reply }).await;
     match answers.await {
         Ok(Ok(answers)) => match answers.first() {
             Some(InputResponse::Roots(roots)) => roots.iter().map(|root| root.uri.as_str()).collect(),

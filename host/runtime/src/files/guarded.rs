@@ -82,7 +82,7 @@ pub(crate) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
     linker.instance(PREOPENS)?.func_wrap("get-directories", |mut store, ()| get_directories(store.data_mut()))?;
     let mut types = linker.instance(TYPES)?;
     types.func_wrap_async("[method]descriptor.write", |mut store: Store<'_>, (fd, bytes, offset)| {
-        Box::new(async move { told(write(store.data_mut().use_files()?, fd, bytes, offset).await) })
+        Box::new(async move { told(write(store.data_mut().use_files_first().await?, fd, bytes, offset).await) })
     })?;
     types.func_wrap("[method]descriptor.write-via-stream", |mut store: Store<'_>, (fd, offset)| {
         told(stream(store.data_mut().use_files()?, fd, Some(offset)))
@@ -91,34 +91,38 @@ pub(crate) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
         told(stream(store.data_mut().use_files()?, fd, None))
     })?;
     types.func_wrap_async("[method]descriptor.set-size", |mut store: Store<'_>, (fd, size)| {
-        Box::new(async move { told(set_size(store.data_mut().use_files()?, fd, size).await) })
+        Box::new(async move { told(set_size(store.data_mut().use_files_first().await?, fd, size).await) })
     })?;
     types.func_wrap_async("[method]descriptor.open-at", |mut store: Store<'_>, (fd, at, path, open, flags)| {
-        Box::new(async move { told(open_at(store.data_mut().use_files()?, fd, at, path, open, flags).await) })
+        Box::new(
+            async move { told(open_at(store.data_mut().use_files_first().await?, fd, at, path, open, flags).await) },
+        )
     })?;
     types.func_wrap_async(
         "[method]descriptor.set-times-at",
         |mut store: Store<'_>, (fd, at, path, accessed, modified)| {
             Box::new(async move {
-                told(set_times_at(store.data_mut().use_files()?, fd, at, path, (accessed, modified)).await)
+                told(set_times_at(store.data_mut().use_files_first().await?, fd, at, path, (accessed, modified)).await)
             })
         },
     )?;
     types.func_wrap_async("[method]descriptor.create-directory-at", |mut store: Store<'_>, (fd, path)| {
-        Box::new(async move { told(create_directory_at(store.data_mut().use_files()?, fd, path).await) })
+        Box::new(async move { told(create_directory_at(store.data_mut().use_files_first().await?, fd, path).await) })
     })?;
     types.func_wrap_async("[method]descriptor.symlink-at", |mut store: Store<'_>, (fd, target, path)| {
-        Box::new(async move { told(symlink_at(store.data_mut().use_files()?, fd, target, path).await) })
+        Box::new(async move { told(symlink_at(store.data_mut().use_files_first().await?, fd, target, path).await) })
     })?;
     types.func_wrap_async("[method]descriptor.link-at", |mut store: Store<'_>, (fd, at, from, into, path)| {
-        Box::new(async move { told(link_at(store.data_mut().use_files()?, fd, at, from, into, path).await) })
+        Box::new(
+            async move { told(link_at(store.data_mut().use_files_first().await?, fd, at, from, into, path).await) },
+        )
     })?;
     types.func_wrap_async("[method]descriptor.rename-at", |mut store: Store<'_>, (fd, from, into, path)| {
-        Box::new(async move { told(rename_at(store.data_mut().use_files()?, fd, from, into, path).await) })
+        Box::new(async move { told(rename_at(store.data_mut().use_files_first().await?, fd, from, into, path).await) })
     })?;
     types.func_wrap_async("[method]descriptor.unlink-file-at", |mut store: Store<'_>, (fd, path)| {
         Box::new(async move {
-            let call = store.data_mut().use_files()?;
+            let call = store.data_mut().use_files_first().await?;
             let room = call.rooms.of(&fd);
             let removed = call.filesystem().unlink_file_at(fd, path).await;
             room.inspect(DirectoryQuota::gave_back);
@@ -127,7 +131,7 @@ pub(crate) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
     })?;
     types.func_wrap_async("[method]descriptor.remove-directory-at", |mut store: Store<'_>, (fd, path)| {
         Box::new(async move {
-            let call = store.data_mut().use_files()?;
+            let call = store.data_mut().use_files_first().await?;
             let room = call.rooms.of(&fd);
             let removed = call.filesystem().remove_directory_at(fd, path).await;
             room.inspect(DirectoryQuota::gave_back);

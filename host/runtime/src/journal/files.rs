@@ -26,6 +26,12 @@ impl Call {
         Ok(self)
     }
 
+    /// The same, and it is kept that the journal was given up.
+    pub(crate) async fn use_files_first(&mut self) -> wasmtime::Result<&mut Self> {
+        self.use_files()?.declare().await?;
+        Ok(self)
+    }
+
     /// The files of the call. A replay finds none, and has diverged.
     fn files(&mut self) -> WasiFilesystemCtxView<'_> {
         if self.use_files().is_err()

@@ -35,8 +35,9 @@ use super::{CommandKind, names};
 use crate::call::Call;
 use crate::egress::Exchange;
 use crate::fault::HostFailure;
+use crate::journal_sink::Fenced;
 use crate::limits::HOST_RESOURCES_MAX;
-use bulkhead_domain::hex;
+use bulkhead_domain::{crash_points, hex};
 
 const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
 const TYPES: &str = "wasi:http/types@0.2.12";
@@ -69,14 +70,18 @@ struct Request {
     /// Whether it leads to an outcome already; the handle is that of its way.
     is_sent: bool,
     way: Option<AbortOnDropJoinHandle<()>>,
-    /// Whether it may be sent again although it was sent before.
+    /// Whether it changes nothing.
     is_safe: bool,
+    /// Whether it may be sent again although it was sent before.
+    sends_again: bool,
     /// Whether an earlier run of the call may have sent it.
     is_recorded: bool,
 }
 
 /// What came of a request.
 enum Arrival {
+    /// It was not sent: another run of the call has taken over.
+    Fenced(Fenced),
     Whole(Result<Response, Failure>),
     /// Too long to be kept, or without an end.
     Streamed(http::Response<WasiBody>, AbortOnDropJoinHandle<()>, Reason),
@@ -103,7 +108,8 @@ impl Requests {
 
     /// What an earlier run may have sent is not sent again, unless it only reads.
     pub(super) fn settle(&mut self) {
-        for (number, request) in self.open.iter_mut().filter(|(_, request)| request.is_recorded && !request.is_safe) {
+        for (number, request) in self.open.iter_mut().filter(|(_, request)| request.is_recorded && !request.sends_again)
+        {
             request.is_sent = true;
             self.waiting.push_back((*number, Arrival::Whole(Err(Failure::IN_DOUBT))));
         }
@@ -166,25 +172,52 @@ impl Call {
     pub(super) fn collect_requests(&mut self) -> wasmtime::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let is_replaying = journal.is_replaying();
-        let Requests { open, sender, waiting, .. } = &mut journal.requests;
-        for (number, request) in open {
-            request.collect();
-            if is_replaying || request.is_sent || request.end.is_none() {
-                continue;
+        journal.requests.open.values_mut().for_each(Request::collect);
+        if is_replaying {
+            return Ok(());
+        }
+        let is_complete = |(_, request): &(&u32, &Request)| !request.is_sent && request.end.is_some();
+        let complete: Vec<_> = journal.requests.open.iter().filter(is_complete).map(|(number, _)| *number).collect();
+        complete.into_iter().try_for_each(|number| self.send_request(number))
+    }
+
+    /// Sends a request that is complete. What the guest saw before one that changes something is kept before it leaves.
+    fn send_request(&mut self, number: u32) -> wasmtime::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.state.live()?;
+        let sender = journal.requests.sender.clone();
+        let Some(request) = journal.requests.open.get_mut(&number) else { return Ok(()) };
+        request.is_sent = true;
+        let (is_safe, options, whole) = (request.is_safe, request.options, request.whole());
+        let kept = if is_safe { None } else { journal.recording_sink().zip(journal.tail()) };
+        self.egress.give_up_first(journal.to_give_up());
+        let way = match whole {
+            Ok(whole) => {
+                let exchange = self.egress.exchange(whole, options);
+                wasmtime_wasi::runtime::spawn(async move {
+                    let arrival = match kept {
+                        Some((sink, tail)) => match sink.append(tail).await {
+                            Ok(()) => {
+                                crash_points::reach("http.kept");
+                                let arrival = taken(exchange.await).await;
+                                crash_points::reach("http.answered");
+                                arrival
+                            }
+                            Err(fenced) => Arrival::Fenced(fenced),
+                        },
+                        None => taken(exchange.await).await,
+                    };
+                    // Whoever waited may be gone.
+                    let _ = sender.send((number, arrival)).await;
+                })
             }
-            request.is_sent = true;
-            journal.state.live()?;
-            match request.whole() {
-                Ok(whole) => {
-                    let exchange = self.egress.exchange(whole, request.options);
-                    let (number, sender) = (*number, sender.clone());
-                    request.way = Some(wasmtime_wasi::runtime::spawn(async move {
-                        // Whoever waited may be gone.
-                        let _ = sender.send((number, taken(exchange.await).await)).await;
-                    }));
-                }
-                Err(failure) => waiting.push_back((*number, Arrival::Whole(Err(failure)))),
+            Err(failure) => {
+                journal.requests.waiting.push_back((number, Arrival::Whole(Err(failure))));
+                return Ok(());
             }
+        };
+        if let Some(request) = journal.requests.open.get_mut(&number) {
+            request.way = Some(way);
         }
         Ok(())
     }
@@ -200,6 +233,7 @@ impl Call {
         journal.state.demote(reason);
         let is_open = |_: &u32, request: &mut Request| request.end.is_none();
         let open: Vec<_> = journal.requests.open.extract_if(.., is_open).collect();
+        self.egress.give_up_first(journal.to_give_up());
         for (_, request) in open {
             let Request { response, head, options, body, written, .. } = request;
             let body = Prefixed::new(written.freeze(), body).boxed_unsync();
@@ -257,15 +291,22 @@ impl Call {
             let Some((number, arrival)) = journal.requests.next_arrival() else { return Ok(()) };
             let Some(request) = journal.requests.close(number) else { continue };
             match arrival {
+                Arrival::Fenced(fenced) => return Err(fenced.into()),
                 Arrival::Whole(response) => {
                     let is_denial = response.as_ref().is_err_and(|failure| failure.is_denial());
                     let lacking = if is_denial { self.denials.found() } else { Vec::new() };
                     let outcome = Outcome { request: request.digest(), lacking, response };
                     journal.state.put_delivery(number, encode(&outcome));
+                    if !request.is_safe {
+                        // The sooner it is kept, the less is in doubt.
+                        journal.keep_soon();
+                        crash_points::reach("http.outcome");
+                    }
                     self.deliver(request.response, outcome.response)?;
                 }
                 Arrival::Streamed(response, way, reason) => {
                     journal.state.demote(reason);
+                    self.egress.give_up_first(journal.to_give_up());
                     self.place(request.response, HostFutureIncomingResponse::Ready(Ok((response, way))))?;
                 }
             }
@@ -278,6 +319,7 @@ impl Call {
         options: Option<Resource<GuestOptions>>,
     ) -> HttpResult<Resource<HostFutureIncomingResponse>> {
         if self.journal.as_ref().is_none_or(|journal| journal.state.is_demoted()) {
+            self.settle();
             return self.http().handle(request, options);
         }
         self.step(names::HTTP_HANDLE).map_err(HttpError::trap)?;
@@ -315,8 +357,20 @@ impl Call {
             }
         }
         let (written, end, way) = (BytesMut::new(), None, None);
-        let request =
-            Request { response, head, options, body, written, end, is_sent: false, way, is_safe, is_recorded };
+        let sends_again = journal.in_doubt.sends_again(&head.method);
+        let request = Request {
+            response,
+            head,
+            options,
+            body,
+            written,
+            end,
+            is_sent: false,
+            way,
+            is_safe,
+            sends_again,
+            is_recorded,
+        };
         journal.requests.open.insert(number, request);
         self.settle();
         Ok(())

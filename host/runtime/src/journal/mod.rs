@@ -13,6 +13,7 @@ mod entry;
 mod files;
 mod header;
 mod http;
+mod keeping;
 pub(super) mod names;
 mod outcome;
 mod poll;
@@ -39,6 +40,7 @@ use self::entry::CommandKind;
 pub use self::entry::Corrupt;
 use self::header::{ABI, Header, PINNED_BYTES_MAX, PinnedLimits, digest, digest_of};
 use self::http::Requests;
+use self::keeping::Keeping;
 use self::names::Import;
 use self::state::Journal;
 pub(super) use self::task::Sleep;
@@ -48,12 +50,15 @@ pub use self::{
 };
 use super::bindings::bulkhead::plugin::types as wit;
 use super::call::Call;
+use super::durability::InDoubt;
 use super::engine::EngineKind;
 use super::exports::RawOutput;
+use super::journal_sink::{Fenced, JournalSink, Tail};
 use super::operation::Operation;
 use super::policy::Granted;
 use super::wasi_context::{Stream, random as stream_of};
 use super::{CallContext, CallState, ClientView};
+use bulkhead_domain::crash_points;
 use bulkhead_domain::limits::CallLimits;
 
 /// What is made of a call's journal.
@@ -66,6 +71,10 @@ pub enum Journaling {
     InMemory,
     /// The call is one that ran before, up to the end of this journal.
     Replay(History),
+    /// It is written, and kept there.
+    To { sink: Arc<dyn JournalSink>, in_doubt: InDoubt },
+    /// The call goes on after the end of this journal, which is kept there and is continued there.
+    From { history: History, sink: Arc<dyn JournalSink>, in_doubt: InDoubt },
 }
 
 /// The journal of an earlier run of a call.
@@ -104,6 +113,18 @@ impl JournalReport {
     }
 }
 
+/// Why calls with these grants cannot be brought back, or not all of them; `None`: nothing is known that keeps them from it.
+pub(super) fn hindrance(is_concurrent: bool, granted: &Granted) -> Option<String> {
+    if is_concurrent {
+        return Some(Reason::Concurrent.to_string());
+    }
+    if !granted.directories.is_empty() {
+        let guests: Vec<_> = granted.directories.iter().map(|grant| grant.guest.as_str()).collect();
+        return Some(format!("directories are granted: {}", guests.join(", ")));
+    }
+    (!Header::fits(granted)).then(|| Reason::Settings { bytes_max: PINNED_BYTES_MAX }.to_string())
+}
+
 /// A call at its begin.
 pub(super) struct Beginning<'a> {
     pub(super) component: [u8; 32],
@@ -139,6 +160,11 @@ pub(super) struct CallJournal {
     task_id: Option<String>,
     signals: u8,
     attempt: u32,
+    /// None of a journal that is kept nowhere.
+    keeping: Option<Keeping>,
+    in_doubt: InDoubt,
+    /// Questions that were answered.
+    asked: usize,
     /// In the place of the call's own table for a guest that must not reach files.
     nothing: ResourceTable,
 }
@@ -152,11 +178,16 @@ impl Beginning<'_> {
     pub(super) fn begin(&self, journaling: &Journaling, shared: &CallState) -> Result<Begun, JournalStatus> {
         let begun = match journaling {
             Journaling::Off => Ok(self.without()),
-            Journaling::InMemory => self.record(),
-            Journaling::Replay(history) => self.replay(history),
+            Journaling::InMemory | Journaling::To { .. } => self.record(),
+            Journaling::Replay(history) | Journaling::From { history, .. } => self.replay(history),
         };
         match begun {
-            Ok(begun) => Ok(begun),
+            Ok(mut begun) => {
+                if let Some(journal) = &mut begun.journal {
+                    (journal.keeping, journal.in_doubt) = (journaling.keeping(), journaling.in_doubt());
+                }
+                Ok(begun)
+            }
             Err(status) => {
                 shared.keep_report(JournalReport::nothing(status.clone()));
                 if matches!(status, JournalStatus::Demoted(_)) { Ok(self.without()) } else { Err(status) }
@@ -224,6 +255,9 @@ impl CallJournal {
             task_id: facts.task_id.clone(),
             signals: 0,
             attempt: header.attempt,
+            keeping: None,
+            in_doubt: InDoubt::default(),
+            asked: 0,
             nothing: ResourceTable::new(),
         })
     }
@@ -259,6 +293,7 @@ impl Call {
     pub(super) fn step(&mut self, import: Import) -> wasmtime::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.state.step(import)?;
+        journal.keep_much();
         self.settle();
         Ok(())
     }
@@ -268,10 +303,12 @@ impl Call {
         let Some(journal) = &mut self.journal else { return };
         if journal.state.is_demoted() {
             self.egress.buffer(false);
+            self.egress.give_up_first(journal.to_give_up());
         }
         if !journal.was_replaying || journal.is_replaying() {
             return;
         }
+        crash_points::reach("wake.tail");
         journal.was_replaying = false;
         journal.clock.catch_up();
         journal.requests.settle();
@@ -281,29 +318,51 @@ impl Call {
     /// What an import gives that has to be the same when the guest runs again: taken from the journal, or made now. Nothing of `act` happens
     /// before it is awaited.
     pub(super) async fn once<T: Recorded>(&mut self, act: impl Future<Output = T>) -> wasmtime::Result<T> {
-        let Some(journal) = &mut self.journal else { return Ok(act.await) };
+        if let Some(value) = self.recorded()? {
+            return Ok(value);
+        }
+        let value = act.await;
+        self.record(&value);
+        Ok(value)
+    }
+
+    /// The same for what changes something outside, and gives `expected` if it does: it and its entry are kept in one step.
+    pub(super) async fn once_changed<T: Recorded, F: Future<Output = Result<T, Fenced>>>(
+        &mut self,
+        expected: T,
+        act: impl FnOnce(Option<Tail>) -> F,
+    ) -> wasmtime::Result<T> {
+        if let Some(value) = self.recorded()? {
+            return Ok(value);
+        }
+        self.declare().await?;
+        let value = act(self.journaled_change(&expected)).await?;
+        self.record(&value);
+        if let Some(journal) = &mut self.journal {
+            journal.state.put_mark();
+        }
+        Ok(value)
+    }
+
+    /// What an earlier run was given here. `None`: it is to be made.
+    fn recorded<T: Recorded>(&mut self) -> wasmtime::Result<Option<T>> {
+        let Some(journal) = &mut self.journal else { return Ok(None) };
         if let Some(bytes) = journal.state.must_value()? {
             let value = codec::decode(&bytes);
-            return value.ok_or_else(|| journal.state.diverge_after("the value cannot be read").into());
+            let value = value.ok_or_else(|| journal.state.diverge_after("the value cannot be read"))?;
+            return Ok(Some(value));
         }
         self.settle();
         if let Some(journal) = &mut self.journal {
             journal.state.live()?;
         }
-        let value = act.await;
-        if let Some(journal) = &mut self.journal {
-            journal.state.put_value(codec::encode(&value));
-        }
-        Ok(value)
+        Ok(None)
     }
 
-    /// The same for what changes something outside: it and its entry are kept together.
-    pub(super) async fn once_changed<T: Recorded>(&mut self, act: impl Future<Output = T>) -> wasmtime::Result<T> {
-        let value = self.once(act).await?;
+    fn record<T: Recorded>(&mut self, value: &T) {
         if let Some(journal) = &mut self.journal {
-            journal.state.put_mark();
+            journal.state.put_value(codec::encode(value));
         }
-        Ok(value)
     }
 
     /// What a guest is told of a stream's error.

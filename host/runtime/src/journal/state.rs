@@ -11,6 +11,7 @@ use super::class::Reason;
 use super::entry::{self, Command, CommandKind, Corrupt, Decoded, Entry, Placed};
 use super::header::{Digest, Header};
 use super::names::{Import, fnv};
+use crate::journal_sink::Tail;
 
 /// Bytes of one journal. Stops a guest from filling the host's memory with what it sees.
 const BYTES_MAX: usize = 4 << 20;
@@ -131,6 +132,29 @@ impl Journal {
     /// Whether nothing of the call is in the journal any more.
     pub(super) fn is_demoted(&self) -> bool {
         matches!(self.mode, Mode::Demoted(_))
+    }
+
+    /// Why, if it was given up.
+    pub(super) fn demotion(&self) -> Option<Reason> {
+        if let Mode::Demoted(reason) = self.mode { Some(reason) } else { None }
+    }
+
+    /// Bytes so far.
+    pub(super) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// What is not kept of it, if so many bytes are.
+    pub(super) fn tail(&self, kept: u64) -> Tail {
+        let at = kept.min(self.len());
+        let bytes = self.bytes.get(usize::try_from(at).unwrap_or(usize::MAX)..).unwrap_or_default().to_vec();
+        Tail { at, bytes, step: self.step, entries: self.entries }
+    }
+
+    /// The journal as it may go on.
+    pub(super) fn draft(&self) -> Draft {
+        let &Self { step, hash, last_step, entries, .. } = self;
+        Draft { bytes: self.bytes.clone(), step, hash, last_step, entries }
     }
 
     pub(super) fn status(&self) -> JournalStatus {
@@ -371,16 +395,7 @@ impl Journal {
     }
 
     fn fold(&mut self, entry: &Entry) {
-        let kind = match entry {
-            Entry::Mark { .. } | Entry::End { .. } | Entry::Header(_) | Entry::Outcome { .. } => return,
-            Entry::Clock(_) => 2,
-            Entry::Command(_) => 3,
-            Entry::Delivery(_) => 5,
-            Entry::Value { .. } => 6,
-            Entry::Signals(_) => 7,
-            Entry::Promoted(_) => 8,
-        };
-        self.hash = fnv(fnv(self.hash, &[kind]), &entry::body(entry));
+        self.hash = folded(self.hash, entry);
     }
 
     /// The guest asked for something else than the next entry.
@@ -407,6 +422,53 @@ impl Journal {
         };
         self.diverged.get_or_insert(divergence).clone()
     }
+}
+
+/// A journal as it may go on, beside the one that does.
+#[derive(Clone)]
+pub(super) struct Draft {
+    bytes: Vec<u8>,
+    step: u64,
+    hash: u32,
+    last_step: u64,
+    entries: u32,
+}
+
+impl Draft {
+    /// Its end with this value, behind which everything is to be kept.
+    pub(super) fn tail_with(mut self, kept: u64, bytes: Vec<u8>) -> Tail {
+        let value = Entry::Value { hash: self.hash, bytes };
+        self.write(&value);
+        self.hash = folded(self.hash, &value);
+        self.write(&Entry::Mark { hash: self.hash });
+        self.tail(kept)
+    }
+
+    /// Its end as it is.
+    pub(super) fn tail(mut self, kept: u64) -> Tail {
+        let at = kept.min(self.bytes.len() as u64);
+        let bytes = self.bytes.split_off(usize::try_from(at).unwrap_or(usize::MAX));
+        Tail { at, bytes, step: self.step, entries: self.entries }
+    }
+
+    fn write(&mut self, entry: &Entry) {
+        entry::write(entry, self.step, self.last_step, &mut self.bytes);
+        (self.last_step, self.entries) = (self.step, self.entries + 1);
+    }
+}
+
+/// The running hash after an entry.
+fn folded(hash: u32, entry: &Entry) -> u32 {
+    let kind = match entry {
+        Entry::Mark { .. } | Entry::End { .. } | Entry::Header(_) | Entry::Outcome { .. } => return hash,
+        Entry::Clock(_) => 2,
+        Entry::Command(_) => 3,
+        Entry::Delivery(_) => 5,
+        Entry::Value { .. } => 6,
+        Entry::Signals(_) => 7,
+        Entry::Promoted(_) => 8,
+    };
+    fnv(fnv(hash, &[kind]), &entry::body(entry))
 }
 
 fn value(entry: Option<Entry>) -> Option<Vec<u8>> {

@@ -124,6 +124,9 @@ impl Call {
                 None => return Err(journal.state.diverge_after("the value cannot be read").into()),
             },
         };
+        if matches!(answers, Some(Some(Ok(_)))) {
+            journal.asked += requests.len();
+        }
         self.settle();
         Ok(answers)
     }
@@ -131,6 +134,9 @@ impl Call {
     /// Keeps answers that the guest is given.
     pub(crate) fn record_answers(&mut self, answers: &Answers) {
         if let Some(journal) = &mut self.journal {
+            if let Some(Ok(answers)) = answers {
+                journal.asked += answers.len();
+            }
             journal.state.put_value(encode(answers));
         }
     }
@@ -147,6 +153,7 @@ impl Call {
         let Some(journal) = &mut self.journal else { return Ok(Sleep::Over) };
         if ms >= KEPT_SLEEP_MS {
             journal.state.put_mark();
+            journal.keep_soon();
         }
         Ok(Sleep::Wait(journal.clock.until(until), until))
     }

@@ -9,15 +9,18 @@ use super::Sandbox;
 use crate::call::{Call, CallCount};
 use crate::compile::CompileError;
 use crate::component_store::Wit;
+use crate::durability::Durability;
 use crate::engines::GuestEngine;
 use crate::exports::Exports;
 use crate::files;
 use crate::inspect::{self, Inspection};
+use crate::journal;
 use crate::load::{self, ComponentBytes, LoadError, LoadedPlugin, PluginSource, Prepared, Source, UnknownTools, Wrong};
 use crate::manifest::RequestedPolicy;
 use crate::policy::{Granted, GrantedTo, Grants};
 use crate::published::Published;
 use crate::typed;
+use crate::wasi_needs::WasiVersion;
 use bulkhead_domain::hex;
 use bulkhead_domain::task::PluginVersion;
 
@@ -310,7 +313,14 @@ impl Sandbox {
             })
         };
         let tenants = source.tenants.iter().map(|(id, bound)| (*id, ready(effective.within(bound)))).collect();
-        Ok(GrantedTo { others: ready(effective), tenants })
+        let granted = GrantedTo { others: ready(effective), tenants };
+        if source.durable == Durability::Required {
+            let is_concurrent = raw.needs.version(source.wasi)? == WasiVersion::V0_3;
+            if let Some(why) = journal::hindrance(is_concurrent, &granted.others) {
+                return Err(vec![format!("the configuration requires that it is durable, and {why}")]);
+            }
+        }
+        Ok(granted)
     }
 
     /// Makes a kept version ready, under these terms if it is not ready yet. No compiler runs when its code is cached.

@@ -87,7 +87,7 @@ async fn every_guest_error_keeps_its_kind() {
 async fn input_answers_are_returned_under_guest_keys() {
     let Some(house) = probe(|_| {}).await else { return };
     let mut running = house.start_with("ask_many", r#"{"count":3}"#, supporting(&[ClientFeature::ElicitationForm]));
-    let Some(CallEvent::InputRequests { requests, reply }) = running.events.recv().await else { panic!() };
+    let Some(CallEvent::InputRequests { requests, reply, .. }) = running.events.recv().await else { panic!() };
     let keys: Vec<_> = requests.iter().map(|request| request.key.as_str()).collect();
     assert_eq!(keys, ["q1", "q2", "q3"]);
     let answers = (1..=3).map(|number| InputResponse::Elicitation {
@@ -146,7 +146,7 @@ async fn steering_is_fetched_only_when_pending() {
     let mut asked = 0;
     let outcome = loop {
         match running.events.recv().await.unwrap() {
-            CallEvent::Steering { reply } => {
+            CallEvent::Steering { reply, .. } => {
                 asked += 1;
                 running.control.steering_pending(false);
                 reply.send(vec!["left".to_owned(), "right".to_owned()]).unwrap();

@@ -19,7 +19,7 @@ async fn next_question(
 ) -> (Vec<InputRequest>, oneshot::Sender<Result<Vec<InputResponse>, InputRequestError>>) {
     loop {
         match next(running).await {
-            CallEvent::InputRequests { requests, reply } => return (requests, reply),
+            CallEvent::InputRequests { requests, reply, .. } => return (requests, reply),
             CallEvent::Finished(outcome) => panic!("finished: {outcome:?}"),
             _ => {}
         }

@@ -12,6 +12,7 @@ use wit_parser::abi::{AbiVariant, WasmType};
 
 use super::*;
 use crate::guest_services::{KeyPage, KeyValueError};
+use crate::journal_sink::Tail;
 use crate::secrets::Secret;
 use bulkhead_domain::limits::KeyValueLimits;
 
@@ -234,6 +235,7 @@ impl GuestServices for Kept {
         key: String,
         value: Vec<u8>,
         ttl_ms: Option<u64>,
+        _: Option<Tail>,
     ) -> Result<(), KeyValueError> {
         assert_eq!(ttl_ms, None);
         room(limits, &value)?;
@@ -248,6 +250,7 @@ impl GuestServices for Kept {
         key: String,
         value: Vec<u8>,
         seen: Option<[u8; 32]>,
+        _: Option<Tail>,
     ) -> Result<bool, KeyValueError> {
         room(limits, &value)?;
         let mut values = self.values.lock();
@@ -260,7 +263,7 @@ impl GuestServices for Kept {
         Ok(fits)
     }
 
-    async fn delete(&self, _: &str, key: String) -> Result<(), KeyValueError> {
+    async fn delete(&self, _: &str, key: String, _: Option<Tail>) -> Result<(), KeyValueError> {
         self.values.lock().remove(&key);
         Ok(())
     }

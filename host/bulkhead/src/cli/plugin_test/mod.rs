@@ -266,7 +266,7 @@ impl<'a> Suite<'a> {
         let inner = bulkhead_tasks::in_memory(clock);
         let limits = self.plugin.policy.source.grants.keyvalue.clone().unwrap_or_else(keyvalue_defaults);
         for (key, value) in self.file.kv.iter().flatten() {
-            let kept = inner.set(&tool.plugin.name, &limits, key.clone(), value.clone().into_bytes(), None).await;
+            let kept = inner.set(&tool.plugin.name, &limits, key.clone(), value.clone().into_bytes(), None, None).await;
             kept.with_context(|| format!("kv.{key}"))?;
         }
         let arguments = serde_json::to_string(&case.arguments)?;

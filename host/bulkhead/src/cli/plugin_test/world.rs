@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::Clock;
 use bulkhead_domain::limits::KeyValueLimits;
-use bulkhead_runtime::OutsideWorld;
 use bulkhead_runtime::guest_services::{GuestServices, KeyPage, KeyValueError};
 use bulkhead_runtime::secrets::{InjectionPoints, Secret, VALUE_BYTES};
+use bulkhead_runtime::{OutsideWorld, Tail};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -164,8 +164,9 @@ impl GuestServices for WithSecrets {
         key: String,
         value: Vec<u8>,
         ttl_ms: Option<u64>,
+        beside: Option<Tail>,
     ) -> Result<(), KeyValueError> {
-        self.inner.set(plugin, limits, key, value, ttl_ms).await
+        self.inner.set(plugin, limits, key, value, ttl_ms, beside).await
     }
 
     async fn set_if(
@@ -175,12 +176,13 @@ impl GuestServices for WithSecrets {
         key: String,
         value: Vec<u8>,
         seen: Option<[u8; 32]>,
+        beside: Option<Tail>,
     ) -> Result<bool, KeyValueError> {
-        self.inner.set_if(plugin, limits, key, value, seen).await
+        self.inner.set_if(plugin, limits, key, value, seen, beside).await
     }
 
-    async fn delete(&self, plugin: &str, key: String) -> Result<(), KeyValueError> {
-        self.inner.delete(plugin, key).await
+    async fn delete(&self, plugin: &str, key: String, beside: Option<Tail>) -> Result<(), KeyValueError> {
+        self.inner.delete(plugin, key, beside).await
     }
 
     async fn keys(&self, plugin: &str, prefix: &str, after: Option<&str>) -> Result<KeyPage, KeyValueError> {

@@ -75,7 +75,7 @@ async fn drive(mut running: RunningCall, levers: Levers) -> (Outcome, Option<Jou
         while let Some(event) = running.events.recv().await {
             match event {
                 CallEvent::Finished(outcome) => return output_of(outcome),
-                CallEvent::InputRequests { requests, reply } => {
+                CallEvent::InputRequests { requests, reply, .. } => {
                     _ = reply.send(Ok(requests.iter().map(answer).collect()));
                 }
                 CallEvent::Sleep { ms, reply } => {
@@ -83,7 +83,7 @@ async fn drive(mut running: RunningCall, levers: Levers) -> (Outcome, Option<Jou
                     _ = reply.send(());
                 }
                 CallEvent::Detach { reply } => _ = reply.send(Some("task-1".to_owned())),
-                CallEvent::Steering { reply } => {
+                CallEvent::Steering { reply, .. } => {
                     running.control.steering_pending(false);
                     _ = reply.send(levers.steer.iter().map(|&text| text.to_owned()).collect());
                 }

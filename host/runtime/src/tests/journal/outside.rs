@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::guest_services::{GuestServices, KeyPage, KeyValueError};
+use crate::journal_sink::Tail;
 use crate::secrets::Secret;
 
 /// Panics in code that a replay must not reach. The host survives them, so they are counted.
@@ -71,6 +72,7 @@ impl GuestServices for Values {
         key: String,
         value: Vec<u8>,
         _: Option<u64>,
+        _: Option<Tail>,
     ) -> Result<(), KeyValueError> {
         if value.len() as u64 > limits.value_bytes_max {
             return Err(KeyValueError::TooLarge("too large".to_owned()));
@@ -86,6 +88,7 @@ impl GuestServices for Values {
         key: String,
         value: Vec<u8>,
         seen: Option<[u8; 32]>,
+        _: Option<Tail>,
     ) -> Result<bool, KeyValueError> {
         use sha2::Digest as _;
         let mut values = self.0.lock();
@@ -96,7 +99,7 @@ impl GuestServices for Values {
         Ok(is_same)
     }
 
-    async fn delete(&self, _: &str, key: String) -> Result<(), KeyValueError> {
+    async fn delete(&self, _: &str, key: String, _: Option<Tail>) -> Result<(), KeyValueError> {
         self.0.lock().remove(&key);
         Ok(())
     }
@@ -143,6 +146,7 @@ impl GuestServices for NowhereToKeep {
         _: String,
         _: Vec<u8>,
         _: Option<u64>,
+        _: Option<Tail>,
     ) -> Result<(), KeyValueError> {
         reached("the store")
     }
@@ -154,11 +158,12 @@ impl GuestServices for NowhereToKeep {
         _: String,
         _: Vec<u8>,
         _: Option<[u8; 32]>,
+        _: Option<Tail>,
     ) -> Result<bool, KeyValueError> {
         reached("the store")
     }
 
-    async fn delete(&self, _: &str, _: String) -> Result<(), KeyValueError> {
+    async fn delete(&self, _: &str, _: String, _: Option<Tail>) -> Result<(), KeyValueError> {
         reached("the store")
     }
 

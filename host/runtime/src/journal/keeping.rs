@@ -1,0 +1,128 @@
+//! What of a running call's journal is kept outside, and when.
+//!
+//! Owns the tails that are handed over. Invariants: every tail ends with a mark; what a call does outside happens after what it saw before is
+//! kept, or in the same step; and that a journal was given up is kept before anything is done that it does not tell of.
+
+use std::sync::Arc;
+
+use super::codec::{Recorded, encode};
+use super::{CallJournal, Journaling};
+use crate::call::Call;
+use crate::durability::InDoubt;
+use crate::journal_sink::{JournalSink, JournaledQuestion, OpenTail, Tail};
+
+/// Bytes that may wait to be kept.
+const WAITING_BYTES_MAX: u64 = 64 << 10;
+
+/// Where a journal is kept, and what was handed over.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    sink: Arc<dyn JournalSink>,
+    /// Bytes of the journal that were handed over to be kept soon.
+    submitted: u64,
+}
+
+impl Journaling {
+    /// Where the journal is kept, if it is.
+    pub(crate) fn sink(&self) -> Option<Arc<dyn JournalSink>> {
+        match self {
+            Self::To { sink, .. } | Self::From { sink, .. } => Some(Arc::clone(sink)),
+            Self::Off | Self::InMemory | Self::Replay(_) => None,
+        }
+    }
+
+    pub(super) fn in_doubt(&self) -> InDoubt {
+        match self {
+            Self::To { in_doubt, .. } | Self::From { in_doubt, .. } => *in_doubt,
+            Self::Off | Self::InMemory | Self::Replay(_) => InDoubt::default(),
+        }
+    }
+
+    pub(super) fn keeping(&self) -> Option<Keeping> {
+        self.sink().map(|sink| Keeping { sink, submitted: 0 })
+    }
+}
+
+impl CallJournal {
+    /// The sink of a journal that is recorded and kept.
+    pub(super) fn recording_sink(&self) -> Option<Arc<dyn JournalSink>> {
+        let keeping = self.keeping.as_ref().filter(|_| self.state.is_recording())?;
+        Some(Arc::clone(&keeping.sink))
+    }
+
+    /// The end of the journal, up to here.
+    pub(super) fn tail(&mut self) -> Option<Tail> {
+        let sink = self.recording_sink()?;
+        self.state.put_mark();
+        self.state.is_recording().then(|| self.state.tail(sink.kept()))
+    }
+
+    /// The end of the journal, with what an import will have given here.
+    fn tail_with<T: Recorded>(&self, value: &T) -> Option<Tail> {
+        let sink = self.recording_sink()?;
+        Some(self.state.draft().tail_with(sink.kept(), encode(value)))
+    }
+
+    fn open_tail(&mut self) -> Option<OpenTail> {
+        let sink = self.recording_sink()?;
+        self.state.put_mark();
+        let draft = self.state.draft();
+        Some(OpenTail::new(move |messages| match messages {
+            [] => draft.clone().tail(sink.kept()),
+            messages => draft.clone().tail_with(sink.kept(), encode(&messages.to_vec())),
+        }))
+    }
+
+    /// Has everything up to here kept soon.
+    pub(super) fn keep_soon(&mut self) {
+        let Some(tail) = self.tail() else { return };
+        let end = self.state.len();
+        if let Some(keeping) = &mut self.keeping {
+            keeping.submitted = end;
+            keeping.sink.submit(tail);
+        }
+    }
+
+    /// Bounds what is lost, and has to be done again, when the host is killed.
+    pub(super) fn keep_much(&mut self) {
+        let Some(keeping) = &self.keeping else { return };
+        let known = keeping.submitted.max(keeping.sink.kept());
+        if self.state.is_recording() && self.state.len().saturating_sub(known) > WAITING_BYTES_MAX {
+            self.keep_soon();
+        }
+    }
+
+    /// Where it has to be kept that the journal was given up, and why.
+    pub(super) fn to_give_up(&self) -> Option<(Arc<dyn JournalSink>, String)> {
+        let reason = self.state.demotion()?;
+        Some((Arc::clone(&self.keeping.as_ref()?.sink), reason.to_string()))
+    }
+}
+
+impl Call {
+    /// To be awaited before anything is done outside: if the journal was given up, it is known from then on.
+    pub(crate) async fn declare(&mut self) -> wasmtime::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let Some((sink, reason)) = journal.to_give_up() else { return Ok(()) };
+        sink.give_up(reason).await?;
+        journal.keeping = None;
+        Ok(())
+    }
+
+    /// What a question to the client is kept with.
+    pub(crate) fn journaled_question(&mut self) -> Option<JournaledQuestion> {
+        let journal = self.journal.as_mut()?;
+        let asked_before = journal.asked;
+        Some(JournaledQuestion { asked_before, tail: journal.tail()? })
+    }
+
+    /// What the delivery of messages is kept with.
+    pub(crate) fn journaled_messages(&mut self) -> Option<OpenTail> {
+        self.journal.as_mut()?.open_tail()
+    }
+
+    /// What a change that gives this is kept with.
+    pub(super) fn journaled_change<T: Recorded>(&self, value: &T) -> Option<Tail> {
+        self.journal.as_ref()?.tail_with(value)
+    }
+}
