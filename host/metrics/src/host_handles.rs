@@ -29,7 +29,7 @@ pub struct TaskMetrics {
     created: [Arc<Counter>; 3],
     ended: [Arc<Counter>; 4],
     promoted: Arc<Counter>,
-    recovered: [Arc<Counter>; 3],
+    recovered: [Arc<Counter>; 4],
     waits: [Arc<Histogram>; 3],
 }
 
@@ -42,7 +42,8 @@ impl TaskMetrics {
             created: ["core", "sep_1686", "extension"].map(|design| registry.counter(&TASKS_CREATED, [design])),
             ended: ["ok", "tool_error", "error", "cancelled"].map(|outcome| registry.counter(&TASKS_ENDED, [outcome])),
             promoted: registry.counter(&TASKS_PROMOTED, []),
-            recovered: ["queued", "paused", "interrupted"].map(|how| registry.counter(&TASKS_RECOVERED, [how])),
+            recovered: ["queued", "paused", "interrupted", "resumed"]
+                .map(|how| registry.counter(&TASKS_RECOVERED, [how])),
             waits: ["plain", "task", "again"].map(|kind| registry.histogram(&PERMIT_WAIT, [kind])),
         })
     }
@@ -80,7 +81,7 @@ impl TaskMetrics {
     }
 
     /// So many tasks wait again, are still paused, or were interrupted.
-    pub fn recovered(&self, counts: [u64; 3]) {
+    pub fn recovered(&self, counts: [u64; 4]) {
         self.recovered.iter().zip(counts).for_each(|(counter, count)| counter.add(count));
     }
 
@@ -157,7 +158,7 @@ mod tests {
         let (tasks, store) = (TaskMetrics::of(&metrics).unwrap(), StoreMetrics::of(&metrics, "sled").unwrap());
         tasks.created(Design::Extension2026);
         tasks.ended(&Outcome::Output { is_error: true });
-        tasks.recovered([2, 0, 1]);
+        tasks.recovered([2, 0, 1, 0]);
         tasks.waited(Waiting::Task, Duration::from_millis(20));
         store.group(3);
         let page = page(&metrics, Readings::default(), Form::Text).unwrap();

@@ -162,6 +162,7 @@ impl Inner {
             Event::Resume => entry("task.resumed"),
             Event::Cancel => entry("task.cancelled"),
             Event::RequestInput { .. } => entry("task.asked"),
+            Event::Continue { .. } => entry("task.continued"),
             Event::Start { .. } | Event::Deliver { .. } => return,
             Event::Interrupt { .. } if task.outcome().is_none() => entry("task.interrupted"),
             Event::Finish { .. } | Event::Interrupt { .. } | Event::Abandon { .. } => {

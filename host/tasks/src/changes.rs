@@ -4,14 +4,19 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::admission::IdleState;
 use super::engine::{Inner, refused};
+use super::journal::TaskJournal;
 use super::run::Run;
 use super::{Error, TaskNews, Tasks};
 use bulkhead_domain::call::InputResponse;
 use bulkhead_domain::lifecycle::{self, Event, Refusal};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Task, TaskId, TaskOutput};
+use bulkhead_runtime::{OpenTail, Tail};
+use bulkhead_store::journal::Append;
 use bulkhead_store::{self as store, Change};
 
 /// Writers of one record that may get in each other's way before something is wrong: every retry means that another one won.
@@ -132,6 +137,19 @@ impl Inner {
         event: Event,
         output: Option<Arc<TaskOutput>>,
     ) -> Result<Applied, ApplyError> {
+        self.apply_beside(requestor, id, event, output, &|_, _| None).await
+    }
+
+    /// The same, with what goes to the journal of the task's call in the same step: asked for each try, and told what the record is and
+    /// will be.
+    pub(super) async fn apply_beside(
+        &self,
+        requestor: &Requestor,
+        id: TaskId,
+        event: Event,
+        output: Option<Arc<TaskOutput>>,
+        journal: &(dyn Fn(&Task, &Task) -> Option<Append> + Send + Sync),
+    ) -> Result<Applied, ApplyError> {
         let held = self.watchers.run(id).and_then(|run| run.task());
         let mut held = held.filter(|task| task.requestor == *requestor && !self.is_expired(task));
         for _ in 0..CONFLICTS_MAX {
@@ -145,7 +163,8 @@ impl Inner {
                 Err(_) if may_be_old => continue,
                 Err(refusal) => return Err(ApplyError::Refused(refusal)),
             };
-            match self.store.commit(Change { task, output: output.clone(), journal: None }).await {
+            let journal = journal(&before, &task);
+            match self.store.commit(Change { task, output: output.clone(), journal }).await {
                 Ok(after) => {
                     let after = Arc::new(after);
                     self.note_changed(&event, &after, output.as_deref());
@@ -153,10 +172,53 @@ impl Inner {
                     return Ok(Applied { before, after });
                 }
                 Err(store::Error::Conflict) => {}
+                Err(store::Error::Fenced) => return Err(ApplyError::Refused(Refusal::Stale)),
                 Err(error) => return Err(ApplyError::Store(error)),
             }
         }
         Err(ApplyError::Store(store::Error::Conflict))
+    }
+
+    /// Applies what a run does, with the end of its journal: asked for each try, and told what the record is.
+    pub(super) async fn apply_journaled(
+        &self,
+        task: &Task,
+        event: Event,
+        journal: &Arc<TaskJournal>,
+        tail: &(dyn Fn(&Task) -> Tail + Send + Sync),
+    ) -> Result<Applied, ApplyError> {
+        let mut writer = journal.writer().await;
+        let tried = Mutex::new(None);
+        let append = |before: &Task, _: &Task| {
+            let append = writer.append(&tail(before));
+            tried.lock().clone_from(&append);
+            append
+        };
+        let applied = self.apply_beside(&task.requestor, task.id, event, None, &append).await;
+        match (&applied, tried.into_inner()) {
+            (Ok(_), Some(append)) => writer.wrote(&append),
+            // It may have come through, and nobody heard of it: the guest would go on beside what its journal says.
+            (Err(ApplyError::Store(_)), Some(append)) => writer.close_if_wrote(&append).await,
+            _ => {}
+        }
+        applied
+    }
+
+    /// Takes the waiting messages for a run, with the end of its journal, which says what they are.
+    pub(super) async fn deliver(
+        &self,
+        task: &Task,
+        journaled: Option<(&Arc<TaskJournal>, OpenTail)>,
+    ) -> Result<Vec<String>, ApplyError> {
+        let event = Event::Deliver { attempt: task.attempt };
+        let applied = match journaled {
+            None => self.apply(&task.requestor, task.id, event, None).await,
+            Some((journal, open)) => {
+                let tail = |before: &Task| open.with_messages(&before.steering);
+                self.apply_journaled(task, event, journal, &tail).await
+            }
+        };
+        Ok(applied?.before.steering.clone())
     }
 
     async fn read(&self, requestor: &Requestor, id: TaskId) -> Result<Task, ApplyError> {

@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use super::admission::{IdleSlot, IdleState, Permit, Purpose};
 use super::engine::{Inner, refused};
 use super::guest_services::TenantServices;
+use super::journal::{Beginning, TaskJournal};
 use super::run::{OUTCOME_RETRY, RunStart, outcome};
 use super::{CallRequest, ClientContext, Error, RequestedTtl, TaskNews, TaskRequest, host_failure};
 use bulkhead_domain::UnixMs;
@@ -47,6 +48,8 @@ pub(super) struct Identity {
     pub(super) call_id: CallId,
     pub(super) task_id: Option<TaskId>,
     pub(super) attempt: u32,
+    /// Of a run that keeps one.
+    pub(super) journal: Option<Arc<TaskJournal>>,
 }
 
 /// Bytes that nobody can guess.
@@ -110,6 +113,16 @@ enum StartOrder {
     Later(IdleSlot),
 }
 
+/// How a new task stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    Queued,
+    /// It starts at once.
+    Started,
+    /// Its call runs already, and what the guest saw so far is in no journal.
+    Promoted,
+}
+
 /// A creation that nobody has heard of yet. If its caller goes away in the middle, or the storage fails, it may have been written
 /// all the same; nobody would ever run it, so it has to go.
 struct UnacknowledgedCreate<'a> {
@@ -143,7 +156,7 @@ impl Inner {
     ) -> Result<Option<Arc<Task>>, Error> {
         if let Some(output) = request.job.output() {
             let output = Some(Arc::new(output));
-            return self.record(requestor, &request, Active::Queued, seed_and_id()?, alias, output).await;
+            return self.record(requestor, &request, Begin::Queued, seed_and_id()?, alias, output).await;
         }
         let turn = match self.admission.try_permit(requestor, Purpose::Task) {
             Some(permit) => StartOrder::Now(permit),
@@ -152,10 +165,10 @@ impl Inner {
                 StartOrder::Later(place.map_err(|full| refused(full, Some(1_000)))?)
             }
         };
-        let active = if let StartOrder::Now(_) = turn { Active::Running } else { Active::Queued };
+        let begin = if let StartOrder::Now(_) = turn { Begin::Started } else { Begin::Queued };
         let (seed, call_id) = seed_and_id()?;
         let missed_notifications = self.watchers.mark();
-        let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias, None).await? else {
+        let Some(task) = self.record(requestor, &request, begin, (seed, call_id), alias, None).await? else {
             return Ok(None);
         };
         let begin = match turn {
@@ -179,7 +192,7 @@ impl Inner {
             return Err(Error::draining());
         }
         self.availability.take_creation(requestor)?;
-        let task = self.record(requestor, &request, Active::Running, (seed, call_id), None, None).await?;
+        let task = self.record(requestor, &request, Begin::Promoted, (seed, call_id), None, None).await?;
         let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
         self.may_expire(&task);
         Ok(task)
@@ -190,7 +203,7 @@ impl Inner {
         &self,
         requestor: &Requestor,
         request: &TaskRequest,
-        active: Active,
+        begin: Begin,
         (seed, call_id): ([u8; 32], CallId),
         alias: Option<String>,
         output: Option<Arc<TaskOutput>>,
@@ -203,7 +216,8 @@ impl Inner {
             None => (PluginVersion { name: String::new(), digest: [0; 32] }, 0),
         };
         let poll_interval_ms = self.poll_intervals.poll_interval_ms(requestor, work.label());
-        let starts = active == Active::Running;
+        let starts = begin != Begin::Queued;
+        let active = if starts { Active::Running } else { Active::Queued };
         let mut task = Task {
             id: TaskId(random()?),
             requestor: *requestor,
@@ -233,6 +247,9 @@ impl Inner {
             holder: None,
             durable: None,
         };
+        if begin == Begin::Started && request.job.journal().is_some() {
+            task.durable = Beginning::of(&task, task.attempt).marker(task.attempt, task.engine_hash);
+        }
         if let Some(output) = &output {
             task = over_at_once(&task, output, now)?;
         }
@@ -287,8 +304,9 @@ impl Inner {
         identity: Identity,
         related: &[TaskId],
     ) -> CallContext {
-        let Identity { seed, call_id, task_id, attempt } = identity;
-        let guest_services = TenantServices { tenant: requestor.tenant, all: Arc::clone(&self.service_stores) };
+        let Identity { seed, call_id, task_id, attempt, journal } = identity;
+        let all = Arc::clone(&self.service_stores);
+        let guest_services = TenantServices { tenant: requestor.tenant, all, journal };
         CallContext {
             call_id,
             task_id: task_id.map(|id| id.to_string()),

@@ -205,7 +205,8 @@ impl Tasks {
         inner.admit_healthy(requestor, &request.tool.plugin)?;
         let call_slot = inner.occupy(requestor).await?;
         let (seed, call_id) = seed_and_id()?;
-        let spec = inner.spec(requestor, &request, Identity { seed, call_id, task_id: None, attempt: 1 });
+        let spec =
+            inner.spec(requestor, &request, Identity { seed, call_id, task_id: None, attempt: 1, journal: None });
         PlainCall::start(inner.clone(), *requestor, Some(request), spec, call_slot)
     }
 
@@ -229,7 +230,7 @@ impl Tasks {
         let call_slot = inner.occupy(requestor).await?;
         let PluginRequest { library, operation, client } = request;
         let (seed, call_id) = seed_and_id()?;
-        let identity = Identity { seed, call_id, task_id: None, attempt: 1 };
+        let identity = Identity { seed, call_id, task_id: None, attempt: 1, journal: None };
         let facts = inner.facts(requestor, client, identity, &[]);
         let (share, activity) = inner.shares.for_call(requestor);
         let spec = CallSpec {

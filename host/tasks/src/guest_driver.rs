@@ -13,16 +13,18 @@ use tokio::time::Instant;
 use super::admission::IdleState;
 use super::call_slot::CallSlot;
 use super::engine::Inner;
+use super::journal::TaskJournal;
 use super::{Error, host_failure};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputResponse};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{PluginVersion, TaskId};
+use bulkhead_runtime::journal::Standing;
 use bulkhead_runtime::{CallEvent, CallSpec, ClientView, RunningCall};
 use bulkhead_traces::Span;
 
 /// Where a request to a client says which trace it is part of.
-const TRACEPARENT: &str = "traceparent";
+pub(super) const TRACEPARENT: &str = "traceparent";
 
 /// A shorter sleep is not worth giving the permit back for.
 const REST_FROM: Duration = Duration::from_millis(20);
@@ -37,13 +39,15 @@ pub(super) struct Started {
     running: RunningCall,
     plugin: PluginVersion,
     cancel_grace: Duration,
+    /// Of the call, if it is kept.
+    journal: Option<Arc<TaskJournal>>,
 }
 
 impl Started {
-    pub(super) fn new(inner: &Inner, spec: CallSpec) -> Result<Self, Error> {
+    pub(super) fn new(inner: &Inner, spec: CallSpec, journal: Option<Arc<TaskJournal>>) -> Result<Self, Error> {
         let (plugin, cancel_grace) = (spec.plugin.clone(), Duration::from_millis(spec.limits.cancel_grace_ms));
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
-        Ok(Self { running, plugin, cancel_grace })
+        Ok(Self { running, plugin, cancel_grace, journal })
     }
 }
 
@@ -95,6 +99,19 @@ impl GuestDriver {
         let (wait, is_paused, is_cancelled) = (Wait::Nothing, false, false);
         let input_spans = Vec::new();
         Self { inner, requestor, call_slot, guest, task, busy_before, wait, input_spans, is_paused, is_cancelled }
+    }
+
+    pub(super) fn journal(&self) -> Option<&Arc<TaskJournal>> {
+        self.guest.journal.as_ref()
+    }
+
+    /// Why the call could not be brought back to where it was, if that is why it ended.
+    pub(super) fn divergence(&self) -> Option<String> {
+        match &self.guest.running.control.journal()?.standing {
+            Standing::Diverged(divergence) => Some(divergence.to_string()),
+            Standing::Corrupt(corrupt) => Some(corrupt.to_string()),
+            _ => None,
+        }
     }
 
     pub(super) fn plugin(&self) -> &PluginVersion {
@@ -166,11 +183,11 @@ impl GuestDriver {
             CallEvent::InputRequests { reply, .. } if self.is_cancelled => {
                 drop(reply.send(Err(InputRequestError::Cancelled)));
             }
-            CallEvent::InputRequests { mut requests, reply } => {
+            CallEvent::InputRequests { mut requests, journal, reply } => {
                 self.begin_input_spans(&mut requests);
-                return Some(CallEvent::InputRequests { requests, reply });
+                return Some(CallEvent::InputRequests { requests, journal, reply });
             }
-            CallEvent::Steering { reply } if self.is_cancelled => drop(reply.send(Vec::new())),
+            CallEvent::Steering { reply, .. } if self.is_cancelled => drop(reply.send(Vec::new())),
             CallEvent::ListsChanged(kind) => self.inner.lists.says(&self.guest.plugin, kind),
             CallEvent::GrantDenied(grant) => {
                 self.inner.note_denied(&self.requestor, &self.guest.plugin, self.task, &grant)

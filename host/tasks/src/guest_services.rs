@@ -9,13 +9,17 @@ use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinError;
 
+use crate::journal::{TaskJournal, Writer};
 use crate::secrets::Secrets;
 use bulkhead_domain::clock::SharedClock;
+use bulkhead_domain::crash_points;
 use bulkhead_domain::limits::KeyValueLimits;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_runtime::guest_services::{GuestServices, KeyPage, KeyValueError};
 use bulkhead_runtime::secrets::Secret;
+use bulkhead_runtime::{Fenced, Tail};
 use bulkhead_store as store;
+use bulkhead_store::journal::{Append, Beside};
 use bulkhead_store::keyvalue::{self, KeyValueNamespace, KeyValues};
 use bulkhead_store::memory::MemoryStore;
 
@@ -31,13 +35,15 @@ pub(super) struct ServiceStores {
 pub(super) struct TenantServices {
     pub(super) tenant: TenantId,
     pub(super) all: Arc<ServiceStores>,
+    /// Of the call, if it is kept.
+    pub(super) journal: Option<Arc<TaskJournal>>,
 }
 
 /// For a call without a host: its key-value store ends with it.
 pub fn in_memory(clock: SharedClock) -> Arc<dyn GuestServices> {
     let keyvalues = Arc::new(KeyValues::new(Arc::new(MemoryStore::new())));
     let all = ServiceStores { keyvalues, clock, secrets: OnceLock::new() };
-    Arc::new(TenantServices { tenant: TenantId([0; 16]), all: Arc::new(all) })
+    Arc::new(TenantServices { tenant: TenantId([0; 16]), all: Arc::new(all), journal: None })
 }
 
 impl fmt::Debug for TenantServices {
@@ -49,6 +55,39 @@ impl fmt::Debug for TenantServices {
 impl TenantServices {
     fn space(&self, plugin: &str) -> KeyValueNamespace {
         KeyValueNamespace { tenant: self.tenant, plugin: plugin.into() }
+    }
+
+    async fn beside(&self, tail: Option<Tail>) -> Alongside {
+        let (Some(journal), Some(tail)) = (&self.journal, tail) else { return Alongside(None) };
+        let writer = journal.writer().await;
+        let append = writer.append(&tail);
+        Alongside(append.map(|append| (writer, append)))
+    }
+}
+
+/// What goes along with one write.
+struct Alongside(Option<(Writer, Append)>);
+
+impl Alongside {
+    fn append(&self) -> Option<Beside> {
+        self.0.as_ref().map(|(writer, append)| writer.beside(append.clone()))
+    }
+
+    /// What came of the write, which gives `expected` if it was made: where the store does not say, the journal does.
+    async fn settle<T: PartialEq, E>(self, done: Result<T, E>, expected: T) -> Result<T, E> {
+        let Some((mut writer, append)) = self.0 else { return done };
+        match done {
+            Ok(given) => {
+                if given == expected {
+                    writer.wrote(&append);
+                }
+                Ok(given)
+            }
+            Err(error) => match writer.look(&append).await {
+                Ok(true) => Ok(expected),
+                Ok(false) | Err(_) => Err(error),
+            },
+        }
     }
 }
 
@@ -66,11 +105,19 @@ impl GuestServices for TenantServices {
         key: String,
         value: Vec<u8>,
         ttl_ms: Option<u64>,
+        beside: Option<Tail>,
     ) -> Result<(), KeyValueError> {
+        let beside = self.beside(beside).await;
         let (keyvalues, space, limits) = (Arc::clone(&self.all.keyvalues), self.space(plugin), limits.clone());
         let expires_at = ttl_ms.map(|ttl_ms| self.all.clock.now().saturating_add(ttl_ms));
         // To its end, even if the call is dropped: else the count would not fit what is there.
-        let write = tokio::spawn(async move { keyvalues.set(&space, &limits, &key, &value, expires_at, None).await });
+        let write = tokio::spawn(async move {
+            let append = beside.append();
+            crash_points::reach("kv.before");
+            let done = keyvalues.set(&space, &limits, &key, &value, expires_at, append).await;
+            crash_points::reach("kv.after");
+            beside.settle(done, ()).await
+        });
         written(write.await)
     }
 
@@ -81,20 +128,30 @@ impl GuestServices for TenantServices {
         key: String,
         value: Vec<u8>,
         seen: Option<[u8; 32]>,
+        beside: Option<Tail>,
     ) -> Result<bool, KeyValueError> {
+        let beside = self.beside(beside).await;
         let (keyvalues, space, limits) = (Arc::clone(&self.all.keyvalues), self.space(plugin), limits.clone());
         let now = self.all.clock.now();
         let is_seen = move |found: Option<&[u8]>| found.map(|found| <[u8; 32]>::from(Sha256::digest(found))) == seen;
         // To its end, as a plain write.
-        let write =
-            tokio::spawn(async move { keyvalues.set_if(&space, &limits, (&key, &value), is_seen, now, None).await });
+        let write = tokio::spawn(async move {
+            let append = beside.append();
+            let done = keyvalues.set_if(&space, &limits, (&key, &value), is_seen, now, append).await;
+            beside.settle(done, true).await
+        });
         written(write.await)
     }
 
-    async fn delete(&self, plugin: &str, key: String) -> Result<(), KeyValueError> {
+    async fn delete(&self, plugin: &str, key: String, beside: Option<Tail>) -> Result<(), KeyValueError> {
         let (keyvalues, space) = (Arc::clone(&self.all.keyvalues), self.space(plugin));
-        let write = tokio::spawn(async move { keyvalues.delete(&space, &key, None).await });
-        write.await.map_err(|_| stopping())?.map_err(|error| unavailable(&error))
+        let beside = self.beside(beside).await;
+        let write = tokio::spawn(async move {
+            let append = beside.append();
+            let done = keyvalues.delete(&space, &key, append).await;
+            beside.settle(done, ()).await.map_err(keyvalue::KeyValueError::Store)
+        });
+        written(write.await)
     }
 
     async fn keys(&self, plugin: &str, prefix: &str, after: Option<&str>) -> Result<KeyPage, KeyValueError> {
@@ -114,6 +171,7 @@ impl GuestServices for TenantServices {
 fn written<T>(write: Result<Result<T, keyvalue::KeyValueError>, JoinError>) -> Result<T, KeyValueError> {
     match write {
         Ok(Ok(written)) => Ok(written),
+        Ok(Err(keyvalue::KeyValueError::Store(store::Error::Fenced))) => Err(Fenced.into()),
         Ok(Err(keyvalue::KeyValueError::Store(error))) => Err(unavailable(&error)),
         Ok(Err(error @ keyvalue::KeyValueError::TooLarge { .. })) => Err(KeyValueError::TooLarge(error.to_string())),
         Ok(Err(error @ keyvalue::KeyValueError::Quota { .. })) => Err(KeyValueError::Quota(error.to_string())),
@@ -148,7 +206,7 @@ mod tests {
         let limits = KeyValueLimits { keys_max: 1, bytes_max: 100, value_bytes_max: 100 };
         let digest = |value: &[u8]| Some(<[u8; 32]>::from(Sha256::digest(value)));
         let write = async |key: &str, value: &[u8], seen: Option<[u8; 32]>| {
-            services.set_if("a", &limits, key.to_owned(), value.to_owned(), seen).await
+            services.set_if("a", &limits, key.to_owned(), value.to_owned(), seen, None).await
         };
         assert_eq!(write("k", b"1", digest(b"0")).await, Ok(false));
         assert_eq!(write("k", b"1", None).await, Ok(true));

@@ -24,7 +24,7 @@ use bulkhead_domain::server_features::{PartialArgument, Reference};
 use bulkhead_domain::task::{PluginVersion, TaskId, TaskOutput, Work};
 use bulkhead_domain::tool::ToolOutput;
 use bulkhead_metrics::ActivityCounts;
-use bulkhead_runtime::{CatalogPlugin, Operation};
+use bulkhead_runtime::{CatalogPlugin, JournalPolicy, Operation};
 
 const ANSWERED: &Work = &Work::Answered;
 
@@ -71,6 +71,8 @@ pub(super) struct Attempt {
     pub(super) plugin: PluginVersion,
     pub(super) operation: Operation,
     pub(super) limits: CallLimits,
+    /// How it keeps a journal, if it may.
+    pub(super) journal: Option<JournalPolicy>,
 }
 
 impl Job {
@@ -137,6 +139,14 @@ impl Job {
         }
     }
 
+    /// How its call keeps a journal, if it may.
+    pub(super) fn journal(&self) -> Option<JournalPolicy> {
+        match self {
+            Self::Call(call) => call.tool.journal,
+            Self::Refused(..) | Self::FallbackRequest(_) | Self::Answered { .. } => None,
+        }
+    }
+
     pub(super) fn related(&self) -> &[TaskId] {
         match self {
             Self::Call(call) | Self::Refused(call, _) => &call.related,
@@ -150,7 +160,7 @@ impl Job {
             Self::Call(call) => {
                 let (plugin, limits) = (call.tool.plugin.clone(), call.tool.limits.clone());
                 let operation = Operation::CallTool { tool: call.tool.plugin_tool.clone(), arguments: call.arguments };
-                vec![Attempt { plugin, operation, limits }]
+                vec![Attempt { plugin, operation, limits, journal: call.tool.journal }]
             }
             Self::FallbackRequest(FallbackRequest { operation, first, others, .. }) => {
                 visits(&operation, first, others)
@@ -172,6 +182,7 @@ pub(super) fn visits(
             plugin: library.plugin.clone(),
             operation: operation.clone(),
             limits: library.limits.clone(),
+            journal: None,
         })
         .collect()
 }

@@ -24,12 +24,15 @@ mod feed;
 mod guest_driver;
 mod guest_services;
 mod job;
+mod journal;
 mod maintenance;
 mod plain;
 mod reading;
+mod resuming;
 mod run;
 mod task_call;
 mod tenant_usage;
+mod turn;
 mod usage;
 mod watchers;
 

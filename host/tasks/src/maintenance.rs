@@ -1,12 +1,15 @@
 //! What the engine does by itself: recover at start, expire on time, keep leases, and drain at the end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Error;
-use super::admission::IdleState;
+use super::admission::{IdleState, Purpose};
 use super::engine::{HEARTBEAT, Inner, LEASE_MS, Tasks};
-use super::run::{RunStart, is_running, may_rerun};
-use bulkhead_domain::lifecycle::Event;
+use super::resuming::{holding, interruption};
+use super::run::{RunStart, is_paused, is_running};
+use super::watchers::NotificationMark;
+use bulkhead_domain::lifecycle::{Event, Interruption};
 use bulkhead_domain::task::{Active, Phase, Task};
 
 /// Tasks that one look at the store takes on.
@@ -30,6 +33,8 @@ pub struct Recovered {
     pub interrupted: usize,
     /// Paused tasks that had not started.
     pub paused: usize,
+    /// Tasks that go on where they were.
+    pub resumed: usize,
 }
 
 impl Inner {
@@ -49,45 +54,70 @@ impl Tasks {
     pub async fn recover(&self) -> Result<Recovered, Error> {
         let inner = &self.inner;
         let mut recovered = Recovered::default();
+        let missed_notifications = inner.watchers.mark();
+        // All of them before the first goes on: one that waits to go on has no lease, and would be taken over twice.
+        let mut claimed = Vec::new();
         loop {
-            let missed_notifications = inner.watchers.mark();
-            let claimed = inner.store.claim(inner.clock.steady(), inner.lease(), BATCH).await;
-            let claimed = claimed.map_err(|error| inner.store_error(error))?;
-            let last = claimed.len() < BATCH;
-            for task in claimed {
-                let mut task = std::sync::Arc::new(task);
-                if is_running(&task) {
-                    let event = Event::Interrupt { rerun: may_rerun(inner, &task).await };
-                    match inner.apply(&task.requestor, task.id, event, None).await {
-                        Ok(applied) => task = applied.after,
-                        Err(error) => {
-                            tracing::warn!(task.id = %task.id, "a task could not be recovered: {error:?}");
-                            continue;
-                        }
-                    }
-                }
-                match task.phase {
-                    Phase::Ended(_) => recovered.interrupted += 1,
-                    Phase::Paused { .. } => {
-                        recovered.paused += 1;
-                        let place = inner.admission.keep(&task.requestor, IdleState::Queued);
-                        inner.start_run(task, RunStart::Queued(place, None), None, missed_notifications).await;
-                    }
-                    Phase::Active(Active::Queued | Active::Running | Active::InputRequired) => {
-                        recovered.queued += 1;
-                        // What was acknowledged is taken even if the operator has lowered the limit since.
-                        let place = inner.admission.keep(&task.requestor, IdleState::Queued);
-                        let begin = inner.queue(&task.requestor, place);
-                        inner.start_run(task, begin, None, missed_notifications).await;
-                    }
-                }
-            }
+            let batch = inner.store.claim(inner.clock.steady(), inner.lease(), BATCH).await;
+            let batch = batch.map_err(|error| inner.store_error(error))?;
+            let last = batch.len() < BATCH;
+            claimed.extend(batch);
             if last {
-                if let Some(metrics) = inner.metrics.get() {
-                    let Recovered { queued, paused, interrupted } = recovered;
-                    metrics.recovered([queued, paused, interrupted].map(|count| count as u64));
-                }
-                return Ok(recovered);
+                break;
+            }
+        }
+        for task in claimed {
+            self.recover_task(task, missed_notifications, &mut recovered).await;
+        }
+        if let Some(metrics) = inner.metrics.get() {
+            let Recovered { queued, paused, interrupted, resumed } = recovered;
+            metrics.recovered([queued, paused, interrupted, resumed].map(|count| count as u64));
+        }
+        Ok(recovered)
+    }
+
+    async fn recover_task(&self, task: Task, missed_notifications: NotificationMark, recovered: &mut Recovered) {
+        let inner = &self.inner;
+        let (mut task, mut goes_on) = (Arc::new(task), false);
+        if is_running(&task) {
+            let how = interruption(inner, &task).await;
+            match inner.apply(&task.requestor, task.id, Event::Interrupt { how }, None).await {
+                Ok(applied) => (task, goes_on) = (applied.after, how == Interruption::Resume),
+                Err(error) => return tracing::warn!(task.id = %task.id, "a task could not be recovered: {error:?}"),
+            }
+        }
+        if goes_on {
+            task = self.held(task).await;
+        }
+        // What was acknowledged is taken even if the operator has lowered the limit since.
+        let place = |task: &Task| inner.admission.keep(&task.requestor, IdleState::Queued);
+        let (count, begin) = match task.phase {
+            Phase::Ended(_) => {
+                recovered.interrupted += 1;
+                return;
+            }
+            Phase::Paused { .. } if goes_on => (&mut recovered.resumed, RunStart::Resumed(place(&task), None)),
+            Phase::Active(_) if goes_on => {
+                let request = inner.admission.enqueue(&task.requestor, Purpose::Task).ok();
+                (&mut recovered.resumed, RunStart::Resumed(place(&task), request))
+            }
+            Phase::Paused { .. } => (&mut recovered.paused, RunStart::Queued(place(&task), None)),
+            Phase::Active(_) => (&mut recovered.queued, inner.queue(&task.requestor, place(&task))),
+        };
+        *count += 1;
+        inner.start_run(task, begin, None, missed_notifications).await;
+    }
+
+    /// The task, paused if it was resumed too often already.
+    async fn held(&self, task: Arc<Task>) -> Arc<Task> {
+        let inner = &self.inner;
+        let Some(why) = holding(inner, &task).await.filter(|_| !is_paused(&task)) else { return task };
+        let pause = Event::Pause { message: Some(why.to_owned()) };
+        match inner.apply(&task.requestor, task.id, pause, None).await {
+            Ok(applied) => applied.after,
+            Err(error) => {
+                tracing::warn!(task.id = %task.id, "a task could not be held: {error:?}");
+                task
             }
         }
     }
@@ -198,7 +228,7 @@ impl Tasks {
         };
         let _ = tokio::time::timeout(grace, over).await;
         for task in inner.watchers.tasks().into_iter().filter(|task| is_running(task)) {
-            let event = Event::Interrupt { rerun: may_rerun(inner, &task).await };
+            let event = Event::Interrupt { how: interruption(inner, &task).await };
             if let Err(error) = inner.apply(&task.requestor, task.id, event, None).await {
                 tracing::warn!(task.id = %task.id, "a running task could not be marked as interrupted: {error:?}");
             }

@@ -137,7 +137,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
         call_slot: CallSlot,
     ) -> Result<Self, Error> {
         let (seed, call_id) = (spec.facts.seed, spec.facts.call_id);
-        let started = Started::new(&inner, spec)?;
+        let started = Started::new(&inner, spec, None)?;
         let guest = GuestDriver::new(inner, requestor, None, started, call_slot);
         let work = PlainWork {
             unended: CallAudit::new(&guest.inner.audit, requestor, guest.plugin(), request.as_ref()),
@@ -204,7 +204,7 @@ impl PlainWork {
                 Some(CallNews::Progress { progress, total, message })
             }
             CallEvent::Log { level, logger, data } => Some(CallNews::Log { level, logger, data }),
-            CallEvent::InputRequests { requests, reply } => {
+            CallEvent::InputRequests { requests, reply, .. } => {
                 let (answer, answers) = oneshot::channel();
                 self.guest.await_answers(reply);
                 self.answers = Some(answers);
@@ -214,7 +214,7 @@ impl PlainWork {
                 self.detach = Some(reply);
                 Some(CallNews::Detach)
             }
-            CallEvent::Steering { reply } => {
+            CallEvent::Steering { reply, .. } => {
                 drop(reply.send(Vec::new()));
                 None
             }

@@ -13,20 +13,23 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::Instrument as _;
 
-use super::admission::{IdleSlot, Permit, PermitRequest, Purpose};
+use super::admission::{IdleSlot, IdleState, Permit, PermitRequest};
 use super::call_slot::CallSlot;
 use super::changes::ApplyError;
 use super::creation::Identity;
 use super::engine::Inner;
 use super::guest_driver::{GuestDriver, Started};
 use super::job::{self, Attempt, visits};
+use super::resuming::{self, Journaled};
 use super::task_call::TaskCall;
+use super::turn::{Turn, keeps_journal, wait_for_turn};
 use super::{ClientContext, Error, Fallback, Job, host_failure, incident};
 use bulkhead_domain::call::{CallError, ClientFeature, FaultKind};
+use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Active, Outcome, Phase, PluginVersion, Retention, Task, TaskOutput, Work};
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
-use bulkhead_runtime::{CallSpec, Journaling, Operation};
+use bulkhead_runtime::{CallSpec, Operation};
 use bulkhead_traces::{InSpan as _, Span};
 
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
@@ -56,6 +59,8 @@ struct RunStatus {
     status: Option<String>,
     /// Its place among the paused tasks, from the commit of the pause to that of its end.
     paused: Option<IdleSlot>,
+    /// Why its call could not be brought back to where it was.
+    divergence: Option<String>,
 }
 
 /// How a run begins.
@@ -64,6 +69,8 @@ pub(super) enum RunStart {
     Running(Permit),
     /// It waits for its turn; the place counts as queued. A paused task has no request for a permit yet.
     Queued(IdleSlot, Option<PermitRequest>),
+    /// The same, and then it goes on where an earlier run was.
+    Resumed(IdleSlot, Option<PermitRequest>),
     /// A plain call that became a task on the way.
     Promoted(Box<GuestDriver>),
 }
@@ -127,6 +134,15 @@ impl Run {
 
     pub(super) fn set_status(&self, status: String) {
         self.shown.lock().status = Some(line(&status));
+    }
+
+    /// The call could not be brought back to where it was.
+    pub(super) fn set_divergence(&self, divergence: String) {
+        self.shown.lock().divergence = Some(divergence);
+    }
+
+    fn take_divergence(&self) -> Option<String> {
+        self.shown.lock().divergence.take()
     }
 
     /// Tells something of the task, with what its run last said of itself; of one that is over, nothing.
@@ -216,19 +232,37 @@ async fn give_up(inner: &Arc<Inner>, run: &Run, task: &Task) {
     write(inner, run, task, &Event::Abandon { error, message }, None).await;
 }
 
+/// Drives the task to its end; where it is held on the way, waits for it to be tried again.
 async fn drive(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin: RunStart, job: Option<Job>) {
-    let (permit, task) = match begin {
+    let mut held = drive_once(inner, run, task, begin, job).await;
+    while held {
+        let place = inner.admission.keep(&task.requestor, IdleState::Queued);
+        held = drive_once(inner, run, task, RunStart::Resumed(place, None), None).await;
+    }
+}
+
+/// Whether the task is held.
+async fn drive_once(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin: RunStart, job: Option<Job>) -> bool {
+    let (permit, task, resumes) = match begin {
         RunStart::Promoted(guest) => {
             if let Some((result, _)) = follow(run, task, *guest).await {
                 finish(inner, run, task, result).await;
             }
-            return;
+            return false;
         }
-        RunStart::Running(permit) => (permit, task.clone()),
+        RunStart::Running(permit) => (permit, task.clone(), false),
         RunStart::Queued(place, request) => {
-            let Some(started) = wait_for_turn(inner, run, task, request).await else { return };
+            let turn = Turn::Start { keeps_journal: keeps_journal(inner, task, job.as_ref()).await };
+            let started = wait_for_turn(inner, run, task, turn, request).await;
+            let Some((permit, task)) = started else { return false };
             drop(place);
-            started
+            (permit, task, false)
+        }
+        RunStart::Resumed(place, request) => {
+            let started = wait_for_turn(inner, run, task, Turn::Resume, request).await;
+            let Some((permit, task)) = started else { return false };
+            drop(place);
+            (permit, task, true)
         }
     };
     let call_slot = CallSlot::new(inner.admission.clone(), task.requestor, true, permit);
@@ -237,11 +271,16 @@ async fn drive(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin: RunS
         None => recall(inner, &task).await,
     };
     let result = match visits {
-        Ok(visits) => visit(inner, run, &task, visits, call_slot).await,
+        Ok(visits) => visit(inner, run, &task, (visits, resumes), call_slot).await,
         Err(error) => Some(Err(error)),
     };
-    if let Some(result) = result {
-        finish(inner, run, &task, result).await;
+    match (result, run.take_divergence()) {
+        (Some(_), Some(divergence)) => resuming::diverged(inner, run, &task, &divergence).await,
+        (Some(result), None) => {
+            finish(inner, run, &task, result).await;
+            false
+        }
+        (None, _) => false,
     }
 }
 
@@ -250,14 +289,14 @@ async fn visit(
     inner: &Arc<Inner>,
     run: &Arc<Run>,
     task: &Arc<Task>,
-    visits: Vec<Attempt>,
+    (visits, resumes): (Vec<Attempt>, bool),
     mut call_slot: CallSlot,
 ) -> Option<Result<TaskOutput, CallError>> {
     let (mut absence, mut last) = (Fallback::default(), CallError::Interrupted);
     for (at, visit) in visits.into_iter().enumerate() {
         let started = match at {
             // It was let in when the task was created.
-            0 => start(inner, task, visit),
+            0 => start(inner, task, visit, resumes).await,
             _ => {
                 // The guest before may have ended while it rested.
                 call_slot.run().await;
@@ -265,7 +304,10 @@ async fn visit(
                 if run.task().is_none_or(|task| task.outcome().is_some()) {
                     return None;
                 }
-                admitted(inner, task, &visit.plugin).and_then(|()| start(inner, task, visit))
+                match admitted(inner, task, &visit.plugin) {
+                    Ok(()) => start(inner, task, visit, false).await,
+                    Err(error) => Err(error),
+                }
             }
         };
         let result = match started {
@@ -305,65 +347,21 @@ async fn follow(
     Some(ended)
 }
 
-/// Waits in the queue, and marks the record as running when it is this task's turn. `None`: the task is over.
-async fn wait_for_turn(
-    inner: &Arc<Inner>,
-    run: &Arc<Run>,
-    task: &Arc<Task>,
-    mut request: Option<PermitRequest>,
-) -> Option<(Permit, Arc<Task>)> {
-    let mut seen = run.watch();
-    loop {
-        let paused = match &*seen.borrow_and_update() {
-            Seen::Record(task) if task.outcome().is_none() => is_paused(task),
-            Seen::Record(_) | Seen::Gone => return None,
-        };
-        if paused {
-            request = None;
-            seen.changed().await.ok()?;
-            continue;
-        }
-        let place = match &mut request {
-            Some(place) => place,
-            None => request.insert(inner.admission.enqueue(&task.requestor, Purpose::Task).ok()?),
-        };
-        let permit = tokio::select! {
-            permit = place.permit() => permit?,
-            changed = seen.changed() => {
-                changed.ok()?;
-                continue;
-            }
-        };
-        request = None;
-        let lease = inner.lease();
-        match inner.apply(&task.requestor, task.id, Event::Start { lease }, None).await {
-            Ok(applied) => return Some((permit, applied.after)),
-            Err(ApplyError::Refused(Refusal::Illegal(_) | Refusal::Paused)) => {}
-            Err(ApplyError::Refused(_) | ApplyError::NotFound) => return None,
-            Err(ApplyError::Store(error)) => {
-                // Nothing has run yet: give the permit to somebody who does not need to write, and try again.
-                drop(permit);
-                tracing::warn!(task.id = %task.id, "a queued task cannot be started: {error}");
-                tokio::time::sleep(OUTCOME_RETRY).await;
-            }
-        }
-    }
-}
-
-fn start(inner: &Arc<Inner>, task: &Task, visit: Attempt) -> Result<Started, CallError> {
+async fn start(inner: &Arc<Inner>, task: &Task, visit: Attempt, resumes: bool) -> Result<Started, CallError> {
+    let Journaled { journaling, journal, attempt } = resuming::journaled(inner, task, &visit, resumes).await?;
     let origin = &task.origin;
     let client = ClientContext {
         features: origin.features.with(ClientFeature::Tasks),
         log_level: origin.log_level,
         wants_progress: origin.progress_token.is_some(),
     };
-    let identity = Identity { seed: task.seed, call_id: task.call_id, task_id: Some(task.id), attempt: task.attempt };
+    let &Task { seed, call_id, id, .. } = task;
+    let identity = Identity { seed, call_id, task_id: Some(id), attempt, journal: journal.clone() };
     let facts = inner.facts(&task.requestor, client, identity, &task.related);
-    let Attempt { plugin, operation, limits } = visit;
+    let Attempt { plugin, operation, limits, .. } = visit;
     let (tenant, (share, activity)) = (task.requestor.tenant, inner.shares.for_call(&task.requestor));
-    let journaling = Journaling::Off;
     let spec = CallSpec { plugin, tenant, operation, limits, share, activity, facts, journaling };
-    Started::new(inner, spec).map_err(internal)
+    Started::new(inner, spec, journal).map_err(internal)
 }
 
 /// What a task from before a restart needs to run: its work as the version offers it that it was created with.
@@ -378,7 +376,8 @@ async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Attempt>, CallErr
             CallError::NotFound(format!("the tool {name} is no longer loaded in the version of this call"))
         })?;
         let operation = Operation::CallTool { tool: tool.plugin_tool.clone(), arguments };
-        return Ok(vec![Attempt { plugin: task.plugin.clone(), operation, limits: tool.limits.clone() }]);
+        let (plugin, limits, journal) = (task.plugin.clone(), tool.limits.clone(), tool.journal);
+        return Ok(vec![Attempt { plugin, operation, limits, journal }]);
     }
     let (operation, asked) = job::operation(&arguments).ok_or(CallError::Interrupted)?;
     let first = inner.executor.library(&task.plugin).await;
@@ -395,7 +394,7 @@ async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Attempt>, CallErr
     Ok(visits(&operation, first, others))
 }
 
-fn internal(error: Error) -> CallError {
+pub(super) fn internal(error: Error) -> CallError {
     match error {
         Error::Host { incident } => CallError::Internal { incident },
         _ => CallError::Interrupted,
@@ -426,13 +425,20 @@ pub(super) fn outcome(output: &TaskOutput) -> (Outcome, Option<String>) {
     (Outcome::Output { is_error: output.is_error() }, message)
 }
 
+/// Ends a task whose call could not be brought back to where it was.
+pub(super) async fn lose(inner: &Arc<Inner>, run: &Run, task: &Task, message: &str) {
+    let (outcome, message) = (Outcome::Error(CallError::Interrupted), Some(line(message)));
+    write(inner, run, task, &Event::Finish { attempt: task.attempt, outcome, message }, None).await;
+}
+
 /// Commits an end, however often the store refuses. A call that ended just before its pause has an outcome that waits for the resume:
 /// a paused task does not complete.
 async fn write(inner: &Arc<Inner>, run: &Run, task: &Task, end: &Event, output: Option<Arc<TaskOutput>>) {
     let mut warned = false;
+    crash_points::reach("finish.before");
     loop {
         match inner.apply(&task.requestor, task.id, end.clone(), output.clone()).await {
-            Ok(_) | Err(ApplyError::NotFound) => return,
+            Ok(_) | Err(ApplyError::NotFound) => return crash_points::reach("finish.after"),
             Err(ApplyError::Refused(refusal)) => {
                 // The run may have yet to see what the record says: that it is paused, or over.
                 inner.catch_up(run, task).await;
@@ -462,13 +468,6 @@ fn first_line(output: &ToolOutput) -> Option<String> {
 fn line(text: &str) -> String {
     let visible = text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control());
     visible.take(STATUS_CHARS_MAX).collect()
-}
-
-/// Whether a lost run may start again.
-pub(super) async fn may_rerun(inner: &Inner, task: &Task) -> bool {
-    let Some(name) = task.work.tool() else { return false };
-    let tool = inner.executor.tool(&task.plugin, name).await;
-    tool.is_some_and(|tool| tool.rerun_on_restart)
 }
 
 /// Whether the record says that the task is paused.

@@ -11,13 +11,14 @@ use tokio::time::Instant;
 use super::TaskNews;
 use super::call_slot::CallSlot;
 use super::changes::ApplyError;
-use super::guest_driver::{Answers, GuestDriver};
+use super::guest_driver::{Answers, GuestDriver, TRACEPARENT};
 use super::plain::of_kind;
 use super::run::{Run, Seen, is_paused, is_running};
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError};
+use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Refusal};
-use bulkhead_domain::task::{Outcome, Phase, Task, TaskOutput};
-use bulkhead_runtime::CallEvent;
+use bulkhead_domain::task::{Input, Outcome, Phase, Task, TaskOutput};
+use bulkhead_runtime::{CallEvent, JournaledQuestion, OpenTail};
 
 pub(super) struct TaskCall {
     guest: GuestDriver,
@@ -29,6 +30,17 @@ pub(super) struct TaskCall {
     asked: Vec<String>,
     /// The task is over, and the guest has until then to notice.
     grace_until: Option<Instant>,
+    /// What it asked that it had not asked in an earlier run.
+    divergence: Option<String>,
+}
+
+/// Whether two questions say the same, beside which trace they are part of.
+fn is_same_question(asked: &InputRequest, asks: &InputRequest) -> bool {
+    let meta = |request: &InputRequest| {
+        let own = request.meta.iter().filter(|(key, _)| key != TRACEPARENT);
+        own.cloned().collect::<Vec<_>>()
+    };
+    (&asked.key, &asked.kind) == (&asks.key, &asks.kind) && meta(asked) == meta(asks)
 }
 
 /// What happens next.
@@ -42,13 +54,16 @@ impl TaskCall {
     pub(super) fn new(run: Arc<Run>, task: Arc<Task>, guest: GuestDriver) -> Self {
         let mut seen = run.watch();
         seen.mark_changed();
-        Self { guest, run, seen, task, asked: Vec::new(), grace_until: None }
+        Self { guest, run, seen, task, asked: Vec::new(), grace_until: None, divergence: None }
     }
 
     /// The guest's result and the slot that it occupied, or `None` when the record is over before the guest is. The guest is stopped
     /// either way.
     pub(super) async fn run(mut self) -> Option<(Result<TaskOutput, CallError>, CallSlot)> {
         let result = loop {
+            if self.divergence.is_some() {
+                break Err(CallError::Interrupted);
+            }
             match self.next().await {
                 Next::Record => self.observe()?,
                 Next::GraceOver => return None,
@@ -58,6 +73,9 @@ impl TaskCall {
                 Next::Event(None) => break Err(CallError::Interrupted),
             }
         };
+        if let Some(divergence) = self.divergence.take().or_else(|| self.guest.divergence()) {
+            self.run.set_divergence(divergence);
+        }
         self.guest.report_end(self.task.work.label(), &result);
         Some((result, self.guest.call_slot))
     }
@@ -89,8 +107,8 @@ impl TaskCall {
             // The task is over for its requestor: the guest gets its grace period if it ever looked for signals.
             Some(Outcome::Cancelled) => self.grace_until = Some(Instant::now() + self.guest.cancel()?),
             Some(_) => return None,
-            // Given up, and queued again for another run.
-            None if !is_running(&self.task) => return None,
+            // Given up: another run starts again, or goes on.
+            None if !is_running(&self.task) || self.task.lease.is_none() => return None,
             None => {
                 // First: a guest that is paused takes no message any more, also none that came with the pause.
                 self.guest.set_paused(is_paused(&self.task));
@@ -130,18 +148,40 @@ impl TaskCall {
                 self.report_status();
             }
             CallEvent::Log { level, logger, data } => self.report(TaskNews::Log { id, level, logger, data }),
-            CallEvent::InputRequests { requests, reply } => self.ask(requests, reply).await,
+            CallEvent::InputRequests { requests, journal, reply } => self.ask(requests, journal, reply).await,
             CallEvent::Detach { reply } => drop(reply.send(Some(id.to_string()))),
-            CallEvent::Steering { reply } => self.deliver(reply).await,
+            CallEvent::Steering { journal, reply } => self.deliver(journal, reply).await,
             // The driver deals with all others.
             _ => {}
         }
     }
 
-    async fn ask(&mut self, requests: Vec<InputRequest>, reply: oneshot::Sender<Answers>) {
+    async fn ask(
+        &mut self,
+        requests: Vec<InputRequest>,
+        journaled: Option<JournaledQuestion>,
+        reply: oneshot::Sender<Answers>,
+    ) {
         let count = requests.len();
-        let event = Event::RequestInput { attempt: self.task.attempt, requests };
-        let error = match self.guest.inner.apply(&self.task.requestor, self.task.id, event, None).await {
+        let journal = self.guest.journal().cloned();
+        let journaled = journal.as_ref().zip(journaled);
+        if let Some((journal, question)) = &journaled
+            && self.ask_again(&requests, journal.inputs_before.saturating_add(question.asked_before))
+        {
+            let journal = Arc::clone(journal);
+            tokio::spawn(async move { journal.came_back().await });
+            self.guest.await_answers(reply);
+            return self.pass_answers();
+        }
+        crash_points::reach("ask.before");
+        let (inner, task) = (&self.guest.inner, &self.task);
+        let event = Event::RequestInput { attempt: task.attempt, requests };
+        let asked = match journaled {
+            Some((journal, question)) => inner.apply_journaled(task, event, journal, &|_| question.tail.clone()).await,
+            None => inner.apply(&task.requestor, task.id, event, None).await,
+        };
+        crash_points::reach("ask.after");
+        let error = match asked {
             Ok(applied) => {
                 let inputs = &applied.after.inputs;
                 let first = inputs.len().saturating_sub(count);
@@ -161,14 +201,34 @@ impl TaskCall {
         self.guest.refuse_input(reply, error);
     }
 
+    /// Whether an earlier run has asked this already, after so many other questions: then it is the same question, and its answers are in
+    /// the record or come there.
+    fn ask_again(&mut self, requests: &[InputRequest], asked_before: usize) -> bool {
+        let known: Vec<_> = self.task.inputs.iter().skip(asked_before).take(requests.len()).collect();
+        if known.is_empty() {
+            return false;
+        }
+        let is_same = |(input, request): (&&Input, &InputRequest)| is_same_question(&input.request, request);
+        if known.len() == requests.len() && known.iter().zip(requests).all(is_same) {
+            self.asked = known.iter().map(|input| input.issued_key.clone()).collect();
+            return true;
+        }
+        self.divergence = Some(format!("question {} is another one than was asked before", asked_before + 1));
+        true
+    }
+
     /// Each message is delivered once at most: it leaves the record before the guest gets it. What a run took that was lost with its host
     /// is not given to the next one.
-    async fn deliver(&mut self, reply: oneshot::Sender<Vec<String>>) {
+    async fn deliver(&mut self, open: Option<OpenTail>, reply: oneshot::Sender<Vec<String>>) {
         let mut messages = Vec::new();
         if self.run.task().is_some_and(|task| !task.steering.is_empty()) {
-            let event = Event::Deliver { attempt: self.task.attempt };
-            match self.guest.inner.apply(&self.task.requestor, self.task.id, event, None).await {
-                Ok(applied) => messages = applied.before.steering.clone(),
+            let journal = self.guest.journal().cloned();
+            let journaled = journal.as_ref().zip(open);
+            crash_points::reach("steering.before");
+            let delivered = self.guest.inner.deliver(&self.task, journaled).await;
+            crash_points::reach("steering.after");
+            match delivered {
+                Ok(delivered) => messages = delivered,
                 Err(ApplyError::Refused(_) | ApplyError::NotFound) => {}
                 Err(ApplyError::Store(error)) => {
                     tracing::warn!(task.id = %self.task.id, "messages stay in the queue, the store refuses: {error}");

@@ -6,6 +6,7 @@ mod expiry;
 mod kept_from_its_end;
 mod pausing;
 mod racing;
+mod resuming;
 mod tenant_usage;
 
 use std::collections::HashMap;
@@ -26,7 +27,8 @@ use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Active, Design, Era, Outcome, Phase, PluginVersion, TaskOutput};
 use bulkhead_domain::tool::Tool;
 use bulkhead_runtime::{
-    CallEvent, CallSpec, Catalog, Control, Executor, Operation, Returned, RunningCall, StartError, StopOnDrop,
+    CallEvent, CallSpec, Catalog, Control, Executor, JournalPolicy, Operation, Returned, RunningCall, StartError,
+    StopOnDrop,
 };
 use bulkhead_store::memory::MemoryStore;
 
@@ -48,7 +50,7 @@ struct Tidying {
     ever: AtomicUsize,
 }
 
-const TOOLS: [&str; 12] = [
+const TOOLS: [&str; 14] = [
     "quick",
     "forever",
     "again",
@@ -61,6 +63,9 @@ const TOOLS: [&str; 12] = [
     "asks late",
     "chatty",
     "tidy",
+    // These two keep a journal.
+    "lasting",
+    "lasting, quietly",
 ];
 
 impl Executor for Scripted {
@@ -108,6 +113,10 @@ async fn guest(spec: CallSpec, events: Events, tidying: Arc<Tidying>) {
             Ok(answers) => Ok(output(&format!("{} answers", answers.len()))),
             Err(error) => Ok(ToolOutput::failure(format!("{error:?}"))),
         },
+        "lasting" => match resuming::ask(&events, spec.journaling.clone()).await {
+            Ok(answers) => Ok(output(&format!("{} answers", answers.len()))),
+            Err(error) => Ok(ToolOutput::failure(format!("{error:?}"))),
+        },
         "sleepy" => {
             let (reply, slept) = oneshot::channel();
             events.send(CallEvent::Sleep { ms: 50, reply }).await.unwrap();
@@ -138,7 +147,7 @@ async fn guest(spec: CallSpec, events: Events, tidying: Arc<Tidying>) {
 async fn steered(events: &Events) -> String {
     loop {
         let (reply, messages) = oneshot::channel();
-        events.send(CallEvent::Steering { reply }).await.unwrap();
+        events.send(CallEvent::Steering { journal: None, reply }).await.unwrap();
         let messages = messages.await.unwrap();
         if !messages.is_empty() {
             return messages.join(" ");
@@ -161,15 +170,17 @@ async fn ask(events: &Events, keys: &[&str]) -> Result<Vec<InputResponse>, Input
     let kind = InputRequestKind::Form { message: "who?".into(), requested_schema: Json::new("{}") };
     let request = |key: &&str| InputRequest { key: (*key).into(), kind: kind.clone(), meta: Vec::new() };
     let (reply, answers) = oneshot::channel();
-    events.send(CallEvent::InputRequests { requests: keys.iter().map(request).collect(), reply }).await.unwrap();
+    let requests = keys.iter().map(request).collect();
+    events.send(CallEvent::InputRequests { requests, journal: None, reply }).await.unwrap();
     answers.await.unwrap_or(Err(InputRequestError::Cancelled))
 }
 
-fn entry(name: &str) -> Arc<ToolEntry> {
+fn entry(name: &str) -> ToolEntry {
     let limits =
         CallLimits { result_bytes: 1 << 20, promote_after_ms: 10, cancel_grace_ms: 20, ..CallLimits::generous() };
     let rerun_on_restart = name == "again";
-    Arc::new(ToolEntry { rerun_on_restart, ..ToolEntry::sample("scripted", Tool::sample(name), limits) })
+    let journal = name.starts_with("lasting").then(JournalPolicy::default);
+    ToolEntry { rerun_on_restart, journal, ..ToolEntry::sample("scripted", Tool::sample(name), limits) }
 }
 
 /// Who called which tool, and how that ended.
@@ -214,8 +225,18 @@ fn world() -> World {
 }
 
 fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
+    world_with(store, limits, |_| {})
+}
+
+/// With other terms for each tool.
+fn world_with(store: Arc<MemoryStore>, limits: Limits, change: fn(&mut ToolEntry)) -> World {
     let (started, tidying) = (Arc::default(), Arc::<Tidying>::default());
-    let catalog = Arc::new(Catalog::new(TOOLS.into_iter().map(entry).collect()));
+    let changed = |name| {
+        let mut entry = entry(name);
+        change(&mut entry);
+        Arc::new(entry)
+    };
+    let catalog = Arc::new(Catalog::new(TOOLS.into_iter().map(changed).collect()));
     let executor = Arc::new(Scripted { catalog, started: Arc::clone(&started), tidying: tidying.clone() });
     let (clock, health) = (Arc::new(ManualClock::at(1_000_000)), Arc::<ScriptedHealth>::default());
     let options = Options {

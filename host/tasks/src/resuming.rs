@@ -1,0 +1,149 @@
+//! Tasks whose host was killed: what becomes of each, and how a call goes on where it was.
+//!
+//! Owns the decision whether a journal may be trusted, and the limit of tries. Must not know what a journal says. Invariants: a task goes on
+//! only where its marker, its attempt and the head of its journal agree; a call without a journal that was to keep one has had no effect,
+//! and begins anew; and one that is resumed without coming further is held instead of being tried for ever.
+
+use std::sync::Arc;
+
+use super::changes::{Applied, ApplyError};
+use super::engine::Inner;
+use super::host_failure;
+use super::job::Attempt;
+use super::journal::{Beginning, TaskJournal};
+use super::run::{Run, internal, is_paused, lose};
+use bulkhead_domain::call::CallError;
+use bulkhead_domain::crash_points;
+use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
+use bulkhead_domain::task::Task;
+use bulkhead_runtime::journal::History;
+use bulkhead_runtime::{JournalPolicy, Journaling};
+use bulkhead_store as store;
+use bulkhead_store::journal::{Append, JournalHead, JournalState};
+
+/// Runs in a row that may go on without coming further.
+const RESUMES_MAX: u32 = 3;
+
+/// What a held task says of itself.
+const FRUITLESS: &str = "it is held: it was resumed three times and never came further; resume it to try again";
+const OTHER_ENGINE: &str = "it is held: it cannot go on with this version of the host; resume it to try again";
+
+/// What becomes of a task whose run is lost.
+pub(super) async fn interruption(inner: &Inner, task: &Task) -> Interruption {
+    let Some(name) = task.work.tool() else { return Interruption::Fail };
+    let Some(tool) = inner.executor.tool(&task.plugin, name).await else { return Interruption::Fail };
+    if tool.journal.is_some() && is_kept(inner, task).await {
+        return Interruption::Resume;
+    }
+    if tool.rerun_on_restart { Interruption::Rerun } else { Interruption::Fail }
+}
+
+/// Whether the call can be brought back to where it was.
+async fn is_kept(inner: &Inner, task: &Task) -> bool {
+    if Beginning::read(task).is_none() {
+        return false;
+    }
+    match inner.store.journal(&task.requestor, task.id).await {
+        Ok(None) => true,
+        Ok(Some(head)) => head.attempt == task.attempt && head.state == JournalState::Sound,
+        Err(error) => {
+            tracing::warn!(task.id = %task.id, "the journal of a task cannot be read: {error}");
+            false
+        }
+    }
+}
+
+/// Why a task that could go on does not; `None`: nothing keeps it.
+pub(super) async fn holding(inner: &Inner, task: &Task) -> Option<&'static str> {
+    let head = inner.store.journal(&task.requestor, task.id).await.ok()?;
+    let resumes = resumes(&Beginning::read(task)?, head.as_ref());
+    (resumes >= RESUMES_MAX).then_some(FRUITLESS)
+}
+
+fn resumes(beginning: &Beginning, head: Option<&JournalHead>) -> u32 {
+    head.map_or(beginning.resumes, |head| head.resumes_since_growth)
+}
+
+/// Marks the record as running again, and takes the journal over.
+pub(super) async fn go_on(inner: &Inner, task: &Task) -> Result<Applied, ApplyError> {
+    crash_points::reach("wake.permit");
+    let head = inner.store.journal(&task.requestor, task.id).await.map_err(ApplyError::Store)?;
+    let beginning = Beginning::read(task).ok_or(ApplyError::Refused(Refusal::Stale))?;
+    let beginning = Beginning { resumes: resumes(&beginning, head.as_ref()).saturating_add(1), ..beginning };
+    // Of the engine that began the call: only that one can be held to what the journal says.
+    let engine_hash = task.durable.as_ref().map_or(0, |marker| marker.engine_hash);
+    let event = Event::Continue { lease: inner.lease(), durable: beginning.marker(task.attempt, engine_hash) };
+    let takes_over = |_: &Task, next: &Task| head.as_ref().map(|head| Append::resuming(head, next.attempt));
+    inner.apply_beside(&task.requestor, task.id, event, None, &takes_over).await
+}
+
+/// What a run that keeps a journal begins with.
+pub(super) struct Journaled {
+    pub(super) journaling: Journaling,
+    /// None of a run that keeps none.
+    pub(super) journal: Option<Arc<TaskJournal>>,
+    /// The attempt that the guest sees.
+    pub(super) attempt: u32,
+}
+
+/// What the run of a task begins with: `resumes` says whether it goes on from an earlier one.
+pub(super) async fn journaled(
+    inner: &Inner,
+    task: &Task,
+    visit: &Attempt,
+    resumes: bool,
+) -> Result<Journaled, CallError> {
+    let (Some(policy), Some(beginning)) = (visit.journal, Beginning::read(task)) else {
+        return Ok(Journaled { journaling: Journaling::Off, journal: None, attempt: task.attempt });
+    };
+    let attempt = beginning.attempt;
+    let inputs = usize::try_from(beginning.inputs).unwrap_or(usize::MAX);
+    let history = if resumes { history(inner, task).await? } else { None };
+    let head = history.as_ref().map(|(head, _)| head);
+    let journal = TaskJournal::new(Arc::clone(&inner.store), task, inputs, head);
+    let sink = Arc::clone(&journal);
+    let JournalPolicy { in_doubt } = policy;
+    let journaling = match history {
+        Some((_, history)) => Journaling::From { history, sink, in_doubt },
+        None => Journaling::To { sink, in_doubt },
+    };
+    Ok(Journaled { journaling, journal: Some(journal), attempt })
+}
+
+async fn history(inner: &Inner, task: &Task) -> Result<Option<(JournalHead, History)>, CallError> {
+    let failed = |error: store::Error| internal(host_failure("reading a journal", &error));
+    let Some(head) = inner.store.journal(&task.requestor, task.id).await.map_err(failed)? else { return Ok(None) };
+    if head.rows == 0 {
+        return Ok(None);
+    }
+    let bytes = inner.store.journal_bytes(&task.requestor, task.id).await.map_err(failed)?;
+    crash_points::reach("wake.loaded");
+    Ok(Some((head, History(bytes.into()))))
+}
+
+/// What becomes of a task whose call did something else than its journal says: it is held where another engine began it, which may
+/// bring it back, and ends otherwise. Whether it is held.
+pub(super) async fn diverged(inner: &Arc<Inner>, run: &Run, task: &Task, divergence: &str) -> bool {
+    let engine_hash = task.durable.as_ref().map_or(0, |marker| marker.engine_hash);
+    if engine_hash == inner.executor.engine_hash() {
+        let message =
+            format!("the host was restarted and the task could not be brought back to where it was ({divergence})");
+        lose(inner, run, task, &message).await;
+        return false;
+    }
+    tracing::warn!(task.id = %task.id, divergence, "a task is held: it does not go on with this version of the host");
+    hold(inner, run, task, OTHER_ENGINE).await
+}
+
+/// Takes the run back and pauses the task, until somebody resumes it. Whether that is so.
+async fn hold(inner: &Arc<Inner>, run: &Run, task: &Task, why: &str) -> bool {
+    let message = Some(why.to_owned());
+    for event in [Event::Interrupt { how: Interruption::Resume }, Event::Pause { message }] {
+        if let Err(error) = inner.apply(&task.requestor, task.id, event, None).await {
+            tracing::warn!(task.id = %task.id, "a task could not be held: {error:?}");
+            // The record decides: it is paused already, over, or still says that it runs.
+            inner.catch_up(run, task).await;
+        }
+    }
+    run.task().is_some_and(|task| is_paused(&task) && task.lease.is_none())
+}

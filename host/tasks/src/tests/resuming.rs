@@ -1,0 +1,140 @@
+//! Tasks whose host was killed and whose calls keep journals.
+
+use super::*;
+use bulkhead_domain::timeline::Transition;
+use bulkhead_runtime::{JournaledQuestion, Journaling, Tail};
+use bulkhead_store::journal::JournalStore as _;
+
+/// Asks one question, which is all of the journal.
+pub(super) async fn ask(events: &Events, journaling: Journaling) -> Result<Vec<InputResponse>, InputRequestError> {
+    let (Journaling::To { sink, .. } | Journaling::From { sink, .. }) = journaling else { panic!("{journaling:?}") };
+    let kept = sink.kept();
+    let tail = Tail { at: kept, bytes: b"?"[kept as usize..].to_vec(), step: 1, entries: 1 };
+    let kind = InputRequestKind::Form { message: "who?".into(), requested_schema: Json::new("{}") };
+    let requests = vec![InputRequest { key: "name".into(), kind, meta: Vec::new() }];
+    let (reply, answers) = oneshot::channel();
+    let journal = Some(JournaledQuestion { asked_before: 0, tail });
+    events.send(CallEvent::InputRequests { requests, journal, reply }).await.unwrap();
+    answers.await.unwrap_or(Err(InputRequestError::Cancelled))
+}
+
+/// The next life of the host.
+async fn after(world: World) -> (World, Recovered) {
+    world.store.restart();
+    let next = world_on(world.store.clone(), limits());
+    drop(world);
+    let recovered = next.tasks.recover().await.unwrap();
+    (next, recovered)
+}
+
+fn noted(task: &Task) -> Vec<Transition> {
+    task.timeline.entries().iter().map(|entry| entry.transition).collect()
+}
+
+#[tokio::test]
+async fn task_goes_on_with_the_question_that_it_had_asked() {
+    let world = world();
+    let task = world.create(&ANNA, "lasting").await.unwrap();
+    let asked = world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    let (world, recovered) = after(world).await;
+    assert_eq!((recovered.resumed, recovered.interrupted), (1, 0));
+    let again = world.until(task.id, |task| task.attempt == 2).await;
+    assert_eq!((&again.inputs, &again.phase), (&asked.inputs, &asked.phase), "its requestor sees nothing of it");
+    assert_eq!(noted(&again)[1..], [Transition::Interrupted, Transition::Continued { attempt: 2 }]);
+    world.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
+    assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
+    assert_eq!(*world.started.lock(), [1], "what the guest sees is one attempt");
+    assert_eq!(world.store.journal(&ANNA, task.id).await.unwrap(), None, "the journal goes with the outcome");
+}
+
+#[tokio::test]
+async fn answer_that_came_while_nobody_ran_the_task_is_taken() {
+    let world = world();
+    let task = world.create(&ANNA, "lasting").await.unwrap();
+    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    world.store.restart();
+    let next = world_on(world.store.clone(), limits());
+    drop(world);
+    next.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
+    next.tasks.recover().await.unwrap();
+    assert_eq!(next.ended(task.id).await, Outcome::Output { is_error: false });
+}
+
+#[tokio::test]
+async fn paused_task_goes_on_when_it_is_resumed() {
+    let world = world();
+    let task = world.create(&ANNA, "lasting").await.unwrap();
+    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    world.tasks.pause(&ANNA, task.id, Some("later".to_owned())).await.unwrap();
+    let (world, recovered) = after(world).await;
+    assert_eq!(recovered.resumed, 1);
+    world.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
+    let still = world.tasks.get(&ANNA, task.id).await.unwrap();
+    assert_eq!((still.status_message.as_deref(), still.attempt), (Some("later"), 1), "nobody runs it");
+    world.tasks.resume(&ANNA, task.id).await.unwrap();
+    assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
+}
+
+#[tokio::test]
+async fn task_that_never_comes_further_is_held_until_it_is_resumed() {
+    let mut world = world();
+    let task = world.create(&ANNA, "lasting, quietly").await.unwrap();
+    for attempt in 2..=4 {
+        let (next, recovered) = after(world).await;
+        assert_eq!(recovered.resumed, 1);
+        next.until(task.id, |task| task.attempt == attempt).await;
+        world = next;
+    }
+    let (world, _) = after(world).await;
+    let held = world.tasks.get(&ANNA, task.id).await.unwrap();
+    assert_eq!(held.phase, Phase::Paused { before: Active::Running });
+    assert!(held.status_message.as_deref().is_some_and(|said| said.contains("never came further")), "{held:?}");
+    world.tasks.resume(&ANNA, task.id).await.unwrap();
+    world.until(task.id, |task| task.attempt == 5).await;
+    assert_eq!(*world.started.lock(), [1], "it begins anew, as its first attempt");
+}
+
+#[tokio::test]
+async fn task_that_waits_for_an_answer_outlives_any_number_of_hosts() {
+    let mut world = world();
+    let task = world.create(&ANNA, "lasting").await.unwrap();
+    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    for attempt in 2..=6 {
+        let (next, _) = after(world).await;
+        next.until(task.id, |task| task.attempt == attempt).await;
+        let came_back = async || {
+            while next.store.journal(&ANNA, task.id).await.unwrap().unwrap().resumes_since_growth > 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), came_back()).await.unwrap();
+        world = next;
+    }
+    world.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
+    assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
+}
+
+#[tokio::test]
+async fn task_is_lost_where_its_tool_keeps_no_journal_any_more() {
+    let world = world();
+    let task = world.create(&ANNA, "lasting").await.unwrap();
+    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    world.store.restart();
+    let next = world_with(world.store.clone(), limits(), |entry| entry.journal = None);
+    drop(world);
+    let recovered = next.tasks.recover().await.unwrap();
+    assert_eq!((recovered.interrupted, recovered.resumed), (1, 0));
+    assert_eq!(next.ended(task.id).await, Outcome::Error(CallError::Interrupted));
+}
+
+#[tokio::test]
+async fn drained_task_goes_on_after_the_start() {
+    let world = world();
+    let task = world.create(&ANNA, "lasting").await.unwrap();
+    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    world.tasks.drain(Duration::ZERO).await.unwrap();
+    let (world, recovered) = after(world).await;
+    assert_eq!((recovered.resumed, recovered.interrupted), (1, 0));
+    world.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
+    assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
+}

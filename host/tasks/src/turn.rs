@@ -1,0 +1,92 @@
+//! The turn of a task that waits in the queue.
+//!
+//! Owns what a record says from its turn on. Must not start a guest. Invariant: nothing runs before the record says that it does, under the
+//! lease of this host and as an attempt of its own.
+
+use std::sync::Arc;
+
+use super::admission::{Permit, PermitRequest, Purpose};
+use super::changes::{Applied, ApplyError};
+use super::engine::Inner;
+use super::journal::Beginning;
+use super::run::{OUTCOME_RETRY, Run, Seen, is_paused};
+use super::{Job, resuming};
+use bulkhead_domain::lifecycle::{Event, Refusal};
+use bulkhead_domain::task::Task;
+
+/// Whether the call of a task that waits to start is to keep a journal.
+pub(super) async fn keeps_journal(inner: &Inner, task: &Task, job: Option<&Job>) -> bool {
+    match (job, task.work.tool()) {
+        (Some(job), _) => job.journal().is_some(),
+        (None, Some(name)) => inner.executor.tool(&task.plugin, name).await.is_some_and(|tool| tool.journal.is_some()),
+        (None, None) => false,
+    }
+}
+
+/// What a task does when it is its turn.
+#[derive(Clone, Copy)]
+pub(super) enum Turn {
+    Start { keeps_journal: bool },
+    Resume,
+}
+
+impl Turn {
+    /// Marks the record as running.
+    async fn take(self, inner: &Inner, task: &Task) -> Result<Applied, ApplyError> {
+        let Self::Start { keeps_journal } = self else { return resuming::go_on(inner, task).await };
+        let durable = match keeps_journal {
+            true => Beginning::of(task, task.attempt.saturating_add(1)).marker(0, inner.executor.engine_hash()),
+            false => None,
+        };
+        let event = Event::Start { lease: inner.lease(), durable };
+        inner.apply(&task.requestor, task.id, event, None).await
+    }
+}
+
+/// Waits in the queue, and marks the record as running when it is this task's turn. `None`: the task is over.
+pub(super) async fn wait_for_turn(
+    inner: &Arc<Inner>,
+    run: &Arc<Run>,
+    task: &Arc<Task>,
+    turn: Turn,
+    mut request: Option<PermitRequest>,
+) -> Option<(Permit, Arc<Task>)> {
+    let mut seen = run.watch();
+    loop {
+        let paused = match &*seen.borrow_and_update() {
+            Seen::Record(task) if task.outcome().is_none() => is_paused(task),
+            Seen::Record(_) | Seen::Gone => return None,
+        };
+        if paused {
+            request = None;
+            seen.changed().await.ok()?;
+            continue;
+        }
+        let place = match &mut request {
+            Some(place) => place,
+            None => request.insert(inner.admission.enqueue(&task.requestor, Purpose::Task).ok()?),
+        };
+        let permit = tokio::select! {
+            permit = place.permit() => permit?,
+            changed = seen.changed() => {
+                changed.ok()?;
+                continue;
+            }
+        };
+        request = None;
+        let record = run.task()?;
+        match turn.take(inner, &record).await {
+            Ok(applied) => return Some((permit, applied.after)),
+            // Another run goes on with it.
+            Err(ApplyError::Refused(Refusal::Illegal(_))) if matches!(turn, Turn::Resume) => return None,
+            Err(ApplyError::Refused(Refusal::Illegal(_) | Refusal::Paused)) => {}
+            Err(ApplyError::Refused(_) | ApplyError::NotFound) => return None,
+            Err(ApplyError::Store(error)) => {
+                // Nothing has run yet: give the permit to somebody who does not need to write, and try again.
+                drop(permit);
+                tracing::warn!(task.id = %task.id, "a queued task cannot be started: {error}");
+                tokio::time::sleep(OUTCOME_RETRY).await;
+            }
+        }
+    }
+}
