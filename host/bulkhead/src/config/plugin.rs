@@ -17,7 +17,9 @@ use bulkhead_domain::tool::{TaskSupport, ToolAnnotations};
 use bulkhead_domain::toolset::HOST_TOOLS;
 use bulkhead_plugins::sources::{Digest, Source};
 use bulkhead_plugins::{AcceptChanges, CanaryThresholds, DrainThen, FAULTS_IN_A_ROW, Policy};
-use bulkhead_runtime::{self as runtime, COMPOSED_MAX, PluginSource, Presentation, ToolPolicy, WasiVersion};
+use bulkhead_runtime::{
+    self as runtime, COMPOSED_MAX, Durability, InDoubt, PluginSource, Presentation, ToolPolicy, WasiVersion,
+};
 
 /// 30 days.
 const DRAIN_MS_MAX: u64 = 2_592_000_000;
@@ -150,6 +152,8 @@ const PLUGIN_KEYS: &[&str] = &[
     "sha256",
     "prefix",
     "on_restart",
+    "durable",
+    "in_doubt",
     "accept_changes",
     "drain_ms",
     "drain_then",
@@ -185,6 +189,11 @@ fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
     let choice = [("fail", false), ("rerun", true)];
     let policy = &mut plugin.policy;
     policy.source.rerun = section.choice("on_restart", &choice).unwrap_or_default();
+    let choice = [("off", Durability::Off), ("auto", Durability::Auto), ("required", Durability::Required)];
+    policy.source.durable = section.choice("durable", &choice).unwrap_or_default();
+    let choice =
+        [("error", InDoubt::Error), ("resend-idempotent", InDoubt::ResendIdempotent), ("resend", InDoubt::Resend)];
+    policy.source.in_doubt = section.choice("in_doubt", &choice).unwrap_or_default();
     let choice = [("optional", false), ("required", true)];
     policy.source.manifest_required = section.choice("manifest", &choice).unwrap_or_default();
     let choice = [("0.2", WasiVersion::V0_2), ("0.3", WasiVersion::V0_3)];

@@ -251,6 +251,18 @@ pub(super) const TABLES: &[Table] = &[
                 "`rerun`: interrupted tasks of idempotent tools run again; steering that the lost run had taken is not repeated",
             ),
             (
+                "durable",
+                "\"off\"",
+                "`auto`: a task whose host was killed goes on where it was; a call that cannot (one that used a file, or was sent a \
+                 stream) ends as without. `required`: a plugin whose grants or component forbid it is refused",
+            ),
+            (
+                "in_doubt",
+                "\"error\"",
+                "What a durable task is told of an HTTP request that was sent when the host was killed and may have had an effect: `error` \
+                 says that, `resend-idempotent` sends PUT and DELETE again, `resend` all",
+            ),
+            (
                 "accept_changes",
                 "\"none\"",
                 "What a switch may change of accepted tools without --accept: `compatible` allows other descriptions, wider inputs \
