@@ -19,6 +19,7 @@ mod composition;
 mod dashboard;
 mod doctor;
 mod documented;
+mod durable;
 mod egress;
 mod erased;
 mod faces;

@@ -8,7 +8,8 @@ use bulkhead_domain::call::{CallError, FaultKind, InputRequest, InputRequestKind
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::tool::{Tool, ToolOutput};
 use bulkhead_runtime::{
-    CallEvent, CallSpec, Catalog, Control, Executor, Returned, RunningCall, StartError, StopOnDrop, ToolEntry,
+    CallEvent, CallSpec, Catalog, Control, Executor, JournalPolicy, JournalSink, JournaledQuestion, Journaling,
+    Returned, RunningCall, StartError, StopOnDrop, Tail, ToolEntry,
 };
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -42,7 +43,9 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let catalog = Catalog::new(vec![entry("once", false), entry("again", true)]);
+        let lasting = ToolEntry { journal: Some(JournalPolicy::default()), ..entry("lasting", false) };
+        let entries = [entry("once", false), entry("again", true), lasting];
+        let catalog = Catalog::new(entries.into_iter().map(Arc::new).collect());
         Self { catalog: Arc::new(catalog), guests: Guests::default() }
     }
 
@@ -110,7 +113,8 @@ impl Executor for Stage {
         let guest = Guest { orders, alias: spec.facts.requestor_alias.text(), asks: false };
         self.guests.lock().entry(id.clone()).or_default().push(guest);
         let exit = Exit { guests: self.guests.clone(), id: id.clone() };
-        let playing = tokio::spawn(play(self.guests.clone(), id, inbox, sender, exit));
+        let script = Script::of(spec.journaling);
+        let playing = tokio::spawn(play(self.guests.clone(), id, inbox, sender, script, exit));
         Ok(RunningCall { events, control: Control::default(), stop: StopOnDrop::new(Arc::new(playing)) })
     }
 
@@ -124,6 +128,7 @@ async fn play(
     id: String,
     mut inbox: mpsc::UnboundedReceiver<Order>,
     events: mpsc::Sender<CallEvent>,
+    mut script: Script,
     exit: Exit,
 ) {
     let mark = |asks: bool| {
@@ -132,7 +137,7 @@ async fn play(
         }
     };
     let mut result = Err(CallError::Interrupted);
-    while let Some(order) = inbox.recv().await {
+    while let Some(order) = script.next(&mut inbox).await {
         match order {
             Order::Finish => {
                 let mut output = ToolOutput::failure(format!("output of {id}"));
@@ -153,10 +158,13 @@ async fn play(
                 let request = InputRequest { key: "name".to_owned(), kind, meta: Vec::new() };
                 let (reply, answers) = oneshot::channel();
                 mark(true);
-                if events.send(CallEvent::InputRequests { requests: vec![request], reply }).await.is_err() {
+                let asks = CallEvent::InputRequests { requests: vec![request], journal: script.asks(), reply };
+                if events.send(asks).await.is_err() {
                     return;
                 }
-                let _ = answers.await;
+                if let Ok(Ok(answers)) = answers.await {
+                    script.answered += answers.len();
+                }
                 mark(false);
             }
         }
@@ -165,8 +173,48 @@ async fn play(
     let _ = events.send(CallEvent::Finished(result.map(Returned::Tool))).await;
 }
 
-fn entry(name: &str, rerun: bool) -> Arc<ToolEntry> {
+/// What a guest did before, which is its journal: a byte for each question.
+#[derive(Default)]
+struct Script {
+    /// Questions of an earlier run that this one has yet to ask.
+    left: usize,
+    bytes: Vec<u8>,
+    answered: usize,
+    sink: Option<Arc<dyn JournalSink>>,
+}
+
+impl Script {
+    fn of(journaling: Journaling) -> Self {
+        match journaling {
+            Journaling::To { sink, .. } => Self { sink: Some(sink), ..Self::default() },
+            Journaling::From { history, sink, .. } => {
+                let bytes = history.0.to_vec();
+                Self { left: bytes.len(), bytes, sink: Some(sink), ..Self::default() }
+            }
+            _ => Self::default(),
+        }
+    }
+
+    async fn next(&mut self, orders: &mut mpsc::UnboundedReceiver<Order>) -> Option<Order> {
+        if self.left > 0 { Some(Order::Ask) } else { orders.recv().await }
+    }
+
+    /// What is kept with the question that it asks now.
+    fn asks(&mut self) -> Option<JournaledQuestion> {
+        let sink = self.sink.as_ref()?;
+        match self.left.checked_sub(1) {
+            Some(left) => self.left = left,
+            None => self.bytes.push(b'?'),
+        }
+        let at = sink.kept();
+        let bytes = self.bytes.get(at as usize..).unwrap_or_default().to_vec();
+        let tail = Tail { at, bytes, step: self.bytes.len() as u64, entries: self.bytes.len() as u32 };
+        Some(JournaledQuestion { asked_before: self.answered, tail })
+    }
+}
+
+fn entry(name: &str, rerun: bool) -> ToolEntry {
     let limits =
         CallLimits { result_bytes: 1 << 16, promote_after_ms: 10, cancel_grace_ms: 0, ..CallLimits::generous() };
-    Arc::new(ToolEntry { rerun_on_restart: rerun, ..ToolEntry::sample("stage", Tool::sample(name), limits) })
+    ToolEntry { rerun_on_restart: rerun, ..ToolEntry::sample("stage", Tool::sample(name), limits) }
 }

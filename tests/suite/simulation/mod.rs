@@ -206,7 +206,11 @@ impl World {
     fn create(&mut self) {
         let requestor = *self.dice.of(&requestors()).expect("there are some");
         let ttl = 1 + self.dice.below(30_000);
-        let name = if self.dice.below(3) == 0 { "again" } else { "once" };
+        let name = match self.dice.below(6) {
+            0 | 1 => "again",
+            2 => "lasting",
+            _ => "once",
+        };
         let tool = self.life.tasks.catalog(&requestor).get(name).expect("the tool").clone();
         let call =
             CallRequest { tool, arguments: Json::new("{}"), client: ClientContext::default(), related: Vec::new() };

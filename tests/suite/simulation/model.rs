@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use bulkhead_domain::call::CallError;
 use bulkhead_domain::clock::{Clock as _, ManualClock};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Active, Outcome, Phase, Task, TaskId, TaskOutput};
@@ -38,7 +39,7 @@ type Verdict = Result<(), String>;
 /// Whether the record says that somebody works on it.
 pub(crate) fn is_running(task: &Task) -> bool {
     match task.phase {
-        Phase::Active(active) | Phase::Paused { before: active } => active != Active::Queued,
+        Phase::Active(active) | Phase::Paused { before: active } => active != Active::Queued && task.lease.is_some(),
         Phase::Ended(_) => false,
     }
 }
@@ -155,8 +156,16 @@ async fn check_task(tasks: &Tasks, id: TaskId, known: &mut Known, now: u64) -> V
             ensure(text.as_deref() == Some(&format!("output of {id}")), || format!("{id} has the output {text:?}"))?;
             Some((outcome.clone(), text))
         }
+        Some(Outcome::Error(CallError::Interrupted)) if task.work.tool() == Some("lasting") => {
+            return Err(format!(
+                "{id} was lost with its host, and its call keeps a journal: {:?}",
+                task.status_message
+            ));
+        }
         Some(outcome) => Some((outcome.clone(), None)),
     };
+    let again = task.inputs.windows(2).any(|pair| pair[0].answer.is_none() && pair[1].answer.is_none());
+    ensure(!again || task.work.tool() != Some("lasting"), || format!("{id} asked again: {:?}", task.inputs))?;
     match (&known.end, &end) {
         (Some(before), after) => {
             ensure(after.as_ref() == Some(before), || format!("{id} had ended with {before:?} and is now {after:?}"))?;

@@ -1,0 +1,147 @@
+//! Durable execution: a host is killed in the middle of a tool, and the task goes on where it was.
+
+mod matrix;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::client::text;
+use tests::modern::Modern;
+use tests::wait::until;
+use tests::{Host, Setup};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+
+/// A call becomes a task before it begins.
+const AT_ONCE: &str = "[call]\npromote_after_ms = 0";
+
+/// Kills the host and starts it again on the same directory.
+async fn again(host: Host) -> (Host, Modern) {
+    let host = host.kill().await.start().await;
+    let client = Modern::full(&host, None);
+    (host, client)
+}
+
+/// The request of this key, as soon as the task asks it.
+async fn question(client: &Modern, id: &str, key: &str) -> Value {
+    until("the question", async || {
+        let now = client.result("tasks/get", json!({"taskId": id})).await;
+        assert_ne!(now["status"], "failed", "{now}");
+        now["inputRequests"].get(key).cloned()
+    })
+    .await
+}
+
+async fn answer(client: &Modern, id: &str, key: &str, content: Value) {
+    let answer = json!({key: {"action": "accept", "content": content}});
+    client.result("tasks/update", json!({"taskId": id, "inputResponses": answer})).await;
+}
+
+#[tokio::test]
+async fn killed_task_asks_the_same_question_and_goes_on() {
+    let host = Setup::new().plugin("desk", "durable = \"auto\"").config(AT_ONCE).start().await;
+    let client = Modern::full(&host, None);
+    let id = client.task("book_trip", json!({})).await;
+    let first = question(&client, &id, "journey").await;
+    let (host, client) = again(host).await;
+    let now = client.result("tasks/get", json!({"taskId": id})).await;
+    assert_eq!((&now["status"], &now["inputRequests"]["journey"]), (&json!("input_required"), &first), "{now}");
+
+    answer(&client, &id, "journey", json!({"destination": "Oslo", "travellers": 2})).await;
+    let second = question(&client, &id, "details").await;
+    let (host, client) = again(host).await;
+    assert_eq!(question(&client, &id, "details").await, second);
+    let now = client.result("tasks/get", json!({"taskId": id})).await;
+    assert_eq!(
+        now["inputRequests"].as_object().map(|open| open.len()),
+        Some(1),
+        "what was answered is not asked: {now}"
+    );
+    // While nobody runs it, an answer is taken, too.
+    let (_host, client) = again(host).await;
+    answer(&client, &id, "details", json!({"class": "economy", "confirm": true})).await;
+    let done = client.until_status(&id, "completed").await;
+    let summary = &done["result"]["structuredContent"]["summary"];
+    assert_eq!(*summary, "Booked 2 economy seats to Oslo.", "{done}");
+}
+
+#[tokio::test]
+async fn killed_task_without_durable_fails_honestly() {
+    let host = Setup::new().plugin("desk", "").config(AT_ONCE).start().await;
+    let client = Modern::full(&host, None);
+    let id = client.task("book_trip", json!({})).await;
+    question(&client, &id, "journey").await;
+    let (_host, client) = again(host).await;
+    let failed = client.until_status(&id, "failed").await;
+    let message = failed["statusMessage"].as_str().unwrap_or_default();
+    assert!(message.contains("whether it took effect is not known"), "{failed}");
+}
+
+#[tokio::test]
+async fn killed_task_keeps_each_value_once() {
+    let host = Setup::new().plugin("probe", "durable = \"auto\"\n[plugin.kv]\n").config(AT_ONCE).start().await;
+    let client = Modern::full(&host, None);
+    let id = client.task("stages", json!({"pause_ms": 1_500})).await;
+    question(&client, &id, "first").await;
+    let (host, client) = again(host).await;
+    answer(&client, &id, "first", json!({"value": "a"})).await;
+    // It has counted, and sleeps.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let (host, client) = again(host).await;
+    question(&client, &id, "second").await;
+    answer(&client, &id, "second", json!({"value": "b"})).await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let (host, client) = again(host).await;
+    let done = client.until_status(&id, "completed").await;
+    let staged = &done["result"]["structuredContent"];
+    assert_eq!(*staged, json!({"attempt": 1, "counts": [1, 2], "answers": [r#"{"value":"a"}"#, r#"{"value":"b"}"#]}));
+    let kept = client.tool("keep", json!({"what": "get", "key": "stages"})).await;
+    assert_eq!(text(&kept), "1 bytes: 2");
+    drop(host);
+}
+
+/// A server that never answers, and counts the requests that it was sent.
+async fn silent_server() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let origin = format!("http://{}", listener.local_addr().expect("an address"));
+    let count = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&count);
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut first = [0; 4];
+            if stream.read_exact(&mut first).await.is_ok() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                open.push(stream);
+            }
+        }
+    });
+    (origin, count)
+}
+
+#[tokio::test]
+async fn killed_task_sends_a_post_once_and_is_told_that_it_is_in_doubt() {
+    let (origin, count) = silent_server().await;
+    let grants = format!("durable = \"auto\"\n[plugin.grants]\nhttp = [{origin:?}]\n");
+    let host = Setup::new().plugin("probe", &grants).config(AT_ONCE).start().await;
+    let client = Modern::full(&host, None);
+    let id = client.task("send", json!({"method": "POST", "url": format!("{origin}/pay"), "body": "1"})).await;
+    until("the request", async || (count.load(Ordering::SeqCst) == 1).then_some(())).await;
+    let (_host, client) = again(host).await;
+    let done = client.until_status(&id, "completed").await;
+    assert_eq!(done["result"]["isError"], true, "the guest is told: {done}");
+    assert_eq!(count.load(Ordering::SeqCst), 1, "it is not sent again");
+}
+
+#[tokio::test]
+async fn plugin_that_cannot_be_durable_is_refused_where_it_has_to_be() {
+    let setup = Setup::new();
+    let folder = setup.path("files");
+    std::fs::create_dir(&folder).expect("a folder");
+    let directory = format!("[plugin.grants]\ndirectories = [{{ host = {folder:?}, guest = \"/data\" }}]\n");
+    let setup = setup.plugin("probe", &format!("durable = \"required\"\n{directory}"));
+    let (_, said) = setup.refused().await;
+    assert!(said.contains("requires that it is durable, and directories are granted: /data"), "{said}");
+}
