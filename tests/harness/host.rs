@@ -131,6 +131,13 @@ impl Setup {
     /// The same for a host that has much to compile.
     pub async fn start_within(&self, patience: Duration) -> Host {
         let log = self.path("log");
+        let started = self.start_or_end(patience).await;
+        started.unwrap_or_else(|line| panic!("the host said {line:?}; its log:\n{}", read(&log)))
+    }
+
+    /// The same for a host that may end before it listens: what it said instead.
+    pub async fn start_or_end(&self, patience: Duration) -> Result<Host, Option<String>> {
+        let log = self.path("log");
         let file = std::fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
         let mut child = self
             .serve()
@@ -144,7 +151,7 @@ impl Setup {
         let line = tokio::time::timeout(patience, lines.next_line()).await.expect("the host to listen in time");
         let line = line.expect("stdout can be read");
         let url = line.as_deref().and_then(|line| line.strip_prefix("bulkhead: listening on ")).map(str::to_owned);
-        let url = url.unwrap_or_else(|| panic!("the host said {line:?}; its log:\n{}", read(&log)));
+        let Some(url) = url else { return Err(line) };
         // Nothing else may come on stdout; who waits for the host reads the rest.
         let rest = tokio::spawn(async move {
             let mut rest = Vec::new();
@@ -153,7 +160,7 @@ impl Setup {
             }
             rest
         });
-        Host { url, setup: self.clone(), child, rest }
+        Ok(Host { url, setup: self.clone(), child, rest })
     }
 
     /// Starts a host that must not come up; its exit code and what it said on stderr.

@@ -1,6 +1,6 @@
 //! Ends the host at a named place, for tests of what survives.
 //!
-//! Owns what `BULKHEAD_CRASH_AT=NAME:COUNT` means: the process ends when it reaches that place for the COUNTth time, as it would by
+//! Owns what `CRASH_AT=NAME:COUNT` means: the process ends when it reaches that place for the COUNTth time, as it would by
 //! SIGKILL: nothing is tidied up, and no other thread goes on. Must not be in a release. Invariant: without the variable nothing ends.
 
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bulkhead_domain::crash_points;
 
-const VARIABLE: &str = "BULKHEAD_CRASH_AT";
+const VARIABLE: &str = "CRASH_AT";
 
 static WANTED: OnceLock<(String, AtomicU32)> = OnceLock::new();
 

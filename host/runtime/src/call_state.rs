@@ -174,7 +174,7 @@ impl CallState {
 
     /// Why the call has no journal, where it was to have one.
     pub(super) fn why_not_journaled(&self) -> String {
-        self.journal.get().map(|report| report.standing.to_string()).unwrap_or_default()
+        self.journal.get().map(|report| report.status.to_string()).unwrap_or_default()
     }
 
     pub(super) fn task_id(&self) -> Option<&str> {

@@ -19,7 +19,7 @@ use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputResponse};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{PluginVersion, TaskId};
-use bulkhead_runtime::journal::Standing;
+use bulkhead_runtime::journal::JournalStatus;
 use bulkhead_runtime::{CallEvent, CallSpec, ClientView, RunningCall};
 use bulkhead_traces::Span;
 
@@ -107,9 +107,9 @@ impl GuestDriver {
 
     /// Why the call could not be brought back to where it was, if that is why it ended.
     pub(super) fn divergence(&self) -> Option<String> {
-        match &self.guest.running.control.journal()?.standing {
-            Standing::Diverged(divergence) => Some(divergence.to_string()),
-            Standing::Corrupt(corrupt) => Some(corrupt.to_string()),
+        match &self.guest.running.control.journal()?.status {
+            JournalStatus::Diverged(divergence) => Some(divergence.to_string()),
+            JournalStatus::Corrupt(corrupt) => Some(corrupt.to_string()),
             _ => None,
         }
     }

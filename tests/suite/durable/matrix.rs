@@ -95,7 +95,7 @@ async fn drive(client: &Modern, id: &str, is_steered: &mut bool) -> Option<Value
 
 /// The task's end after a crash at `first` in its first life and at `second` in its second, and the host that saw it.
 async fn lives(setup: &Setup, tool: &str, arguments: &Value, first: &str, second: &str) -> Option<(Value, Host)> {
-    let armed = |at: &str| setup.clone().env("BULKHEAD_CRASH_AT", at);
+    let armed = |at: &str| setup.clone().env("CRASH_AT", at);
     let host = armed(first).start().await;
     let client = Modern::full(&host, None);
     let created = reply(&client, "tools/call", json!({"name": tool, "arguments": arguments})).await?;
@@ -104,8 +104,9 @@ async fn lives(setup: &Setup, tool: &str, arguments: &Value, first: &str, second
     if let Some(now) = drive(&client, &id, &mut is_steered).await {
         return Some((now, host));
     }
-    let host = armed(second).start().await;
-    if let Some(now) = drive(&Modern::full(&host, None), &id, &mut is_steered).await {
+    if let Ok(host) = armed(second).start_or_end(PATIENCE).await
+        && let Some(now) = drive(&Modern::full(&host, None), &id, &mut is_steered).await
+    {
         return Some((now, host));
     }
     let host = setup.start().await;

@@ -135,6 +135,7 @@ pub enum TransitionView {
     Succeeded,
     ToolError,
     Failed,
+    Continued { attempt: u32 },
 }
 
 impl From<Transition> for TransitionView {
@@ -151,6 +152,7 @@ impl From<Transition> for TransitionView {
             Transition::Succeeded => Self::Succeeded,
             Transition::ToolError => Self::ToolError,
             Transition::Failed => Self::Failed,
+            Transition::Continued { attempt } => Self::Continued { attempt },
         }
     }
 }

@@ -132,6 +132,7 @@ async fn tools_for_each_function_of_the_host_replay() {
         replays("required", json!({"ms": 10})),
         replays("detach", json!({"ms": 30})),
         replays("steered", json!({})).steered("a message"),
+        replays("stages", json!({"pause_ms": 5})),
         replays("change_tools", json!({})),
         replays("contents", json!({})),
         replays("squares", json!({"count": 4})),

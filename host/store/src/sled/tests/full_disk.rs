@@ -144,9 +144,11 @@ fn failed_store_write_is_hidden_and_store_recovers() {
         present(&store, &acknowledged, &failed).await;
         store.create(creation(task(owner, 9_999))).await.unwrap();
         assert_eq!(store.usage(&owner).await.unwrap().0.tasks, acknowledged.len() as u64 + 1);
+        let counted = store.usage(&owner).await.unwrap();
         store.close().await.unwrap();
         drop(store);
         let store = SledStore::open(super::options(&dir)).unwrap();
+        assert_eq!(store.usage(&owner).await.unwrap(), counted);
         acknowledged.push(9_999);
         present(&store, &acknowledged, &failed).await;
     });
