@@ -169,7 +169,7 @@ impl TaskCalls {
             progress_token: None,
             trace: None,
         };
-        let job = Job::Call(CallRequest { tool, arguments, client, related: Vec::new() });
+        let job = Job::Call(CallRequest { tool, arguments, client, related: Vec::new(), may_become_task: false });
         let request = TaskRequest { job, origin, ttl: RequestedTtl::Default };
         tasks.create(requestor, request).await.map_err(TaskCallError::Refused)
     }

@@ -27,8 +27,8 @@ use super::files::{self, DirectoryQuotas, Quotas};
 use super::journal::{self, Beginning, CallJournal, Journaling};
 use super::journal_sink::Fenced;
 use super::limits::{
-    Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter, PENDING_MAX,
-    RANDOM_BYTES_MAX,
+    Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter, MemoryUse,
+    PENDING_MAX, RANDOM_BYTES_MAX,
 };
 use super::manifest::RequestedPolicy;
 use super::operation::{Operation, Returned};
@@ -193,16 +193,20 @@ impl Call {
         }
         let denials = Denials::new(plugin, granted, outbox.clone());
         let mut egress = Egress::new(denials.clone(), &facts, blocking.clone());
-        if let Some(journal) = &journal {
-            egress.buffer(true);
-            outbox.set_silent(journal.is_replaying());
-        }
+        let memory = match &journal {
+            Some(journal) => {
+                egress.buffer(true);
+                outbox.set_silent(journal.is_replaying());
+                journal.memory()
+            }
+            None => Arc::new(MemoryUse::new(limits.memory_bytes)),
+        };
         Ok(Box::new(Self {
             clock,
             wasi,
             egress,
             journal,
-            limiter: Limiter::new(limits.memory_bytes),
+            limiter: Limiter::new(memory),
             facts,
             shared,
             outbox,

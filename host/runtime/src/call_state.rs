@@ -14,9 +14,13 @@ use tokio::sync::Notify;
 
 use super::counted_call::CallActivity;
 use super::journal::JournalReport;
+use super::journal_sink::Spent;
 use super::{CallContext, Control};
 use bulkhead_domain::call::{ClientFeatures, LogLevel};
 use bulkhead_traces::{Kind, Span};
+
+/// CPU time that a replay may take beside twice of what it does again: a start, and code that is not compiled yet.
+const REPLAY_CPU_BASE: Duration = Duration::from_secs(2);
 
 /// The state behind [`Control`].
 #[derive(Debug, Default)]
@@ -27,6 +31,10 @@ pub struct CallState {
     paused: AtomicBool,
     resumed: Notify,
     cpu_us: AtomicU64,
+    /// What the call had used before its host stopped, while its journal is replayed.
+    before: Mutex<Option<Spent>>,
+    /// CPU time that the replay may take, in microseconds; 0 while none is under way.
+    replay_us_max: AtomicU64,
     /// Empty until the call begins.
     activity: OnceLock<CallActivity>,
     task_id: OnceLock<String>,
@@ -143,6 +151,33 @@ impl CallState {
 
     pub(super) fn activity(&self) -> Option<&CallActivity> {
         self.activity.get()
+    }
+
+    /// The call does again what it had used this for. That has a budget of its own: it is not the guest's doing that it runs again.
+    pub(super) fn replay(&self, before: Spent) {
+        let budget = before.cpu.saturating_mul(2).saturating_add(REPLAY_CPU_BASE);
+        self.replay_us_max.store(u64::try_from(budget.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        *self.before.lock() = Some(before);
+    }
+
+    /// The replay is over: from here on the call uses its own budgets, where it had come to.
+    pub(super) fn go_on(&self) {
+        let Some(before) = self.before.lock().take() else { return };
+        self.replay_us_max.store(0, Ordering::Relaxed);
+        self.cpu_us.store(u64::try_from(before.cpu.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let mut wall = self.wall.lock();
+        wall.used = before.wall;
+        wall.since = wall.since.map(|_| Instant::now());
+        drop(wall);
+        self.supervisor.wake();
+    }
+
+    /// CPU time that the call may take at the moment, if its own limit is this.
+    pub(super) fn cpu_max(&self, limit: Duration) -> Duration {
+        match self.replay_us_max.load(Ordering::Relaxed) {
+            0 => limit,
+            us => Duration::from_micros(us),
+        }
     }
 
     /// CPU time so far.

@@ -24,7 +24,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
-use super::{CallContext, JournalSink};
 use super::blocking::Blocking;
 use super::denials::Denials;
 use super::guest_services::GuestServices;
@@ -32,6 +31,7 @@ use super::outside::OutsideWorld;
 use super::policy::HttpGrant;
 use super::secrets::{Refusal, Secret, Target, inject};
 use super::wasi_context::{beginning, escaped};
+use super::{CallContext, JournalSink};
 use bulkhead_metrics::PluginMetrics;
 use bulkhead_net::AbortOnDrop;
 use bulkhead_net::address::normal_host;

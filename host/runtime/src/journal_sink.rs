@@ -4,11 +4,20 @@
 //! with a sink that is already narrowed to it. Invariant: what is kept of a journal is always a beginning of it.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
+/// What a call has used, in this run and in those whose journal it goes on with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    pub cpu: Duration,
+    /// Without what it waited for its client.
+    pub wall: Duration,
+}
+
 /// The end of a journal, from where it was known to be kept on.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tail {
     /// Bytes of the journal in front of it.
     pub at: u64,
@@ -17,6 +26,17 @@ pub struct Tail {
     pub step: u64,
     /// Of the whole journal.
     pub entries: u32,
+    /// Questions that the call was answered so far.
+    pub asked: u32,
+    pub spent: Spent,
+}
+
+impl Tail {
+    /// The same with the bytes of this one.
+    pub(super) fn with_end(self, end: Self) -> Self {
+        let Self { at, bytes, step, entries, .. } = end;
+        Self { at, bytes, step, entries, ..self }
+    }
 }
 
 impl fmt::Debug for Tail {
@@ -63,6 +83,11 @@ pub struct Fenced;
 pub trait JournalSink: fmt::Debug + Send + Sync + 'static {
     /// Bytes of the journal that are known to be kept.
     fn kept(&self) -> u64;
+
+    /// Whether it wants each entry soon, because it may have to show the journal as it is: a tail is taken at once then, in memory.
+    fn is_eager(&self) -> bool {
+        false
+    }
 
     /// Keeps a tail, durable on return. It takes as long as the store needs to be able to.
     async fn append(&self, tail: Tail) -> Result<(), Fenced>;

@@ -4,6 +4,8 @@
 //! and tables of a call. Invariant: a guest that hits a limit traps with a [`LimitHit`], whose text may be read by anybody.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use wasmtime::ResourceLimiter;
 
@@ -42,10 +44,6 @@ pub(super) const RANDOM_BYTES_MAX: u64 = 64 << 10;
 
 /// Bytes of a request's body that one piece of it has, in WASI 0.3. Stops a guest from having the host copy all of its memory at once.
 pub(super) const HTTP_PIECE_BYTES_MAX: usize = 64 << 10;
-
-/// Bytes of HTTP requests that one call with a journal has the host hold until they are complete. Stops a guest from filling the host's
-/// memory with requests that it never ends.
-pub(super) const HTTP_HELD_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes in the headers of one HTTP message. Stops header hoarding in the host.
 pub(super) const HTTP_FIELD_BYTES_MAX: usize = 64 << 10;
@@ -102,7 +100,6 @@ pub(super) enum LimitHit {
         bytes_max: u64,
     },
     TableElements,
-    HeldRequests,
     /// Of what becomes the result, by the name that people know it by.
     Output {
         what: &'static str,
@@ -115,9 +112,6 @@ impl fmt::Display for LimitHit {
         match self {
             Self::Memory { bytes_max } => write!(f, "the tool used more than its {} of memory", Bytes(*bytes_max)),
             Self::TableElements => write!(f, "the tool used more than {TABLE_ELEMENTS_MAX} table elements"),
-            Self::HeldRequests => {
-                write!(f, "the tool wrote more than {} of HTTP requests that are not sent", Bytes(HTTP_HELD_BYTES_MAX))
-            }
             Self::Output { what, bytes_max } => {
                 write!(f, "the tool's {what} is longer than {}, which is call.result_bytes", Bytes(*bytes_max))
             }
@@ -140,22 +134,92 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// The memory that a guest may use, and who uses it: its own memories, and what the host holds for it, such as whole HTTP messages.
+#[derive(Debug)]
+pub(super) struct MemoryUse {
+    bytes_max: u64,
+    memories: AtomicU64,
+    held: AtomicU64,
+}
+
+impl MemoryUse {
+    pub(super) fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, memories: AtomicU64::new(0), held: AtomicU64::new(0) }
+    }
+
+    /// Charges what the host is going to hold.
+    ///
+    /// # Errors
+    ///
+    /// It does not fit beside the rest; nothing is charged.
+    pub(super) fn hold(&self, bytes: u64) -> Result<(), LimitHit> {
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if held.saturating_add(self.memories.load(Ordering::Relaxed)) <= self.bytes_max {
+            return Ok(());
+        }
+        self.release(bytes);
+        Err(self.hit())
+    }
+
+    pub(super) fn release(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn grow(&self, bytes: u64) -> Result<(), LimitHit> {
+        let memories = self.memories.load(Ordering::Relaxed).saturating_add(bytes);
+        if memories.saturating_add(self.held.load(Ordering::Relaxed)) > self.bytes_max {
+            return Err(self.hit());
+        }
+        self.memories.store(memories, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn hit(&self) -> LimitHit {
+        LimitHit::Memory { bytes_max: self.bytes_max }
+    }
+}
+
+/// Bytes that the host holds for a guest, for as long as this is there.
+#[derive(Debug)]
+pub(super) struct HeldBytes {
+    memory: Arc<MemoryUse>,
+    bytes: u64,
+}
+
+impl HeldBytes {
+    pub(super) fn none(memory: &Arc<MemoryUse>) -> Self {
+        Self { memory: Arc::clone(memory), bytes: 0 }
+    }
+
+    /// Charges more, as [`MemoryUse::hold`].
+    pub(super) fn add(&mut self, bytes: u64) -> Result<(), LimitHit> {
+        self.memory.hold(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        self.memory.release(self.bytes);
+    }
+}
+
 /// Counts what one store holds.
 #[derive(Debug)]
 pub(super) struct Limiter {
-    memory_bytes_max: u64,
-    memory_bytes: u64,
+    memory: Arc<MemoryUse>,
     table_elements: usize,
 }
 
 impl Limiter {
-    pub(super) fn new(memory_bytes_max: u64) -> Self {
-        Self { memory_bytes_max, memory_bytes: 0, table_elements: 0 }
+    pub(super) fn new(memory: Arc<MemoryUse>) -> Self {
+        Self { memory, table_elements: 0 }
     }
 
     /// Bytes of all memories. They never shrink.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.memory_bytes
+        self.memory.memories.load(Ordering::Relaxed)
     }
 }
 
@@ -164,11 +228,7 @@ impl ResourceLimiter for Limiter {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        let bytes = self.memory_bytes.saturating_add(desired.saturating_sub(current) as u64);
-        if bytes > self.memory_bytes_max {
-            return Err(LimitHit::Memory { bytes_max: self.memory_bytes_max }.into());
-        }
-        self.memory_bytes = bytes;
+        self.memory.grow(desired.saturating_sub(current) as u64)?;
         Ok(true)
     }
 
@@ -225,6 +285,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_the_host_holds_and_the_guest_has_is_one_memory() {
+        let memory = Arc::new(MemoryUse::new(100));
+        let mut limiter = Limiter::new(Arc::clone(&memory));
+        assert!(limiter.memory_growing(0, 60, None).unwrap());
+        let mut held = HeldBytes::none(&memory);
+        held.add(40).unwrap();
+        assert_eq!(held.add(1), Err(LimitHit::Memory { bytes_max: 100 }));
+        limiter.memory_growing(60, 61, None).unwrap_err();
+        drop(held);
+        assert!(limiter.memory_growing(60, 100, None).unwrap());
+        memory.hold(1).unwrap_err();
+    }
+
+    #[test]
     fn growth_fails_for_the_guest_only_where_its_type_says_so() {
         let said = |text: &str| failed(wasmtime::Error::msg(text.to_owned()));
         FORBIDDEN_BY_TYPE.iter().for_each(|text| said(text).unwrap());
@@ -240,7 +314,7 @@ mod tests {
         let grow = r#"(module (memory 1)
             (func (export "grow") (result i32) (memory.grow (i32.const 65536))))"#;
         let module = wasmtime::Module::new(&engine, wat::parse_str(grow).unwrap()).unwrap();
-        let mut store = wasmtime::Store::new(&engine, Limiter::new(1 << 20));
+        let mut store = wasmtime::Store::new(&engine, Limiter::new(Arc::new(MemoryUse::new(1 << 20))));
         store.limiter(|limiter| limiter);
         let instance = wasmtime::Instance::new(&mut store, &module, &[]).unwrap();
         let grow = instance.get_typed_func::<(), i32>(&mut store, "grow").unwrap();

@@ -84,7 +84,7 @@ impl<T> Future for Supervised<'_, T> {
         if let Poll::Ready(returned) = polled {
             return Poll::Ready(Ok(returned));
         }
-        if cpu > this.cpu_max {
+        if cpu > this.shared.cpu_max(this.cpu_max) {
             return Poll::Ready(Err(Stopped::Cpu));
         }
         this.shared.register_supervisor(cx.waker());

@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 
 use super::admission::IdleState;
 use super::engine::{Inner, refused};
-use super::journal::TaskJournal;
+use super::journal::{TaskJournal, full};
 use super::run::Run;
 use super::{Error, TaskNews, Tasks};
 use bulkhead_domain::call::InputResponse;
 use bulkhead_domain::lifecycle::{self, Event, Refusal};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Task, TaskId, TaskOutput};
-use bulkhead_runtime::{OpenTail, Tail};
+use bulkhead_runtime::{Fenced, OpenTail, Tail};
 use bulkhead_store::journal::Append;
 use bulkhead_store::{self as store, Change};
 
@@ -190,18 +190,29 @@ impl Inner {
         let mut writer = journal.writer().await;
         let tried = Mutex::new(None);
         let append = |before: &Task, _: &Task| {
-            let append = writer.append(&tail(before));
-            tried.lock().clone_from(&append);
+            let tail = tail(before);
+            let append = writer.append(&tail);
+            *tried.lock() = append.clone().map(|append| (append, tail));
             append
         };
-        let applied = self.apply_beside(&task.requestor, task.id, event, None, &append).await;
-        match (&applied, tried.into_inner()) {
-            (Ok(_), Some(append)) => writer.wrote(&append),
+        let applied = self.apply_beside(&task.requestor, task.id, event.clone(), None, &append).await;
+        match (applied, tried.into_inner()) {
+            (Ok(applied), Some((append, tail))) => {
+                writer.wrote(&append, &tail);
+                Ok(applied)
+            }
+            (Err(ApplyError::Store(store::Error::Quota { limit, .. })), Some(_)) => {
+                let given_up = writer.give_up(full(limit)).await;
+                given_up.map_err(|Fenced| ApplyError::Refused(Refusal::Stale))?;
+                self.apply(&task.requestor, task.id, event, None).await
+            }
             // It may have come through, and nobody heard of it: the guest would go on beside what its journal says.
-            (Err(ApplyError::Store(_)), Some(append)) => writer.close_if_wrote(&append).await,
-            _ => {}
+            (Err(error @ ApplyError::Store(_)), Some((append, tail))) => {
+                writer.close_if_wrote(&append, &tail).await;
+                Err(error)
+            }
+            (applied, _) => applied,
         }
-        applied
     }
 
     /// Takes the waiting messages for a run, with the end of its journal, which says what they are.

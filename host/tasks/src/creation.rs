@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use super::admission::{IdleSlot, IdleState, Permit, Purpose};
 use super::engine::{Inner, refused};
 use super::guest_services::TenantServices;
-use super::journal::{Beginning, TaskJournal};
+use super::journal::{Beginning, TaskJournal, Writer};
 use super::run::{OUTCOME_RETRY, RunStart, outcome};
 use super::{CallRequest, ClientContext, Error, RequestedTtl, TaskNews, TaskRequest, host_failure};
 use bulkhead_domain::UnixMs;
@@ -114,13 +114,12 @@ enum StartOrder {
 }
 
 /// How a new task stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Begin {
+enum Begin<'a> {
     Queued,
     /// It starts at once.
     Started,
-    /// Its call runs already, and what the guest saw so far is in no journal.
-    Promoted,
+    /// Its call runs already, and has a journal, or none.
+    Promoted(Option<&'a mut Writer>),
 }
 
 /// A creation that nobody has heard of yet. If its caller goes away in the middle, or the storage fails, it may have been written
@@ -185,14 +184,20 @@ impl Inner {
         &self,
         requestor: &Requestor,
         request: TaskRequest,
-        seed: [u8; 32],
-        call_id: CallId,
+        drawn: ([u8; 32], CallId),
+        journal: Option<&Arc<TaskJournal>>,
     ) -> Result<Arc<Task>, Error> {
         if self.availability.is_draining() {
             return Err(Error::draining());
         }
         self.availability.take_creation(requestor)?;
-        let task = self.record(requestor, &request, Begin::Promoted, (seed, call_id), None, None).await?;
+        // Until the record is there, nothing that the guest does goes beside its journal.
+        let mut writer = match journal {
+            Some(journal) => Some(journal.writer().await),
+            None => None,
+        };
+        let begin = Begin::Promoted(writer.as_mut());
+        let task = self.record(requestor, &request, begin, drawn, None, None).await?;
         let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
         self.may_expire(&task);
         Ok(task)
@@ -203,7 +208,7 @@ impl Inner {
         &self,
         requestor: &Requestor,
         request: &TaskRequest,
-        begin: Begin,
+        begin: Begin<'_>,
         (seed, call_id): ([u8; 32], CallId),
         alias: Option<String>,
         output: Option<Arc<TaskOutput>>,
@@ -216,7 +221,7 @@ impl Inner {
             None => (PluginVersion { name: String::new(), digest: [0; 32] }, 0),
         };
         let poll_interval_ms = self.poll_intervals.poll_interval_ms(requestor, work.label());
-        let starts = begin != Begin::Queued;
+        let starts = !matches!(begin, Begin::Queued);
         let active = if starts { Active::Running } else { Active::Queued };
         let mut task = Task {
             id: TaskId(random()?),
@@ -247,9 +252,18 @@ impl Inner {
             holder: None,
             durable: None,
         };
-        if begin == Begin::Started && request.job.journal().is_some() {
-            task.durable = Beginning::of(&task, task.attempt).marker(task.attempt, task.engine_hash);
+        let (mut promoted, mut journal) = (None, None);
+        match begin {
+            Begin::Started if request.job.journal().is_some() => {
+                task.durable = Beginning::of(&task, task.attempt).marker(task.attempt, task.engine_hash);
+            }
+            Begin::Promoted(Some(writer)) => {
+                (task.durable, journal) = writer.promoted(task.attempt, task.engine_hash).unzip();
+                promoted = journal.clone().map(|append| (writer, append));
+            }
+            Begin::Queued | Begin::Started | Begin::Promoted(None) => {}
         }
+        let caps = self.stored_caps(requestor);
         if let Some(output) = &output {
             task = over_at_once(&task, output, now)?;
         }
@@ -258,8 +272,8 @@ impl Inner {
             arguments: arguments.clone(),
             output: output.clone(),
             reserved_bytes: self.reserved_bytes(requestor, result_bytes),
-            caps: self.stored_caps(requestor),
-            journal: None,
+            caps,
+            journal,
         };
         let mut unheard =
             UnacknowledgedCreate { store: &self.store, requestor: *requestor, id: Some(creation.task.id) };
@@ -269,6 +283,9 @@ impl Inner {
         }
         match created {
             Ok(task) => {
+                if let Some((writer, append)) = promoted {
+                    writer.moved(&task, &append, caps);
+                }
                 self.note_created(&task, arguments.as_str());
                 self.watchers.publish(requestor, task.id, &TaskNews::Created(task.id));
                 if task.outcome().is_some() {
@@ -335,7 +352,7 @@ impl Inner {
         result_bytes.min(limits.tasks_stored_bytes_per_requestor / 2 / places.max(1))
     }
 
-    fn stored_caps(&self, requestor: &Requestor) -> StoredCaps {
+    pub(super) fn stored_caps(&self, requestor: &Requestor) -> StoredCaps {
         let limits = self.admission.limits(requestor);
         StoredCaps {
             tasks_per_requestor: limits.tasks_stored_per_requestor,

@@ -16,6 +16,7 @@ use super::call_slot::CallSlot;
 use super::catalog_events::{CatalogEvents, ResourceUpdate};
 use super::creation::{Identity, PollIntervals, random, seed_and_id};
 use super::guest_services::ServiceStores;
+use super::journal::TaskJournal;
 use super::plain::PlainCall;
 use super::run::{Run, RunStart, is_paused};
 use super::tenant_usage::UsageWriter;
@@ -205,9 +206,14 @@ impl Tasks {
         inner.admit_healthy(requestor, &request.tool.plugin)?;
         let call_slot = inner.occupy(requestor).await?;
         let (seed, call_id) = seed_and_id()?;
-        let spec =
-            inner.spec(requestor, &request, Identity { seed, call_id, task_id: None, attempt: 1, journal: None });
-        PlainCall::start(inner.clone(), *requestor, Some(request), spec, call_slot)
+        let policy = request.tool.journal.filter(|_| request.may_become_task);
+        let journal = policy.map(|_| TaskJournal::held(Arc::clone(&inner.store)));
+        let identity = Identity { seed, call_id, task_id: None, attempt: 1, journal: journal.clone() };
+        let mut spec = inner.spec(requestor, &request, identity);
+        if let (Some(sink), Some(policy)) = (journal.clone(), policy) {
+            spec.journaling = Journaling::To { sink, in_doubt: policy.in_doubt };
+        }
+        PlainCall::start(inner.clone(), *requestor, Some(request), (spec, journal), call_slot)
     }
 
     /// Starts a request other than a tool call, on the terms of a plain call. `T` is what its operation returns.
@@ -243,7 +249,7 @@ impl Tasks {
             facts,
             journaling: Journaling::Off,
         };
-        PlainCall::start(inner.clone(), *requestor, None, spec, call_slot)
+        PlainCall::start(inner.clone(), *requestor, None, (spec, None), call_slot)
     }
 
     /// Counts calls, tasks and waits there from now on, once for ever.

@@ -49,6 +49,11 @@ impl Started {
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
         Ok(Self { running, plugin, cancel_grace, journal })
     }
+
+    /// The call is this task from now on.
+    pub(super) fn become_task(&self, id: TaskId) {
+        self.running.control.promoted(&id.to_string());
+    }
 }
 
 /// See the module. Dropping it stops the guest at once.
@@ -297,7 +302,7 @@ impl GuestDriver {
     /// The call is this task from now on.
     pub(super) fn become_task(&mut self, id: TaskId) {
         self.task = Some(id);
-        self.guest.running.control.promoted(&id.to_string());
+        self.guest.become_task(id);
     }
 
     pub(super) fn set_client(&self, client: ClientView) {

@@ -6,10 +6,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use futures::TryFutureExt as _;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinError;
 
-use crate::journal::{TaskJournal, Writer};
+use crate::journal::{TaskJournal, Writer, full};
 use crate::secrets::Secrets;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::crash_points;
@@ -61,29 +62,41 @@ impl TenantServices {
         let (Some(journal), Some(tail)) = (&self.journal, tail) else { return Alongside(None) };
         let writer = journal.writer().await;
         let append = writer.append(&tail);
-        Alongside(append.map(|append| (writer, append)))
+        Alongside(append.map(|append| (writer, append, tail)))
     }
 }
 
 /// What goes along with one write.
-struct Alongside(Option<(Writer, Append)>);
+struct Alongside(Option<(Writer, Append, Tail)>);
 
 impl Alongside {
-    fn append(&self) -> Option<Beside> {
-        self.0.as_ref().map(|(writer, append)| writer.beside(append.clone()))
-    }
-
-    /// What came of the write, which gives `expected` if it was made: where the store does not say, the journal does.
-    async fn settle<T: PartialEq, E>(self, done: Result<T, E>, expected: T) -> Result<T, E> {
-        let Some((mut writer, append)) = self.0 else { return done };
+    /// Makes the write, which gives `expected` if it changes something. Where the store does not say what came of it, the journal does; a
+    /// journal that does not fit is given up, and the write is made without it.
+    async fn write<T: PartialEq, F>(
+        self,
+        expected: T,
+        write: impl Fn(Option<Beside>) -> F,
+    ) -> Result<T, keyvalue::KeyValueError>
+    where
+        F: Future<Output = Result<T, keyvalue::KeyValueError>>,
+    {
+        let Some((mut writer, append, tail)) = self.0 else { return write(None).await };
+        crash_points::reach("kv.before");
+        let done = write(writer.beside(append.clone())).await;
+        crash_points::reach("kv.after");
         match done {
             Ok(given) => {
                 if given == expected {
-                    writer.wrote(&append);
+                    writer.wrote(&append, &tail);
                 }
                 Ok(given)
             }
-            Err(error) => match writer.look(&append).await {
+            Err(keyvalue::KeyValueError::Store(store::Error::Quota { limit, .. })) => {
+                let given_up = writer.give_up(full(limit)).await;
+                given_up.map_err(|Fenced| keyvalue::KeyValueError::Store(store::Error::Fenced))?;
+                write(None).await
+            }
+            Err(error) => match writer.look(&append, &tail).await {
                 Ok(true) => Ok(expected),
                 Ok(false) | Err(_) => Err(error),
             },
@@ -112,11 +125,7 @@ impl GuestServices for TenantServices {
         let expires_at = ttl_ms.map(|ttl_ms| self.all.clock.now().saturating_add(ttl_ms));
         // To its end, even if the call is dropped: else the count would not fit what is there.
         let write = tokio::spawn(async move {
-            let append = beside.append();
-            crash_points::reach("kv.before");
-            let done = keyvalues.set(&space, &limits, &key, &value, expires_at, append).await;
-            crash_points::reach("kv.after");
-            beside.settle(done, ()).await
+            beside.write((), |append| keyvalues.set(&space, &limits, &key, &value, expires_at, append)).await
         });
         written(write.await)
     }
@@ -136,9 +145,8 @@ impl GuestServices for TenantServices {
         let is_seen = move |found: Option<&[u8]>| found.map(|found| <[u8; 32]>::from(Sha256::digest(found))) == seen;
         // To its end, as a plain write.
         let write = tokio::spawn(async move {
-            let append = beside.append();
-            let done = keyvalues.set_if(&space, &limits, (&key, &value), is_seen, now, append).await;
-            beside.settle(done, true).await
+            let set = |append| keyvalues.set_if(&space, &limits, (&key, &value), is_seen, now, append);
+            beside.write(true, set).await
         });
         written(write.await)
     }
@@ -147,9 +155,8 @@ impl GuestServices for TenantServices {
         let (keyvalues, space) = (Arc::clone(&self.all.keyvalues), self.space(plugin));
         let beside = self.beside(beside).await;
         let write = tokio::spawn(async move {
-            let append = beside.append();
-            let done = keyvalues.delete(&space, &key, append).await;
-            beside.settle(done, ()).await.map_err(keyvalue::KeyValueError::Store)
+            let delete = |append| keyvalues.delete(&space, &key, append).map_err(keyvalue::KeyValueError::Store);
+            beside.write((), delete).await
         });
         written(write.await)
     }

@@ -1,12 +1,14 @@
 //! The journal of a task's call: the port of the sandbox, on the store.
 //!
-//! Owns the narrowing to one run of one task, and the order of what that run writes. Must not know what a journal says. Invariants: a run
-//! has one append under way at most, alone or beside another change, so each goes on from where the one before it ended; and what the
-//! store has not confirmed does not count as kept.
+//! Owns the narrowing to one run of one task, and the order of what that run writes; of a call that may become a task, also what was kept
+//! before it is one. Must not know what a journal says. Invariants: a run has one append under way at most, alone or beside another
+//! change, so each goes on from where the one before it ended; what the store has not confirmed does not count as kept; and a call becomes
+//! a task while nothing is being written, so whatever it did before is in the journal that its record begins with.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -16,93 +18,146 @@ use bulkhead_domain::crash_points;
 use bulkhead_domain::task::{DurableMarker, JOURNAL_VERSION, Task};
 use bulkhead_runtime::{Fenced, JournalSink, Tail};
 use bulkhead_store::journal::{Append, Beside, HeadAfter, JournalHead, JournalState, TaskRef};
-use bulkhead_store::{self as store, Store};
+use bulkhead_store::{self as store, Store, StoredCaps};
+
+/// The attempt that a plain call is.
+const FIRST_ATTEMPT: u32 = 1;
+
+/// Bytes of the journal of a call that is no task yet: nobody stores them, so they are few.
+const HELD_BYTES_MAX: usize = 256 << 10;
 
 /// What all runs of a call share that go on from one another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Beginning {
     /// The attempt that the guest sees.
     pub(super) attempt: u32,
-    /// Questions that were asked before the call began.
+    /// Questions of the task that were asked before the call began.
     pub(super) inputs: u32,
     /// Runs that went on and wrote nothing at all.
     pub(super) resumes: u32,
+    /// Of a call that became a task on the way: questions that it had been answered before.
+    pub(super) promoted: Option<u32>,
 }
 
 impl Beginning {
     /// Of a task that begins its call as this attempt.
     pub(super) fn of(task: &Task, attempt: u32) -> Self {
-        Self { attempt, inputs: u32::try_from(task.inputs.len()).unwrap_or(u32::MAX), resumes: 0 }
+        let inputs = u32::try_from(task.inputs.len()).unwrap_or(u32::MAX);
+        Self { attempt, inputs, ..Self::default() }
     }
 
     /// The beginning of the task's present run, if it keeps a journal.
     pub(super) fn read(task: &Task) -> Option<Self> {
         let marker = task.durable.as_ref().filter(|_| task.is_journaled())?;
         let (numbers, rest) = marker.detail().as_chunks::<4>();
-        match numbers {
-            [attempt, inputs, resumes] if rest.is_empty() => Some(Self {
-                attempt: u32::from_le_bytes(*attempt),
-                inputs: u32::from_le_bytes(*inputs),
-                resumes: u32::from_le_bytes(*resumes),
-            }),
-            _ => None,
-        }
+        let [attempt, inputs, resumes, promoted] = numbers else { return None };
+        let [attempt, inputs, resumes, promoted] = [attempt, inputs, resumes, promoted].map(|n| u32::from_le_bytes(*n));
+        let promoted = promoted.checked_sub(1);
+        rest.is_empty().then_some(Self { attempt, inputs, resumes, promoted })
     }
 
     /// The marker of a run that begins so.
     pub(super) fn marker(self, attempt: u32, engine_hash: u64) -> Option<DurableMarker> {
-        let detail = [self.attempt, self.inputs, self.resumes].map(u32::to_le_bytes).concat();
+        let promoted = self.promoted.map_or(0, |asked| asked.saturating_add(1));
+        let detail = [self.attempt, self.inputs, self.resumes, promoted].map(u32::to_le_bytes).concat();
         DurableMarker::new(JOURNAL_VERSION, attempt, engine_hash, detail)
+    }
+
+    /// Where among the task's questions the one is that the call asks after so many.
+    pub(super) fn input(self, asked_before: usize) -> usize {
+        let asked_plainly = self.promoted.unwrap_or(0) as usize;
+        (self.inputs as usize).saturating_add(asked_before.saturating_sub(asked_plainly))
     }
 }
 
 /// See the module.
 pub(super) struct TaskJournal {
     store: Arc<dyn Store>,
-    task: TaskRef,
-    attempt: u32,
-    /// Questions of the task that are not the call's.
-    pub(super) inputs_before: usize,
+    /// Empty while the call is no task.
+    beginning: OnceLock<Beginning>,
     kept: AtomicU64,
-    /// The pieces that there are.
-    rows: Arc<Mutex<u32>>,
+    place: Arc<Mutex<Place>>,
     /// Nothing is written any more: what the guest knows is not what the journal says.
     is_closed: AtomicBool,
+    /// Nothing is written any more: the journal was given up, and the store knows.
+    is_given_up: AtomicBool,
     this: Weak<Self>,
+}
+
+/// Where what is kept goes.
+enum Place {
+    /// The call is no task: it is held here, to be its task's if it becomes one.
+    Held(Held),
+    Task(Kept),
+}
+
+#[derive(Default)]
+struct Held {
+    tail: Tail,
+    given_up: Option<String>,
+}
+
+#[derive(Clone, Copy)]
+struct Kept {
+    task: TaskRef,
+    attempt: u32,
+    /// The pieces that there are.
+    rows: u32,
+    caps: Option<StoredCaps>,
 }
 
 impl fmt::Debug for TaskJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskJournal").field("task", &self.task.id).field("attempt", &self.attempt).finish_non_exhaustive()
+        f.debug_struct("TaskJournal").field("kept", &self.kept()).finish_non_exhaustive()
     }
 }
 
 impl TaskJournal {
-    /// The journal of the task's present run, which goes on with this head.
-    pub(super) fn new(store: Arc<dyn Store>, task: &Task, inputs_before: usize, head: Option<&JournalHead>) -> Arc<Self> {
+    /// The journal of the task's present run, which goes on with this head. New bytes have to fit into the caps.
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        task: &Task,
+        beginning: Beginning,
+        head: Option<&JournalHead>,
+        caps: StoredCaps,
+    ) -> Arc<Self> {
         let (rows, kept) = head.map_or((0, 0), |head| (head.rows, head.bytes));
+        let place = Kept { task: TaskRef::of(task), attempt: task.attempt, rows, caps: Some(caps) };
+        Self::at(store, Some(beginning), Place::Task(place), kept)
+    }
+
+    /// The journal of a call that may become a task.
+    pub(super) fn held(store: Arc<dyn Store>) -> Arc<Self> {
+        Self::at(store, None, Place::Held(Held::default()), 0)
+    }
+
+    fn at(store: Arc<dyn Store>, beginning: Option<Beginning>, place: Place, kept: u64) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             store,
-            task: TaskRef::of(task),
-            attempt: task.attempt,
-            inputs_before,
+            beginning: beginning.map(OnceLock::from).unwrap_or_default(),
             kept: AtomicU64::new(kept),
-            rows: Arc::new(Mutex::new(rows)),
+            place: Arc::new(Mutex::new(place)),
             is_closed: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
             this: Weak::clone(this),
         })
+    }
+
+    /// Where among the task's questions the one is that the call asks after so many.
+    pub(super) fn input(&self, asked_before: usize) -> usize {
+        self.beginning.get().map_or(asked_before, |beginning| beginning.input(asked_before))
     }
 
     /// The run is where the one before it was, and waits there as that one did: being resumed again is no failure of it.
     pub(super) async fn came_back(self: &Arc<Self>) {
         let writer = self.writer().await;
-        let TaskRef { requestor, id } = self.task;
+        let Place::Task(Kept { task: TaskRef { requestor, id }, attempt, rows, .. }) = *writer.place else { return };
         let head = match self.store.journal(&requestor, id).await {
             Ok(Some(head)) if head.resumes_since_growth > 0 => head,
             _ => return,
         };
         let after = HeadAfter { resumes_since_growth: 0, ..head.unchanged() };
-        let append = Append { attempt: self.attempt, at_row: *writer.rows, bytes: Vec::new(), head: after, caps: None };
+        let append = Append { attempt, at_row: rows, bytes: Vec::new(), head: after, caps: None };
         if let Err(error) = self.store.append(&requestor, id, append).await {
             tracing::debug!(task.id = %id, "that a task came back is not kept: {error}");
         }
@@ -110,69 +165,115 @@ impl TaskJournal {
 
     /// Waits until nothing else is being written.
     pub(super) async fn writer(self: &Arc<Self>) -> Writer {
-        Writer { rows: Arc::clone(&self.rows).lock_owned().await, journal: Arc::clone(self) }
+        Writer { place: Arc::clone(&self.place).lock_owned().await, journal: Arc::clone(self) }
     }
 }
 
 /// The right to write one journal.
 pub(super) struct Writer {
     journal: Arc<TaskJournal>,
-    rows: OwnedMutexGuard<u32>,
+    place: OwnedMutexGuard<Place>,
 }
 
 impl Writer {
-    /// What of the tail is not kept yet, for a change that it goes along with. `None`: nothing.
+    /// What of the tail is not kept yet, for a change that it goes along with. `None`: nothing, or nothing is kept any more.
     pub(super) fn append(&self, tail: &Tail) -> Option<Append> {
+        if self.journal.is_given_up.load(Ordering::Acquire) {
+            return None;
+        }
         let known = usize::try_from(self.journal.kept().saturating_sub(tail.at)).unwrap_or(usize::MAX);
         let bytes = tail.bytes.get(known..).filter(|bytes| !bytes.is_empty())?;
-        Some(self.append_of(bytes.to_vec(), tail.step, u64::from(tail.entries), JournalState::Sound))
+        Some(self.append_of(bytes.to_vec(), tail, JournalState::Sound))
     }
 
-    /// An append, with the task that it belongs to.
-    pub(super) fn beside(&self, append: Append) -> Beside {
-        (self.journal.task, append)
+    /// An append, with the task that it belongs to. `None`: the call is no task, and the append is [held](Self::wrote) once the change is
+    /// made.
+    pub(super) fn beside(&self, append: Append) -> Option<Beside> {
+        let Place::Task(kept) = &*self.place else { return None };
+        Some((kept.task, append))
     }
 
-    fn append_of(&self, bytes: Vec<u8>, step: u64, entries: u64, state: JournalState) -> Append {
+    fn append_of(&self, bytes: Vec<u8>, so_far: &Tail, state: JournalState) -> Append {
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let head = HeadAfter {
-            step,
-            entries,
-            cpu_us: 0,
-            wall_us: 0,
+            step: so_far.step,
+            entries: u64::from(so_far.entries),
+            cpu_us: us(so_far.spent.cpu),
+            wall_us: us(so_far.spent.wall),
             resumes_since_growth: 0,
             cooperative: false,
             state,
             wake_at: None,
         };
-        Append { attempt: self.journal.attempt, at_row: *self.rows, bytes, head, caps: None }
+        let (attempt, at_row, caps) = match &*self.place {
+            Place::Held(_) => (FIRST_ATTEMPT, 0, None),
+            Place::Task(kept) => (kept.attempt, kept.rows, kept.caps),
+        };
+        Append { attempt, at_row, bytes, head, caps }
     }
 
-    /// The store has it.
-    pub(super) fn wrote(&mut self, append: &Append) {
-        *self.rows = append.rows_after();
+    /// What is appended is kept, as far as it can be: in the store, which has it, or here. The tail is the one that it was made of.
+    pub(super) fn wrote(&mut self, append: &Append, tail: &Tail) {
         self.journal.kept.fetch_add(append.bytes.len() as u64, Ordering::AcqRel);
+        match &mut *self.place {
+            Place::Task(kept) => kept.rows = append.rows_after(),
+            Place::Held(held) if held.tail.bytes.len().saturating_add(append.bytes.len()) > HELD_BYTES_MAX => {
+                held.give_up(format!("it saw more than {} KiB before it became a task", HELD_BYTES_MAX >> 10));
+                self.journal.is_given_up.store(true, Ordering::Release);
+            }
+            Place::Held(held) => {
+                let mut bytes = std::mem::take(&mut held.tail.bytes);
+                bytes.extend_from_slice(&append.bytes);
+                let &Tail { step, entries, asked, spent, .. } = tail;
+                held.tail = Tail { at: 0, bytes, step, entries, asked, spent };
+            }
+        }
     }
 
     /// Finds out whether the store has it, where the change that it went along with does not say.
-    pub(super) async fn look(&mut self, append: &Append) -> Result<bool, store::Error> {
-        let TaskRef { requestor, id } = self.journal.task;
+    pub(super) async fn look(&mut self, append: &Append, tail: &Tail) -> Result<bool, store::Error> {
+        let Place::Task(Kept { task: TaskRef { requestor, id }, .. }) = *self.place else { return Ok(false) };
         let head = self.journal.store.journal(&requestor, id).await?;
         let wrote = head.is_some_and(|head| head.attempt == append.attempt && head.rows == append.rows_after());
         if wrote {
-            self.wrote(append);
+            self.wrote(append, tail);
         }
         Ok(wrote)
     }
 
     /// Writes nothing any more if the store has it, or may have it.
-    pub(super) async fn close_if_wrote(&mut self, append: &Append) {
-        if !matches!(self.look(append).await, Ok(false)) {
+    pub(super) async fn close_if_wrote(&mut self, append: &Append, tail: &Tail) {
+        if !matches!(self.look(append, tail).await, Ok(false)) {
             self.journal.is_closed.store(true, Ordering::Release);
         }
     }
 
-    async fn write(mut self, append: &Append) -> Result<(), Fenced> {
-        let TaskRef { requestor, id } = self.journal.task;
+    /// Keeps a tail by itself. A journal that does not fit into what its requestor may store is given up.
+    async fn keep(&mut self, tail: &Tail) -> Result<(), Fenced> {
+        let Some(append) = self.append(tail) else { return Ok(()) };
+        match self.write(&append, tail).await? {
+            Written::Kept => Ok(()),
+            Written::Full(why) => self.give_up(why).await,
+        }
+    }
+
+    /// Gives the journal up for good, durable on return: the call could not be brought back by it.
+    pub(super) async fn give_up(&mut self, reason: String) -> Result<(), Fenced> {
+        if let Place::Held(held) = &mut *self.place {
+            held.give_up(reason);
+        } else {
+            let append = self.append_of(Vec::new(), &Tail::default(), JournalState::Demoted { reason });
+            self.write(&Append { caps: None, ..append }, &Tail::default()).await?;
+        }
+        self.journal.is_given_up.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    async fn write(&mut self, append: &Append, tail: &Tail) -> Result<Written, Fenced> {
+        let Place::Task(Kept { task: TaskRef { requestor, id }, .. }) = *self.place else {
+            self.wrote(append, tail);
+            return Ok(Written::Kept);
+        };
         let (mut may_be_there, mut warned) = (false, false);
         loop {
             if self.journal.is_closed.load(Ordering::Acquire) {
@@ -183,11 +284,14 @@ impl Writer {
             crash_points::reach("append.after");
             match appended {
                 Ok(_) => {
-                    self.wrote(append);
-                    return Ok(());
+                    self.wrote(append, tail);
+                    return Ok(Written::Kept);
                 }
+                Err(store::Error::Quota { limit, .. }) => return Ok(Written::Full(full(limit))),
                 // A try before may have come through, and nobody heard of it.
-                Err(store::Error::Fenced) if may_be_there && matches!(self.look(append).await, Ok(true)) => return Ok(()),
+                Err(store::Error::Fenced) if may_be_there && matches!(self.look(append, tail).await, Ok(true)) => {
+                    return Ok(Written::Kept);
+                }
                 Err(store::Error::Fenced) => return Err(Fenced),
                 Err(error) => {
                     may_be_there = true;
@@ -199,6 +303,46 @@ impl Writer {
             }
         }
     }
+
+    /// What the record of the task begins with that the call becomes, whose attempt is this one: its marker, and the journal so far.
+    pub(super) fn promoted(&self, attempt: u32, engine_hash: u64) -> Option<(DurableMarker, Append)> {
+        let Place::Held(held) = &*self.place else { return None };
+        let beginning = Beginning { attempt: FIRST_ATTEMPT, promoted: Some(held.tail.asked), ..Beginning::default() };
+        let (bytes, state) = match &held.given_up {
+            Some(reason) => (Vec::new(), JournalState::Demoted { reason: reason.clone() }),
+            None => (held.tail.bytes.clone(), JournalState::Sound),
+        };
+        let append = Append { attempt, ..self.append_of(bytes, &held.tail, state) };
+        Some((beginning.marker(attempt, engine_hash)?, append))
+    }
+
+    /// The record is there: from now on everything is kept beside it.
+    pub(super) fn moved(&mut self, task: &Task, append: &Append, caps: StoredCaps) {
+        if let Some(beginning) = Beginning::read(task) {
+            self.journal.beginning.get_or_init(|| beginning);
+        }
+        let (task, attempt, rows) = (TaskRef::of(task), task.attempt, append.rows_after());
+        *self.place = Place::Task(Kept { task, attempt, rows, caps: Some(caps) });
+    }
+}
+
+impl Held {
+    fn give_up(&mut self, reason: String) {
+        self.tail = Tail::default();
+        self.given_up.get_or_insert(reason);
+    }
+}
+
+/// What came of a write.
+enum Written {
+    Kept,
+    /// There is no room, and why.
+    Full(String),
+}
+
+/// Why a journal is given up that does not fit.
+pub(super) fn full(limit: &str) -> String {
+    format!("{limit} is used up")
 }
 
 #[async_trait]
@@ -207,16 +351,28 @@ impl JournalSink for TaskJournal {
         self.kept.load(Ordering::Acquire)
     }
 
+    fn is_eager(&self) -> bool {
+        self.beginning.get().is_none()
+    }
+
     async fn append(&self, tail: Tail) -> Result<(), Fenced> {
-        let writer = self.this.upgrade().ok_or(Fenced)?.writer().await;
-        match writer.append(&tail) {
-            Some(append) => writer.write(&append).await,
-            None => Ok(()),
-        }
+        self.this.upgrade().ok_or(Fenced)?.writer().await.keep(&tail).await
     }
 
     fn submit(&self, tail: Tail) {
-        let (Some(journal), Ok(runtime)) = (self.this.upgrade(), tokio::runtime::Handle::try_current()) else { return };
+        let Some(journal) = self.this.upgrade() else { return };
+        if self.is_eager()
+            && let Ok(place) = Arc::clone(&self.place).try_lock_owned()
+        {
+            let mut writer = Writer { place, journal: Arc::clone(&journal) };
+            if matches!(*writer.place, Place::Held(_)) {
+                if let Some(append) = writer.append(&tail) {
+                    writer.wrote(&append, &tail);
+                }
+                return;
+            }
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             // Who is fenced hears of it where it waits.
             let _ = journal.append(tail).await;
@@ -224,9 +380,7 @@ impl JournalSink for TaskJournal {
     }
 
     async fn give_up(&self, reason: String) -> Result<(), Fenced> {
-        let writer = self.this.upgrade().ok_or(Fenced)?.writer().await;
-        let append = writer.append_of(Vec::new(), 0, 0, JournalState::Demoted { reason });
-        writer.write(&append).await
+        self.this.upgrade().ok_or(Fenced)?.writer().await.give_up(reason).await
     }
 }
 

@@ -146,6 +146,8 @@ pub struct CallRequest {
     pub client: ClientContext,
     /// Earlier tasks that this call continues: calls that its requestor has looked at.
     pub related: Vec<TaskId>,
+    /// Whether a plain call of it may be promoted: it keeps what its task is to be brought back from.
+    pub may_become_task: bool,
 }
 
 /// A request to a plugin that is no call of a tool, on the terms of a plain call; a task is made of an [`FallbackRequest`].

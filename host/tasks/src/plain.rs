@@ -1,5 +1,5 @@
 //! A plain call of a tool, or another request to a plugin: no record, no disk; it lives as long as its client holds it. A call may
-//! be promoted to a task.
+//! be promoted to a task, and takes the journal along that it kept in memory until then.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use super::audit_events::CallAudit;
 use super::call_slot::CallSlot;
 use super::engine::{Inner, refused};
 use super::guest_driver::{Answers, GuestDriver, Started};
+use super::journal::TaskJournal;
 use super::run::RunStart;
 use super::{CallNews, CallRequest, ClientContext, Error, Job, RequestedTtl, TaskRequest, incident};
 use bulkhead_domain::call::{CallError, InputRequestError};
@@ -100,7 +101,8 @@ impl<T> PlainCall<T> {
         }
         let request = TaskRequest { job: Job::Call(call), origin, ttl };
         let missed_notifications = work.guest.inner.watchers.mark();
-        let recorded = work.guest.inner.record_running(&work.guest.requestor, request, work.seed, work.call_id).await;
+        let (drawn, journal) = ((work.seed, work.call_id), work.guest.journal());
+        let recorded = work.guest.inner.record_running(&work.guest.requestor, request, drawn, journal).await;
         let task = match recorded {
             Ok(task) => task,
             Err(error) => {
@@ -133,11 +135,11 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
         inner: Arc<Inner>,
         requestor: Requestor,
         request: Option<CallRequest>,
-        spec: CallSpec,
+        (spec, journal): (CallSpec, Option<Arc<TaskJournal>>),
         call_slot: CallSlot,
     ) -> Result<Self, Error> {
         let (seed, call_id) = (spec.facts.seed, spec.facts.call_id);
-        let started = Started::new(&inner, spec, None)?;
+        let started = Started::new(&inner, spec, journal)?;
         let guest = GuestDriver::new(inner, requestor, None, started, call_slot);
         let work = PlainWork {
             unended: CallAudit::new(&guest.inner.audit, requestor, guest.plugin(), request.as_ref()),

@@ -5,6 +5,7 @@
 //! and begins anew; and one that is resumed without coming further is held instead of being tried for ever.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::changes::{Applied, ApplyError};
 use super::engine::Inner;
@@ -17,7 +18,7 @@ use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
 use bulkhead_domain::task::Task;
 use bulkhead_runtime::journal::History;
-use bulkhead_runtime::{JournalPolicy, Journaling};
+use bulkhead_runtime::{JournalPolicy, Journaling, Spent};
 use bulkhead_store as store;
 use bulkhead_store::journal::{Append, JournalHead, JournalState};
 
@@ -84,6 +85,12 @@ pub(super) struct Journaled {
     pub(super) journal: Option<Arc<TaskJournal>>,
     /// The attempt that the guest sees.
     pub(super) attempt: u32,
+    /// Whether the call began as a plain one: its guest is told on the way that it is a task.
+    pub(super) was_promoted: bool,
+}
+
+fn spent(head: &JournalHead) -> Spent {
+    Spent { cpu: Duration::from_micros(head.cpu_us), wall: Duration::from_micros(head.wall_us) }
 }
 
 /// What the run of a task begins with: `resumes` says whether it goes on from an earlier one.
@@ -94,20 +101,20 @@ pub(super) async fn journaled(
     resumes: bool,
 ) -> Result<Journaled, CallError> {
     let (Some(policy), Some(beginning)) = (visit.journal, Beginning::read(task)) else {
-        return Ok(Journaled { journaling: Journaling::Off, journal: None, attempt: task.attempt });
+        let (journaling, attempt) = (Journaling::Off, task.attempt);
+        return Ok(Journaled { journaling, journal: None, attempt, was_promoted: false });
     };
-    let attempt = beginning.attempt;
-    let inputs = usize::try_from(beginning.inputs).unwrap_or(usize::MAX);
     let history = if resumes { history(inner, task).await? } else { None };
-    let head = history.as_ref().map(|(head, _)| head);
-    let journal = TaskJournal::new(Arc::clone(&inner.store), task, inputs, head);
+    let (head, caps) = (history.as_ref().map(|(head, _)| head), inner.stored_caps(&task.requestor));
+    let journal = TaskJournal::new(Arc::clone(&inner.store), task, beginning, head, caps);
     let sink = Arc::clone(&journal);
     let JournalPolicy { in_doubt } = policy;
     let journaling = match history {
-        Some((_, history)) => Journaling::From { history, sink, in_doubt },
+        Some((head, history)) => Journaling::From { history, spent: spent(&head), sink, in_doubt },
         None => Journaling::To { sink, in_doubt },
     };
-    Ok(Journaled { journaling, journal: Some(journal), attempt })
+    let (attempt, was_promoted) = (beginning.attempt, beginning.promoted.is_some());
+    Ok(Journaled { journaling, journal: Some(journal), attempt, was_promoted })
 }
 
 async fn history(inner: &Inner, task: &Task) -> Result<Option<(JournalHead, History)>, CallError> {

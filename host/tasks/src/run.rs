@@ -348,7 +348,8 @@ async fn follow(
 }
 
 async fn start(inner: &Arc<Inner>, task: &Task, visit: Attempt, resumes: bool) -> Result<Started, CallError> {
-    let Journaled { journaling, journal, attempt } = resuming::journaled(inner, task, &visit, resumes).await?;
+    let Journaled { journaling, journal, attempt, was_promoted } =
+        resuming::journaled(inner, task, &visit, resumes).await?;
     let origin = &task.origin;
     let client = ClientContext {
         features: origin.features.with(ClientFeature::Tasks),
@@ -356,12 +357,17 @@ async fn start(inner: &Arc<Inner>, task: &Task, visit: Attempt, resumes: bool) -
         wants_progress: origin.progress_token.is_some(),
     };
     let &Task { seed, call_id, id, .. } = task;
-    let identity = Identity { seed, call_id, task_id: Some(id), attempt, journal: journal.clone() };
+    let task_id = (!was_promoted).then_some(id);
+    let identity = Identity { seed, call_id, task_id, attempt, journal: journal.clone() };
     let facts = inner.facts(&task.requestor, client, identity, &task.related);
     let Attempt { plugin, operation, limits, .. } = visit;
     let (tenant, (share, activity)) = (task.requestor.tenant, inner.shares.for_call(&task.requestor));
     let spec = CallSpec { plugin, tenant, operation, limits, share, activity, facts, journaling };
-    Started::new(inner, spec, journal).map_err(internal)
+    let started = Started::new(inner, spec, journal).map_err(internal)?;
+    if was_promoted {
+        started.become_task(id);
+    }
+    Ok(started)
 }
 
 /// What a task from before a restart needs to run: its work as the version offers it that it was created with.

@@ -166,7 +166,7 @@ impl TaskCall {
         let journal = self.guest.journal().cloned();
         let journaled = journal.as_ref().zip(journaled);
         if let Some((journal, question)) = &journaled
-            && self.ask_again(&requests, journal.inputs_before.saturating_add(question.asked_before))
+            && self.ask_again(&requests, journal.input(question.asked_before))
         {
             let journal = Arc::clone(journal);
             tokio::spawn(async move { journal.came_back().await });

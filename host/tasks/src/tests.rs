@@ -256,7 +256,13 @@ fn world_with(store: Arc<MemoryStore>, limits: Limits, change: fn(&mut ToolEntry
 impl World {
     fn call(&self, tool: &str) -> CallRequest {
         let tool = self.tasks.catalog(&ANNA).get(tool).unwrap().clone();
-        CallRequest { tool, arguments: Json::new("{}"), client: ClientContext::default(), related: Vec::new() }
+        CallRequest {
+            tool,
+            arguments: Json::new("{}"),
+            client: ClientContext::default(),
+            related: Vec::new(),
+            may_become_task: true,
+        }
     }
 
     async fn create(&self, requestor: &Requestor, tool: &str) -> Result<Arc<Task>, Error> {

@@ -67,6 +67,27 @@ async fn killed_task_asks_the_same_question_and_goes_on() {
     assert_eq!(*summary, "Booked 2 economy seats to Oslo.", "{done}");
 }
 
+/// A call that its host promotes while it runs: it counted and slept before it was a task.
+#[tokio::test]
+async fn killed_task_that_began_as_a_plain_call_goes_on() {
+    let config = "[call]\npromote_after_ms = 300";
+    let host = Setup::new().plugin("probe", "durable = \"auto\"\n[plugin.kv]\n").config(config).start().await;
+    let client = Modern::full(&host, None);
+    let id = client.task("counted_sleeps", json!({"sleeps": 4, "pause_ms": 400})).await;
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let (host, client) = again(host).await;
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let (host, client) = {
+        drop(client);
+        again(host).await
+    };
+    let done = client.until_status(&id, "completed").await;
+    let staged = &done["result"]["structuredContent"];
+    assert_eq!(*staged, json!({"attempt": 1, "counts": [1, 2, 3, 4], "answers": [id]}), "{done}");
+    let kept = Modern::plain(&host, None).tool("keep", json!({"what": "get", "key": "stages"})).await;
+    assert_eq!(text(&kept), "1 bytes: 4");
+}
+
 #[tokio::test]
 async fn killed_task_without_durable_fails_honestly() {
     let host = Setup::new().plugin("desk", "").config(AT_ONCE).start().await;

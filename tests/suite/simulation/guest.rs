@@ -208,7 +208,8 @@ impl Script {
         }
         let at = sink.kept();
         let bytes = self.bytes.get(at as usize..).unwrap_or_default().to_vec();
-        let tail = Tail { at, bytes, step: self.bytes.len() as u64, entries: self.bytes.len() as u32 };
+        let tail =
+            Tail { at, bytes, step: self.bytes.len() as u64, entries: self.bytes.len() as u32, ..Tail::default() };
         Some(JournaledQuestion { asked_before: self.answered, tail })
     }
 }

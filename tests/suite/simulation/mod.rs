@@ -212,8 +212,13 @@ impl World {
             _ => "once",
         };
         let tool = self.life.tasks.catalog(&requestor).get(name).expect("the tool").clone();
-        let call =
-            CallRequest { tool, arguments: Json::new("{}"), client: ClientContext::default(), related: Vec::new() };
+        let call = CallRequest {
+            tool,
+            arguments: Json::new("{}"),
+            client: ClientContext::default(),
+            related: Vec::new(),
+            may_become_task: true,
+        };
         let origin = Origin {
             era: Era::Legacy,
             design: Design::Core2025,

@@ -301,7 +301,13 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         wants_progress: params.meta.progress_token.is_some(),
     };
     let mut call = Call {
-        request: CallRequest { tool: Arc::clone(tool), arguments: Json::new(arguments), client, related: Vec::new() },
+        request: CallRequest {
+            tool: Arc::clone(tool),
+            arguments: Json::new(arguments),
+            client,
+            related: Vec::new(),
+            may_become_task: false,
+        },
         progress_token: params.meta.progress_token.and_then(|token| token.json()),
         session: Arc::clone(session),
         reads_events: request.reads_events,

@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
@@ -30,13 +29,13 @@ use super::class::Reason;
 use super::codec::{decode, encode};
 use super::header::{Digest, digest};
 use super::outcome::{BodyEnd, Failure, Outcome, Response};
-use super::streams::{self, Prefixed};
+use super::streams::{self, Charged, Prefixed};
 use super::{CommandKind, names};
 use crate::call::Call;
 use crate::egress::Exchange;
 use crate::fault::HostFailure;
 use crate::journal_sink::Fenced;
-use crate::limits::HOST_RESOURCES_MAX;
+use crate::limits::{HOST_RESOURCES_MAX, HeldBytes, MemoryUse};
 use bulkhead_domain::{crash_points, hex};
 
 const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
@@ -55,8 +54,8 @@ pub(super) struct Requests {
     arrived: Receiver<(u32, Arrival)>,
     /// Taken from there already.
     waiting: VecDeque<(u32, Arrival)>,
-    /// Bytes of the bodies that the guest wrote.
-    pub(super) held: Arc<AtomicU64>,
+    /// The bodies of requests and responses are charged to it.
+    pub(super) memory: Arc<MemoryUse>,
 }
 
 struct Request {
@@ -82,15 +81,15 @@ struct Request {
 enum Arrival {
     /// It was not sent: another run of the call has taken over.
     Fenced(Fenced),
-    Whole(Result<Response, Failure>),
+    Whole(Result<Response, Failure>, HeldBytes),
     /// Too long to be kept, or without an end.
     Streamed(http::Response<WasiBody>, AbortOnDropJoinHandle<()>, Reason),
 }
 
 impl Requests {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(memory: Arc<MemoryUse>) -> Self {
         let (sender, arrived) = mpsc::channel(HOST_RESOURCES_MAX);
-        Self { open: BTreeMap::new(), sender, arrived, waiting: VecDeque::new(), held: Arc::default() }
+        Self { open: BTreeMap::new(), sender, arrived, waiting: VecDeque::new(), memory }
     }
 
     /// Comes back when something has arrived.
@@ -111,14 +110,14 @@ impl Requests {
         for (number, request) in self.open.iter_mut().filter(|(_, request)| request.is_recorded && !request.sends_again)
         {
             request.is_sent = true;
-            self.waiting.push_back((*number, Arrival::Whole(Err(Failure::IN_DOUBT))));
+            self.waiting.push_back((*number, failed(Failure::IN_DOUBT, &self.memory)));
         }
     }
 
     /// A request whose outcome the guest sees now. Its body is not held any more.
     fn close(&mut self, number: u32) -> Option<Request> {
         let request = self.open.remove(&number)?;
-        self.held.fetch_sub(request.written.len() as u64, Ordering::Relaxed);
+        self.memory.release(request.written.len() as u64);
         Some(request)
     }
 
@@ -185,7 +184,7 @@ impl Call {
     fn send_request(&mut self, number: u32) -> wasmtime::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.state.live()?;
-        let sender = journal.requests.sender.clone();
+        let (sender, memory) = (journal.requests.sender.clone(), Arc::clone(&journal.requests.memory));
         let Some(request) = journal.requests.open.get_mut(&number) else { return Ok(()) };
         request.is_sent = true;
         let (is_safe, options, whole) = (request.is_safe, request.options, request.whole());
@@ -199,20 +198,20 @@ impl Call {
                         Some((sink, tail)) => match sink.append(tail).await {
                             Ok(()) => {
                                 crash_points::reach("http.kept");
-                                let arrival = taken(exchange.await).await;
+                                let arrival = taken(exchange.await, &memory).await;
                                 crash_points::reach("http.answered");
                                 arrival
                             }
                             Err(fenced) => Arrival::Fenced(fenced),
                         },
-                        None => taken(exchange.await).await,
+                        None => taken(exchange.await, &memory).await,
                     };
                     // Whoever waited may be gone.
                     let _ = sender.send((number, arrival)).await;
                 })
             }
             Err(failure) => {
-                journal.requests.waiting.push_back((number, Arrival::Whole(Err(failure))));
+                journal.requests.waiting.push_back((number, failed(failure, &memory)));
                 return Ok(());
             }
         };
@@ -253,11 +252,12 @@ impl Call {
         Ok(())
     }
 
-    fn deliver(&mut self, response: u32, outcome: Result<Response, Failure>) -> wasmtime::Result<()> {
+    fn deliver(&mut self, response: u32, outcome: Result<Response, Failure>, held: HeldBytes) -> wasmtime::Result<()> {
         let ready = match outcome {
             Ok(response) => {
                 let response =
                     response.into_http().ok_or_else(|| HostFailure("a response cannot be shown".to_owned()))?;
+                let response = response.map(|body| Charged::new(body, held).boxed_unsync());
                 // The library wants to be told that there is nothing left to do for it.
                 Ok((response, wasmtime_wasi::runtime::spawn(async {})))
             }
@@ -280,8 +280,10 @@ impl Call {
         if was_sent && request.end.is_none() || request.digest() != outcome.request {
             return Err(journal.state.diverge_after("the body of the request is another one").into());
         }
+        let mut held = HeldBytes::none(&journal.requests.memory);
+        held.add(outcome.response.as_ref().map_or(0, Response::len))?;
         outcome.lacking.into_iter().for_each(|grant| self.denials.note(grant));
-        self.deliver(request.response, outcome.response)
+        self.deliver(request.response, outcome.response, held)
     }
 
     /// Writes down what has arrived, and shows it to the guest.
@@ -292,7 +294,7 @@ impl Call {
             let Some(request) = journal.requests.close(number) else { continue };
             match arrival {
                 Arrival::Fenced(fenced) => return Err(fenced.into()),
-                Arrival::Whole(response) => {
+                Arrival::Whole(response, held) => {
                     let is_denial = response.as_ref().is_err_and(|failure| failure.is_denial());
                     let lacking = if is_denial { self.denials.found() } else { Vec::new() };
                     let outcome = Outcome { request: request.digest(), lacking, response };
@@ -302,7 +304,7 @@ impl Call {
                         journal.keep_soon();
                         crash_points::reach("http.outcome");
                     }
-                    self.deliver(request.response, outcome.response)?;
+                    self.deliver(request.response, outcome.response, held)?;
                 }
                 Arrival::Streamed(response, way, reason) => {
                     journal.state.demote(reason);
@@ -400,32 +402,40 @@ fn driven(driver: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>) -> Ab
     })
 }
 
-/// The response as a whole, as far as it can be kept.
-async fn taken(sent: Exchange) -> Arrival {
+fn failed(failure: Failure, memory: &Arc<MemoryUse>) -> Arrival {
+    Arrival::Whole(Err(failure), HeldBytes::none(memory))
+}
+
+/// The response as a whole, as far as it can be kept. What it takes is charged to the guest before it is read on.
+async fn taken(sent: Exchange, memory: &Arc<MemoryUse>) -> Arrival {
     let (response, driver) = match sent {
         Ok(sent) => sent,
-        Err(error) => return Arrival::Whole(Err(Failure::of(&error))),
+        Err(error) => return failed(Failure::of(&error), memory),
     };
     let way = driven(driver);
     if is_event_stream(response.headers()) {
         return Arrival::Streamed(response, way, Reason::EventStream);
     }
     let (head, mut body) = response.into_parts();
-    let mut bytes = BytesMut::new();
+    let (mut bytes, mut held) = (BytesMut::new(), HeldBytes::none(memory));
     let end = loop {
+        let mut fits = true;
         match body.frame().await.map(|frame| frame.map(http_body::Frame::into_data)) {
-            Some(Ok(Ok(data))) => bytes.extend_from_slice(&data),
+            Some(Ok(Ok(data))) => {
+                bytes.extend_from_slice(&data);
+                fits = bytes.len() <= RESPONSE_BYTES_MAX && held.add(data.len() as u64).is_ok();
+            }
             Some(Ok(Err(frame))) => break BodyEnd::Whole(frame.into_trailers().ok()),
             Some(Err(error)) => break BodyEnd::Broken(Failure::of(&error)),
             None => break BodyEnd::Whole(None),
         }
-        if bytes.len() > RESPONSE_BYTES_MAX {
-            let body = Prefixed::new(bytes.freeze(), body).boxed_unsync();
+        if !fits {
+            let body = Charged::new(Prefixed::new(bytes.freeze(), body).boxed_unsync(), held).boxed_unsync();
             let reason = Reason::Response { bytes_max: RESPONSE_BYTES_MAX };
             return Arrival::Streamed(http::Response::from_parts(head, body), way, reason);
         }
     };
-    Arrival::Whole(Ok(Response::new(&head, bytes.into(), end)))
+    Arrival::Whole(Ok(Response::new(&head, bytes.into(), end)), held)
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use super::codec::{Recorded, encode};
 use super::{CallJournal, Journaling};
 use crate::call::Call;
+use crate::call_state::CallState;
 use crate::durability::InDoubt;
-use crate::journal_sink::{JournalSink, JournaledQuestion, OpenTail, Tail};
+use crate::journal_sink::{JournalSink, JournaledQuestion, OpenTail, Spent, Tail};
 
 /// Bytes that may wait to be kept.
 const WAITING_BYTES_MAX: u64 = 64 << 10;
@@ -20,6 +21,13 @@ pub(super) struct Keeping {
     sink: Arc<dyn JournalSink>,
     /// Bytes of the journal that were handed over to be kept soon.
     submitted: u64,
+    shared: Arc<CallState>,
+}
+
+impl Keeping {
+    fn spent(&self) -> Spent {
+        Spent { cpu: self.shared.cpu(), wall: self.shared.wall_elapsed().0 }
+    }
 }
 
 impl Journaling {
@@ -38,38 +46,49 @@ impl Journaling {
         }
     }
 
-    pub(super) fn keeping(&self) -> Option<Keeping> {
-        self.sink().map(|sink| Keeping { sink, submitted: 0 })
+    pub(super) fn keeping(&self, shared: &Arc<CallState>) -> Option<Keeping> {
+        self.sink().map(|sink| Keeping { sink, submitted: 0, shared: Arc::clone(shared) })
     }
 }
 
 impl CallJournal {
-    /// The sink of a journal that is recorded and kept.
+    /// Of a journal that is recorded and kept.
+    fn recording(&self) -> Option<&Keeping> {
+        self.keeping.as_ref().filter(|_| self.state.is_recording())
+    }
+
     pub(super) fn recording_sink(&self) -> Option<Arc<dyn JournalSink>> {
-        let keeping = self.keeping.as_ref().filter(|_| self.state.is_recording())?;
-        Some(Arc::clone(&keeping.sink))
+        self.recording().map(|keeping| Arc::clone(&keeping.sink))
+    }
+
+    /// A tail without the bytes: what the call was asked and has used.
+    fn tail_so_far(&self) -> Option<Tail> {
+        let asked = u32::try_from(self.asked).unwrap_or(u32::MAX);
+        Some(Tail { asked, spent: self.recording()?.spent(), ..Tail::default() })
     }
 
     /// The end of the journal, up to here.
     pub(super) fn tail(&mut self) -> Option<Tail> {
         let sink = self.recording_sink()?;
         self.state.put_mark();
-        self.state.is_recording().then(|| self.state.tail(sink.kept()))
+        Some(self.tail_so_far()?.with_end(self.state.tail(sink.kept())))
     }
 
     /// The end of the journal, with what an import will have given here.
     fn tail_with<T: Recorded>(&self, value: &T) -> Option<Tail> {
         let sink = self.recording_sink()?;
-        Some(self.state.draft().tail_with(sink.kept(), encode(value)))
+        Some(self.tail_so_far()?.with_end(self.state.draft().tail_with(sink.kept(), encode(value))))
     }
 
     fn open_tail(&mut self) -> Option<OpenTail> {
         let sink = self.recording_sink()?;
         self.state.put_mark();
-        let draft = self.state.draft();
-        Some(OpenTail::new(move |messages| match messages {
-            [] => draft.clone().tail(sink.kept()),
-            messages => draft.clone().tail_with(sink.kept(), encode(&messages.to_vec())),
+        let (draft, so_far) = (self.state.draft(), self.tail_so_far()?);
+        Some(OpenTail::new(move |messages| {
+            so_far.clone().with_end(match messages {
+                [] => draft.clone().tail(sink.kept()),
+                messages => draft.clone().tail_with(sink.kept(), encode(&messages.to_vec())),
+            })
         }))
     }
 
@@ -87,7 +106,8 @@ impl CallJournal {
     pub(super) fn keep_much(&mut self) {
         let Some(keeping) = &self.keeping else { return };
         let known = keeping.submitted.max(keeping.sink.kept());
-        if self.state.is_recording() && self.state.len().saturating_sub(known) > WAITING_BYTES_MAX {
+        let waiting_max = if keeping.sink.is_eager() { 0 } else { WAITING_BYTES_MAX };
+        if self.state.is_recording() && self.state.len().saturating_sub(known) > waiting_max {
             self.keep_soon();
         }
     }

@@ -53,7 +53,8 @@ use super::call::Call;
 use super::durability::InDoubt;
 use super::engine::EngineKind;
 use super::exports::RawOutput;
-use super::journal_sink::{Fenced, JournalSink, Tail};
+use super::journal_sink::{Fenced, JournalSink, Spent, Tail};
+use super::limits::MemoryUse;
 use super::operation::Operation;
 use super::policy::Granted;
 use super::wasi_context::{Stream, random as stream_of};
@@ -74,7 +75,7 @@ pub enum Journaling {
     /// It is written, and kept there.
     To { sink: Arc<dyn JournalSink>, in_doubt: InDoubt },
     /// The call goes on after the end of this journal, which is kept there and is continued there.
-    From { history: History, sink: Arc<dyn JournalSink>, in_doubt: InDoubt },
+    From { history: History, spent: Spent, sink: Arc<dyn JournalSink>, in_doubt: InDoubt },
 }
 
 /// The journal of an earlier run of a call.
@@ -175,7 +176,7 @@ impl Beginning<'_> {
     /// # Errors
     ///
     /// The earlier journal is none, or that of another call.
-    pub(super) fn begin(&self, journaling: &Journaling, shared: &CallState) -> Result<Begun, JournalStatus> {
+    pub(super) fn begin(&self, journaling: &Journaling, shared: &Arc<CallState>) -> Result<Begun, JournalStatus> {
         let begun = match journaling {
             Journaling::Off => Ok(self.without()),
             Journaling::InMemory | Journaling::To { .. } => self.record(),
@@ -184,7 +185,10 @@ impl Beginning<'_> {
         match begun {
             Ok(mut begun) => {
                 if let Some(journal) = &mut begun.journal {
-                    (journal.keeping, journal.in_doubt) = (journaling.keeping(), journaling.in_doubt());
+                    (journal.keeping, journal.in_doubt) = (journaling.keeping(shared), journaling.in_doubt());
+                }
+                if let Journaling::From { spent, .. } = journaling {
+                    shared.replay(*spent);
                 }
                 Ok(begun)
             }
@@ -208,7 +212,8 @@ impl Beginning<'_> {
         }
         let fixed = self.facts.outside.as_ref().and_then(|outside| outside.unix_ms());
         let header = self.header(fixed.unwrap_or_else(clock::unix_ms), fixed.is_some());
-        let journal = CallJournal::new(Journal::record(header.clone()), &header, self.facts);
+        let memory = Arc::new(MemoryUse::new(self.limits.memory_bytes));
+        let journal = CallJournal::new(Journal::record(header.clone()), &header, self.facts, memory);
         Ok(Begun { journal: Some(journal), ..self.without() })
     }
 
@@ -218,7 +223,8 @@ impl Beginning<'_> {
             return Err(JournalStatus::Diverged(state.diverge(why)));
         }
         let (limits, granted) = (header.limits.over(self.limits), Arc::new(header.over(self.granted)));
-        Ok(Begun { journal: Some(CallJournal::new(state, &header, self.facts)), limits, granted })
+        let memory = Arc::new(MemoryUse::new(limits.memory_bytes));
+        Ok(Begun { journal: Some(CallJournal::new(state, &header, self.facts, memory)), limits, granted })
     }
 
     fn header(&self, base_ms: u64, stands: bool) -> Header {
@@ -242,14 +248,14 @@ impl Beginning<'_> {
 }
 
 impl CallJournal {
-    fn new(state: Journal, header: &Header, facts: &CallContext) -> Box<Self> {
+    fn new(state: Journal, header: &Header, facts: &CallContext, memory: Arc<MemoryUse>) -> Box<Self> {
         Box::new(Self {
             was_replaying: state.is_replaying(),
             clock: ShownClock::of(header, state.is_replaying()),
             state,
             secure: stream_of(facts.seed, Stream::Secure),
             insecure: stream_of(facts.seed, Stream::Insecure),
-            requests: Requests::new(),
+            requests: Requests::new(memory),
             commands: 0,
             audience: header.audience,
             task_id: facts.task_id.clone(),
@@ -264,6 +270,11 @@ impl CallJournal {
 
     pub(super) fn is_replaying(&self) -> bool {
         self.state.is_replaying()
+    }
+
+    /// What the call may use.
+    pub(super) fn memory(&self) -> Arc<MemoryUse> {
+        Arc::clone(&self.requests.memory)
     }
 
     fn next_command(&mut self) -> u32 {
@@ -312,6 +323,7 @@ impl Call {
         journal.was_replaying = false;
         journal.clock.catch_up();
         journal.requests.settle();
+        self.shared.go_on();
         self.outbox.set_silent(false);
     }
 
@@ -362,6 +374,7 @@ impl Call {
     fn record<T: Recorded>(&mut self, value: &T) {
         if let Some(journal) = &mut self.journal {
             journal.state.put_value(codec::encode(value));
+            journal.keep_much();
         }
     }
 
@@ -375,6 +388,7 @@ impl Call {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let ended = journal.end(returned);
         self.shared.keep_report(journal.report());
+        self.settle();
         ended
     }
 }

@@ -66,6 +66,11 @@ impl Response {
         Self { status: head.status.as_u16(), headers: written(&head.headers), body, trailers, broken }
     }
 
+    /// Bytes of its body.
+    pub(super) fn len(&self) -> u64 {
+        self.body.len() as u64
+    }
+
     /// The response as the library takes it. `None`: it is none.
     pub(super) fn into_http(self) -> Option<http::Response<WasiBody>> {
         let Self { status, headers, body, trailers, broken } = self;

@@ -148,7 +148,7 @@ impl Journal {
     pub(super) fn tail(&self, kept: u64) -> Tail {
         let at = kept.min(self.len());
         let bytes = self.bytes.get(usize::try_from(at).unwrap_or(usize::MAX)..).unwrap_or_default().to_vec();
-        Tail { at, bytes, step: self.step, entries: self.entries }
+        Tail { at, bytes, step: self.step, entries: self.entries, ..Tail::default() }
     }
 
     /// The journal as it may go on.
@@ -448,7 +448,7 @@ impl Draft {
     pub(super) fn tail(mut self, kept: u64) -> Tail {
         let at = kept.min(self.bytes.len() as u64);
         let bytes = self.bytes.split_off(usize::try_from(at).unwrap_or(usize::MAX));
-        Tail { at, bytes, step: self.step, entries: self.entries }
+        Tail { at, bytes, step: self.step, entries: self.entries, ..Tail::default() }
     }
 
     fn write(&mut self, entry: &Entry) {

@@ -5,7 +5,6 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -19,13 +18,13 @@ use wasmtime_wasi_io::poll::Pollable;
 use wasmtime_wasi_io::streams::{DynOutputStream, OutputStream, StreamError, StreamResult};
 
 use crate::call::Call;
-use crate::limits::{HTTP_HELD_BYTES_MAX, LimitHit};
+use crate::limits::{HeldBytes, MemoryUse};
 
 /// An outgoing body of a journaled call. All of it is held until it is complete.
 struct HeldBody {
     inner: DynOutputStream,
-    /// Bytes of all bodies that the call wrote.
-    held: Arc<AtomicU64>,
+    /// What the guest writes is charged to its memory.
+    memory: Arc<MemoryUse>,
 }
 
 #[async_trait::async_trait]
@@ -38,10 +37,7 @@ impl Pollable for HeldBody {
 #[async_trait::async_trait]
 impl OutputStream for HeldBody {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        let more = bytes.len() as u64;
-        if self.held.fetch_add(more, Ordering::Relaxed).saturating_add(more) > HTTP_HELD_BYTES_MAX {
-            return Err(StreamError::Trap(LimitHit::HeldRequests.into()));
-        }
+        self.memory.hold(bytes.len() as u64).map_err(|hit| StreamError::Trap(hit.into()))?;
         self.inner.write(bytes)
     }
 
@@ -62,10 +58,31 @@ pub(super) fn of_body(call: &mut Call, body: Resource<HostOutgoingBody>) -> Stre
     let Ok(stream) = call.http().write(body)? else { return Ok((Err(()),)) };
     let journal = call.journal.as_ref().filter(|journal| !journal.state.is_demoted());
     let Some(journal) = journal else { return Ok((Ok(stream),)) };
-    let held = Arc::clone(&journal.requests.held);
+    let memory = journal.memory();
     let table = call.ctx().table;
-    let held: DynOutputStream = Box::new(HeldBody { inner: table.delete(stream)?, held });
+    let held: DynOutputStream = Box::new(HeldBody { inner: table.delete(stream)?, memory });
     Ok((Ok(table.push_child(held, &same)?),))
+}
+
+/// A body that is charged to its guest for as long as anybody can read it.
+pub(super) struct Charged {
+    inner: WasiBody,
+    _held: HeldBytes,
+}
+
+impl Charged {
+    pub(super) fn new(inner: WasiBody, held: HeldBytes) -> Self {
+        Self { inner, _held: held }
+    }
+}
+
+impl Body for Charged {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
 }
 
 /// A body whose beginning was read already.

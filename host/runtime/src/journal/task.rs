@@ -138,6 +138,7 @@ impl Call {
                 journal.asked += answers.len();
             }
             journal.state.put_value(encode(answers));
+            journal.keep_much();
         }
     }
 

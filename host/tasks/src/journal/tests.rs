@@ -23,24 +23,26 @@ async fn running(store: &Arc<dyn Store>) -> Task {
         ..Task::sample(ANNA, TaskId([1; 16]))
     };
     task.durable = Beginning::of(&task, 1).marker(1, 7);
-    let caps = StoredCaps {
-        tasks_per_requestor: 9,
-        bytes_per_requestor: 1 << 20,
-        tasks_per_tenant: 9,
-        bytes_per_tenant: 1 << 20,
-    };
-    let creation = Creation { task, arguments: Json::new("{}"), output: None, reserved_bytes: 0, caps, journal: None };
+    let arguments = Json::new("{}");
+    let creation = Creation { task, arguments, output: None, reserved_bytes: 0, caps: CAPS, journal: None };
     store.create(creation).await.unwrap()
 }
 
+const CAPS: StoredCaps =
+    StoredCaps { tasks_per_requestor: 9, bytes_per_requestor: 1 << 20, tasks_per_tenant: 9, bytes_per_tenant: 1 << 20 };
+
+fn journal_of(store: &Arc<dyn Store>, task: &Task, head: Option<&JournalHead>) -> Arc<TaskJournal> {
+    TaskJournal::new(Arc::clone(store), task, Beginning::read(task).unwrap(), head, CAPS)
+}
+
 fn tail(at: u64, bytes: &[u8]) -> Tail {
-    Tail { at, bytes: bytes.to_vec(), step: 1, entries: 1 }
+    Tail { at, bytes: bytes.to_vec(), step: 1, entries: 1, ..Tail::default() }
 }
 
 #[test]
 fn marker_tells_how_the_call_began() {
     let mut task = Task::sample(ANNA, TaskId([1; 16]));
-    let beginning = Beginning { attempt: 2, inputs: 3, resumes: 4 };
+    let beginning = Beginning { attempt: 2, inputs: 3, resumes: 4, promoted: Some(0) };
     task.attempt = 5;
     task.durable = beginning.marker(5, 7);
     assert_eq!(Beginning::read(&task), Some(beginning));
@@ -54,7 +56,7 @@ fn marker_tells_how_the_call_began() {
 async fn tails_that_overlap_are_kept_once() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let task = running(&store).await;
-    let journal = TaskJournal::new(Arc::clone(&store), &task, 0, None);
+    let journal = journal_of(&store, &task, None);
     journal.append(tail(0, b"abc")).await.unwrap();
     journal.append(tail(0, b"abcd")).await.unwrap();
     journal.append(tail(3, b"d")).await.unwrap();
@@ -67,7 +69,7 @@ async fn tails_that_overlap_are_kept_once() {
 async fn lost_run_is_fenced_once_another_goes_on() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let task = running(&store).await;
-    let lost = TaskJournal::new(Arc::clone(&store), &task, 0, None);
+    let lost = journal_of(&store, &task, None);
     lost.append(tail(0, b"abc")).await.unwrap();
     let head = store.journal(&ANNA, task.id).await.unwrap().unwrap();
     let mut next = step(&task, Event::Interrupt { how: Interruption::Resume }, 1).unwrap();
@@ -78,7 +80,7 @@ async fn lost_run_is_fenced_once_another_goes_on() {
     next = store.commit(Change { task: next, output: None, journal: takes_over }).await.unwrap();
     let head = store.journal(&ANNA, task.id).await.unwrap().unwrap();
     assert_eq!((head.attempt, head.resumes_since_growth), (2, 1));
-    let goes_on = TaskJournal::new(Arc::clone(&store), &next, 0, Some(&head));
+    let goes_on = journal_of(&store, &next, Some(&head));
     assert_eq!(lost.append(tail(3, b"x")).await, Err(Fenced), "no effect of the one that was lost");
     goes_on.append(tail(3, b"de")).await.unwrap();
     assert_eq!(store.journal_bytes(&ANNA, task.id).await.unwrap(), b"abcde");
@@ -89,10 +91,73 @@ async fn lost_run_is_fenced_once_another_goes_on() {
 async fn journal_that_is_given_up_says_why() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let task = running(&store).await;
-    let journal = TaskJournal::new(Arc::clone(&store), &task, 0, None);
+    let journal = journal_of(&store, &task, None);
     journal.append(tail(0, b"abc")).await.unwrap();
     journal.give_up("it used a file".to_owned()).await.unwrap();
     let head = store.journal(&ANNA, task.id).await.unwrap().unwrap();
     assert_eq!(head.state, JournalState::Demoted { reason: "it used a file".to_owned() });
     assert!(store.journal_bytes(&ANNA, task.id).await.unwrap().is_empty());
+}
+
+/// The store has this head of a task whose call was promoted.
+async fn promoted(store: &Arc<dyn Store>, journal: &Arc<TaskJournal>) -> (Task, JournalHead) {
+    let mut task = Task {
+        phase: Phase::Active(Active::Running),
+        attempt: 1,
+        lease: Some(lease()),
+        ..Task::sample(ANNA, TaskId([1; 16]))
+    };
+    let mut writer = journal.writer().await;
+    let (marker, append) = writer.promoted(1, 7).unwrap();
+    task.durable = Some(marker);
+    let (arguments, journal) = (Json::new("{}"), Some(append.clone()));
+    let creation = Creation { task, arguments, output: None, reserved_bytes: 0, caps: CAPS, journal };
+    let task = store.create(creation).await.unwrap();
+    writer.moved(&task, &append, CAPS);
+    let head = store.journal(&ANNA, task.id).await.unwrap().unwrap();
+    (task, head)
+}
+
+#[tokio::test]
+async fn promoted_call_takes_along_what_it_saw_before() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let journal = TaskJournal::held(Arc::clone(&store));
+    assert!(journal.is_eager(), "whoever promotes it asks for all of it");
+    journal.submit(Tail { asked: 2, ..tail(0, b"abc") });
+    journal.append(Tail { asked: 2, ..tail(3, b"d") }).await.unwrap();
+    assert_eq!(journal.kept(), 4);
+    let (task, head) = promoted(&store, &journal).await;
+    assert_eq!((head.attempt, head.bytes, &head.state), (1, 4, &JournalState::Sound));
+    assert_eq!(store.journal_bytes(&ANNA, task.id).await.unwrap(), b"abcd");
+    let beginning = Beginning::read(&task).unwrap();
+    assert_eq!((beginning.promoted, beginning.input(2), beginning.input(3)), (Some(2), 0, 1));
+    assert!(!journal.is_eager());
+    journal.append(tail(4, b"e")).await.unwrap();
+    assert_eq!(store.journal_bytes(&ANNA, task.id).await.unwrap(), b"abcde");
+}
+
+#[tokio::test]
+async fn call_that_saw_too_much_before_it_is_a_task_is_promoted_without_journal() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let journal = TaskJournal::held(Arc::clone(&store));
+    journal.append(tail(0, &vec![b'x'; HELD_BYTES_MAX + 1])).await.unwrap();
+    let (task, head) = promoted(&store, &journal).await;
+    let JournalState::Demoted { reason } = &head.state else { panic!("{head:?}") };
+    assert!(reason.contains("before it became a task"), "{reason}");
+    journal.append(tail(HELD_BYTES_MAX as u64 + 1, b"e")).await.unwrap();
+    assert!(store.journal_bytes(&ANNA, task.id).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn journal_beyond_the_stored_bytes_of_its_requestor_is_given_up() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let task = running(&store).await;
+    let journal = journal_of(&store, &task, None);
+    journal.append(tail(0, b"abc")).await.unwrap();
+    journal.append(tail(3, &vec![b'x'; CAPS.bytes_per_requestor as usize])).await.unwrap();
+    let head = store.journal(&ANNA, task.id).await.unwrap().unwrap();
+    let JournalState::Demoted { reason } = &head.state else { panic!("{head:?}") };
+    assert_eq!(reason, "tasks_stored_bytes_per_requestor is used up");
+    journal.append(tail(3, b"d")).await.unwrap();
+    assert_eq!(store.journal(&ANNA, task.id).await.unwrap().unwrap().rows, 0, "nothing more is written");
 }

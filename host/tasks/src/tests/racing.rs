@@ -15,7 +15,7 @@ impl World {
         let request = TaskRequest { job: job.clone(), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
         let (seed, call_id) = seed_and_id().unwrap();
         let missed_notifications = inner.watchers.mark();
-        let task = inner.record_running(&ANNA, request, seed, call_id).await.unwrap();
+        let task = inner.record_running(&ANNA, request, (seed, call_id), None).await.unwrap();
         (task, RunStart::Running(permit), job, missed_notifications)
     }
 

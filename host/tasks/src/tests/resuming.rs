@@ -9,7 +9,7 @@ use bulkhead_store::journal::JournalStore as _;
 pub(super) async fn ask(events: &Events, journaling: Journaling) -> Result<Vec<InputResponse>, InputRequestError> {
     let (Journaling::To { sink, .. } | Journaling::From { sink, .. }) = journaling else { panic!("{journaling:?}") };
     let kept = sink.kept();
-    let tail = Tail { at: kept, bytes: b"?"[kept as usize..].to_vec(), step: 1, entries: 1 };
+    let tail = Tail { at: kept, bytes: b"?"[kept as usize..].to_vec(), step: 1, entries: 1, ..Tail::default() };
     let kind = InputRequestKind::Form { message: "who?".into(), requested_schema: Json::new("{}") };
     let requests = vec![InputRequest { key: "name".into(), kind, meta: Vec::new() }];
     let (reply, answers) = oneshot::channel();

@@ -209,7 +209,13 @@ impl ToolCallRequest {
             && client.features.contains(ClientFeature::Tasks)
             && rights.has(Need::Tasks);
         let promote_after = Duration::from_millis(tool.limits.promote_after_ms);
-        let call = CallRequest { tool: Arc::clone(tool), arguments, client: client.to_context(), related: Vec::new() };
+        let call = CallRequest {
+            tool: Arc::clone(tool),
+            arguments,
+            client: client.to_context(),
+            related: Vec::new(),
+            may_become_task: promotable,
+        };
         let mut conversation = RoundTrip::new(shared, requestor, PluginCall::Tool(call), client, fresh);
         conversation.promote_at = promotable.then(|| Instant::now() + promote_after);
         Ok(conversation)

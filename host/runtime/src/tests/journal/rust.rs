@@ -133,6 +133,7 @@ async fn tools_for_each_function_of_the_host_replay() {
         replays("detach", json!({"ms": 30})),
         replays("steered", json!({})).steered("a message"),
         replays("stages", json!({"pause_ms": 5})),
+        replays("counted_sleeps", json!({"sleeps": 2, "pause_ms": 5})),
         replays("change_tools", json!({})),
         replays("contents", json!({})),
         replays("squares", json!({"count": 4})),
