@@ -283,7 +283,7 @@ fn world(
         .allow_ip_name_lookup(false)
         .envs(&granted.environment);
     match program {
-        Some(program) => program.set_up(&mut world),
+        Some(program) => program.set_up(&mut world, heard),
         None => {
             let printed = |stream| Printed::beside(Arc::clone(plugin), stream, heard.clone());
             world.stdout(printed("stdout")).stderr(printed("stderr"));

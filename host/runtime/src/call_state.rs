@@ -294,3 +294,25 @@ impl Control {
         self.shared.cpu_us.load(Ordering::Relaxed) / 1000
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_go_on_where_the_killed_run_had_come_to() {
+        let state = CallState::default();
+        let (limit, ms) = (Duration::from_millis(1_000), Duration::from_millis);
+        state.start();
+        state.replay(Spent { cpu: ms(900), wall: ms(60_000) });
+        assert_eq!(state.cpu_max(limit), ms(3_800), "a replay has a budget of its own");
+        assert_eq!(state.add_cpu(ms(950)), ms(950));
+        state.go_on();
+        assert_eq!((state.cpu(), state.cpu_max(limit)), (ms(900), limit), "what the replay took is not the guest's");
+        assert_eq!(state.add_cpu(ms(50)), ms(950));
+        let (wall, _) = state.wall_elapsed();
+        assert!(wall >= ms(60_000) && wall < ms(120_000), "{wall:?}");
+        state.go_on();
+        assert_eq!(state.cpu(), ms(950), "a call goes on once");
+    }
+}

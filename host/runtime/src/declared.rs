@@ -152,7 +152,7 @@ fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Ve
         plugin_tool: tool.name,
         limits: policy.map_or(terms.limits, |policy| &policy.limits).clone(),
         rerun_on_restart: terms.rerun && idempotent,
-        journal: terms.journal,
+        journal: terms.journal.clone(),
         input,
         output,
         metrics,

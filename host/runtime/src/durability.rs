@@ -4,6 +4,7 @@
 //! journals.
 
 use http::Method;
+use http::header::HeaderName;
 
 /// Whether tasks of a plugin go on where they were after the host was killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,10 +41,21 @@ impl InDoubt {
     }
 }
 
+/// By which a server can tell that it has seen a request before, where the operator names no other header.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
 /// How the tasks of a tool keep journals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalPolicy {
     pub in_doubt: InDoubt,
+    /// The header that POST and PATCH requests get which have none: the same value each time that the call runs. `None`: they get none.
+    pub idempotency_header: Option<HeaderName>,
+}
+
+impl Default for JournalPolicy {
+    fn default() -> Self {
+        Self { in_doubt: InDoubt::default(), idempotency_header: Some(IDEMPOTENCY_KEY) }
+    }
 }
 
 #[cfg(test)]

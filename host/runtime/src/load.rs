@@ -15,7 +15,7 @@ use super::call_state::CallState;
 use super::catalog::PluginFeatures;
 use super::component_names::ComponentNames;
 use super::declared::{self, DeclarationPolicy};
-use super::durability::{Durability, InDoubt, JournalPolicy};
+use super::durability::{Durability, JournalPolicy};
 use super::engine::EngineKind;
 use super::events::Outbox;
 use super::exports::{Exports, RawListing};
@@ -78,8 +78,8 @@ pub struct PluginSource {
     pub rerun: bool,
     /// Whether tasks go on where they were after the host was killed.
     pub durable: Durability,
-    /// What becomes of a request whose outcome is not known.
-    pub in_doubt: InDoubt,
+    /// How their journals are kept.
+    pub journal: JournalPolicy,
 }
 
 impl PluginSource {
@@ -98,7 +98,7 @@ impl PluginSource {
             tools: BTreeMap::new(),
             rerun: false,
             durable: Durability::default(),
-            in_doubt: InDoubt::default(),
+            journal: JournalPolicy::default(),
         }
     }
 }
@@ -486,7 +486,7 @@ pub(super) fn finish(
         tools: &policies,
         unknown_tools,
         rerun: source.rerun,
-        journal: (source.durable != Durability::Off).then_some(JournalPolicy { in_doubt: source.in_doubt }),
+        journal: (source.durable != Durability::Off).then(|| source.journal.clone()),
     };
     let library = Arc::new(CatalogPlugin {
         plugin: version.clone(),

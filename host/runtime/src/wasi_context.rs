@@ -140,6 +140,10 @@ impl Printed {
         Self(Arc::new(Mutex::new(PrintedLine { plugin, stream, left, bytes, outbox })))
     }
 
+    pub(super) fn set_outbox(&self, outbox: Option<Outbox>) {
+        self.0.lock().outbox = outbox;
+    }
+
     pub(super) fn show(&self, bytes: &[u8]) {
         if tracing::enabled!(target: PRINTED, tracing::Level::DEBUG) {
             let mut line = self.0.lock();
@@ -260,7 +264,7 @@ pub(super) fn beginning(text: &str, bytes_max: usize) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use futures::FutureExt as _;
     use tokio::io::AsyncWriteExt as _;
 
@@ -287,7 +291,7 @@ mod tests {
     }
 
     /// What is logged while this runs, without time and level.
-    fn logged(work: impl FnOnce()) -> String {
+    pub(crate) fn logged(work: impl FnOnce()) -> String {
         let (reader, writer) = std::io::pipe().unwrap();
         let subscriber =
             tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false).without_time();

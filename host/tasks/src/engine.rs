@@ -206,12 +206,12 @@ impl Tasks {
         inner.admit_healthy(requestor, &request.tool.plugin)?;
         let call_slot = inner.occupy(requestor).await?;
         let (seed, call_id) = seed_and_id()?;
-        let policy = request.tool.journal.filter(|_| request.may_become_task);
-        let journal = policy.map(|_| TaskJournal::held(Arc::clone(&inner.store)));
+        let policy = request.tool.journal.clone().filter(|_| request.may_become_task);
+        let journal = policy.as_ref().map(|_| TaskJournal::held(Arc::clone(&inner.store)));
         let identity = Identity { seed, call_id, task_id: None, attempt: 1, journal: journal.clone() };
         let mut spec = inner.spec(requestor, &request, identity);
         if let (Some(sink), Some(policy)) = (journal.clone(), policy) {
-            spec.journaling = Journaling::To { sink, in_doubt: policy.in_doubt };
+            spec.journaling = Journaling::To { sink, policy };
         }
         PlainCall::start(inner.clone(), *requestor, Some(request), (spec, journal), call_slot)
     }

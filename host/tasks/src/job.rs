@@ -142,7 +142,7 @@ impl Job {
     /// How its call keeps a journal, if it may.
     pub(super) fn journal(&self) -> Option<JournalPolicy> {
         match self {
-            Self::Call(call) => call.tool.journal,
+            Self::Call(call) => call.tool.journal.clone(),
             Self::Refused(..) | Self::FallbackRequest(_) | Self::Answered { .. } => None,
         }
     }
@@ -160,7 +160,7 @@ impl Job {
             Self::Call(call) => {
                 let (plugin, limits) = (call.tool.plugin.clone(), call.tool.limits.clone());
                 let operation = Operation::CallTool { tool: call.tool.plugin_tool.clone(), arguments: call.arguments };
-                vec![Attempt { plugin, operation, limits, journal: call.tool.journal }]
+                vec![Attempt { plugin, operation, limits, journal: call.tool.journal.clone() }]
             }
             Self::FallbackRequest(FallbackRequest { operation, first, others, .. }) => {
                 visits(&operation, first, others)

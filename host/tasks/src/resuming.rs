@@ -18,7 +18,7 @@ use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
 use bulkhead_domain::task::Task;
 use bulkhead_runtime::journal::History;
-use bulkhead_runtime::{JournalPolicy, Journaling, Spent};
+use bulkhead_runtime::{Journaling, Spent};
 use bulkhead_store as store;
 use bulkhead_store::journal::{Append, JournalHead, JournalState};
 
@@ -100,7 +100,7 @@ pub(super) async fn journaled(
     visit: &Attempt,
     resumes: bool,
 ) -> Result<Journaled, CallError> {
-    let (Some(policy), Some(beginning)) = (visit.journal, Beginning::read(task)) else {
+    let (Some(policy), Some(beginning)) = (visit.journal.clone(), Beginning::read(task)) else {
         let (journaling, attempt) = (Journaling::Off, task.attempt);
         return Ok(Journaled { journaling, journal: None, attempt, was_promoted: false });
     };
@@ -108,10 +108,9 @@ pub(super) async fn journaled(
     let (head, caps) = (history.as_ref().map(|(head, _)| head), inner.stored_caps(&task.requestor));
     let journal = TaskJournal::new(Arc::clone(&inner.store), task, beginning, head, caps);
     let sink = Arc::clone(&journal);
-    let JournalPolicy { in_doubt } = policy;
     let journaling = match history {
-        Some((head, history)) => Journaling::From { history, spent: spent(&head), sink, in_doubt },
-        None => Journaling::To { sink, in_doubt },
+        Some((head, history)) => Journaling::From { history, spent: spent(&head), sink, policy },
+        None => Journaling::To { sink, policy },
     };
     let (attempt, was_promoted) = (beginning.attempt, beginning.promoted.is_some());
     Ok(Journaled { journaling, journal: Some(journal), attempt, was_promoted })

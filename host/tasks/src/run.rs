@@ -382,7 +382,7 @@ async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Attempt>, CallErr
             CallError::NotFound(format!("the tool {name} is no longer loaded in the version of this call"))
         })?;
         let operation = Operation::CallTool { tool: tool.plugin_tool.clone(), arguments };
-        let (plugin, limits, journal) = (task.plugin.clone(), tool.limits.clone(), tool.journal);
+        let (plugin, limits, journal) = (task.plugin.clone(), tool.limits.clone(), tool.journal.clone());
         return Ok(vec![Attempt { plugin, operation, limits, journal }]);
     }
     let (operation, asked) = job::operation(&arguments).ok_or(CallError::Interrupted)?;

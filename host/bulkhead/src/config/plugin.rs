@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use http::header::HeaderName;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -154,6 +155,7 @@ const PLUGIN_KEYS: &[&str] = &[
     "on_restart",
     "durable",
     "in_doubt",
+    "idempotency_header",
     "accept_changes",
     "drain_ms",
     "drain_then",
@@ -167,6 +169,14 @@ const PLUGIN_KEYS: &[&str] = &[
     "call",
     "tool",
 ];
+
+/// The name of a header; empty: none.
+fn header_name(text: &str) -> Result<Option<HeaderName>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| format!("{text:?} is not the name of a header; empty means none"))
+}
 
 fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
     let table = item.node.get_ref().as_table();
@@ -193,7 +203,10 @@ fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
     policy.source.durable = section.choice("durable", &choice).unwrap_or_default();
     let choice =
         [("error", InDoubt::Error), ("resend-idempotent", InDoubt::ResendIdempotent), ("resend", InDoubt::Resend)];
-    policy.source.in_doubt = section.choice("in_doubt", &choice).unwrap_or_default();
+    policy.source.journal.in_doubt = section.choice("in_doubt", &choice).unwrap_or_default();
+    if let Some(name) = section.parsed("idempotency_header", header_name) {
+        policy.source.journal.idempotency_header = name;
+    }
     let choice = [("optional", false), ("required", true)];
     policy.source.manifest_required = section.choice("manifest", &choice).unwrap_or_default();
     let choice = [("0.2", WasiVersion::V0_2), ("0.3", WasiVersion::V0_3)];

@@ -263,6 +263,12 @@ pub(super) const TABLES: &[Table] = &[
                  says that, `resend-idempotent` sends PUT and DELETE again, `resend` all",
             ),
             (
+                "idempotency_header",
+                "\"Idempotency-Key\"",
+                "Header that a durable task's POST and PATCH requests get where they have none, with the same value however often the task is \
+                 brought back; empty: none",
+            ),
+            (
                 "accept_changes",
                 "\"none\"",
                 "What a switch may change of accepted tools without --accept: `compatible` allows other descriptions, wider inputs \

@@ -11,7 +11,7 @@ use std::path::Path;
 use super::*;
 use bulkhead_domain::tool::TaskSupport;
 use bulkhead_plugins::sources::Source;
-use bulkhead_runtime::WasiVersion;
+use bulkhead_runtime::{Durability, InDoubt, JournalPolicy, WasiVersion};
 
 fn load(text: &str) -> Result<Config, Vec<String>> {
     load_all(text, &[], &Flags::default())
@@ -404,6 +404,25 @@ fn all_config_errors_are_reported_at_once() {
     assert_eq!(problems.len(), 6, "{problems:#?}");
     let places: Vec<_> = problems.iter().map(|problem| problem.split(": ").next().unwrap()).collect();
     assert!(places[..5].is_sorted() && places[5].starts_with("environment"), "{places:?}");
+}
+
+#[test]
+fn durability_is_read_with_its_words() {
+    let plugin =
+        |keys: &str| load(&format!("[[plugin]]\nfile = 'a.wasm'\n{keys}")).unwrap().plugins.remove(0).policy.source;
+    let bare = plugin("");
+    assert_eq!((bare.durable, bare.journal), (Durability::Off, JournalPolicy::default()));
+    let said = plugin("durable = 'required'\nin_doubt = 'resend-idempotent'\nidempotency_header = 'X-Once'");
+    assert_eq!((said.durable, said.journal.in_doubt), (Durability::Required, InDoubt::ResendIdempotent));
+    assert_eq!(said.journal.idempotency_header.unwrap(), "x-once");
+    assert_eq!(plugin("idempotency_header = ''").journal.idempotency_header, None);
+    let wrong = "[[plugin]]\nfile = 'a'\nidempotency_header = 'a b'";
+    refused_once(wrong, "etc/bulkhead.toml:3: plugin.?.idempotency_header:", "is not the name of a header");
+    refused_once(
+        "[[plugin]]\nfile = 'a'\ndurable = 'on'",
+        "etc/bulkhead.toml:3: plugin.?.durable:",
+        "off, auto, required",
+    );
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub(crate) struct Header {
     pub(super) audience: ClientView,
     /// The guest's names of the granted directories.
     pub(super) directories: Vec<String>,
+    /// Empty: there is none.
+    pub(super) idempotency_header: String,
 }
 
 /// The limits that a guest can run into by itself. Those of time end a call from outside, and are those of the moment.
@@ -122,6 +124,7 @@ impl Recorded for Header {
         self.settings.write(to);
         self.audience.write(to);
         self.directories.write(to);
+        self.idempotency_header.write(to);
     }
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
@@ -144,6 +147,7 @@ impl Recorded for Header {
             settings: Recorded::read(from)?,
             audience: Recorded::read(from)?,
             directories: Recorded::read(from)?,
+            idempotency_header: Recorded::read(from)?,
         })
     }
 }

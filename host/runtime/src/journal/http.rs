@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method};
 use http_body_util::{BodyExt as _, Full};
 use sha2::{Digest as _, Sha256};
@@ -43,9 +43,6 @@ const TYPES: &str = "wasi:http/types@0.2.12";
 
 /// Bytes of a response that is kept. A longer one demotes its call.
 const RESPONSE_BYTES_MAX: usize = 1 << 20;
-
-/// By which a server can tell that it has seen a request before.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The requests whose outcome the guest has not seen.
 pub(super) struct Requests {
@@ -347,8 +344,10 @@ impl Call {
         let number = journal.next_command();
         let (mut head, body) = request.into_parts();
         let is_safe = head.method.is_safe();
-        if matches!(head.method, Method::POST | Method::PATCH) {
-            head.headers.entry(IDEMPOTENCY_KEY).or_insert_with(|| key(&seed, number));
+        if let Some(name) = &journal.idempotency_header
+            && matches!(head.method, Method::POST | Method::PATCH)
+        {
+            head.headers.entry(name).or_insert_with(|| key(&seed, number));
         }
         let asked = digest_of_head(&head);
         let is_recorded = journal.state.must_command(CommandKind::Request, number, asked)?;

@@ -9,7 +9,7 @@ use super::codec::{Recorded, encode};
 use super::{CallJournal, Journaling};
 use crate::call::Call;
 use crate::call_state::CallState;
-use crate::durability::InDoubt;
+use crate::durability::JournalPolicy;
 use crate::journal_sink::{JournalSink, JournaledQuestion, OpenTail, Spent, Tail};
 
 /// Bytes that may wait to be kept.
@@ -39,10 +39,10 @@ impl Journaling {
         }
     }
 
-    pub(super) fn in_doubt(&self) -> InDoubt {
+    pub(super) fn policy(&self) -> JournalPolicy {
         match self {
-            Self::To { in_doubt, .. } | Self::From { in_doubt, .. } => *in_doubt,
-            Self::Off | Self::InMemory | Self::Replay(_) => InDoubt::default(),
+            Self::To { policy, .. } | Self::From { policy, .. } => policy.clone(),
+            Self::Off | Self::InMemory | Self::Replay(_) => JournalPolicy::default(),
         }
     }
 

@@ -28,6 +28,7 @@ mod words;
 use std::fmt;
 use std::sync::Arc;
 
+use ::http::HeaderName;
 use bytes::Bytes;
 use rand_chacha::ChaCha20Rng;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
@@ -50,7 +51,7 @@ pub use self::{
 };
 use super::bindings::bulkhead::plugin::types as wit;
 use super::call::Call;
-use super::durability::InDoubt;
+use super::durability::{InDoubt, JournalPolicy};
 use super::engine::EngineKind;
 use super::exports::RawOutput;
 use super::journal_sink::{Fenced, JournalSink, Spent, Tail};
@@ -73,9 +74,9 @@ pub enum Journaling {
     /// The call is one that ran before, up to the end of this journal.
     Replay(History),
     /// It is written, and kept there.
-    To { sink: Arc<dyn JournalSink>, in_doubt: InDoubt },
+    To { sink: Arc<dyn JournalSink>, policy: JournalPolicy },
     /// The call goes on after the end of this journal, which is kept there and is continued there.
-    From { history: History, spent: Spent, sink: Arc<dyn JournalSink>, in_doubt: InDoubt },
+    From { history: History, spent: Spent, sink: Arc<dyn JournalSink>, policy: JournalPolicy },
 }
 
 /// The journal of an earlier run of a call.
@@ -164,6 +165,7 @@ pub(super) struct CallJournal {
     /// None of a journal that is kept nowhere.
     keeping: Option<Keeping>,
     in_doubt: InDoubt,
+    idempotency_header: Option<HeaderName>,
     /// Questions that were answered.
     asked: usize,
     /// In the place of the call's own table for a guest that must not reach files.
@@ -179,13 +181,13 @@ impl Beginning<'_> {
     pub(super) fn begin(&self, journaling: &Journaling, shared: &Arc<CallState>) -> Result<Begun, JournalStatus> {
         let begun = match journaling {
             Journaling::Off => Ok(self.without()),
-            Journaling::InMemory | Journaling::To { .. } => self.record(),
+            Journaling::InMemory | Journaling::To { .. } => self.record(journaling.policy()),
             Journaling::Replay(history) | Journaling::From { history, .. } => self.replay(history),
         };
         match begun {
             Ok(mut begun) => {
                 if let Some(journal) = &mut begun.journal {
-                    (journal.keeping, journal.in_doubt) = (journaling.keeping(shared), journaling.in_doubt());
+                    (journal.keeping, journal.in_doubt) = (journaling.keeping(shared), journaling.policy().in_doubt);
                 }
                 if let Journaling::From { spent, .. } = journaling {
                     shared.replay(*spent);
@@ -203,7 +205,7 @@ impl Beginning<'_> {
         Begun { journal: None, limits: self.limits.clone(), granted: Arc::clone(self.granted) }
     }
 
-    fn record(&self) -> Result<Begun, JournalStatus> {
+    fn record(&self, policy: JournalPolicy) -> Result<Begun, JournalStatus> {
         if self.kind == EngineKind::Concurrent {
             return Err(JournalStatus::Demoted(Reason::Concurrent));
         }
@@ -211,7 +213,9 @@ impl Beginning<'_> {
             return Err(JournalStatus::Demoted(Reason::Settings { bytes_max: PINNED_BYTES_MAX }));
         }
         let fixed = self.facts.outside.as_ref().and_then(|outside| outside.unix_ms());
+        let idempotency_header = policy.idempotency_header.map(|name| name.to_string()).unwrap_or_default();
         let header = self.header(fixed.unwrap_or_else(clock::unix_ms), fixed.is_some());
+        let header = Header { idempotency_header, ..header };
         let memory = Arc::new(MemoryUse::new(self.limits.memory_bytes));
         let journal = CallJournal::new(Journal::record(header.clone()), &header, self.facts, memory);
         Ok(Begun { journal: Some(journal), ..self.without() })
@@ -243,6 +247,7 @@ impl Beginning<'_> {
             settings: granted.settings.clone(),
             audience: ClientView { features, log_level, wants_progress },
             directories: granted.directories.iter().map(|grant| grant.guest.clone()).collect(),
+            idempotency_header: String::new(),
         }
     }
 }
@@ -263,6 +268,7 @@ impl CallJournal {
             attempt: header.attempt,
             keeping: None,
             in_doubt: InDoubt::default(),
+            idempotency_header: header.idempotency_header.parse().ok(),
             asked: 0,
             nothing: ResourceTable::new(),
         })

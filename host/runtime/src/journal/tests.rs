@@ -122,6 +122,7 @@ fn header() -> Header {
             wants_progress: true,
         },
         directories: vec!["/data".to_owned()],
+        idempotency_header: "idempotency-key".to_owned(),
     }
 }
 

@@ -26,6 +26,7 @@ use super::{argument_error, said, text};
 use crate::bindings::bulkhead::plugin::types as wit;
 use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
 use crate::call::Call;
+use crate::events::Outbox;
 use crate::fault::HostFailure;
 use crate::json::accept;
 use crate::limits::{LimitHit, STDIO_BYTES_MAX};
@@ -103,8 +104,9 @@ impl Program {
         })
     }
 
-    /// Gives the guest its arguments and streams.
-    pub(crate) fn set_up(&self, world: &mut WasiCtxBuilder) {
+    /// Gives the guest its arguments and streams. What it prints is logged while the outbox, if there is one, is not silent.
+    pub(crate) fn set_up(&self, world: &mut WasiCtxBuilder, heard: Option<Outbox>) {
+        self.stderr.0.lock().printed.set_outbox(heard);
         world.args(&self.arguments).stdin(self.stdin.clone()).stdout(self.stdout.clone()).stderr(self.stderr.clone());
     }
 
@@ -357,6 +359,7 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
+    use crate::wasi_context::tests::logged;
 
     fn program(arguments: &Value) -> Program {
         Program::new("tool", &arguments.to_string(), 10).unwrap()
@@ -480,6 +483,20 @@ mod tests {
             "{}",
             size(&output)
         );
+    }
+
+    #[test]
+    fn program_that_runs_again_says_nothing_twice() {
+        let records = logged(|| {
+            let program = Program::new("tool", "{}", 16 << 10).unwrap();
+            let outbox = Outbox::new(tokio::sync::mpsc::channel(1).0, 1, 1);
+            outbox.set_silent(true);
+            program.set_up(&mut WasiCtxBuilder::new(), Some(outbox.clone()));
+            _ = program.stderr.clone().write(Bytes::from_static(b"again\n"));
+            outbox.set_silent(false);
+            _ = program.stderr.clone().write(Bytes::from_static(b"anew\n"));
+        });
+        assert!(records.contains("anew") && !records.contains("again"), "{records}");
     }
 
     #[test]

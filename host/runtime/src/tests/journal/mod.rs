@@ -1,6 +1,7 @@
 //! Replay equivalence: a call that runs again from its journal does the same, without clock, network, store or client.
 
 mod equivalence;
+mod heard;
 mod mutation;
 mod outside;
 mod prefixes;
