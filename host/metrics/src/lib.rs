@@ -249,6 +249,8 @@ impl Readings {
 
 #[cfg(test)]
 mod tests {
+    mod cost;
+
     use super::*;
 
     #[test]

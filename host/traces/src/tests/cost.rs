@@ -1,9 +1,14 @@
 //! What recording costs, measured by hand:
 //! `cargo test --release -p bulkhead-traces cost -- --ignored --nocapture --test-threads 1`.
 
+use std::hint::black_box;
 use std::path::Path;
 
 use super::*;
+
+/// Requests of one block that are not recorded, and how many pairs of blocks there are.
+const REQUESTS: u32 = 1_000_000;
+const PAIRS: usize = 101;
 
 /// CPU time of a thread so far.
 fn cpu_of(thread: &Path) -> Duration {
@@ -73,5 +78,52 @@ async fn cost_of_recorded_calls() {
         let (own, all) = least(&tracer, calls).await;
         let (exported, dropped) = (tracer.spans_exported(), tracer.spans_dropped());
         eprintln!("{name}: {own} ns of CPU a call, {all} ns with the export; {exported} exported, {dropped} dropped");
+    }
+}
+
+/// Nanoseconds of CPU that each request of a block takes which is not recorded.
+fn block(tracer: &Tracer, parent: Option<&TraceContext>) -> f64 {
+    let now = || {
+        // The kernel counts what a thread has used when it may give way.
+        std::thread::yield_now();
+        cpu_of(Path::new("/proc/thread-self"))
+    };
+    let before = now();
+    for _ in 0..REQUESTS {
+        assert!(black_box(tracer).request("_OTHER", black_box(parent), TENANT).is_none());
+    }
+    (now() - before).as_nanos() as f64 / f64::from(REQUESTS)
+}
+
+/// The median, and the values that one in twenty is below and above.
+fn spread(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [50, 5, 95].map(|percent| values[(values.len() - 1) * percent / 100])
+}
+
+/// A request that is not recorded meets its tracer once, when it begins. Requests with a tracer and without take turns.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn cost_of_requests_that_are_not_recorded() {
+    let (recorded, not_recorded) = (PARENT, TraceContext { is_sampled: false, ..PARENT });
+    let nothing = FollowedMax { per_tenant: 0, total: 0 };
+    let without_budget = Tracer::start(TracerOptions { followed_max: nothing, ..options(9, 0.0) });
+    for (name, tracer, parent) in [
+        ("the ratio is 0", tracer(9, 0.0), None),
+        ("the ratio is so low that none is recorded", tracer(9, 1e-12), None),
+        ("the caller does not record", tracer(9, 0.0), Some(&not_recorded)),
+        ("the caller records, and has no budget here", without_budget, Some(&recorded)),
+    ] {
+        let (tracers, mut took) = ([tracer, Tracer::default()], [Vec::new(), Vec::new()]);
+        for pair in 0..PAIRS {
+            // Each is first as often as it is second.
+            for which in [pair % 2, 1 - pair % 2] {
+                took[which].push(block(&tracers[which], parent));
+            }
+        }
+        let more = took[0].iter().zip(&took[1]).map(|(with, without)| with - without).collect();
+        let [with, without] = took.map(|took| spread(took)[0]);
+        let [more, least, most] = spread(more);
+        eprintln!("{name}: {with:.1} ns, {without:.1} ns without traces, {more:.1} ns more ({least:.1} to {most:.1})");
     }
 }
