@@ -59,6 +59,11 @@ impl Edited {
         marks.map(|(at, _)| Self(self.0[..=at].to_vec()).history()).collect()
     }
 
+    /// How often the guest has asked for an effect.
+    pub(crate) fn commands(&self) -> usize {
+        self.0.iter().filter(|(_, entry)| matches!(entry, Entry::Command(_))).count()
+    }
+
     /// Every journal that differs from this one in one entry, with what was done to it.
     pub(crate) fn mutations(&self) -> Vec<(String, History)> {
         let mut mutations = Vec::new();

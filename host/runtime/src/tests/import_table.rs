@@ -1,14 +1,15 @@
-//! The table of imports against what the linker really defines.
+//! The table of imports against what the linker really defines, and what passes the journal.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use bulkhead_domain::imports::{self, INTERFACES, Versions};
+use bulkhead_domain::imports::{self, INTERFACES, Journaled, Versions};
 use wit_parser::Resolve;
 
 use super::*;
 use crate::call::Call;
 use crate::engine::{self, EngineKind};
+use crate::journal::names::ALL;
 use crate::load;
 
 /// That of guests of WASI 0.3, which has all that the others have.
@@ -103,4 +104,22 @@ fn linked_import_without_a_row_is_noticed() {
     assert!(is_defined(&mut linker, "wasi:io/poll@0.2.12", "poll"));
     assert!(!is_defined(&mut linker, "wasi:io/poll@0.2.12", "poll-later"));
     assert!(imports::find("wasi:io/poll@0.2.12").unwrap().class("poll-later").is_none());
+}
+
+/// An import that the journal has something to do with and that does not pass it would be a hole; and what passes it has a row.
+#[test]
+fn imports_with_entries_pass_the_journal() {
+    let passes = |rule| !matches!(rule, Journaled::Again | Journaled::GivesUp | Journaled::Never);
+    let rows = INTERFACES.iter().flat_map(|interface| {
+        let rows = interface.functions.iter().filter(|(_, rule, _)| passes(*rule));
+        rows.flat_map(|(.., names)| *names).map(|function| (interface.name, *function))
+    });
+    let rows: BTreeSet<_> = rows.collect();
+    let passing: BTreeSet<_> = ALL.iter().map(|import| import.parts()).collect();
+    let holes: Vec<_> = rows.difference(&passing).collect();
+    assert!(holes.is_empty(), "the table says that these have entries, and they do not pass the journal: {holes:?}");
+    for (name, function) in passing {
+        let rules = INTERFACES.iter().filter(|row| row.name == name).filter_map(|row| row.journaled(function));
+        assert!(rules.into_iter().any(|rule| rule != Journaled::Never), "{function} of {name} has no row");
+    }
 }

@@ -1,14 +1,15 @@
 //! Replay equivalence: a call that runs again from its journal does the same, without clock, network, store or client.
 
 mod equivalence;
+mod golden;
 mod heard;
 mod mutation;
+mod orders;
 mod outside;
 mod prefixes;
-mod requests;
+mod random;
 mod rust;
 mod scripts;
-mod table;
 
 use serde_json::{Value, json};
 
@@ -122,7 +123,10 @@ struct Place {
 impl Place {
     /// `None`: the plugin was not built.
     async fn of(name: &str, grant: impl FnOnce(&mut PluginSource)) -> Option<Self> {
-        let mut plugin = sample(name)?;
+        Some(Self::with(sample(name)?, grant).await)
+    }
+
+    async fn with(mut plugin: PluginSource, grant: impl FnOnce(&mut PluginSource)) -> Self {
         plugin.name = Some("sample".to_owned());
         plugin.grants = Grants {
             http: vec!["http://peer.test".parse().unwrap()],
@@ -134,7 +138,7 @@ impl Place {
         grant(&mut plugin);
         let house = House::new();
         house.publish(plugin).await;
-        Some(Self { house, peer: Arc::default(), values: Arc::default() })
+        Self { house, peer: Arc::default(), values: Arc::default() }
     }
 
     fn start(&self, tool: &str, arguments: &Value, journaling: Journaling) -> RunningCall {

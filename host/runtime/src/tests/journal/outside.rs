@@ -23,6 +23,13 @@ fn reached(what: &str) -> ! {
 #[derive(Debug, Default)]
 pub(super) struct Peer(pub(super) Mutex<BTreeMap<String, usize>>);
 
+impl Peer {
+    /// The requests with an effect so far.
+    pub(super) fn posts(&self) -> usize {
+        self.0.lock().iter().filter(|(request, _)| request.starts_with("POST")).map(|(_, count)| count).sum()
+    }
+}
+
 impl OutsideWorld for Peer {
     fn unix_ms(&self) -> Option<u64> {
         None

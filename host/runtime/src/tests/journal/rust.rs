@@ -1,6 +1,6 @@
 //! The plugins in Rust, those of other worlds, commands and web services.
 
-use super::equivalence::{check, replays, restarts};
+use super::equivalence::{check, check_place, replays, restarts};
 use super::*;
 use crate::policy::DirGrant;
 
@@ -119,6 +119,68 @@ async fn components_of_other_worlds_replay() {
     check("public_fetch", ungranted, &[], &fetch).await;
     let log = [replays("example.host-logging.log-characters.call", json!({"s": "abc"}))];
     check("public_host_logging", ungranted, &[], &log).await;
+}
+
+/// A component of several, as a host loads it. `None`: they were not built.
+fn composed(names: &[&str], more: Option<&[u8]>) -> Option<PluginSource> {
+    let read = |name: &&str| match sample(name)?.component {
+        Source::File(file) => std::fs::read(file).ok(),
+        _ => None,
+    };
+    let bytes: Option<Vec<_>> = names.iter().map(read).collect();
+    let bytes = bytes?;
+    let own = names.iter().copied().zip(bytes.iter().map(Vec::as_slice));
+    let parts = own.chain(more.map(|bytes| ("another", bytes))).map(|(name, bytes)| crate::Part { name, bytes });
+    let whole = crate::compose(&parts.collect::<Vec<_>>()).unwrap();
+    Some(source(Source::Bytes(whole.into())))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn composed_components_replay() {
+    let Some(speller) = composed(&["foreign_speller", "foreign_words", "foreign_folding"], None) else { return };
+    let check = |text: &str| replays("acme.words.spelling.check", json!({"text": text}));
+    check_place(&Place::with(speller, ungranted).await, &[], &[check("The Sea the sea"), check("")]).await;
+    // Written by hand: that of the documentation is a core module.
+    let adder = wat::parse_str(
+        r#"(component
+            (core module $m (func (export "add") (param i32 i32) (result i32) (i32.add (local.get 0) (local.get 1))))
+            (core instance $i (instantiate $m))
+            (func $add (param "x" u32) (param "y" u32) (result u32) (canon lift (core func $i "add")))
+            (instance $add-interface (export "add" (func $add)))
+            (export "docs:adder/add@0.1.0" (instance $add-interface)))"#,
+    );
+    let calculator = composed(&["public_calculator"], Some(&adder.unwrap())).unwrap();
+    let add = replays("docs.calculator.calculate.eval-expression", json!({"op": "add", "x": 1, "y": 2}));
+    check_place(&Place::with(calculator, ungranted).await, &[], &[add]).await;
+}
+
+/// Attacks that end: what a limit ends is no result, and is not in a journal.
+#[tokio::test(flavor = "multi_thread")]
+async fn attacks_that_end_replay() {
+    let flood = json!({"count": 40});
+    let cases = [
+        replays("recurse", json!({})),
+        replays("trap", json!({})),
+        replays("flood_log", flood.clone()),
+        replays("flood_progress", flood.clone()),
+        replays("flood_stdout", flood),
+        replays("read_file", json!({"path": "/etc/passwd"})),
+        replays("write_file", json!({"path": "/tmp/file", "text": "words"})),
+        replays("files", json!({"directory": "/", "steps": []})),
+        replays("request", json!({"method": "GET", "url": "http://peer.test/page", "at_once": 3})),
+        replays("request", json!({"method": "POST", "url": "http://peer.test/post", "body_bytes": 70_000})),
+        replays("request", json!({"method": "GET", "url": "http://elsewhere.test/"})),
+        replays("speak", json!({"text": "\u{1b}[2J words"})),
+        replays("environment", json!({})),
+        replays("connect", json!({"host": "127.0.0.1", "port": 22})),
+        replays("connect", json!({"host": "example.com", "port": 80})),
+        replays("bad_output", json!({})),
+        replays("bad_json", json!({})),
+        replays("bad_utf8", json!({})),
+    ];
+    // They loop, or take what a limit ends.
+    let endless = ["spin", "ignore_cancel", "grow", "flood_result", "flood_handles"];
+    check("hostile", ungranted, &endless, &cases).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
