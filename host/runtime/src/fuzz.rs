@@ -1,4 +1,4 @@
-//! Components and their manifests made of anything.
+//! Components, their manifests and journals of calls made of anything.
 
 use std::sync::{Arc, OnceLock};
 
@@ -102,6 +102,11 @@ pub fn components(data: &[u8]) -> bool {
     loaded.is_ok()
 }
 
+/// The journal of a call as it comes from the store, and a guest that runs again with it.
+pub fn journals(data: &[u8]) -> bool {
+    super::journal::fuzz::journals(data)
+}
+
 #[cfg(test)]
 mod corpus {
     use std::path::Path;
@@ -113,5 +118,6 @@ mod corpus {
         let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz");
         replay_corpus(&fuzz, "manifests", super::manifests);
         replay_corpus(&fuzz, "components", super::components);
+        replay_corpus(&fuzz, "journals", super::journals);
     }
 }

@@ -11,6 +11,8 @@ mod clock;
 mod codec;
 mod entry;
 mod files;
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzz;
 mod header;
 mod http;
 mod keeping;

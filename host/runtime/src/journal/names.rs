@@ -50,7 +50,7 @@ macro_rules! imports {
         $($(pub(crate) const $name: Import = Import::new($interface, $function);)*)*
 
         /// Every one of them.
-        #[cfg(test)]
+        #[cfg(any(test, fuzzing))]
         pub(crate) const ALL: &[Import] = &[$($($name),*),*];
     };
 }

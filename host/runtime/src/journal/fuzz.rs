@@ -1,0 +1,72 @@
+//! Journals made of anything.
+
+use super::codec::{Recorded, decode, encode};
+use super::entry::{self, CommandKind};
+use super::names;
+use super::outcome::Outcome;
+use super::state::Journal;
+use super::values::Answers;
+use crate::ClientView;
+
+/// Reads a journal, and lets a guest that calls anything run again with it. What can be read is whole up to its last mark, and reads the
+/// same from there.
+pub(crate) fn journals(data: &[u8]) -> bool {
+    written_again::<Outcome>(data);
+    written_again::<Answers>(data);
+    written_again::<ClientView>(data);
+    written_again::<Vec<String>>(data);
+    let Ok(decoded) = entry::decode(data) else { return false };
+    assert!(decoded.bytes <= data.len(), "what is kept is there");
+    let kept = entry::decode(&data[..decoded.bytes]);
+    let again = kept.unwrap_or_else(|corrupt| panic!("what was kept cannot be read: {corrupt}"));
+    assert_eq!((&again.header, &again.entries, again.mark), (&decoded.header, &decoded.entries, decoded.mark));
+    assert_eq!((again.is_complete, again.bytes), (decoded.is_complete, decoded.bytes));
+    for placed in &decoded.entries {
+        assert!(!placed.entry.to_string().is_empty(), "each entry has words");
+    }
+    for outcome in decoded.outcomes.values() {
+        written_again::<Outcome>(outcome);
+    }
+    run_again(data);
+    true
+}
+
+/// A value that can be read is written again and reads the same.
+fn written_again<T: Recorded + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+    if let Some(value) = decode::<T>(bytes) {
+        assert_eq!(decode::<T>(&encode(&value)), Some(value));
+    }
+}
+
+/// A guest whose calls are the last bytes of the journal.
+fn run_again(data: &[u8]) {
+    let Ok((_, mut journal)) = Journal::replay(data) else { return };
+    for byte in data.iter().rev().take(64) {
+        let import = names::ALL[usize::from(*byte) % names::ALL.len()];
+        // A guest that left its journal is told so at each further call, and goes on all the same.
+        let _ = journal.step(import);
+        let _ = journal.take_clock();
+        let _ = match byte % 6 {
+            0 => journal.take_signals().map(drop),
+            1 => journal.take_promotion().map(drop),
+            2 => journal.must_value().map(drop),
+            3 => journal.must_command(CommandKind::Request, u32::from(*byte), [*byte; 8]).map(drop),
+            4 => journal.take_delivery().map(drop),
+            _ => journal.take_value().map(drop),
+        };
+        if journal.is_recording() {
+            journal.put_value(vec![*byte]);
+            journal.put_mark();
+        }
+        assert!(!journal.status().to_string().is_empty());
+    }
+    let _ = journal.end([0; 8]);
+    if journal.is_recording() {
+        let (bytes, steps) = (journal.bytes().to_vec(), journal.steps());
+        let again = entry::decode(&bytes);
+        assert!(
+            again.is_ok_and(|again| again.bytes == bytes.len() && again.last_step <= steps),
+            "what is written can be read"
+        );
+    }
+}
