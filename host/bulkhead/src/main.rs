@@ -42,8 +42,6 @@ fn return_freed_memory_soon() {
 
 fn main() -> ExitCode {
     return_freed_memory_soon();
-    #[cfg(feature = "crash-points")]
-    crash::watch();
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         // The store examines a database in a child process before it opens it.
@@ -53,7 +51,12 @@ fn main() -> ExitCode {
         }
         // The sandbox has components compiled in one, too.
         Some(first) if first == bulkhead_runtime::COMPILE_ARGUMENT => bulkhead_runtime::compile_main(arguments),
-        _ => cli::run(),
+        _ => {
+            // The processes that the host starts to help it count no places.
+            #[cfg(feature = "crash-points")]
+            crash::watch();
+            cli::run()
+        }
     }
 }
 
