@@ -1,171 +1,180 @@
-//! The crash matrix: a host that ends itself at a named place, once in its first life and once in its second.
+//! The crash matrix: for each tool, a host that ends at each of the places that it reaches, and at one of those of its second life.
 //!
-//! Only a build with the feature `crash-points` does that: `XTASK_CRASH_POINTS` says where it is, and without it there is nothing to test.
+//! Only a build with the feature `crash-points` does that: `XTASK_CRASH_POINTS` says where it is. The gate tries every seventh pair of
+//! places, `XTASK_TEST_MODE=nightly` all of them. A whole run can be divided, `XTASK_CRASH_SHARD=i/n` with i from 1 on, and goes on where
+//! it was if `XTASK_CRASH_LOG` names a file: it has a line for each pair that passed.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use futures::StreamExt as _;
+use serde_json::json;
 use tests::modern::Modern;
-use tests::{Host, Setup, command};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
-use tokio::time::Instant;
+use tests::{Setup, command, place};
 
-/// Places of a first life, and how often each is tried.
-const FIRST: [(&str, u32); 13] = [
-    ("ask.before", 2),
-    ("ask.after", 2),
-    ("kv.before", 2),
-    ("kv.after", 2),
-    ("append.before", 1),
-    ("append.after", 1),
-    ("http.kept", 1),
-    ("http.answered", 1),
-    ("http.outcome", 1),
-    ("steering.before", 1),
-    ("steering.after", 1),
-    ("finish.before", 1),
-    ("finish.after", 1),
-];
-/// Places of a second one.
-const SECOND: [&str; 5] = ["wake.permit:1", "wake.loaded:1", "wake.tail:1", "finish.before:1", "finish.after:1"];
+use super::cases::{CASES, Case};
+use super::lives::{Ended, Place};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Lives at once: a host that ends waits for its disk most of the time.
+const AT_ONCE: usize = 3;
 
-/// A server that answers at once, and counts the requests that it was sent.
-async fn counting_server() -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let origin = format!("http://{}", listener.local_addr().expect("an address"));
-    let count = Arc::<AtomicUsize>::default();
-    let counted = Arc::clone(&count);
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let counted = Arc::clone(&counted);
-            tokio::spawn(async move {
-                let mut request = Vec::new();
-                while !request.ends_with(b"\r\n\r\n1") {
-                    match stream.read_u8().await {
-                        Ok(byte) => request.push(byte),
-                        Err(_) => return,
-                    }
-                }
-                counted.fetch_add(1, Ordering::SeqCst);
-                let answer = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 4\r\n\r\npaid";
-                // A host that has ended takes no answer.
-                let _ = stream.write_all(answer).await;
-            });
-        }
-    });
-    (origin, count)
+/// Which pairs are tried.
+struct Plan {
+    stride: usize,
+    shard: (usize, usize),
+    log: Option<PathBuf>,
+    /// The pairs that an earlier run of this log has seen pass.
+    passed: BTreeSet<String>,
+    /// Over all tools, so that the stride meets other places of each.
+    counted: usize,
 }
 
-/// The reply, unless the host has ended.
-async fn reply(client: &Modern, method: &str, params: Value) -> Option<Value> {
-    let message = client.message(&json!(1), method, params.clone()).to_string();
-    let sent = client.request(method, &params).timeout(PATIENCE).body(message).send().await.ok()?;
-    let reply: Value = serde_json::from_str(&sent.text().await.ok()?).ok()?;
-    Some(reply["result"].clone())
-}
+impl Plan {
+    fn of_environment() -> Self {
+        let shard = match std::env::var("XTASK_CRASH_SHARD") {
+            Ok(text) => {
+                let shard = text.split_once('/').and_then(|(at, of)| Some((at.parse().ok()?, of.parse().ok()?)));
+                let shard = shard.filter(|(at, of)| (1..=*of).contains(at));
+                shard.unwrap_or_else(|| panic!("XTASK_CRASH_SHARD is `{text}`: use i/n, such as 1/4"))
+            }
+            Err(_) => (1, 1),
+        };
+        let log = std::env::var_os("XTASK_CRASH_LOG").map(PathBuf::from);
+        let text = log.as_ref().and_then(|log| std::fs::read_to_string(log).ok()).unwrap_or_default();
+        let passed = text.lines().filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect();
+        Self { stride: place::rounds(7, 1) as usize, shard, log, passed, counted: 0 }
+    }
 
-/// Answers what the task asks, and steers it, until it has ended. `None`: the host has.
-async fn drive(client: &Modern, id: &str, is_steered: &mut bool) -> Option<Value> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        assert!(Instant::now() < until, "the task does not end");
-        let now = reply(client, "tasks/get", json!({"taskId": id})).await?;
-        match now["status"].as_str() {
-            Some("completed" | "failed" | "cancelled") => return Some(now),
-            Some("input_required") => {
-                for key in now["inputRequests"].as_object().into_iter().flat_map(|open| open.keys()) {
-                    let answer = json!({key: {"action": "accept", "content": {"value": key}}});
-                    reply(client, "tasks/update", json!({"taskId": id, "inputResponses": answer})).await?;
-                }
+    /// The pairs of places of a tool whose host reaches `before` places before it listens, and `all` in a life without an end.
+    fn pairs(&mut self, before: usize, all: usize) -> Vec<(usize, usize)> {
+        let mut pairs = Vec::new();
+        for first in before + 1..=all {
+            self.counted += 1;
+            // What is left for a second life, the places before it listens among them.
+            let left = before + all - first + 3;
+            let second = 1 + self.counted % left;
+            let is_tried = self.counted.is_multiple_of(self.stride);
+            if is_tried && self.counted / self.stride % self.shard.1 == self.shard.0 - 1 {
+                pairs.push((first, second));
             }
-            _ if !*is_steered => {
-                reply(client, "tasks/steer", json!({"taskId": id, "message": "left"})).await?;
-                *is_steered = true;
-            }
-            _ => {}
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        if pairs.is_empty() && self.shard.1 == 1 {
+            // A tool without effects has few places: one of them, then.
+            pairs.push(((before + all).div_ceil(2), before + 1));
+        }
+        pairs
+    }
+
+    fn note(&self, ended: &Ended) {
+        let Some(log) = &self.log else { return };
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("the log can be written");
+        writeln!(file, "{}: {:?}", ended.what, ended.ends).expect("the log can be written");
     }
 }
 
-/// The task's end after a crash at `first` in its first life and at `second` in its second, and the host that saw it.
-async fn lives(setup: &Setup, tool: &str, arguments: &Value, first: &str, second: &str) -> Option<(Value, Host)> {
-    let armed = |at: &str| setup.clone().env("CRASH_AT", at);
-    let host = armed(first).start().await;
-    let client = Modern::full(&host, None);
-    let created = reply(&client, "tools/call", json!({"name": tool, "arguments": arguments})).await?;
-    let id = created["taskId"].as_str().unwrap_or_else(|| panic!("{tool}: {created}")).to_owned();
-    let mut is_steered = tool != "steered";
-    if let Some(now) = drive(&client, &id, &mut is_steered).await {
-        return Some((now, host));
+/// What came of the pairs of a tool.
+#[derive(Default)]
+struct Summary {
+    pairs: usize,
+    crashes: [usize; 2],
+    in_doubt: usize,
+    /// How often a host ended at each.
+    places: BTreeMap<String, usize>,
+}
+
+impl Summary {
+    fn add(&mut self, ended: &Ended) {
+        self.pairs += 1;
+        self.in_doubt += usize::from(ended.is_in_doubt());
+        for (count, end) in self.crashes.iter_mut().zip(&ended.ends) {
+            *count += usize::from(end.is_some());
+            if let Some(place) = end {
+                *self.places.entry(place.clone()).or_default() += 1;
+            }
+        }
     }
-    if let Ok(host) = armed(second).start_or_end(PATIENCE).await
-        && let Some(now) = drive(&Modern::full(&host, None), &id, &mut is_steered).await
+}
+
+async fn try_pair(case: &Case, program: &str, (first, second): (usize, usize), plan: &Plan) -> Ended {
+    let ended = Place::new(case, program).await.check(first, second).await;
+    plan.note(&ended);
+    ended
+}
+
+async fn try_case(case: &Case, program: &str, plan: &mut Plan) -> Summary {
+    let (before, all) = Place::new(case, program).await.count_places().await;
+    let mut pairs = plan.pairs(before, all);
+    let known = |(first, second): &(usize, usize)| format!("{} of {} at {first} and {second}", case.tool, case.plugin);
+    let planned = pairs.len();
+    pairs.retain(|pair| !plan.passed.contains(&known(pair)));
+    let mut summary = Summary::default();
     {
-        return Some((now, host));
+        let plan = &*plan;
+        let mut lives =
+            futures::stream::iter(pairs).map(|pair| try_pair(case, program, pair, plan)).buffer_unordered(AT_ONCE);
+        while let Some(ended) = lives.next().await {
+            summary.add(&ended);
+        }
     }
-    let host = setup.start().await;
-    let now = drive(&Modern::full(&host, None), &id, &mut is_steered).await;
-    Some((now.expect("the last host lives on"), host))
+    if plan.stride == 1 && plan.shard.0 == plan.shard.1 {
+        // How many places there are is not the same each time: on, until the first life has no further one.
+        for further in 1.. {
+            let ended = try_pair(case, program, (all + further, before + 1), plan).await;
+            summary.add(&ended);
+            if ended.ends[0].is_none() {
+                break;
+            }
+        }
+    }
+    let Summary { pairs, crashes: [first, second], in_doubt, places } = &summary;
+    println!(
+        "{} of {}: {before} + {} places; {pairs} pairs, {} before; the host ended {first} times in its first life, {second} in its \
+         second; in doubt {in_doubt}; {places:?}",
+        case.tool,
+        case.plugin,
+        all - before,
+        planned.saturating_sub(*pairs),
+    );
+    summary
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn durable_crash_matrix() {
-    let Ok(program) = std::env::var("XTASK_CRASH_POINTS") else { return };
-    let (mut crashed, mut seconds) = (0_u32, SECOND.iter().cycle());
-    for (point, times) in FIRST {
-        for count in 1..=times {
-            for tool in ["stages", "send", "steered"] {
-                let (origin, sent) = counting_server().await;
-                let grants = format!("durable = \"auto\"\n[plugin.grants]\nhttp = [{origin:?}]\n[plugin.kv]\n");
-                let setup = Setup::new().program(&program).plugin("probe", &grants);
-                let setup = setup.config("[call]\npromote_after_ms = 0").shared_code();
-                let arguments = match tool {
-                    "stages" => json!({"pause_ms": 0}),
-                    "send" => json!({"method": "POST", "url": format!("{origin}/pay"), "body": "1"}),
-                    _ => json!({}),
-                };
-                let (first, second) = (format!("{point}:{count}"), *seconds.next().expect("a cycle"));
-                let what = format!("{tool}, {first}, {second}");
-                let Some((now, host)) = lives(&setup, tool, &arguments, &first, second).await else { continue };
-                println!("{what}: {}", now["status"]);
-                crashed += u32::from(host.log().matches("took over what an earlier host left").count() > 0);
-                check(tool, &what, &now, sent.load(Ordering::SeqCst));
-                if tool == "stages" {
-                    let kept = Modern::plain(&host, None).tool("keep", json!({"what": "get", "key": "stages"})).await;
-                    assert_eq!(tests::client::text(&kept), "1 bytes: 2", "{what}");
-                }
-            }
+    let Ok(program) = std::env::var("XTASK_CRASH_POINTS") else {
+        eprintln!("not run: XTASK_CRASH_POINTS names no host that ends at places (`cargo xtask test` builds one)");
+        return;
+    };
+    let mut plan = Plan::of_environment();
+    let mut total = Summary::default();
+    for case in &CASES {
+        if place::left_out(case.languages) {
+            continue;
+        }
+        let summary = try_case(case, &program, &mut plan).await;
+        let is_part = plan.shard.1 > 1 || !plan.passed.is_empty();
+        assert!(is_part || summary.crashes[0] > 0, "{}: the host never ended", case.tool);
+        total.pairs += summary.pairs;
+        total.in_doubt += summary.in_doubt;
+        for (count, of_case) in total.crashes.iter_mut().zip(summary.crashes) {
+            *count += of_case;
+        }
+        for (place, count) in summary.places {
+            *total.places.entry(place).or_default() += count;
         }
     }
-    assert!(crashed > 20, "the host ended {crashed} times");
-}
-
-fn check(tool: &str, what: &str, now: &Value, sent: usize) {
-    assert_eq!(now["status"], "completed", "{what}: {now}");
-    let result = &now["result"];
-    match tool {
-        "stages" => {
-            let staged = &result["structuredContent"];
-            let answers = [r#"{"value":"first"}"#, r#"{"value":"second"}"#];
-            assert_eq!(*staged, json!({"attempt": 1, "counts": [1, 2], "answers": answers}), "{what}");
-        }
-        "send" => {
-            let is_told = result["isError"] == true;
-            assert!(sent <= 1, "{what}: it was sent {sent} times");
-            assert!(sent == 1 || is_told, "{what}: it was not sent, and the guest does not know: {now}");
-        }
-        _ => assert!(result.to_string().contains("left"), "{what}: {now}"),
-    }
+    println!(
+        "all: {} pairs; the host ended {} + {} times; in doubt {}; {:?}",
+        total.pairs, total.crashes[0], total.crashes[1], total.in_doubt, total.places
+    );
 }
 
 #[tokio::test]
 async fn release_build_knows_no_crash_points() {
     let said = command::run(&mut command::bulkhead(), &["--version"], None).await;
     assert!(!said.contains("crash"), "{said}");
+    // A host that starts writes to its store: it lives on, and says nothing of places.
+    let host = Setup::with(&["text"]).env("CRASH_AT", "1").start().await;
+    Modern::plain(&host, None).tool("echo", json!({"text": "words"})).await;
+    assert!(!host.log().contains("crash point"), "{}", host.log());
 }

@@ -1,8 +1,11 @@
 //! `cargo xtask test`: what a change must pass, cheapest first.
 
+use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{docs, guests, scripted, steps};
+use anyhow::Context as _;
+
+use crate::{docs, guests, layout, scripted, steps};
 
 /// What to leave out and what to pass on.
 #[derive(clap::Args)]
@@ -18,6 +21,22 @@ pub(crate) struct Options {
 /// Checks the repository's text.
 pub(crate) fn tidy() -> anyhow::Result<()> {
     steps::run("tidy", steps::cargo().args(["run", "--quiet", "--package", "tidy"]))
+}
+
+/// Builds a host that ends where it is told to, for the tests of what survives. The tests' own host, which is built afterwards in the same
+/// place, knows nothing of that.
+fn host_with_crash_points() -> anyhow::Result<PathBuf> {
+    let mut build = steps::cargo();
+    // The whole workspace, as for the tests: another selection of packages would compile every dependency again.
+    build.args(["build", "--workspace", "--bin", "bulkhead", "--features", "bulkhead/crash-points"]);
+    steps::run("the host with crash points", &mut build)?;
+    let folder = layout::target().join("crash-points");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let (built, kept, aside) = (docs::built_host()?, folder.join("bulkhead"), folder.join("bulkhead.part"));
+    // Renamed, because a host of an earlier run may still be there.
+    std::fs::copy(&built, &aside).with_context(|| format!("cannot copy {}", built.display()))?;
+    std::fs::rename(&aside, &kept)?;
+    Ok(kept)
 }
 
 /// Runs the steps and stops at the first that fails.
@@ -43,6 +62,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         steps::run("documentation", &mut doc)?;
     }
     let mut tests = steps::cargo();
+    if !options.quick {
+        tests.env("XTASK_CRASH_POINTS", host_with_crash_points()?);
+    }
     // Tests of guests that could not be built say that they are not run.
     tests.args(["test", "--workspace"]).args(&options.arguments).env("XTASK_WITHOUT", scripted::missing().join(","));
     steps::run("tests", &mut tests)?;
