@@ -10,6 +10,8 @@ use super::lives::Ended;
 pub(super) struct Case {
     pub(super) plugin: &'static str,
     pub(super) tool: &'static str,
+    /// What tells it from another call of the same tool.
+    how: &'static str,
     /// The languages that its plugin needs to be built.
     pub(super) languages: &'static [&'static str],
     pub(super) keeps: bool,
@@ -21,9 +23,22 @@ pub(super) struct Case {
     pub(super) check: fn(&Ended),
 }
 
+impl Case {
+    pub(super) fn name(&self) -> String {
+        let Self { plugin, tool, how, .. } = self;
+        format!("{tool}{how} of {plugin}")
+    }
+
+    /// Its name, with the places at which its host is to end.
+    pub(super) fn named_pair(&self, (first, second): (usize, usize)) -> String {
+        format!("{} at {first} and {second}", self.name())
+    }
+}
+
 const PLAIN: Case = Case {
     plugin: "",
     tool: "",
+    how: "",
     languages: &[],
     keeps: false,
     is_steered: false,
@@ -50,6 +65,7 @@ pub(super) const CASES: [Case; 14] = [
     Case {
         plugin: "probe",
         tool: "send",
+        how: ", which only reads,",
         arguments: |origin| json!({"url": format!("{origin}/page")}),
         check: |ended| {
             assert!(ended.sent.gets > 0 && ended.sent.posts == 0, "{ended}");

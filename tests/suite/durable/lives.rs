@@ -267,7 +267,7 @@ impl<'a> Place<'a> {
             }
         };
         let ended = Ended {
-            what: format!("{} of {} at {first} and {second}", self.case.tool, self.case.plugin),
+            what: self.case.named_pair((first, second)),
             status: now["status"].as_str().unwrap_or_default().to_owned(),
             result: now["result"].clone(),
             questions: self.client.questions,

@@ -105,9 +105,8 @@ async fn try_pair(case: &Case, program: &str, (first, second): (usize, usize), p
 async fn try_case(case: &Case, program: &str, plan: &mut Plan) -> Summary {
     let (before, all) = Place::new(case, program).await.count_places().await;
     let mut pairs = plan.pairs(before, all);
-    let known = |(first, second): &(usize, usize)| format!("{} of {} at {first} and {second}", case.tool, case.plugin);
     let planned = pairs.len();
-    pairs.retain(|pair| !plan.passed.contains(&known(pair)));
+    pairs.retain(|pair| !plan.passed.contains(&case.named_pair(*pair)));
     let mut summary = Summary::default();
     {
         let plan = &*plan;
@@ -129,10 +128,9 @@ async fn try_case(case: &Case, program: &str, plan: &mut Plan) -> Summary {
     }
     let Summary { pairs, crashes: [first, second], in_doubt, places } = &summary;
     println!(
-        "{} of {}: {before} + {} places; {pairs} pairs, {} before; the host ended {first} times in its first life, {second} in its \
+        "{}: {before} + {} places; {pairs} pairs, {} before; the host ended {first} times in its first life, {second} in its \
          second; in doubt {in_doubt}; {places:?}",
-        case.tool,
-        case.plugin,
+        case.name(),
         all - before,
         planned.saturating_sub(*pairs),
     );

@@ -54,8 +54,8 @@ fn before_command(outcome: &Outcome, number: usize) -> Vec<Value> {
     let output = outcome.as_ref().expect("a script is done to its end");
     let report: Value = serde_json::from_str(output.structured.as_ref().expect("a report").as_str()).unwrap();
     let seen = report["seen"].as_array().expect("what it saw").clone();
-    let commands = seen.iter().enumerate().filter(|(_, seen)| seen["is_command"] == true).map(|(at, _)| at);
-    let until = number.checked_sub(1).map_or(Some(0), |last| commands.skip(last).next()).expect("so many commands");
+    let mut commands = seen.iter().enumerate().filter(|(_, seen)| seen["is_command"] == true).map(|(at, _)| at);
+    let until = number.checked_sub(1).map_or(Some(0), |last| commands.nth(last)).expect("so many commands");
     seen[..until].to_vec()
 }
 
