@@ -1,7 +1,8 @@
 //! A journal of an earlier build, with the component that it was made by: what a host has kept, every later one has to replay.
 //!
 //! The bytes in `golden` stay as they are. A build that cannot replay them any more raises the journal's `ABI` and gets further ones
-//! beside them, which `golden_journal_is_made` writes into a folder that `GOLDEN` names.
+//! beside them, which `golden_journal_is_made` writes into a folder that `GOLDEN` names. The component's paths of dependencies are overwritten
+//! before, so that they name no machine.
 
 use std::sync::atomic::Ordering;
 
