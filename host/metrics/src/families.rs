@@ -93,6 +93,18 @@ families! {
     TASKS_PROMOTED = "bulkhead_tasks_promoted", Kind::Counter, None, [], "Plain calls that became tasks on the way";
     TASKS_RECOVERED = "bulkhead_tasks_recovered", Kind::Counter, None, ["how"],
         "Tasks of an earlier host that this one took over";
+    TASKS_HELD = "bulkhead_tasks_held", Kind::Gauge, None, [],
+        "Tasks that the host or an operator holds until they are released";
+    RESUMES = "bulkhead_task_resumes", Kind::Counter, None, [],
+        "Tasks that went on where they were, after their host had ended or they were released";
+    DIVERGENCES = "bulkhead_task_divergences", Kind::Counter, None, [],
+        "Calls that did something else than their journal says, when they were brought back";
+    JOURNAL_APPENDS = "bulkhead_journal_appends", Kind::Counter, None, [],
+        "Pieces that the journals of calls grew by on disk";
+    JOURNAL_BYTES = "bulkhead_journal", Kind::Counter, Some(Unit::Bytes), [],
+        "What the journals of calls grew by on disk";
+    DEMOTED = "bulkhead_journal_demotions", Kind::Counter, None, ["reason"],
+        "Calls whose journal was given up, by what no journal holds";
     REFUSALS = "bulkhead_refusals", Kind::Counter, None, ["limit"],
         "Requests that a quota or rate refused, by the limit's name";
     CREDENTIALS_REFUSED = "bulkhead_credentials_refused", Kind::Counter, None, ["reason"],

@@ -7,8 +7,8 @@ use bulkhead_domain::task::{Design, Outcome};
 
 use crate::Metrics;
 use crate::families::{
-    CODE_CACHE, COMPILE, GRANT_DENIED, PERMIT_WAIT, STORE_GROUP, STORE_SYNC, TASKS_CREATED, TASKS_ENDED,
-    TASKS_PROMOTED, TASKS_RECOVERED,
+    CODE_CACHE, COMPILE, DEMOTED, DIVERGENCES, GRANT_DENIED, JOURNAL_APPENDS, JOURNAL_BYTES, PERMIT_WAIT, RESUMES,
+    STORE_GROUP, STORE_SYNC, TASKS_CREATED, TASKS_ENDED, TASKS_PROMOTED, TASKS_RECOVERED,
 };
 use crate::histogram::Histogram;
 use crate::registry::Counter;
@@ -30,6 +30,8 @@ pub struct TaskMetrics {
     ended: [Arc<Counter>; 4],
     promoted: Arc<Counter>,
     recovered: [Arc<Counter>; 4],
+    resumes: Arc<Counter>,
+    divergences: Arc<Counter>,
     waits: [Arc<Histogram>; 3],
 }
 
@@ -44,6 +46,8 @@ impl TaskMetrics {
             promoted: registry.counter(&TASKS_PROMOTED, []),
             recovered: ["queued", "paused", "interrupted", "resumed"]
                 .map(|how| registry.counter(&TASKS_RECOVERED, [how])),
+            resumes: registry.counter(&RESUMES, []),
+            divergences: registry.counter(&DIVERGENCES, []),
             waits: ["plain", "task", "again"].map(|kind| registry.histogram(&PERMIT_WAIT, [kind])),
         })
     }
@@ -85,6 +89,16 @@ impl TaskMetrics {
         self.recovered.iter().zip(counts).for_each(|(counter, count)| counter.add(count));
     }
 
+    /// A task goes on where a run was that it had lost.
+    pub fn resumed(&self) {
+        self.resumes.increase();
+    }
+
+    /// A call did something else than its journal says.
+    pub fn diverged(&self) {
+        self.divergences.increase();
+    }
+
     pub fn waited(&self, who: Waiting, wait: Duration) {
         let [plain, task, again] = &self.waits;
         match who {
@@ -101,6 +115,26 @@ impl TaskMetrics {
 pub struct StoreMetrics {
     groups: Arc<Histogram>,
     syncs: Arc<Histogram>,
+    appends: Arc<Counter>,
+    appended_bytes: Arc<Counter>,
+    demotions: [Arc<Counter>; DEMOTIONS.len()],
+}
+
+/// Why journals are given up: the label, and what the host's words for it begin with. The last one is for words that are not known here.
+const DEMOTIONS: [(&str, &str); 8] = [
+    ("wasi_03", "its component uses WASI 0.3"),
+    ("file", "it used a file"),
+    ("settings", "its settings and variables are larger"),
+    ("journal", "its journal is larger"),
+    ("response", "it was sent an HTTP response larger"),
+    ("event_stream", "it was sent a stream of events"),
+    ("open_request", "it waited for something while it still wrote"),
+    ("other", ""),
+];
+
+/// The label of a reason for which a journal was given up.
+pub fn demotion_label(reason: &str) -> &'static str {
+    DEMOTIONS.into_iter().find(|(_, begin)| reason.starts_with(begin)).map_or("other", |(label, _)| label)
 }
 
 impl StoreMetrics {
@@ -108,7 +142,28 @@ impl StoreMetrics {
     pub fn of(metrics: &Metrics, engine: &'static str) -> Option<Self> {
         let registry = metrics.0.registry.as_ref()?;
         let groups = registry.histogram(&STORE_GROUP, [engine]);
-        Some(Self { groups, syncs: registry.histogram(&STORE_SYNC, [engine]) })
+        Some(Self {
+            groups,
+            syncs: registry.histogram(&STORE_SYNC, [engine]),
+            appends: registry.counter(&JOURNAL_APPENDS, []),
+            appended_bytes: registry.counter(&JOURNAL_BYTES, []),
+            demotions: DEMOTIONS.map(|(label, _)| registry.counter(&DEMOTED, [label])),
+        })
+    }
+
+    /// A journal grew by so many bytes.
+    pub fn appended(&self, bytes: u64) {
+        self.appends.increase();
+        self.appended_bytes.add(bytes);
+    }
+
+    /// A journal was given up, for a reason in the host's words.
+    pub fn demoted(&self, reason: &str) {
+        let label = demotion_label(reason);
+        let place = DEMOTIONS.iter().position(|(known, _)| *known == label);
+        if let Some(counter) = place.and_then(|place| self.demotions.get(place)) {
+            counter.increase();
+        }
     }
 
     /// So many operations became durable together.
@@ -160,7 +215,13 @@ mod tests {
         tasks.ended(&Outcome::Output { is_error: true });
         tasks.recovered([2, 0, 1, 0]);
         tasks.waited(Waiting::Task, Duration::from_millis(20));
+        tasks.resumed();
+        tasks.diverged();
         store.group(3);
+        store.appended(300);
+        store.appended(12);
+        store.demoted("it used a file of a granted directory");
+        store.demoted("in words of a later host");
         let page = page(&metrics, Readings::default(), Form::Text).unwrap();
         for line in [
             "bulkhead_tasks_created_total{design=\"core\"} 0",
@@ -169,6 +230,13 @@ mod tests {
             "bulkhead_tasks_ended_total{outcome=\"ok\"} 0",
             "bulkhead_tasks_recovered_total{how=\"queued\"} 2",
             "bulkhead_tasks_recovered_total{how=\"interrupted\"} 1",
+            "bulkhead_task_resumes_total 1",
+            "bulkhead_task_divergences_total 1",
+            "bulkhead_journal_appends_total 2",
+            "bulkhead_journal_bytes_total 312",
+            "bulkhead_journal_demotions_total{reason=\"file\"} 1",
+            "bulkhead_journal_demotions_total{reason=\"other\"} 1",
+            "bulkhead_journal_demotions_total{reason=\"response\"} 0",
             "bulkhead_permit_wait_seconds_bucket{kind=\"task\",le=\"0.05\"} 1",
             "bulkhead_store_group_operations_bucket{engine=\"sled\",le=\"2.0\"} 0",
             "bulkhead_store_group_operations_bucket{engine=\"sled\",le=\"4.0\"} 1",

@@ -40,6 +40,9 @@ pub(super) struct Plan {
     pub(super) counted: Vec<(Requestor, Usage, Usage)>,
     /// Answers, given when the group is durable; refusals too, because they may rest on the group's own writes.
     pub(super) answers: Vec<CommitReply>,
+    /// What journals grew by, in bytes, and why others were given up: to be counted once the group is durable.
+    pub(super) growths: Vec<u64>,
+    pub(super) demotions: Vec<String>,
     /// Journals of which rows are left once the group is durable.
     pub(super) left_journals: Vec<TaskKey>,
 }
@@ -224,6 +227,10 @@ impl Committer {
                 plan.files_new.into_iter().for_each(NewFile::keep);
                 self.remove_files(plan.files_gone);
                 self.left_journals.extend(plan.left_journals);
+                if let Some(metrics) = self.shared.metrics.get() {
+                    plan.growths.into_iter().for_each(|bytes| metrics.appended(bytes));
+                    plan.demotions.iter().for_each(|reason| metrics.demoted(reason));
+                }
                 answer(plan.answers, || Ok(()));
                 true
             }

@@ -14,7 +14,7 @@ use super::space::FreeRoom;
 use super::view::View;
 use super::{StoreInner, engine_error};
 use crate::journal::layout::{HEAD, open_piece};
-use crate::journal::{Append, JournalHead, TaskRef};
+use crate::journal::{Append, JournalHead, JournalState, TaskRef};
 use crate::vault::SealingKey;
 
 /// Rows of a journal that are removed in one step; the rest follows in steps of its own.
@@ -150,6 +150,13 @@ impl Writer<'_> {
     pub(super) fn write_growth(&mut self, key: &TaskKey, tail: Tail, growth: &Growth) -> Result<(), Error> {
         if let Some(before) = growth.before.as_ref().filter(|before| growth.after.rows < before.rows) {
             self.drop_pieces(key, before.rows)?;
+        }
+        match &growth.after.state {
+            JournalState::Demoted { reason } => self.plan.demotions.push(reason.clone()),
+            JournalState::Sound | JournalState::Diverged { .. } if tail.append.bytes.is_empty() => {}
+            JournalState::Sound | JournalState::Diverged { .. } => {
+                self.plan.growths.push(tail.append.bytes.len() as u64);
+            }
         }
         for (number, piece) in tail.append.numbers().zip(tail.pieces) {
             self.set(key.journal(number), Some(piece))?;
