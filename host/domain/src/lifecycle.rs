@@ -4,7 +4,7 @@
 //! a [`Refusal`], never a panic and never a silent change. Terminal phases absorb.
 
 use super::UnixMs;
-use super::call::{CallError, InputRequest, InputResponse};
+use super::call::{CallError, FaultKind, InputRequest, InputResponse};
 use super::task::{Active, DurableMarker, Input, Lease, Outcome, Phase, Task};
 use super::timeline::Transition;
 
@@ -41,6 +41,8 @@ pub enum Event {
     Continue { lease: Lease, durable: Option<DurableMarker> },
     /// The run can never start: what it needs is gone.
     Abandon { error: CallError, message: String },
+    /// An operator ends it as failed, and says why.
+    Fail { message: String },
 }
 
 /// What becomes of a task whose run was lost.
@@ -128,6 +130,11 @@ pub fn step(task: &Task, event: Event, now: UnixMs) -> Result<Task, Refusal> {
         Event::Cancel => end(&mut next, Outcome::Cancelled, Some("cancelled by request".into())),
         Event::Interrupt { how } => interrupt(&mut next, how),
         Event::Abandon { error, message } => end(&mut next, Outcome::Error(error), Some(message)),
+        Event::Fail { message } => {
+            // Neither the tool nor the host broke: it was ended from outside, as what is over its time is.
+            let error = CallError::Fault { kind: FaultKind::Deadline, reason: message.clone() };
+            end(&mut next, Outcome::Error(error), Some(message));
+        }
     }
     Ok(next)
 }

@@ -3,6 +3,7 @@
 //! Must say of arguments, answers and results how many bytes they are, and never what they are.
 
 use super::engine::Inner;
+use super::holding::is_held;
 use super::{CallRequest, Error, Tasks};
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_domain::call::CallError;
@@ -149,8 +150,19 @@ impl Inner {
         }
     }
 
+    /// A call could not be brought back to where it was.
+    pub(super) fn note_diverged(&self, task: &Task) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.diverged();
+        }
+        self.audit.note(|| Entry::new("task.diverged").of(task));
+    }
+
     pub(super) fn note_changed(&self, event: &Event, task: &Task, output: Option<&TaskOutput>) {
         self.count_ended(task);
+        if let (Some(metrics), Event::Continue { .. }) = (self.metrics.get(), event) {
+            metrics.resumed();
+        }
         if !self.audit.is_on() {
             return;
         }
@@ -158,9 +170,11 @@ impl Inner {
         let entry = match event {
             Event::Answer { .. } => entry("task.answered"),
             Event::Steer { message, .. } => entry("task.steered").count(message.len() as u64),
+            Event::Pause { .. } if is_held(task) => entry("task.held"),
             Event::Pause { .. } => entry("task.paused"),
             Event::Resume => entry("task.resumed"),
             Event::Cancel => entry("task.cancelled"),
+            Event::Fail { .. } => entry("task.failed"),
             Event::RequestInput { .. } => entry("task.asked"),
             Event::Continue { .. } => entry("task.continued"),
             Event::Start { .. } | Event::Deliver { .. } => return,

@@ -95,6 +95,11 @@ impl Tasks {
         self.change(requestor, id, Event::Resume).await
     }
 
+    /// Ends a task as failed, whatever it is doing. `message` is what its requestor reads.
+    pub async fn fail(&self, requestor: &Requestor, id: TaskId, message: String) -> Result<Arc<Task>, Error> {
+        self.change(requestor, id, Event::Fail { message }).await
+    }
+
     /// Removes a task, whatever its phase, and stops its run.
     pub async fn discard(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
         self.inner.expire(requestor, id).await.map_err(|error| self.inner.store_error(error))?;

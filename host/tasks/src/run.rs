@@ -275,7 +275,10 @@ async fn drive_once(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin:
         Err(error) => Some(Err(error)),
     };
     match (result, run.take_divergence()) {
-        (Some(_), Some(divergence)) => resuming::diverged(inner, run, &task, &divergence).await,
+        (Some(_), Some(divergence)) => {
+            inner.note_diverged(&task);
+            resuming::diverged(inner, run, &task, &divergence).await
+        }
         (Some(result), None) => {
             finish(inner, run, &task, result).await;
             false

@@ -46,6 +46,10 @@ fn go_on() -> Event {
     Event::Continue { lease: lease(), durable: None }
 }
 
+fn fail() -> Event {
+    Event::Fail { message: "it is not needed any more".into() }
+}
+
 fn interrupt(how: Interruption) -> Event {
     Event::Interrupt { how }
 }
@@ -80,6 +84,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("interrupt, resume", interrupt(Interruption::Resume)),
         ("continue", go_on()),
         ("abandon", Event::Abandon { error: CallError::Interrupted, message: "gone".into() }),
+        ("fail", fail()),
     ]
 }
 
@@ -98,17 +103,17 @@ fn short(phase: &Phase) -> String {
 fn task_phase_event_matrix_holds() {
     #[rustfmt::skip]
     let expected = [
-        // start, ask, answer, steer, deliver, pause, resume, finish, stale, cancel, interrupt, rerun, resume, continue, abandon
-        ("queued", "running - - queued - paused(queued) - - - cancelled queued queued queued - error"),
-        ("running", "- inputrequired running running running paused(running) - output - cancelled error queued running running error"),
-        ("inputrequired", "- inputrequired running inputrequired inputrequired paused(inputrequired) - output - cancelled error queued inputrequired inputrequired error"),
-        ("paused(queued)", "- - - paused(queued) - - queued - - cancelled paused(queued) paused(queued) paused(queued) - error"),
-        ("paused(running)", "- paused(inputrequired) paused(running) paused(running) paused(running) - running - - cancelled error paused(queued) paused(running) paused(running) error"),
-        ("paused(inputrequired)", "- paused(inputrequired) paused(running) paused(inputrequired) paused(inputrequired) - inputrequired - - cancelled error paused(queued) paused(inputrequired) paused(inputrequired) error"),
-        ("output", "- - - - - - - - - - - - - - -"),
-        ("is-error", "- - - - - - - - - - - - - - -"),
-        ("error", "- - - - - - - - - - - - - - -"),
-        ("cancelled", "- - - - - - - - - - - - - - -"),
+        // start, ask, answer, steer, deliver, pause, resume, finish, stale, cancel, interrupt, rerun, resume, continue, abandon, fail
+        ("queued", "running - - queued - paused(queued) - - - cancelled queued queued queued - error error"),
+        ("running", "- inputrequired running running running paused(running) - output - cancelled error queued running running error error"),
+        ("inputrequired", "- inputrequired running inputrequired inputrequired paused(inputrequired) - output - cancelled error queued inputrequired inputrequired error error"),
+        ("paused(queued)", "- - - paused(queued) - - queued - - cancelled paused(queued) paused(queued) paused(queued) - error error"),
+        ("paused(running)", "- paused(inputrequired) paused(running) paused(running) paused(running) - running - - cancelled error paused(queued) paused(running) paused(running) error error"),
+        ("paused(inputrequired)", "- paused(inputrequired) paused(running) paused(inputrequired) paused(inputrequired) - inputrequired - - cancelled error paused(queued) paused(inputrequired) paused(inputrequired) error error"),
+        ("output", "- - - - - - - - - - - - - - - -"),
+        ("is-error", "- - - - - - - - - - - - - - - -"),
+        ("error", "- - - - - - - - - - - - - - - -"),
+        ("cancelled", "- - - - - - - - - - - - - - - -"),
     ];
     for (phase, (name, row)) in phases().into_iter().zip(expected) {
         assert_eq!(short(&phase), name);
@@ -223,6 +228,20 @@ fn lost_run_goes_on_more_often_than_it_may_start_again() {
 }
 
 #[test]
+fn held_task_that_an_operator_fails_says_why_and_is_over() {
+    let begin = Event::Start { lease: lease(), durable: marker() };
+    let pause = Event::Pause { message: Some("it is held".into()) };
+    let held = after(task(Phase::Active(Active::Queued)), vec![begin, interrupt(Interruption::Resume), pause]);
+    let failed = after(held, vec![fail()]);
+    let reason = "it is not needed any more".to_owned();
+    assert_eq!(failed.status_message, Some(reason.clone()));
+    let error = CallError::Fault { kind: FaultKind::Deadline, reason };
+    assert_eq!((&failed.phase, failed.lease), (&Phase::Ended(Outcome::Error(error)), None));
+    assert_eq!(noted(&failed).last(), Some(&Transition::Failed));
+    assert_eq!(step(&failed, Event::Resume, NOW), Err(Refusal::Ended));
+}
+
+#[test]
 fn run_that_begins_without_a_journal_has_no_marker() {
     let begin = Event::Start { lease: lease(), durable: marker() };
     let again = after(task(Phase::Active(Active::Queued)), vec![begin, interrupt(Interruption::Rerun), start()]);
@@ -247,7 +266,7 @@ fn task_that_only_runs_and_ends_has_no_timeline() {
     let running = task(Phase::Active(Active::Running));
     let steer = || Event::Steer { message: "m".into(), queue_max: 2 };
     let failed = Event::Finish { attempt: 1, outcome: Outcome::Error(CallError::Interrupted), message: None };
-    for end in [finish(1), failed, Event::Abandon { error: CallError::Interrupted, message: "gone".into() }] {
+    for end in [finish(1), failed, fail(), Event::Abandon { error: CallError::Interrupted, message: "gone".into() }] {
         let ended = after(running.clone(), vec![steer(), Event::Deliver { attempt: 1 }, end]);
         assert!(ended.timeline.is_empty(), "{:?}", ended.timeline);
     }
@@ -316,6 +335,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         Just(Event::Cancel),
         prop::sample::select(vec![Interruption::Fail, Interruption::Rerun, Interruption::Resume]).prop_map(interrupt),
         Just(go_on()),
+        Just(fail()),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! Tasks whose host was killed and whose calls keep journals.
 
 use super::*;
+use crate::{held_by_operator, is_held};
 use bulkhead_domain::timeline::Transition;
 use bulkhead_runtime::{JournaledQuestion, Journaling, Tail};
 use bulkhead_store::journal::JournalStore as _;
@@ -89,9 +90,26 @@ async fn task_that_never_comes_further_is_held_until_it_is_resumed() {
     let held = world.tasks.get(&ANNA, task.id).await.unwrap();
     assert_eq!(held.phase, Phase::Paused { before: Active::Running });
     assert!(held.status_message.as_deref().is_some_and(|said| said.contains("never came further")), "{held:?}");
+    assert_eq!((is_held(&held), world.tasks.held_count()), (true, 1));
     world.tasks.resume(&ANNA, task.id).await.unwrap();
     world.until(task.id, |task| task.attempt == 5).await;
     assert_eq!(*world.started.lock(), [1], "it begins anew, as its first attempt");
+    assert_eq!(world.tasks.held_count(), 0);
+}
+
+#[tokio::test]
+async fn held_task_is_failed_with_the_words_of_the_operator() {
+    let world = world();
+    let task = world.create(&ANNA, "lasting").await.unwrap();
+    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    world.tasks.pause(&ANNA, task.id, Some(held_by_operator(None))).await.unwrap();
+    assert_eq!(world.tasks.held_count(), 1);
+    world.tasks.fail(&ANNA, task.id, "not needed".to_owned()).await.unwrap();
+    let failed = world.tasks.get(&ANNA, task.id).await.unwrap();
+    assert!(matches!(failed.outcome(), Some(Outcome::Error(_))), "{failed:?}");
+    assert_eq!(failed.status_message.as_deref(), Some("not needed"));
+    assert_eq!(world.store.journal(&ANNA, task.id).await.unwrap(), None, "the journal goes with the task");
+    assert!(matches!(world.tasks.resume(&ANNA, task.id).await, Err(Error::Ended)));
 }
 
 #[tokio::test]
