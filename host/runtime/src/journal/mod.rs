@@ -16,6 +16,7 @@ pub(super) mod fuzz;
 mod header;
 mod http;
 mod keeping;
+mod listing;
 pub(super) mod names;
 mod outcome;
 mod poll;
@@ -49,6 +50,7 @@ use self::state::Journal;
 pub(super) use self::task::Sleep;
 pub use self::{
     class::{Class, Reason},
+    listing::{ListedEntry, list},
     state::{Divergence, JournalStatus},
 };
 use super::bindings::bulkhead::plugin::types as wit;
