@@ -23,6 +23,8 @@ pub struct Inspection {
     pub exports: Vec<String>,
     /// Whether the component knows nothing of this host, so that its functions are the tools.
     pub typed: bool,
+    /// Whether it uses WASI 0.3.
+    pub is_concurrent: bool,
     /// Its functions that cannot be tools, each with the reason.
     pub left_out: Vec<String>,
     /// Of such a component without a manifest: the grants that its imports can make use of, and the interface that says so.

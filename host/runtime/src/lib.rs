@@ -88,7 +88,7 @@ pub use catalog::{Catalog, CatalogPlugin, ListGenerations, PromptEntry, Template
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use component_store::{ComponentStore, Wit};
 pub use compose::{COMPOSED_MAX, Part, compose};
-pub use durability::{Durability, IDEMPOTENCY_KEY, InDoubt, JournalPolicy};
+pub use durability::{Durability, IDEMPOTENCY_KEY, InDoubt, JournalPolicy, durable_hindrance};
 pub use files::{NamedDirectory, Overlap, directories_of, exposing, overlaps};
 pub use guest_services::GuestServices;
 pub use journal::Journaling;

@@ -11,6 +11,7 @@ use bulkhead_runtime::inspect::Inspection;
 use serde_json::{Value, json};
 
 use super::args::SourceArguments;
+use super::durability::PluginDurability;
 use super::inspect::EXIT_REFUSED;
 use super::progress;
 use super::{EXIT_FAILED, compile_cache, host, logging, print_line, sources};
@@ -40,7 +41,7 @@ const NOT_OF_OBJECTS: [&str; 14] = [
 /// What came out.
 struct Report {
     name: String,
-    facts: Option<Inspection>,
+    facts: Option<(Inspection, PluginDurability)>,
     load_ms: u128,
     refused: Vec<String>,
     found: Findings,
@@ -101,7 +102,8 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
             .warnings
             .push("list-tools says something else each time: clients see a list that changes at every load".to_owned());
     }
-    Ok(Report { name: inspection.name.clone(), facts: Some(inspection), load_ms, refused: Vec::new(), found })
+    let (name, durable) = (inspection.name.clone(), PluginDurability::of(&inspection, None, &config));
+    Ok(Report { name, facts: Some((inspection, durable)), load_ms, refused: Vec::new(), found })
 }
 
 /// Resources may be there with grants only, so a component that exports them is taken at its word.
@@ -207,11 +209,13 @@ fn of_schema(schema: &Value, warn: &mut impl FnMut(String)) {
 }
 
 fn as_json(report: &Report) -> Value {
+    let facts = report.facts.as_ref().map(|(facts, _)| facts);
     json!({
         "name": report.name,
-        "sha256": report.facts.as_ref().map(|facts| &facts.digest),
-        "bytes": report.facts.as_ref().map(|facts| facts.size),
-        "tools": report.facts.as_ref().map(|facts| facts.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>()),
+        "sha256": facts.map(|facts| &facts.digest),
+        "bytes": facts.map(|facts| facts.size),
+        "tools": facts.map(|facts| facts.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>()),
+        "durable": report.facts.as_ref().map(|(_, durable)| durable.as_json()),
         "loadMs": u64::try_from(report.load_ms).unwrap_or(u64::MAX),
         "refused": report.refused,
         "errors": report.found.errors,
@@ -225,15 +229,18 @@ fn as_text(report: &Report) -> String {
     lines.extend(report.found.errors.iter().map(|error| format!("error: {error}")));
     lines.extend(report.found.warnings.iter().map(|warning| format!("warning: {warning}")));
     match &report.facts {
-        Some(facts) => lines.push(format!(
-            "{}: a host takes it: {} tools, {} bytes, loaded in {} ms, {} errors, {} warnings",
-            report.name,
-            facts.tools.len(),
-            facts.size,
-            report.load_ms,
-            report.found.errors.len(),
-            report.found.warnings.len()
-        )),
+        Some((facts, durable)) => {
+            lines.extend(durable.as_lines().into_iter().map(|line| format!("durable: {line}")));
+            lines.push(format!(
+                "{}: a host takes it: {} tools, {} bytes, loaded in {} ms, {} errors, {} warnings",
+                report.name,
+                facts.tools.len(),
+                facts.size,
+                report.load_ms,
+                report.found.errors.len(),
+                report.found.warnings.len()
+            ));
+        }
         None => lines.push(format!("{}: a host refuses it", report.name)),
     }
     lines.join("\n")

@@ -11,6 +11,7 @@ use bulkhead_runtime::{LoadError, Presentation, ToolPolicy};
 use serde_json::{Value, json};
 
 use super::args::{InspectArguments, SourceArguments};
+use super::durability::PluginDurability;
 use super::grants::Table;
 use super::progress;
 use super::{compile_cache, host, logging, print_error, print_line, sources};
@@ -48,9 +49,11 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
             let entry = plugins.clone().find(of_file).or_else(|| plugins.find(of_name));
             let wants = inspection.manifest.as_ref().map(|manifest| &manifest.requested);
             let table = Table::new(wants, entry, &config);
+            let durable = PluginDurability::of(&inspection, entry, &config);
             let mut value = describe(&inspection)?;
             if let Some(told) = value.as_object_mut() {
                 told.insert("grants".to_owned(), table.as_json());
+                told.insert("durable".to_owned(), durable.as_json());
                 let tools = told.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten();
                 for (tool, shown) in inspection.tools.iter().zip(tools) {
                     present(shown, overrides(entry, &tool.name));
@@ -59,7 +62,7 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
             if arguments.json {
                 print_line(serde_json::to_string_pretty(&value)?)
             } else {
-                print_line(text(&inspection, &value, &table))
+                print_line(text(&inspection, &value, (&table, &durable)))
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -128,12 +131,13 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
 }
 
 /// What it is for comes first, what it needs for that after it.
-fn text(inspection: &Inspection, value: &Value, table: &Table) -> String {
+fn text(inspection: &Inspection, value: &Value, (table, durable): (&Table, &PluginDurability)) -> String {
     let mut lines = vec![
         format!("name     {}", inspection.name),
         format!("sha256   {}", inspection.digest),
         format!("bytes    {}", inspection.size),
     ];
+    lines.extend(durable.as_lines().into_iter().map(|line| format!("durable  {line}")));
     tools(inspection, value, &mut lines);
     offers(inspection, &mut lines);
     let mut list = |title: &str, items: &[String]| {

@@ -20,6 +20,7 @@ mod data_directory;
 mod dev;
 mod dev_host;
 mod doctor;
+mod durability;
 mod far;
 mod grant_arguments;
 mod grants;

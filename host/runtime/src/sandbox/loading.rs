@@ -377,7 +377,10 @@ impl Sandbox {
         let (imports, exports) = inspect::functions(component.engine(), component);
         let raw = load::read(&loaded.source.component)
             .map_err(|problems| LoadError::refused(&loaded.version.name, problems))?;
+        let wasi = raw.needs.version(loaded.source.wasi);
+        let wasi = wasi.map_err(|problems| LoadError::refused(&loaded.version.name, problems))?;
         Ok(Inspection {
+            is_concurrent: wasi == WasiVersion::V0_3,
             name: loaded.version.name.clone(),
             digest: hex(&loaded.version.digest),
             size: raw.bytes.len() as u64,
