@@ -203,6 +203,34 @@ commands! {
         "tasks_resume" Resume(TasksResume {
             id: String,
         }) -> TaskDetailsView,
+        /// Stops a task until an operator releases it.
+        "tasks_hold" Hold(TasksHold {
+            id: String,
+            /// Why, for its requestor.
+            #[serde(default)]
+            message: Option<String>,
+        }) -> TaskDetailsView,
+        /// Lets a task go on that the host or an operator holds.
+        "tasks_release" Release(TasksRelease {
+            id: String,
+        }) -> TaskDetailsView,
+        /// Ends a task as failed.
+        "tasks_fail" Fail(TasksFail {
+            id: String,
+            /// What its requestor reads.
+            #[serde(default)]
+            message: Option<String>,
+        }) -> TaskDetailsView,
+        /// The journal of a task's call, without what its entries say.
+        "tasks_journal" Journal(TasksJournal {
+            id: String,
+            /// None: no entries are listed.
+            #[serde(default)]
+            entries_max: Option<usize>,
+            /// Only entries from this number on.
+            #[serde(default)]
+            from: u32,
+        }) -> JournalView,
         /// Removes a task with everything that belongs to it, and stops it.
         "tasks_purge" Purge(TasksPurge {
             id: String,
@@ -414,8 +442,9 @@ impl Command {
             Self::Token(command) => matches!(command, TokenCommand::List(_) | TokenCommand::Revoke(_)),
             Self::Tasks(command) => match command {
                 TasksCommand::List(_) => false,
-                TasksCommand::Show(_) | TasksCommand::Page(_) => true,
+                TasksCommand::Show(_) | TasksCommand::Page(_) | TasksCommand::Journal(_) => true,
                 TasksCommand::Pause(_) | TasksCommand::Resume(_) => true,
+                TasksCommand::Hold(_) | TasksCommand::Release(_) | TasksCommand::Fail(_) => true,
                 TasksCommand::Cancel(_) | TasksCommand::Purge(_) => true,
             },
             Self::Host(command) => match command {

@@ -11,6 +11,7 @@ pub mod admin;
 mod audit;
 pub mod client;
 pub mod commands;
+mod durability;
 pub mod erase;
 pub mod health;
 pub mod history;

@@ -10,10 +10,11 @@ use super::admin::RunningHost;
 use super::commands::{
     ActivityShow, AuditCommand, AuditPage, ConfigReload, DashboardLogin, DrainBegin, DrainEnd, DrainShow, HealthShow,
     HistoryShow, HostCommand, LimitsInUse, StoreBackup, StoreCheck, StoreCommand, StoreExport, StoreRebuild,
-    StoreRekey, TasksCancel, TasksCommand, TasksList, TasksPage, TasksPause, TasksPurge, TasksResume, TasksShow,
-    TenantCommand, TenantList, TenantNames, TenantPurge, TenantUsage, TokenCommand, TokenCreate, TokenList,
-    TokenRevoke,
+    StoreRekey, TasksCancel, TasksCommand, TasksFail, TasksHold, TasksJournal, TasksList, TasksPage, TasksPause,
+    TasksPurge, TasksRelease, TasksResume, TasksShow, TenantCommand, TenantList, TenantNames, TenantPurge, TenantUsage,
+    TokenCommand, TokenCreate, TokenList, TokenRevoke,
 };
+use super::durability::{fail_message, hold_message, message_to_requestor};
 use super::erase::EraseHooks;
 use super::plugins::PluginAdmin;
 use super::task_control::{TaskAction, TaskControl};
@@ -39,8 +40,6 @@ const TASKS_MAX: usize = 10_000;
 const PAGE_TASKS: usize = 256;
 /// What a task that an operator paused says, unless the operator has other words.
 const PAUSED: &str = "paused by the operator";
-/// What an operator may say about a pause, in bytes.
-const PAUSE_MESSAGE_BYTES_MAX: usize = 1_000;
 
 /// What only the engine behind the store can do for itself.
 #[async_trait]
@@ -181,7 +180,8 @@ impl HostOperator {
     async fn show(&self, id: &str) -> Result<TaskDetailsView, ControlError> {
         let task = self.find(id).await?;
         let timeline = (!task.timeline.is_empty()).then(|| (&task.timeline).into());
-        Ok(TaskDetailsView { timeline, ..details(&task, &self.principals.names().await?) })
+        let durable = self.durable(&task).await?;
+        Ok(TaskDetailsView { timeline, durable, ..details(&task, &self.principals.names().await?) })
     }
 
     async fn order(&self, id: &str, order: TaskAction) -> Result<TaskDetailsView, ControlError> {
@@ -197,6 +197,7 @@ impl HostOperator {
             TaskAction::Cancel => "cancelled",
             TaskAction::Pause { .. } => "paused",
             TaskAction::Resume => "resumed",
+            TaskAction::Fail { .. } => "failed",
         };
         tracing::info!(task.id = %changed.id, "an operator {done} a task");
         Ok(details(&changed, &self.principals.names().await?))
@@ -206,12 +207,7 @@ impl HostOperator {
 /// What a paused task says to its requestor.
 fn pause_message(message: Option<String>) -> Result<String, ControlError> {
     let message = message.unwrap_or_else(|| PAUSED.to_owned());
-    let wrong = message.trim().is_empty() || message.len() > PAUSE_MESSAGE_BYTES_MAX;
-    if wrong || message.chars().any(char::is_control) {
-        return Err(ControlError::Invalid(format!(
-            "a message is one line of at most {PAUSE_MESSAGE_BYTES_MAX} bytes; its requestor reads it"
-        )));
-    }
+    message_to_requestor(&message)?;
     Ok(message)
 }
 
@@ -327,6 +323,21 @@ impl HostOperator {
             TasksCommand::Resume(TasksResume { id }) => {
                 TasksResume::answer(&self.order(&id, TaskAction::Resume).await?)
             }
+            TasksCommand::Hold(TasksHold { id, message }) => {
+                let hold = TaskAction::Pause { message: hold_message(message.as_deref())? };
+                TasksHold::answer(&self.order(&id, hold).await?)
+            }
+            TasksCommand::Release(TasksRelease { id }) => {
+                self.must_be_held(&id).await?;
+                TasksRelease::answer(&self.order(&id, TaskAction::Resume).await?)
+            }
+            TasksCommand::Fail(TasksFail { id, message }) => {
+                let fail = TaskAction::Fail { message: fail_message(message)? };
+                TasksFail::answer(&self.order(&id, fail).await?)
+            }
+            TasksCommand::Journal(TasksJournal { id, entries_max, from }) => {
+                TasksJournal::answer(&self.journal(&id, entries_max, from).await?)
+            }
             TasksCommand::Purge(TasksPurge { id }) => TasksPurge::answer(&self.purge(&id).await?),
             TasksCommand::Page(TasksPage { filter, after, count_max }) => {
                 TasksPage::answer(&self.task_page(&filter, after.as_deref(), count_max).await?)
@@ -388,6 +399,8 @@ fn details(task: &Task, names: &[PrincipalNames]) -> TaskDetailsView {
         inputs: task.inputs.iter().map(input).collect(),
         steering_waiting: task.steering.len(),
         error: error_text(task),
+        held: tasks::is_held(task),
+        durable: None,
         timeline: None,
     }
 }

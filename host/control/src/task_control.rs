@@ -25,6 +25,10 @@ pub enum TaskAction {
         message: String,
     },
     Resume,
+    /// The message is what its requestor reads.
+    Fail {
+        message: String,
+    },
 }
 
 /// Carries out orders.
@@ -45,6 +49,7 @@ impl TaskControl for Tasks {
             TaskAction::Cancel => self.cancel(requestor, id).await,
             TaskAction::Pause { message } => self.pause(requestor, id, Some(message)).await,
             TaskAction::Resume => self.resume(requestor, id).await,
+            TaskAction::Fail { message } => self.fail(requestor, id, message).await,
         }
     }
 
@@ -74,6 +79,7 @@ impl TaskControl for OfflineTasks {
             TaskAction::Cancel => Event::Cancel,
             TaskAction::Pause { message } => Event::Pause { message: Some(message) },
             TaskAction::Resume => Event::Resume,
+            TaskAction::Fail { message } => Event::Fail { message },
         };
         for _ in 0..CONFLICTS_MAX {
             let task = self.store.get(requestor, id).await.map_err(failed)?.ok_or(tasks::Error::NotFound)?;

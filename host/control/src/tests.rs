@@ -1,4 +1,5 @@
 mod audit;
+mod durable;
 mod wire;
 
 use std::sync::Arc;
@@ -365,7 +366,10 @@ async fn only_reads_are_done_without_a_note() {
     let read = operator.read_unnoted(page.into()).await.unwrap();
     assert!(read.read::<TasksPage>().unwrap().tasks.is_empty());
     let id = || "0123456789abcdef0123456789abcdef".to_owned();
-    let changes: [Command; 7] = [
+    let changes: [Command; 10] = [
+        TasksHold { id: id(), message: None }.into(),
+        TasksRelease { id: id() }.into(),
+        TasksFail { id: id(), message: None }.into(),
         TasksPause { id: id(), message: None }.into(),
         TasksPurge { id: id() }.into(),
         TokenRevoke { id: id() }.into(),

@@ -17,8 +17,12 @@ use tests::{Setup, place};
 use observe::Observer;
 
 /// Members that are new: the beginning of the command, the member, why.
-const CHANGED: [(&str, &str, &str); 12] = [
+const CHANGED: [(&str, &str, &str); 16] = [
     ("plugin check", "errors", "why a component is refused is told there as well"),
+    ("plugin inspect", "durable", DURABLE),
+    ("plugin check", "durable", DURABLE),
+    ("tasks show", "durable", DURABLE),
+    ("admin tasks inspect", "durable", DURABLE),
     ("admin limits", "tasks_running_per_tenant", NEW_LIMIT),
     ("admin limits", "request_bytes_open_per_requestor", NEW_LIMIT),
     ("admin limits", "request_bytes_open_per_tenant", NEW_LIMIT),
@@ -32,6 +36,7 @@ const CHANGED: [(&str, &str, &str); 12] = [
     ("store check", "bytes", TIMELINE),
 ];
 const TIMELINE: &str = "the record of a task that was interrupted says so, and takes more bytes";
+const DURABLE: &str = "whether a task goes on after its host ended";
 const NEW_LIMIT: &str = "a limit that the older program did not have";
 
 fn fixtures() -> PathBuf {

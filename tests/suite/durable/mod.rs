@@ -2,6 +2,7 @@
 
 mod cases;
 mod lives;
+mod commands;
 mod matrix;
 
 use std::sync::Arc;

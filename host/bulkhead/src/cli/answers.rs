@@ -60,6 +60,10 @@ fn answer(request: &str, json: &str) -> (String, String) {
         "TasksCancel" => members::<TasksCancel>(json),
         "TasksPause" => members::<TasksPause>(json),
         "TasksResume" => members::<TasksResume>(json),
+        "TasksHold" => members::<TasksHold>(json),
+        "TasksRelease" => members::<TasksRelease>(json),
+        "TasksFail" => members::<TasksFail>(json),
+        "TasksJournal" => shown::<TasksJournal>(json, |view| tasks::journal(view, layout)),
         "TasksPage" => shown::<TasksPage>(json, |view| tasks::task_page(view, layout)),
         "LimitsInUse" => shown::<LimitsInUse>(json, |view| limits::limits_table(view, LimitOrder::Owner, layout)),
         "DrainBegin" => shown::<DrainBegin>(json, running::left),
@@ -99,7 +103,7 @@ fn answers_are_shown_as_in_their_snapshots() {
         assert_eq!(shown_text.trim_end(), text.trim_end(), "{request}");
         requests.insert(request);
     }
-    assert_eq!(requests.len(), 45, "one at least for each request that is answered");
+    assert_eq!(requests.len(), 49, "one at least for each request that is answered");
 }
 
 #[test]

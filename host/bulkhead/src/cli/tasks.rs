@@ -6,10 +6,12 @@
 use std::process::ExitCode;
 
 use bulkhead_control::commands::{
-    TaskFilter, TasksCancel, TasksList, TasksPage, TasksPause, TasksPurge, TasksResume, TasksShow,
+    TaskFilter, TasksCancel, TasksFail, TasksHold, TasksJournal, TasksList, TasksPage, TasksPause, TasksPurge,
+    TasksRelease, TasksResume, TasksShow,
 };
 use bulkhead_control::views::{
-    TaskDetailsView, TaskListView, TaskPageView, TaskView, TimelineEntryView, TimelineView, TransitionView,
+    JournalEntryView, JournalView, TaskDetailsView, TaskListView, TaskPageView, TaskView, TimelineEntryView,
+    TimelineView, TransitionView,
 };
 use bulkhead_control::{ControlError, Request};
 use bulkhead_domain::timestamp::iso8601;
@@ -64,6 +66,53 @@ pub(crate) enum TasksCommand {
     },
     /// Let paused tasks go on, no matter who paused them
     Resume(TasksArguments),
+    /// Stop tasks until they are released; their requestors read that they are held
+    Hold {
+        /// Why, for their requestors
+        #[arg(long, value_name = "TEXT")]
+        message: Option<String>,
+        #[command(flatten)]
+        tasks: TasksArguments,
+    },
+    /// Let tasks go on that the host or an operator holds
+    #[command(
+        after_long_help = "The host holds a task by itself in two cases, and says which in its message: it was brought back three \
+        times after its host had ended and never came further, or it was begun by another version of the host and its call does \
+        something else now. A release tries again; `bulkhead tasks fail` ends the task."
+    )]
+    Release(TasksArguments),
+    /// End tasks as failed, whatever they are doing
+    Fail {
+        /// What requestors read as the reason [default: ended by the operator]
+        #[arg(long, value_name = "TEXT")]
+        message: Option<String>,
+        #[command(flatten)]
+        tasks: TasksArguments,
+    },
+    /// Show the journal of a task, with which it goes on after its host ended; what it says stays with its requestor
+    #[command(
+        after_long_help = "The journal of a task goes with its end. Steps are calls of imports, counted from the begin of the call; \
+        up to the mark a task that is brought back sees what it saw before, and does nothing outside.\n\n\
+        Examples:\n  \
+        bulkhead tasks journal 3f2a…\n  \
+        bulkhead tasks journal 3f2a… --entries --from 100 --max 50"
+    )]
+    Journal {
+        /// The task's id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// List its entries: what each is, at which step, of which import where that is known, and how long it is
+        #[arg(long)]
+        entries: bool,
+        /// At most so many of them
+        #[arg(long, value_name = "COUNT", default_value_t = 1_000, requires = "entries")]
+        max: usize,
+        /// From this entry on
+        #[arg(long, value_name = "NUMBER", default_value_t = 0, requires = "entries")]
+        from: u32,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
     /// Remove tasks with everything that belongs to them, whatever they are doing
     Purge(TasksArguments),
 }
@@ -131,6 +180,13 @@ pub(crate) async fn run(command: TasksCommand) -> anyhow::Result<ExitCode> {
         TasksCommand::Cancel(tasks) => each(tasks, |id| TasksCancel { id }).await,
         TasksCommand::Pause { message, tasks } => each(tasks, |id| TasksPause { id, message: message.clone() }).await,
         TasksCommand::Resume(tasks) => each(tasks, |id| TasksResume { id }).await,
+        TasksCommand::Hold { message, tasks } => each(tasks, |id| TasksHold { id, message: message.clone() }).await,
+        TasksCommand::Release(tasks) => each(tasks, |id| TasksRelease { id }).await,
+        TasksCommand::Fail { message, tasks } => each(tasks, |id| TasksFail { id, message: message.clone() }).await,
+        TasksCommand::Journal { id, entries, max, from, operate } => {
+            let request = TasksJournal { id, entries_max: entries.then_some(max), from };
+            show_answer(&operate, request, journal).await
+        }
         TasksCommand::Purge(tasks) => each(tasks, |id| TasksPurge { id }).await,
     }
 }
@@ -213,9 +269,34 @@ impl<T: AsRef<TaskView>> Orders<T> {
 
 /// One task, and below it what happened to it.
 pub(super) fn details(view: &TaskDetailsView, layout: &Layout) -> String {
-    let task = TaskDetailsView { timeline: None, ..view.clone() };
+    let task = TaskDetailsView { timeline: None, durable: None, held: false, ..view.clone() };
+    let mut members = serde_json::to_value(&task).unwrap_or_default();
+    if let Some(members) = members.as_object_mut() {
+        let held = view.held.then(|| HELD.replace("ID", &view.task.id));
+        let durable = view.durable.as_ref().map(|durable| durable.to_string());
+        let told = [("held", held), ("durable", durable)].into_iter();
+        members.extend(told.filter_map(|(name, text)| Some((name.to_owned(), text?.into()))));
+    }
     let timeline = view.timeline.as_ref().map(|timeline| format!("\n\n{}", timeline_table(timeline, layout)));
-    fields_at(&task, layout.now) + &timeline.unwrap_or_default()
+    fields_at(&members, layout.now) + &timeline.unwrap_or_default()
+}
+
+/// What can be done about a task that is held.
+const HELD: &str = "yes: `bulkhead tasks release ID` lets it try again, `bulkhead tasks fail ID` ends it";
+
+/// A journal's head, and below it its entries.
+pub(super) fn journal(view: &JournalView, layout: &Layout) -> String {
+    let attempt = view.attempt.map(|attempt| format!("\nattempt  {attempt}")).unwrap_or_default();
+    let head = format!("id       {}\ndurable  {}{attempt}", cell(&*view.id), cell(&*view.durable.to_string()));
+    let row = |entry: &JournalEntryView| {
+        let JournalEntryView { number, step, kind, import, bytes } = entry;
+        vec![number.to_string(), step.to_string(), cell(&**kind), bytes.to_string(), cell(import.as_deref())]
+    };
+    let Some(listed) = &view.entries_listed else { return head };
+    let rows: Vec<_> = listed.iter().map(row).collect();
+    let next = listed.last().filter(|_| view.more).map(|last| u64::from(last.number) + 1);
+    let more = next.map(|next| format!("\n(there are more: --from {next})")).unwrap_or_default();
+    format!("{head}\n\n{}{more}", layout.table(&["ENTRY", "STEP", "KIND", "BYTES", "IMPORT"], &rows))
 }
 
 fn timeline_table(timeline: &TimelineView, layout: &Layout) -> String {
@@ -240,7 +321,9 @@ fn transition(transition: &TransitionView) -> String {
         TransitionView::Succeeded => "succeeded".to_owned(),
         TransitionView::ToolError => "tool_error".to_owned(),
         TransitionView::Failed => "failed".to_owned(),
-        TransitionView::Continued { attempt } => format!("continued, run {attempt}"),
+        TransitionView::Continued { attempt } => {
+            format!("the host ended; the task went on (attempt {attempt})")
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 47] = [
+const COMMANDS: [&str; 51] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,
@@ -27,6 +27,10 @@ const COMMANDS: [&str; 47] = [
     r#"{"command":"tasks_cancel","id":"i"}"#,
     r#"{"command":"tasks_pause","id":"i","message":"m"}"#,
     r#"{"command":"tasks_resume","id":"i"}"#,
+    r#"{"command":"tasks_hold","id":"i","message":"m"}"#,
+    r#"{"command":"tasks_release","id":"i"}"#,
+    r#"{"command":"tasks_fail","id":"i","message":"m"}"#,
+    r#"{"command":"tasks_journal","id":"i","entries_max":5,"from":7}"#,
     r#"{"command":"tasks_purge","id":"i"}"#,
     r#"{"command":"tasks_page","filter":{"tenant":"acme","requestor":null,"plugin":"csv","status":"queued"},"after":"a.b.c","count_max":5}"#,
     r#"{"command":"limits_in_use","filter":{"tenant":null,"requestor":"alice","plugin":null,"status":null},"count_max":5}"#,
@@ -74,6 +78,10 @@ fn commands_may_leave_out_what_has_a_default() {
             r#"{"command":"tasks_page","count_max":5,"unknown":1}"#,
             r#"{"command":"tasks_page","filter":{"tenant":null,"requestor":null,"plugin":null,"status":null},"after":null,"count_max":5}"#,
         ),
+        (
+            r#"{"command":"tasks_journal","id":"i"}"#,
+            r#"{"command":"tasks_journal","id":"i","entries_max":null,"from":0}"#,
+        ),
         (r#"{"command":"reload"}"#, r#"{"command":"reload","check":false}"#),
         (r#"{"command":"drain_show","unknown":1}"#, r#"{"command":"drain_show"}"#),
         (
@@ -110,6 +118,10 @@ fn only_reads_and_what_is_about_the_running_host_may_come_over_the_network() {
         "tasks_cancel",
         "tasks_pause",
         "tasks_resume",
+        "tasks_hold",
+        "tasks_release",
+        "tasks_fail",
+        "tasks_journal",
         "tasks_purge",
         "tasks_page",
         "limits_in_use",

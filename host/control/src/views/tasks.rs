@@ -2,6 +2,8 @@
 //!
 //! Must not hold what belongs to the requestor alone: arguments, answers and results.
 
+use std::fmt;
+
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::task::{Active, Outcome, Phase};
 use bulkhead_domain::timeline::{Timeline, TimelineEntry, Transition};
@@ -92,9 +94,79 @@ pub struct TaskDetailsView {
     pub inputs: Vec<InputView>,
     pub steering_waiting: usize,
     pub error: Option<String>,
+    /// Whether it waits until an operator releases it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
+    /// Only of one task that is shown, has begun and is not over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durable: Option<DurableView>,
     /// Only of one task that is shown, and only where there is more to say than the members above do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<TimelineView>,
+}
+
+/// What a task that has begun can do when its host ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "class", rename_all = "snake_case")]
+pub enum DurableView {
+    /// It goes on where it was, by its journal.
+    Journal {
+        entries: u64,
+        bytes: u64,
+        /// The step up to which the journal is complete.
+        mark: u64,
+        /// How often it was brought back since it last came further.
+        resumes: u32,
+    },
+    /// It does not.
+    No { reason: String },
+}
+
+/// In words.
+impl fmt::Display for DurableView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Journal { entries: 0, bytes: 0, .. } => f.write_str("journal, with nothing to keep so far"),
+            Self::Journal { entries, bytes, mark, .. } => {
+                write!(f, "journal, {entries} entries, {bytes} bytes, mark at step {mark}")
+            }
+            Self::No { reason } => write!(f, "no ({reason})"),
+        }?;
+        match self {
+            Self::Journal { resumes: resumes @ 1.., .. } => {
+                write!(f, ", brought back {resumes} times since it came further")
+            }
+            Self::Journal { resumes: 0, .. } | Self::No { .. } => Ok(()),
+        }
+    }
+}
+
+/// The journal of a task's call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalView {
+    pub id: String,
+    #[serde(flatten)]
+    pub durable: DurableView,
+    /// The run that writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// Only where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries_listed: Option<Vec<JournalEntryView>>,
+    /// Whether there are entries after those.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+}
+
+/// One entry of a journal, without what it says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalEntryView {
+    pub number: u32,
+    pub step: u64,
+    pub kind: String,
+    /// None: entries of this kind are of several imports.
+    pub import: Option<String>,
+    pub bytes: u64,
 }
 
 /// What happened to a task, oldest first.

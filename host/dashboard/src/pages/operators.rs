@@ -115,11 +115,13 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
             dt { "Changed" } dd { (frame.when(task.updated_at)) }
             @if let Some(at) = task.expires_at { dt { "Expires" } dd { (frame.when(at)) } }
             dt { "Run" } dd { (details.attempt) }
+            @if let Some(durable) = &details.durable { dt { "Durable" } dd { (text::line(&durable.to_string())) } }
             @for input in &details.inputs { dt { "Question" } dd { code { (text::line(&input.key)) } " " (answered(input)) } }
         } }))
         (live("actions", html! { div.actions {
             @if !is_over {
-                @if task.status == TaskStatus::Paused { (action("resume", "Resume", "plain")) }
+                @if details.held { (action("resume", "Release", "plain")) }
+                @else if task.status == TaskStatus::Paused { (action("resume", "Resume", "plain")) }
                 @else { (action("pause", "Pause", "plain")) }
                 (action("cancel", "Cancel the task", "plain"))
             }
@@ -159,7 +161,9 @@ fn happened(transition: TransitionView) -> String {
         TransitionView::Succeeded => "succeeded".to_owned(),
         TransitionView::ToolError => "ended with an error of the tool".to_owned(),
         TransitionView::Failed => "failed".to_owned(),
-        TransitionView::Continued { attempt } => format!("went on where it was, run {attempt}"),
+        TransitionView::Continued { attempt } => {
+            format!("the host ended; the task went on (attempt {attempt})")
+        }
     }
 }
 

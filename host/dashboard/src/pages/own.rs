@@ -230,7 +230,9 @@ fn happened(transition: Transition) -> String {
         Transition::Succeeded => "succeeded".to_owned(),
         Transition::ToolError => "ended with an error of the tool".to_owned(),
         Transition::Failed => "failed".to_owned(),
-        Transition::Continued { attempt } => format!("went on where it was, run {attempt}"),
+        Transition::Continued { attempt } => {
+            format!("the host ended; the task went on (attempt {attempt})")
+        }
     }
 }
 
