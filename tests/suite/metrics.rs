@@ -22,10 +22,10 @@ fn unhurried() -> String {
     format!("{METRICS}[limits]\nrequests_per_second = 100000\nrequests_per_second_per_tenant = 100000\n")
 }
 
-/// Where the page of a host is: its log says so.
+/// Where the page of a host is: its log says so, and those of earlier lives of its data directory before.
 pub(crate) fn page_of(host: &Host) -> String {
     let log = host.log();
-    let line = log.lines().find(|line| line.contains("metrics are served")).unwrap_or_else(|| panic!("{log}"));
+    let line = log.lines().rfind(|line| line.contains("metrics are served")).unwrap_or_else(|| panic!("{log}"));
     let (_, address) = line.split_once("address=\"http://").unwrap_or_else(|| panic!("no address in {line}"));
     format!("http://{}", address.split('"').next().expect("an address"))
 }

@@ -155,6 +155,22 @@ async fn operator_holds_releases_and_fails_tasks() {
 }
 
 #[tokio::test]
+async fn file_gives_a_journal_up_and_that_is_counted() {
+    let setup = Setup::new();
+    let folder = setup.path("files");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("a.csv"), "name\nAda\n").expect("a file");
+    let granted =
+        format!("durable = \"auto\"\n[plugin.grants]\ndirectories = [{{ host = {folder:?}, guest = \"/data\" }}]\n");
+    let host = setup.plugin("csv", &granted).config(AT_ONCE).config(METRICS).start().await;
+    let client = Modern::full(&host, None);
+    let id = client.task("csv_profile", json!({"path": "/data/a.csv"})).await;
+    client.until_status(&id, "completed").await;
+    let page = scrape(&host, "*/*").await;
+    assert_eq!(number(&page, &["bulkhead_journal_demotions_total{reason=\"file\"}"]), 1.0);
+}
+
+#[tokio::test]
 async fn plugin_inspect_and_check_say_whether_calls_are_durable() {
     let setup = Setup::new();
     let folder = setup.path("files");

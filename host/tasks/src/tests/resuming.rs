@@ -3,8 +3,10 @@
 use super::*;
 use crate::{held_by_operator, is_held};
 use bulkhead_domain::timeline::Transition;
+use bulkhead_metrics::{Form, Metrics, MetricsOptions, Readings};
 use bulkhead_runtime::{JournaledQuestion, Journaling, Tail};
 use bulkhead_store::journal::JournalStore as _;
+use bulkhead_store::{Change, TaskStore as _};
 
 /// Asks one question, which is all of the journal.
 pub(super) async fn ask(events: &Events, journaling: Journaling) -> Result<Vec<InputResponse>, InputRequestError> {
@@ -143,6 +145,27 @@ async fn task_is_lost_where_its_tool_keeps_no_journal_any_more() {
     let recovered = next.tasks.recover().await.unwrap();
     assert_eq!((recovered.interrupted, recovered.resumed), (1, 0));
     assert_eq!(next.ended(task.id).await, Outcome::Error(CallError::Interrupted));
+}
+
+#[tokio::test]
+async fn task_that_asks_something_else_when_it_is_brought_back_is_counted_and_fails() {
+    let world = world();
+    let task = world.create(&ANNA, "lasting").await.unwrap();
+    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    world.store.restart();
+    let next = world_on(world.store.clone(), limits());
+    drop(world);
+    let mut other = next.store.get(&ANNA, task.id).await.unwrap().unwrap();
+    other.inputs[0].request.key = "another question".to_owned();
+    next.store.commit(Change { task: other, output: None, journal: None }).await.unwrap();
+    let metrics = Metrics::new(MetricsOptions { series_max: 1_000, tools: true });
+    next.tasks.count(&metrics);
+    next.tasks.recover().await.unwrap();
+    assert_eq!(next.ended(task.id).await, Outcome::Error(CallError::Interrupted));
+    let page = bulkhead_metrics::page(&metrics, Readings::default(), Form::Text).unwrap();
+    for line in ["bulkhead_task_resumes_total 1", "bulkhead_task_divergences_total 1"] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
 }
 
 #[tokio::test]
