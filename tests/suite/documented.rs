@@ -113,12 +113,14 @@ async fn quickstart_commands_work_as_written() {
         assert!(answer.get("error").is_none(), "{answer}");
     }
     let results: Vec<_> = answers.iter().filter_map(|answer| answer.get("result")).collect();
-    assert_eq!(results.len(), 6, "{said}");
-    let [got, result, listed, echoed, waiting, seen] = results[..] else { unreachable!() };
+    assert_eq!(results.len(), 10, "{said}");
+    let [got, result, listed, echoed, waiting, seen, asking, .., booked] = results[..] else { unreachable!() };
     assert!(got["taskId"].is_string(), "{got}");
     assert_eq!(result["structuredContent"]["count"], 348_513, "{result}");
     assert_eq!(listed["tasks"].as_array().map(Vec::len), Some(1), "{listed}");
     assert!(echoed.to_string().contains("hello"), "{echoed}");
     assert_eq!((&waiting["taskId"], &waiting["status"]), (&seen["taskId"], &json!("working")), "{waiting} {seen}");
+    assert!(asking["inputRequests"]["journey"].is_object(), "{asking}");
+    assert!(booked.to_string().contains("Booked 2 economy seats to Oslo."), "{booked}");
     assert!(said.contains("word_count") && said.contains("words"), "{said}");
 }
