@@ -25,7 +25,7 @@ pub(super) async fn run(arguments: DevArguments) -> anyhow::Result<ExitCode> {
     let project = Project::find(&arguments.dir)?;
     let data = arguments.data.clone().unwrap_or_else(|| project.folder.join(".bulkhead-dev"));
     if arguments.is_host {
-        return dev_host::run(arguments, &data).await;
+        return Box::pin(dev_host::run(arguments, &data)).await;
     }
     let mut host = start(&data, &arguments)?;
     let mut terminated = signal(SignalKind::terminate())?;

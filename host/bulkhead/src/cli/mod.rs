@@ -99,7 +99,7 @@ pub(crate) fn make_private_files() {
 
 async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
     match command {
-        Subcommand::Serve(arguments) => serve::run(arguments).await,
+        Subcommand::Serve(arguments) => Box::pin(serve::run(arguments)).await,
         Subcommand::Stdio(arguments) => stdio::run(arguments).await,
         Subcommand::Plugin { command } => Box::pin(plugins::run(command)).await,
         Subcommand::Token { command } => tokens::run(command).await,
