@@ -43,7 +43,7 @@ pub(super) struct Browser {
 impl Browser {
     pub(super) fn new(host: &Host) -> Self {
         let log = host.log();
-        let line = log.lines().find(|line| line.contains("the dashboard is served")).expect("a dashboard");
+        let line = log.lines().rfind(|line| line.contains("the dashboard is served")).expect("a dashboard");
         let (_, address) = line.split_once("address=\"").unwrap_or_else(|| panic!("{line}"));
         let base = address.split('"').next().expect("an address").to_owned();
         let http = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());

@@ -286,3 +286,35 @@ async fn charts_and_tenants_have_numbers_of_calls() {
     assert!(none.text.contains("There is no tenant none.") && none.text.contains("value=\"none\""), "{}", none.text);
     assert!(operator.get("/tasks?tenant=acme").await.text.contains("No task fits."));
 }
+
+#[tokio::test]
+async fn durable_task_says_so_on_its_pages_and_is_released_there() {
+    let setup = setup(&[]).plugin("desk", "durable = \"auto\"");
+    let host = setup.start().await;
+    let anna = setup.token("anna", "acme").await;
+    let own = client(&host, &anna).await;
+    let task = own.task("book_trip", json!({})).await;
+    own.until_status(&task, "input_required").await;
+    drop(own);
+
+    let host = host.kill().await.start().await;
+    let (operator, requestor) = (Browser::operator(&host).await, Browser::with_token(&host, &anna).await);
+    let path = format!("/tasks/{task}");
+    let went_on = "the host ended; the task went on (attempt 2)";
+    let page = until("the next run", async || {
+        let page = operator.get(&path).await;
+        page.text.contains(went_on).then_some(page)
+    })
+    .await;
+    assert!(page.text.contains("<dt>Durable</dt><dd>journal, "), "{}", page.text);
+    let page = requestor.get(&path).await;
+    assert!(page.text.contains(went_on), "{}", page.text);
+
+    command::json(&["tasks", "hold", &task], &setup.data()).await;
+    let page = operator.get(&path).await;
+    assert!(page.text.contains("it is held by the operator") && page.text.contains("Release"), "{}", page.text);
+    let resume = format!("{path}/resume");
+    assert_eq!(operator.post(&resume, &page.token(&resume), &[]).await.status, StatusCode::SEE_OTHER);
+    let shown = command::json(&["tasks", "show", &task], &setup.data()).await;
+    assert_eq!((&shown["status"], shown.get("held")), (&json!("input_required"), None), "{shown}");
+}
