@@ -45,8 +45,10 @@ impl fmt::Debug for Tail {
     }
 }
 
-/// A tail that lacks what its last step brings, which somebody else knows first.
-pub struct OpenTail(Box<dyn Fn(&[String]) -> Tail + Send + Sync>);
+/// A tail that lacks what its last step brings, which its keeper knows first.
+pub struct OpenTail(Box<WithMessages>);
+
+type WithMessages = dyn Fn(&[String]) -> Tail + Send + Sync;
 
 impl OpenTail {
     pub(super) fn new(close: impl Fn(&[String]) -> Tail + Send + Sync + 'static) -> Self {

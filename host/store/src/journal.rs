@@ -2,7 +2,7 @@
 //!
 //! Owns what a journal is to a store: a stream of bytes that only grows, and a head that says how far it got and which life of the
 //! call may go on with it. Must not know what the bytes say. Invariant: a piece of a journal is on disk in the same step as the effect
-//! that it tells of, and an append is taken only where it goes on from what is there: whoever comes from another life is fenced.
+//! that it tells of, and an append is taken only where it goes on from what is there: another life of the call is fenced.
 
 pub(crate) mod layout;
 #[cfg(test)]

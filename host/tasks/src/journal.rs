@@ -76,7 +76,7 @@ pub(super) struct TaskJournal {
     /// Empty while the call is no task.
     beginning: OnceLock<Beginning>,
     kept: AtomicU64,
-    place: Arc<Mutex<Place>>,
+    destination: Arc<Mutex<Destination>>,
     /// Nothing is written any more: what the guest knows is not what the journal says.
     is_closed: AtomicBool,
     /// Nothing is written any more: the journal was given up, and the store knows.
@@ -85,7 +85,7 @@ pub(super) struct TaskJournal {
 }
 
 /// Where what is kept goes.
-enum Place {
+enum Destination {
     /// The call is no task: it is held here, to be its task's if it becomes one.
     Held(Held),
     Task(Kept),
@@ -122,21 +122,21 @@ impl TaskJournal {
         caps: StoredCaps,
     ) -> Arc<Self> {
         let (rows, kept) = head.map_or((0, 0), |head| (head.rows, head.bytes));
-        let place = Kept { task: TaskRef::of(task), attempt: task.attempt, rows, caps: Some(caps) };
-        Self::at(store, Some(beginning), Place::Task(place), kept)
+        let destination = Kept { task: TaskRef::of(task), attempt: task.attempt, rows, caps: Some(caps) };
+        Self::at(store, Some(beginning), Destination::Task(destination), kept)
     }
 
     /// The journal of a call that may become a task.
     pub(super) fn held(store: Arc<dyn Store>) -> Arc<Self> {
-        Self::at(store, None, Place::Held(Held::default()), 0)
+        Self::at(store, None, Destination::Held(Held::default()), 0)
     }
 
-    fn at(store: Arc<dyn Store>, beginning: Option<Beginning>, place: Place, kept: u64) -> Arc<Self> {
+    fn at(store: Arc<dyn Store>, beginning: Option<Beginning>, destination: Destination, kept: u64) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             store,
             beginning: beginning.map(OnceLock::from).unwrap_or_default(),
             kept: AtomicU64::new(kept),
-            place: Arc::new(Mutex::new(place)),
+            destination: Arc::new(Mutex::new(destination)),
             is_closed: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             this: Weak::clone(this),
@@ -151,7 +151,9 @@ impl TaskJournal {
     /// The run is where the one before it was, and waits there as that one did: being resumed again is no failure of it.
     pub(super) async fn came_back(self: &Arc<Self>) {
         let writer = self.writer().await;
-        let Place::Task(Kept { task: TaskRef { requestor, id }, attempt, rows, .. }) = *writer.place else { return };
+        let Destination::Task(Kept { task: TaskRef { requestor, id }, attempt, rows, .. }) = *writer.destination else {
+            return;
+        };
         let head = match self.store.journal(&requestor, id).await {
             Ok(Some(head)) if head.resumes_since_growth > 0 => head,
             _ => return,
@@ -165,14 +167,14 @@ impl TaskJournal {
 
     /// Waits until nothing else is being written.
     pub(super) async fn writer(self: &Arc<Self>) -> Writer {
-        Writer { place: Arc::clone(&self.place).lock_owned().await, journal: Arc::clone(self) }
+        Writer { destination: Arc::clone(&self.destination).lock_owned().await, journal: Arc::clone(self) }
     }
 }
 
 /// The right to write one journal.
 pub(super) struct Writer {
     journal: Arc<TaskJournal>,
-    place: OwnedMutexGuard<Place>,
+    destination: OwnedMutexGuard<Destination>,
 }
 
 impl Writer {
@@ -189,7 +191,7 @@ impl Writer {
     /// An append, with the task that it belongs to. `None`: the call is no task, and the append is [held](Self::wrote) once the change is
     /// made.
     pub(super) fn beside(&self, append: Append) -> Option<Beside> {
-        let Place::Task(kept) = &*self.place else { return None };
+        let Destination::Task(kept) = &*self.destination else { return None };
         Some((kept.task, append))
     }
 
@@ -205,9 +207,9 @@ impl Writer {
             state,
             wake_at: None,
         };
-        let (attempt, at_row, caps) = match &*self.place {
-            Place::Held(_) => (FIRST_ATTEMPT, 0, None),
-            Place::Task(kept) => (kept.attempt, kept.rows, kept.caps),
+        let (attempt, at_row, caps) = match &*self.destination {
+            Destination::Held(_) => (FIRST_ATTEMPT, 0, None),
+            Destination::Task(kept) => (kept.attempt, kept.rows, kept.caps),
         };
         Append { attempt, at_row, bytes, head, caps }
     }
@@ -215,13 +217,13 @@ impl Writer {
     /// What is appended is kept, as far as it can be: in the store, which has it, or here. The tail is the one that it was made of.
     pub(super) fn wrote(&mut self, append: &Append, tail: &Tail) {
         self.journal.kept.fetch_add(append.bytes.len() as u64, Ordering::AcqRel);
-        match &mut *self.place {
-            Place::Task(kept) => kept.rows = append.rows_after(),
-            Place::Held(held) if held.tail.bytes.len().saturating_add(append.bytes.len()) > HELD_BYTES_MAX => {
+        match &mut *self.destination {
+            Destination::Task(kept) => kept.rows = append.rows_after(),
+            Destination::Held(held) if held.tail.bytes.len().saturating_add(append.bytes.len()) > HELD_BYTES_MAX => {
                 held.give_up(format!("it saw more than {} KiB before it became a task", HELD_BYTES_MAX >> 10));
                 self.journal.is_given_up.store(true, Ordering::Release);
             }
-            Place::Held(held) => {
+            Destination::Held(held) => {
                 let mut bytes = std::mem::take(&mut held.tail.bytes);
                 bytes.extend_from_slice(&append.bytes);
                 let &Tail { step, entries, asked, spent, .. } = tail;
@@ -232,7 +234,9 @@ impl Writer {
 
     /// Finds out whether the store has it, where the change that it went along with does not say.
     pub(super) async fn look(&mut self, append: &Append, tail: &Tail) -> Result<bool, store::Error> {
-        let Place::Task(Kept { task: TaskRef { requestor, id }, .. }) = *self.place else { return Ok(false) };
+        let Destination::Task(Kept { task: TaskRef { requestor, id }, .. }) = *self.destination else {
+            return Ok(false);
+        };
         let head = self.journal.store.journal(&requestor, id).await?;
         let wrote = head.is_some_and(|head| head.attempt == append.attempt && head.rows == append.rows_after());
         if wrote {
@@ -259,7 +263,7 @@ impl Writer {
 
     /// Gives the journal up for good, durable on return: the call could not be brought back by it.
     pub(super) async fn give_up(&mut self, reason: String) -> Result<(), Fenced> {
-        if let Place::Held(held) = &mut *self.place {
+        if let Destination::Held(held) = &mut *self.destination {
             held.give_up(reason);
         } else {
             let append = self.append_of(Vec::new(), &Tail::default(), JournalState::Demoted { reason });
@@ -270,7 +274,7 @@ impl Writer {
     }
 
     async fn write(&mut self, append: &Append, tail: &Tail) -> Result<Written, Fenced> {
-        let Place::Task(Kept { task: TaskRef { requestor, id }, .. }) = *self.place else {
+        let Destination::Task(Kept { task: TaskRef { requestor, id }, .. }) = *self.destination else {
             self.wrote(append, tail);
             return Ok(Written::Kept);
         };
@@ -306,7 +310,7 @@ impl Writer {
 
     /// What the record of the task begins with that the call becomes, whose attempt is this one: its marker, and the journal so far.
     pub(super) fn promoted(&self, attempt: u32, engine_hash: u64) -> Option<(DurableMarker, Append)> {
-        let Place::Held(held) = &*self.place else { return None };
+        let Destination::Held(held) = &*self.destination else { return None };
         let beginning = Beginning { attempt: FIRST_ATTEMPT, promoted: Some(held.tail.asked), ..Beginning::default() };
         let (bytes, state) = match &held.given_up {
             Some(reason) => (Vec::new(), JournalState::Demoted { reason: reason.clone() }),
@@ -322,7 +326,7 @@ impl Writer {
             self.journal.beginning.get_or_init(|| beginning);
         }
         let (task, attempt, rows) = (TaskRef::of(task), task.attempt, append.rows_after());
-        *self.place = Place::Task(Kept { task, attempt, rows, caps: Some(caps) });
+        *self.destination = Destination::Task(Kept { task, attempt, rows, caps: Some(caps) });
     }
 }
 
@@ -362,10 +366,10 @@ impl JournalSink for TaskJournal {
     fn submit(&self, tail: Tail) {
         let Some(journal) = self.this.upgrade() else { return };
         if self.is_eager()
-            && let Ok(place) = Arc::clone(&self.place).try_lock_owned()
+            && let Ok(destination) = Arc::clone(&self.destination).try_lock_owned()
         {
-            let mut writer = Writer { place, journal: Arc::clone(&journal) };
-            if matches!(*writer.place, Place::Held(_)) {
+            let mut writer = Writer { destination, journal: Arc::clone(&journal) };
+            if matches!(*writer.destination, Destination::Held(_)) {
                 if let Some(append) = writer.append(&tail) {
                     writer.wrote(&append, &tail);
                 }

@@ -28,12 +28,12 @@ mod job;
 mod journal;
 mod maintenance;
 mod plain;
+mod queued;
 mod reading;
 mod resuming;
 mod run;
 mod task_call;
 mod tenant_usage;
-mod turn;
 mod usage;
 mod watchers;
 

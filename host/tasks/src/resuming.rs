@@ -141,7 +141,7 @@ pub(super) async fn diverged(inner: &Arc<Inner>, run: &Run, task: &Task, diverge
     hold(inner, run, task, OTHER_ENGINE).await
 }
 
-/// Takes the run back and pauses the task, until somebody resumes it. Whether that is so.
+/// Takes the run back and pauses the task, until an operator or its requestor resumes it. Whether that is so.
 async fn hold(inner: &Arc<Inner>, run: &Run, task: &Task, why: &str) -> bool {
     let message = Some(why.to_owned());
     for event in [Event::Interrupt { how: Interruption::Resume }, Event::Pause { message }] {

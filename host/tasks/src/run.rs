@@ -20,9 +20,9 @@ use super::creation::Identity;
 use super::engine::Inner;
 use super::guest_driver::{GuestDriver, Started};
 use super::job::{self, Attempt, visits};
+use super::queued::{NextRun, keeps_journal, leave_queue};
 use super::resuming::{self, Journaled};
 use super::task_call::TaskCall;
-use super::turn::{Turn, keeps_journal, wait_for_turn};
 use super::{ClientContext, Error, Fallback, Job, host_failure, incident};
 use bulkhead_domain::call::{CallError, ClientFeature, FaultKind};
 use bulkhead_domain::crash_points;
@@ -252,14 +252,14 @@ async fn drive_once(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin:
         }
         RunStart::Running(permit) => (permit, task.clone(), false),
         RunStart::Queued(place, request) => {
-            let turn = Turn::Start { keeps_journal: keeps_journal(inner, task, job.as_ref()).await };
-            let started = wait_for_turn(inner, run, task, turn, request).await;
+            let next = NextRun::Start { keeps_journal: keeps_journal(inner, task, job.as_ref()).await };
+            let started = leave_queue(inner, run, task, next, request).await;
             let Some((permit, task)) = started else { return false };
             drop(place);
             (permit, task, false)
         }
         RunStart::Resumed(place, request) => {
-            let started = wait_for_turn(inner, run, task, Turn::Resume, request).await;
+            let started = leave_queue(inner, run, task, NextRun::Resume, request).await;
             let Some((permit, task)) = started else { return false };
             drop(place);
             (permit, task, true)

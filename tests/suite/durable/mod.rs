@@ -1,8 +1,8 @@
 //! Durable execution: a host is killed in the middle of a tool, and the task goes on where it was.
 
 mod cases;
-mod lives;
 mod commands;
+mod lives;
 mod matrix;
 
 use std::sync::Arc;

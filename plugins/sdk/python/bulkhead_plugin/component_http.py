@@ -146,6 +146,8 @@ def _error(asked: _host.HttpRequest, code: Any) -> http.HttpError:
 
 
 def _words(code: Any) -> str:
-    """`ErrorCode_TlsProtocolError()` as "tls protocol error"."""
+    """`ErrorCode_TlsProtocolError()` as "tls protocol error", with the host's words where there are some, such as "in doubt"."""
     name = type(code).__name__.removeprefix("ErrorCode_")
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+    said = getattr(code, "value", None)
+    return f"{words}: {said}" if isinstance(said, str) else words

@@ -157,6 +157,11 @@ const GROWS: &[(&str, &str, By)] = &[
     ("store/sled/backup.rs", "touched", Because("operators make backups; keys that are written during one pass")),
     ("store/sled/check.rs", "chunks", CHECKS),
     ("store/sled/check.rs", "index", CHECKS),
+    (
+        "store/sled/committer.rs",
+        "left_journals",
+        Because("tasks that ended with a long journal, until the next idle moment"),
+    ),
     ("store/sled/files.rs", "pending", Because("of each task that is being written, no more than it has payloads")),
     ("store/sled/group.rs", "writes", Const("GROUP_OPERATIONS_MAX")),
     ("store/sled/rebuild.rs", "taken", CHECKS),

@@ -1,6 +1,6 @@
-//! The turn of a task that waits in the queue.
+//! A task that waits in the queue, and what its record says when it leaves it.
 //!
-//! Owns what a record says from its turn on. Must not start a guest. Invariant: nothing runs before the record says that it does, under the
+//! Owns that change of the record. Must not start a guest. Invariant: nothing runs before the record says that it does, under the
 //! lease of this host and as an attempt of its own.
 
 use std::sync::Arc;
@@ -23,16 +23,16 @@ pub(super) async fn keeps_journal(inner: &Inner, task: &Task, job: Option<&Job>)
     }
 }
 
-/// What a task does when it is its turn.
+/// What a task does when it leaves the queue.
 #[derive(Clone, Copy)]
-pub(super) enum Turn {
+pub(super) enum NextRun {
     Start { keeps_journal: bool },
     Resume,
 }
 
-impl Turn {
+impl NextRun {
     /// Marks the record as running.
-    async fn take(self, inner: &Inner, task: &Task) -> Result<Applied, ApplyError> {
+    async fn begin(self, inner: &Inner, task: &Task) -> Result<Applied, ApplyError> {
         let Self::Start { keeps_journal } = self else { return resuming::go_on(inner, task).await };
         let durable = match keeps_journal {
             true => Beginning::of(task, task.attempt.saturating_add(1)).marker(0, inner.executor.engine_hash()),
@@ -43,12 +43,12 @@ impl Turn {
     }
 }
 
-/// Waits in the queue, and marks the record as running when it is this task's turn. `None`: the task is over.
-pub(super) async fn wait_for_turn(
+/// Waits in the queue, and marks the record as running when this task leaves it. `None`: the task is over.
+pub(super) async fn leave_queue(
     inner: &Arc<Inner>,
     run: &Arc<Run>,
     task: &Arc<Task>,
-    turn: Turn,
+    next: NextRun,
     mut request: Option<PermitRequest>,
 ) -> Option<(Permit, Arc<Task>)> {
     let mut seen = run.watch();
@@ -75,10 +75,10 @@ pub(super) async fn wait_for_turn(
         };
         request = None;
         let record = run.task()?;
-        match turn.take(inner, &record).await {
+        match next.begin(inner, &record).await {
             Ok(applied) => return Some((permit, applied.after)),
             // Another run goes on with it.
-            Err(ApplyError::Refused(Refusal::Illegal(_))) if matches!(turn, Turn::Resume) => return None,
+            Err(ApplyError::Refused(Refusal::Illegal(_))) if matches!(next, NextRun::Resume) => return None,
             Err(ApplyError::Refused(Refusal::Illegal(_) | Refusal::Paused)) => {}
             Err(ApplyError::Refused(_) | ApplyError::NotFound) => return None,
             Err(ApplyError::Store(error)) => {
