@@ -29,6 +29,8 @@ pub enum Reason {
     Journal { bytes_max: usize },
     /// It is sent a response that is too long to keep.
     Response { bytes_max: usize },
+    /// It is sent responses that do not fit into its memory.
+    Memory,
     /// It is sent events as they happen.
     EventStream,
     /// It waits for something while the body of a request of its own is not complete.
@@ -47,6 +49,7 @@ impl fmt::Display for Reason {
             Self::Response { bytes_max } => {
                 write!(f, "it was sent an HTTP response larger than {}", Bytes(*bytes_max as u64))
             }
+            Self::Memory => f.write_str("it was sent HTTP responses that do not fit into its memory"),
             Self::EventStream => f.write_str("it was sent a stream of events over HTTP"),
             Self::OpenRequest => f.write_str("it waited for something while it still wrote an HTTP request"),
         }

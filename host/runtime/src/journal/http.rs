@@ -418,19 +418,17 @@ async fn taken(sent: Exchange, memory: &Arc<MemoryUse>) -> Arrival {
     let (head, mut body) = response.into_parts();
     let (mut bytes, mut held) = (BytesMut::new(), HeldBytes::none(memory));
     let end = loop {
-        let mut fits = true;
-        match body.frame().await.map(|frame| frame.map(http_body::Frame::into_data)) {
-            Some(Ok(Ok(data))) => {
-                bytes.extend_from_slice(&data);
-                fits = bytes.len() <= RESPONSE_BYTES_MAX && held.add(data.len() as u64).is_ok();
-            }
+        let data = match body.frame().await.map(|frame| frame.map(http_body::Frame::into_data)) {
+            Some(Ok(Ok(data))) => data,
             Some(Ok(Err(frame))) => break BodyEnd::Whole(frame.into_trailers().ok()),
             Some(Err(error)) => break BodyEnd::Broken(Failure::of(&error)),
             None => break BodyEnd::Whole(None),
-        }
-        if !fits {
+        };
+        bytes.extend_from_slice(&data);
+        let too_long = bytes.len() > RESPONSE_BYTES_MAX;
+        if too_long || held.add(data.len() as u64).is_err() {
+            let reason = if too_long { Reason::Response { bytes_max: RESPONSE_BYTES_MAX } } else { Reason::Memory };
             let body = Charged::new(Prefixed::new(bytes.freeze(), body).boxed_unsync(), held).boxed_unsync();
-            let reason = Reason::Response { bytes_max: RESPONSE_BYTES_MAX };
             return Arrival::Streamed(http::Response::from_parts(head, body), way, reason);
         }
     };

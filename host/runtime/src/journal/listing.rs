@@ -158,6 +158,7 @@ mod tests {
             Reason::Settings { bytes_max },
             Reason::Journal { bytes_max },
             Reason::Response { bytes_max },
+            Reason::Memory,
             Reason::EventStream,
             Reason::OpenRequest,
         ];

@@ -5,6 +5,7 @@ use bulkhead_domain::Json;
 use bulkhead_domain::lifecycle::{Event, Interruption, step};
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Active, Lease, NodeId, Phase, TaskId};
+use bulkhead_metrics::demotion_label;
 use bulkhead_store::memory::MemoryStore;
 use bulkhead_store::{Change, Creation, StoredCaps};
 
@@ -144,6 +145,7 @@ async fn call_that_saw_too_much_before_it_is_a_task_is_promoted_without_journal(
     let (task, head) = promoted(&store, &journal).await;
     let JournalState::Demoted { reason } = &head.state else { panic!("{head:?}") };
     assert!(reason.contains("before it became a task"), "{reason}");
+    assert_eq!(demotion_label(reason), "before_task");
     journal.append(tail(HELD_BYTES_MAX as u64 + 1, b"e")).await.unwrap();
     assert!(store.journal_bytes(&ANNA, task.id).await.unwrap().is_empty());
 }
@@ -158,6 +160,7 @@ async fn journal_beyond_the_stored_bytes_of_its_requestor_is_given_up() {
     let head = store.journal(&ANNA, task.id).await.unwrap().unwrap();
     let JournalState::Demoted { reason } = &head.state else { panic!("{head:?}") };
     assert_eq!(reason, "tasks_stored_bytes_per_requestor is used up");
+    assert_eq!(demotion_label(reason), "stored_bytes");
     journal.append(tail(3, b"d")).await.unwrap();
     assert_eq!(store.journal(&ANNA, task.id).await.unwrap().unwrap().rows, 0, "nothing more is written");
 }
