@@ -130,7 +130,7 @@ const DEMOTIONS: [(&str, &str); 11] = [
     ("memory", "it was sent HTTP responses that do not fit"),
     ("event_stream", "it was sent a stream of events"),
     ("open_request", "it waited for something while it still wrote"),
-    ("stored_bytes", "tasks_stored_bytes_per_"),
+    ("stored_bytes", "the bytes that may be stored"),
     ("before_task", "it saw more than"),
     ("other", ""),
 ];

@@ -346,7 +346,7 @@ enum Written {
 
 /// Why a journal is given up that does not fit.
 pub(super) fn full(limit: &str) -> String {
-    format!("{limit} is used up")
+    format!("the bytes that may be stored are used up ({limit})")
 }
 
 #[async_trait]

@@ -159,7 +159,7 @@ async fn journal_beyond_the_stored_bytes_of_its_requestor_is_given_up() {
     journal.append(tail(3, &vec![b'x'; CAPS.bytes_per_requestor as usize])).await.unwrap();
     let head = store.journal(&ANNA, task.id).await.unwrap().unwrap();
     let JournalState::Demoted { reason } = &head.state else { panic!("{head:?}") };
-    assert_eq!(reason, "tasks_stored_bytes_per_requestor is used up");
+    assert_eq!(reason, "the bytes that may be stored are used up (tasks_stored_bytes_per_requestor)");
     assert_eq!(demotion_label(reason), "stored_bytes");
     journal.append(tail(3, b"d")).await.unwrap();
     assert_eq!(store.journal(&ANNA, task.id).await.unwrap().unwrap().rows, 0, "nothing more is written");
