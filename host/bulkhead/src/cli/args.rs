@@ -178,6 +178,8 @@ pub(crate) enum PluginCommand {
     Inspect(InspectArguments),
     /// Call one tool once, without a host
     Call(CallArguments),
+    /// Run a recorded call again, from its journal alone
+    Replay(super::replay::ReplayArguments),
     /// List the plugins of a host, what runs on them, and their last faults
     List(OperateArguments),
     /// List the versions of a plugin
@@ -358,10 +360,13 @@ pub(crate) struct InspectArguments {
 /// The file of --answers is a JSON object: the question's key gives the answer, or a list of answers when the key is asked more
 /// than once. A form or URL takes {"action": "accept", "content": {...}} (or "decline", "cancel"), sampling takes the result
 /// object of a sampling/createMessage request, roots take {"roots": [{"uri": "file:///..."}]}, and each takes {"error": "why"}.
+///
+/// --journal keeps what the tool saw (times, answers, responses, values), for `plugin replay`. A tool that sees what no journal holds,
+/// such as a file, gives it up: the call goes on, and the reason is said.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Exit codes:\n  \
     0  the tool succeeded\n  \
-    1  the tool reported an error (isError), or the command itself failed\n  \
+    1  the tool reported an error (isError), the journal is not written, or the command itself failed\n  \
     2  the command line, the configuration, the arguments or the answers are wrong\n  \
     3  the call broke: a trap, a limit, a deadline, an error of the plugin\n  \
     4  the component was refused\n  \
@@ -369,8 +374,24 @@ pub(crate) struct InspectArguments {
     Examples:\n  \
     bulkhead plugin call target/plugins/text.wasm echo '{\"text\": \"hello\"}'\n  \
     bulkhead plugin call target/plugins/csv.wasm csv_profile '{\"path\": \"/data/airports.csv\"}' --dir ./data:/data\n  \
-    bulkhead plugin call target/plugins/desk.wasm book_trip '{}' --answers answers.json")]
+    bulkhead plugin call target/plugins/desk.wasm book_trip '{}' --answers answers.json --journal trip.journal")]
 pub(crate) struct CallArguments {
+    /// Answers to the plugin's questions
+    #[arg(long, value_name = "FILE")]
+    pub(crate) answers: Option<PathBuf>,
+    /// The result as JSON, as an MCP client would see it
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the call's journal into this file, which is replaced; it holds what the tool saw, so keep it to yourself
+    #[arg(long, value_name = "FILE")]
+    pub(crate) journal: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) target: CallTarget,
+}
+
+/// What is called, and what it may reach.
+#[derive(Args, Debug)]
+pub(crate) struct CallTarget {
     /// The component
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
@@ -380,12 +401,6 @@ pub(crate) struct CallArguments {
     /// The arguments, a JSON object
     #[arg(value_name = "JSON", default_value = "{}")]
     pub(crate) arguments: String,
-    /// Answers to the plugin's questions
-    #[arg(long, value_name = "FILE")]
-    pub(crate) answers: Option<PathBuf>,
-    /// The result as JSON, as an MCP client would see it
-    #[arg(long)]
-    pub(crate) json: bool,
     /// Take limits, and grants and settings of the [[plugin]] with this FILE, from a configuration file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

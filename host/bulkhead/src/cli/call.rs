@@ -1,4 +1,4 @@
-//! `bulkhead plugin call`: one call, without store, tasks or clients.
+//! `bulkhead plugin call`: one call, without store, tasks or clients; what every such call begins with.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,20 +14,22 @@ use bulkhead_domain::task::CallId;
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
 use bulkhead_identity::principal::TENANT_DEFAULT;
 use bulkhead_protocol::output_json;
-use bulkhead_runtime::secrets::Secret;
 use bulkhead_runtime::{
-    CallContext, CallEvent, CallSpec, Catalog, Executor as _, GuestServices, Journaling, OnDemand, Operation,
-    OutsideWorld, Returned, RunningCall, Share, TenantNames, ToolEntry,
+    CallContext, CallEvent, CallSpec, Catalog, Control, Executor as _, GuestServices, Journaling, OnDemand, Operation,
+    OutsideWorld, Returned, RunningCall, Sandbox, Share, TenantNames, ToolEntry,
 };
+use tempfile::TempDir;
 
-use super::args::{CallArguments, SourceArguments};
+use super::args::{CallArguments, CallTarget, SourceArguments};
 use super::input_answers::{Answers, Unanswered, plain};
 use super::inspect::refuse;
+use super::journal_file::{self, JournalFile};
 use super::plugin_test::WithSecrets;
 use super::progress;
 use super::{EXIT_FAILED, EXIT_USAGE, compile_cache, host, logging, print_error, print_line, sources};
 
-const EXIT_CALL: u8 = 3;
+const EXIT_SUCCESS: u8 = 0;
+pub(super) const EXIT_CALL: u8 = 3;
 const EXIT_UNANSWERED: u8 = 5;
 
 /// Without a host there is one tenant.
@@ -61,67 +63,117 @@ pub(super) enum End {
     Unanswered(Unanswered),
 }
 
+/// A tool of a component, ready to be called.
+pub(super) struct Prepared {
+    pub(super) sandbox: Arc<Sandbox>,
+    pub(super) tool: Arc<ToolEntry>,
+    /// Where the sandbox has its files: dropped after it.
+    _scratch: TempDir,
+}
+
 pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
+    let CallArguments { answers, json, journal, target } = arguments;
     logging::start_for_a_person();
-    sources::require_file(&arguments.file)?;
-    let config = configuration(&arguments)?;
-    let mut answers = match Answers::read(arguments.answers.as_deref()) {
-        Ok(answers) => answers,
+    sources::require_file(&target.file)?;
+    let (mut answers, secrets) = match (Answers::read(answers.as_deref()), target.grants.secrets()) {
+        (Ok(answers), Ok(secrets)) => (answers, secrets),
+        (Err(error), _) | (_, Err(error)) => return Ok(usage(&error)),
+    };
+    let prepared = match prepare(&target).await? {
+        Ok(prepared) => prepared,
+        Err(code) => return Ok(code),
+    };
+    let journal = journal.as_deref().map(JournalFile::create).transpose()?;
+    let inner = bulkhead_tasks::in_memory(Arc::new(SystemClock::default()));
+    let world = CallWorld { services: Arc::new(WithSecrets { inner, secrets }), outside: None };
+    let mut spec = spec(&prepared.tool, &target.arguments, world)?;
+    if journal.is_some() {
+        journal_file::fix_randomness(&mut spec);
+        spec.journaling = Journaling::InMemory;
+    }
+    let running = prepared.sandbox.start(spec)?;
+    let control = running.control.clone();
+    let mut observe = |observed| match observed {
+        Observed::Note(text) => note(&text),
+        Observed::GrantDenied(grant) => note(&format!("not granted: {grant}")),
+    };
+    let code = match converse(running, &mut answers, &mut observe).await {
+        Ok(end) => tell(end, json)?,
         Err(error) => return Ok(usage(&error)),
     };
-    if let Err(wrong) = read_arguments(&arguments.arguments) {
-        return Ok(usage(&wrong));
+    Ok(ExitCode::from(match journal {
+        Some(journal) => keep(journal, &control, code),
+        None => code,
+    }))
+}
+
+/// Loads a component and finds the tool that is called. `Err`: what the command ends with, and why has been said.
+pub(super) async fn prepare(target: &CallTarget) -> anyhow::Result<Result<Prepared, ExitCode>> {
+    let config = configuration(target)?;
+    if let Err(wrong) = read_arguments(&target.arguments) {
+        return Ok(Err(usage(&wrong)));
     }
-    let (plugin, secrets) = match plugin(&config, &arguments) {
+    let plugin = match plugin(&config, target) {
         Ok(plugin) => plugin,
-        Err(error) => return Ok(usage(&error)),
+        Err(error) => return Ok(Err(usage(&error))),
     };
     let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
     let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), Some(Arc::new(Alone)))?;
     let source = match sources::whole_source(plugin, &config, &sandbox).await? {
         Ok(source) => source,
-        Err(error) => return Ok(refuse(&error)),
+        Err(error) => return Ok(Err(refuse(&error))),
     };
     let loading = sandbox.load(source);
-    let what = format!("compiling {}", arguments.file.display());
+    let what = format!("compiling {}", target.file.display());
     let loaded = match progress::during(&what, loading).await {
         Ok(loaded) => loaded,
-        Err(error) => return Ok(refuse(&error)),
+        Err(error) => return Ok(Err(refuse(&error))),
     };
     sandbox.publish(vec![loaded]);
     let catalog = sandbox.catalog();
-    let Some(tool) = find_tool(&catalog, &arguments.tool) else {
-        print_error(no_tool(&catalog, &arguments.tool));
-        return Ok(ExitCode::from(EXIT_USAGE));
+    let Some(tool) = find_tool(&catalog, &target.tool).cloned() else {
+        print_error(no_tool(&catalog, &target.tool));
+        return Ok(Err(ExitCode::from(EXIT_USAGE)));
     };
-    if let Err(wrong) = check(tool, &arguments.arguments) {
-        return Ok(usage(&wrong));
+    if let Err(wrong) = check(&tool, &target.arguments) {
+        return Ok(Err(usage(&wrong)));
     }
-    let inner = bulkhead_tasks::in_memory(Arc::new(SystemClock::default()));
-    let world = CallWorld { services: Arc::new(WithSecrets { inner, secrets }), outside: None };
-    let running = sandbox.start(spec(tool, &arguments.arguments, world)?)?;
-    let mut observe = |observed| match observed {
-        Observed::Note(text) => note(&text),
-        Observed::GrantDenied(grant) => note(&format!("not granted: {grant}")),
-    };
-    match converse(running, &mut answers, &mut observe).await {
-        Ok(End::Finished(Ok(output))) => {
-            if arguments.json {
+    Ok(Ok(Prepared { sandbox, tool, _scratch: scratch }))
+}
+
+/// Says how a call ended; its exit code.
+fn tell(end: End, json: bool) -> anyhow::Result<u8> {
+    Ok(match end {
+        End::Finished(Ok(output)) => {
+            if json {
                 print_line(output_json(&output)?)
             } else {
                 print_line(text(&output))
             }
-            Ok(if output.is_error { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
+            if output.is_error { EXIT_FAILED } else { EXIT_SUCCESS }
         }
-        Ok(End::Finished(Err(error))) => {
+        End::Finished(Err(error)) => {
             print_error(explain(&error));
-            Ok(ExitCode::from(EXIT_CALL))
+            EXIT_CALL
         }
-        Ok(End::Unanswered(Unanswered(why))) => {
+        End::Unanswered(Unanswered(why)) => {
             print_error(why);
-            Ok(ExitCode::from(EXIT_UNANSWERED))
+            EXIT_UNANSWERED
         }
-        Err(error) => Ok(usage(&error)),
+    })
+}
+
+/// Writes the journal of a call that ended with this code; the code of both.
+fn keep(journal: JournalFile, control: &Control, code: u8) -> u8 {
+    match journal.write(control.journal()) {
+        Ok(line) => {
+            note(&line);
+            code
+        }
+        Err(error) => {
+            print_error(format_args!("{error:#}"));
+            if code == EXIT_SUCCESS { EXIT_FAILED } else { code }
+        }
     }
 }
 
@@ -130,21 +182,21 @@ fn usage(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(EXIT_USAGE)
 }
 
-fn configuration(arguments: &CallArguments) -> anyhow::Result<Config> {
+fn configuration(target: &CallTarget) -> anyhow::Result<Config> {
     let sources = SourceArguments {
-        config: arguments.config.clone(),
-        plugins: vec![arguments.file.clone()],
+        config: target.config.clone(),
+        plugins: vec![target.file.clone()],
         ..SourceArguments::default()
     };
     sources::load(&sources, None)
 }
 
-/// The plugin of the file, with the grants of the command line beside those of the configuration, and its secrets.
-fn plugin(config: &Config, arguments: &CallArguments) -> anyhow::Result<(PluginConfig, Vec<Secret>)> {
+/// The plugin of the file, with the grants of the command line beside those of the configuration.
+fn plugin(config: &Config, target: &CallTarget) -> anyhow::Result<PluginConfig> {
     let plugin = config.plugins.iter().find(|plugin| plugin.pinned).cloned();
     let mut plugin = plugin.context("the component is not in the configuration")?;
-    arguments.grants.grant(&mut plugin)?;
-    Ok((plugin, arguments.grants.secrets()?))
+    target.grants.grant(&mut plugin)?;
+    Ok(plugin)
 }
 
 /// A tool by its name, with the operator's prefix or without.

@@ -38,6 +38,7 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
     match command {
         PluginCommand::Inspect(arguments) => super::inspect::run(arguments).await,
         PluginCommand::Call(arguments) => super::call::run(arguments).await,
+        PluginCommand::Replay(arguments) => super::replay::run(arguments).await,
         PluginCommand::Author(command) => Box::pin(super::author::run(command)).await,
         PluginCommand::List(operate) => show_answer(&operate, PluginList {}, list).await,
         PluginCommand::Versions { name, operate } => show_answer(&operate, PluginVersions { name }, versions).await,

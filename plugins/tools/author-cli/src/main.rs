@@ -19,8 +19,8 @@ const HOST: &str = "bulkhead";
 
 /// Write plugins for Bulkhead: start, build, wrap, check, sign and push them.
 ///
-/// Every command is `bulkhead plugin COMMAND` too. This program is small, and runs no plugin: `call`, `dev`, `test`, `inspect`, `pull`
-/// and the full `check` are those of `bulkhead`, which is run if it is on the PATH.
+/// Every command is `bulkhead plugin COMMAND` too. This program is small, and runs no plugin: `call`, `replay`, `dev`, `test`,
+/// `inspect`, `pull` and the full `check` are those of `bulkhead`, which is run if it is on the PATH.
 #[derive(Debug, Parser)]
 #[command(name = "bulkhead-plugin", version, max_term_width = 120)]
 struct Arguments {
@@ -38,6 +38,8 @@ enum PluginCommand {
     Push(PushArguments),
     /// Call one tool once (needs `bulkhead`)
     Call(HostArguments),
+    /// Run a recorded call again, from its journal alone (needs `bulkhead`)
+    Replay(HostArguments),
     /// Serve a project, and build and switch again whenever its sources change (needs `bulkhead`)
     Dev(HostArguments),
     /// Run the tests of a project against its component (needs `bulkhead`)
@@ -88,6 +90,7 @@ fn run(command: PluginCommand) -> anyhow::Result<Outcome> {
             runtime()?.block_on(bulkhead_author_cli::push(arguments, options, PROGRAM))
         }
         PluginCommand::Call(arguments) => of_host("call", arguments.arguments),
+        PluginCommand::Replay(arguments) => of_host("replay", arguments.arguments),
         PluginCommand::Dev(arguments) => of_host("dev", arguments.arguments),
         PluginCommand::Test(arguments) => of_host("test", arguments.arguments),
         PluginCommand::Inspect(arguments) => of_host("inspect", arguments.arguments),

@@ -86,6 +86,7 @@ fn with_a_host_on_the_path_its_commands_are_passed_on() {
     std::fs::set_permissions(&host, std::fs::Permissions::from_mode(0o755)).unwrap();
     for (arguments, passed) in [
         (&["call", "x.wasm", "greet", "--json", "--help"][..], "plugin call x.wasm greet --json --help\n"),
+        (&["replay", "x.wasm", "greet", "--journal", "x.journal"], "plugin replay x.wasm greet --journal x.journal\n"),
         (&["test", "."], "plugin test .\n"),
         (&["dev", "--http", "https://a.example"], "plugin dev --http https://a.example\n"),
         (&["check", "x.wasm", "--strict"], "plugin check --strict -- x.wasm\n"),
