@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bulkhead_domain::call::{CallError, FaultKind};
 
-use crate::families::{CALL_BUSY, CALL_CPU, CALLS, EGRESS_DURATION};
+use crate::families::{CALL_BUSY, CALL_CPU, CALLS, EGRESS_DURATION, IN_DOUBT};
 use crate::histogram::Histogram;
 use crate::operation::Operation;
 use crate::registry::{Counter, Registry};
@@ -95,6 +95,7 @@ struct KeptPlugin {
     busy: Arc<Histogram>,
     /// Of requests over HTTP, by the first digit of the status; the first one is of those without an answer.
     egress: [OnceLock<Arc<Histogram>>; 6],
+    in_doubt: OnceLock<Arc<Counter>>,
 }
 
 impl PluginMetrics {
@@ -105,6 +106,7 @@ impl PluginMetrics {
             cpu: registry.counter(&CALL_CPU, [plugin]),
             busy: registry.histogram(&CALL_BUSY, [plugin]),
             egress: Default::default(),
+            in_doubt: OnceLock::new(),
         };
         Self { kept: Some(Arc::new(kept)) }
     }
@@ -122,6 +124,14 @@ impl PluginMetrics {
         let Some(place) = kept.egress.get(at) else { return };
         let labels = || [kept.plugin.as_str(), *outcome];
         place.get_or_init(|| kept.registry.histogram(&EGRESS_DURATION, labels())).observe(took);
+    }
+
+    /// So many requests of the plugin over HTTP are in doubt. That is rare, so the series is made when it happens.
+    pub fn in_doubt(&self, count: u64) {
+        if let Some(kept) = self.kept.as_ref().filter(|_| count > 0) {
+            let series = kept.in_doubt.get_or_init(|| kept.registry.counter(&IN_DOUBT, [kept.plugin.as_str()]));
+            series.add(count);
+        }
     }
 
     /// A call, or another request to the plugin, is over.

@@ -133,6 +133,8 @@ families! {
     CODE_CACHE = "bulkhead_code_cache", Kind::Counter, None, ["result"], "Components whose compiled code was looked for";
     EGRESS_DURATION = "bulkhead_egress_duration", Kind::Histogram(&histogram::DURATIONS), Some(Unit::Seconds), ["plugin", "outcome"],
         "Requests of plugins over HTTP, from the call to the headers of the answer";
+    IN_DOUBT = "bulkhead_requests_in_doubt", Kind::Counter, None, ["plugin"],
+        "HTTP requests of durable tasks that a killed host had sent, and of which nobody knows whether they took effect";
     STORE_GROUP = "bulkhead_store_group_operations", Kind::Histogram(&histogram::GROUPS), None, ["engine"],
         "Operations that were made durable together";
     STORE_SYNC = "bulkhead_store_sync", Kind::Histogram(&histogram::DURATIONS), Some(Unit::Seconds), ["engine"],

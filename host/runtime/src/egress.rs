@@ -125,6 +125,11 @@ impl Egress {
         }
     }
 
+    /// So many requests of an earlier run are in doubt.
+    pub(super) fn count_in_doubt(&self, count: u64) {
+        self.metrics.in_doubt(count);
+    }
+
     /// Whether all of a body is held until it is complete.
     pub(super) fn buffer(&mut self, buffers: bool) {
         self.buffers = buffers;

@@ -1,14 +1,17 @@
 //! Durable execution: a host is killed in the middle of a tool, and the task goes on where it was.
 
+mod authors;
 mod cases;
 mod commands;
 mod lives;
+mod loops;
 mod matrix;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::metrics::page_of;
 use serde_json::{Value, json};
 use tests::client::text;
 use tests::modern::Modern;
@@ -148,13 +151,17 @@ async fn silent_server() -> (String, Arc<AtomicUsize>) {
 async fn killed_task_sends_a_post_once_and_is_told_that_it_is_in_doubt() {
     let (origin, count) = silent_server().await;
     let grants = format!("durable = \"auto\"\n[plugin.grants]\nhttp = [{origin:?}]\n");
-    let host = Setup::new().plugin("probe", &grants).config(AT_ONCE).start().await;
+    let setup = Setup::new().plugin("probe", &grants).config(AT_ONCE).config("[metrics]\nlisten = \"127.0.0.1:0\"");
+    let host = setup.start().await;
     let client = Modern::full(&host, None);
     let id = client.task("send", json!({"method": "POST", "url": format!("{origin}/pay"), "body": "1"})).await;
     until("the request", async || (count.load(Ordering::SeqCst) == 1).then_some(())).await;
-    let (_host, client) = again(host).await;
+    let (host, client) = again(host).await;
     let done = client.until_status(&id, "completed").await;
     assert_eq!(done["result"]["isError"], true, "the guest is told: {done}");
+    assert!(done["result"].to_string().contains("in doubt"), "in words that it can tell from others: {done}");
+    let page = reqwest::get(page_of(&host)).await.expect("a page").text().await.expect("its text");
+    assert!(page.contains("bulkhead_requests_in_doubt_total{plugin=\"probe\"} 1"), "{page}");
     assert_eq!(count.load(Ordering::SeqCst), 1, "it is not sent again");
 }
 

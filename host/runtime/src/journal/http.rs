@@ -102,13 +102,16 @@ impl Requests {
         self.waiting.pop_front().or_else(|| self.arrived.try_recv().ok())
     }
 
-    /// What an earlier run may have sent is not sent again, unless it only reads.
-    pub(super) fn settle(&mut self) {
+    /// What an earlier run may have sent is not sent again, unless it only reads. How many requests are in doubt.
+    pub(super) fn settle(&mut self) -> u64 {
+        let mut in_doubt = 0;
         for (number, request) in self.open.iter_mut().filter(|(_, request)| request.is_recorded && !request.sends_again)
         {
             request.is_sent = true;
             self.waiting.push_back((*number, failed(Failure::IN_DOUBT, &self.memory)));
+            in_doubt += 1;
         }
+        in_doubt
     }
 
     /// A request whose outcome the guest sees now. Its body is not held any more.

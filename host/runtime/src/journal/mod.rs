@@ -332,7 +332,7 @@ impl Call {
         crash_points::reach("wake.tail");
         journal.was_replaying = false;
         journal.clock.catch_up();
-        journal.requests.settle();
+        self.egress.count_in_doubt(journal.requests.settle());
         self.shared.go_on();
         self.outbox.set_silent(false);
     }

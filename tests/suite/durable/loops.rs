@@ -1,0 +1,54 @@
+//! A call that ends its host each time that it is brought back: it is held, and everything else goes on.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tests::modern::Modern;
+use tests::wait::until;
+use tests::{Setup, command};
+
+use super::{AT_ONCE, answer, question};
+
+/// A life of a host that ends itself where the replay of a call does.
+async fn short_life(setup: &Setup) {
+    let Ok(mut host) = setup.start_or_end(Duration::from_secs(60)).await else { return };
+    let is_over = || {
+        let is_alive = host.is_alive();
+        async move { (!is_alive).then_some(()) }
+    };
+    until("the end of the host", is_over).await;
+}
+
+#[tokio::test]
+async fn call_that_ends_its_host_each_time_is_held_beside_others() {
+    let Ok(program) = std::env::var("XTASK_CRASH_POINTS") else { return };
+    let setup = Setup::new().program(&program).plugin("desk", "durable = \"auto\"").config(AT_ONCE);
+    let host = setup.start().await;
+    let client = Modern::full(&host, None);
+    let id = client.task("book_trip", json!({})).await;
+    let asked = question(&client, &id, "journey").await;
+    host.kill().await;
+    let armed = setup.clone().env("CRASH_AT", "wake.tail:1");
+    for _ in 0..3 {
+        short_life(&armed).await;
+    }
+
+    let host = armed.start().await;
+    let client = Modern::full(&host, None);
+    let other = client.task("book_trip", json!({})).await;
+    question(&client, &other, "journey").await;
+    let shown = command::json(&["tasks", "show", &id], &setup.data()).await;
+    let said = shown["status_message"].as_str().unwrap_or_default();
+    assert!(said.contains("it is held: it was resumed three times and never came further"), "{shown}");
+
+    host.kill().await;
+    let host = setup.start().await;
+    let client = Modern::full(&host, None);
+    command::run(&mut command::bulkhead(), &["tasks", "release", &id, "--data"], Some(&setup.data())).await;
+    assert_eq!(question(&client, &id, "journey").await, asked);
+    answer(&client, &id, "journey", json!({"destination": "Oslo", "travellers": 2})).await;
+    question(&client, &id, "details").await;
+    answer(&client, &id, "details", json!({"class": "economy", "confirm": true})).await;
+    client.until_status(&id, "completed").await;
+    question(&client, &other, "journey").await;
+}
