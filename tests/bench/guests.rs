@@ -44,7 +44,7 @@ pub(crate) async fn sandbox_alone(plan: &Plan, report: &mut Report) -> anyhow::R
     Ok(())
 }
 
-fn sandbox(data: &Path) -> anyhow::Result<Arc<Sandbox>> {
+pub(crate) fn sandbox(data: &Path) -> anyhow::Result<Arc<Sandbox>> {
     let totals = SandboxConfig::sample(data);
     Ok(Sandbox::new(SandboxConfig { calls_running_total: 64, calls_resting_total: 64, ..totals })?)
 }

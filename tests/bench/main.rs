@@ -4,6 +4,7 @@
 //! none of them shares a thread with the load generator.
 
 mod costs;
+mod durable;
 mod guests;
 mod levers;
 mod load;
@@ -78,6 +79,10 @@ async fn main() -> anyhow::Result<()> {
     }
     if plan.wants("switches") {
         throughput::switches(&plan, &mut report).await?;
+    }
+    if plan.wants("durable") {
+        durable::calls(&plan, &mut report).await?;
+        durable::replays(&plan, &mut report).await?;
     }
     if plan.wants("metrics") {
         throughput::metrics(&plan, &mut report).await?;

@@ -31,7 +31,7 @@ pub(crate) async fn connection(url: &str, method: &str, name: &str) -> anyhow::R
     Connection::open(url, headers).await
 }
 
-async fn connections(url: &str, method: &str, name: &str) -> anyhow::Result<Vec<Connection>> {
+pub(crate) async fn connections(url: &str, method: &str, name: &str) -> anyhow::Result<Vec<Connection>> {
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
         connections.push(connection(url, method, name).await?);

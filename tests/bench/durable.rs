@@ -1,0 +1,125 @@
+//! What a journal costs a call that may become a task, and how fast one is replayed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use bulkhead_domain::Json;
+use bulkhead_domain::clock::ManualClock;
+use bulkhead_domain::limits::{CallLimits, KeyValueLimits};
+use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::task::CallId;
+use bulkhead_runtime::journal::{History, JournalReport, JournalStatus};
+use bulkhead_runtime::{
+    CallContext, CallEvent, CallSpec, Executor as _, Journaling, Operation, PluginSource, Sandbox, Share, Source,
+    ToolEntry,
+};
+use serde_json::{Value, json};
+use tests::modern::TASKS;
+use tests::{Setup, place};
+
+use crate::Plan;
+use crate::guests::sandbox;
+use crate::load;
+use crate::modern::{connections, message};
+use crate::report::{Budget, Report};
+use crate::throughput::UNLIMITED;
+
+/// The least that is left of the rate of a host that keeps no journals.
+const JOURNALED_RATE_MIN: f64 = 0.97;
+/// Entries of a journal that are replayed in a second, at least.
+const REPLAYED_MIN: f64 = 100_000.0;
+/// Entries of the journal that is replayed.
+const ENTRIES: usize = 5_000;
+
+/// A fast call that may become a task, on a host where its plugin is durable and on one where it is not, in turns.
+pub(crate) async fn calls(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    const ROUNDS: u32 = 8;
+    let host = async |keys: &str| Setup::new().plugin("primes", keys).config(UNLIMITED).start().await;
+    let hosts = [host("durable = \"auto\"").await, host("").await];
+    let fast = |_: usize, turn: u64| {
+        let params = json!({"name": "count_primes", "arguments": {"below": 10}});
+        message(turn, "tools/call", params, &json!({"extensions": {TASKS: {}}}))
+    };
+    let mut rates = [0.0; 2];
+    for round in 0..ROUNDS {
+        // The host that goes first in one round goes last in the next: what changes meanwhile does so for both.
+        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+        for at in order {
+            let to_host = connections(&hosts[at].url, "tools/call", "count_primes").await?;
+            rates[at] += load::drive(to_host, plan.each / ROUNDS, fast).await?.per_second / f64::from(ROUNDS);
+        }
+    }
+    let [on, off] = rates;
+    let made_of = format!("{on:.0}/s of a durable plugin to {off:.0}/s of one that is not, in turns");
+    let budget = Budget::AtLeast(JOURNALED_RATE_MIN);
+    report.add("durable: fast call that may become a task", made_of, on / off, "x", budget);
+    Ok(())
+}
+
+/// One journal, many times, in this process.
+pub(crate) async fn replays(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    let sandbox = sandbox(&place::compiled_code())?;
+    let mut source = PluginSource::bare(Source::File(place::component("durable")), CallLimits::generous());
+    source.grants.keyvalue = Some(KeyValueLimits { keys_max: 10, bytes_max: 1 << 20, value_bytes_max: 1 << 16 });
+    let loaded = sandbox.load(source).await?;
+    ensure!(sandbox.publish(vec![loaded]).1.is_empty(), "the plugin is refused");
+    let tool = sandbox.catalog().get("script").context("the tool")?.clone();
+    let acts: Vec<Value> = vec![json!({"find": {"key": 1}}); ENTRIES];
+    let arguments = Json::new(json!({ "acts": acts }).to_string());
+    let recorded = run(&sandbox, &tool, &arguments, Journaling::InMemory).await?;
+    ensure!(recorded.status == JournalStatus::Ended, "nothing was recorded: {:?}", recorded.status);
+    let entries = f64::from(recorded.entries);
+    let (begin, mut took) = (Instant::now(), Vec::new());
+    while begin.elapsed() < plan.each {
+        let sent = Instant::now();
+        let replayed =
+            run(&sandbox, &tool, &arguments, Journaling::Replay(History(recorded.history.0.clone()))).await?;
+        took.push(sent.elapsed());
+        ensure!(replayed == recorded, "the replay left its journal: {:?}", replayed.status);
+    }
+    took.sort_unstable();
+    let median = took.get(took.len() / 2).copied().unwrap_or(Duration::MAX);
+    let made_of = format!(
+        "{entries} entries, {} bytes, in {:.1} ms, the guest's own work among it",
+        recorded.history.0.len(),
+        median.as_secs_f64() * 1e3
+    );
+    let per_second = entries / median.as_secs_f64();
+    report.add("durable: entries replayed in a second", made_of, per_second, "/s", Budget::AtLeast(REPLAYED_MIN));
+    Ok(())
+}
+
+/// A call to its end, and its journal.
+async fn run(
+    sandbox: &Arc<Sandbox>,
+    tool: &ToolEntry,
+    arguments: &Json,
+    journaling: Journaling,
+) -> anyhow::Result<JournalReport> {
+    let services = bulkhead_tasks::in_memory(Arc::new(ManualClock::at(1_800_000_000_000)));
+    let facts = CallContext {
+        call_id: CallId([1; 16]),
+        seed: [1; 32],
+        guest_services: Some(services),
+        ..CallContext::detached()
+    };
+    let spec = CallSpec {
+        plugin: tool.plugin.clone(),
+        tenant: TenantId([1; 16]),
+        operation: Operation::CallTool { tool: tool.plugin_tool.clone(), arguments: arguments.clone() },
+        share: Share::default(),
+        activity: None,
+        limits: tool.limits.clone(),
+        journaling,
+        facts,
+    };
+    let mut running = sandbox.start(spec)?;
+    while let Some(event) = running.events.recv().await {
+        if let CallEvent::Finished(outcome) = event {
+            outcome.map_err(|error| anyhow::anyhow!("the call failed: {error:?}"))?;
+            return running.control.journal().cloned().context("the call has no journal");
+        }
+    }
+    anyhow::bail!("the call broke off")
+}
