@@ -1,6 +1,9 @@
 // The official TypeScript SDK as a client: node client.mjs http URL | stdio COMMAND ARGUMENTS...
-// Prints a line for each check: `ok NAME` or `not ok NAME: why`.
+// Prints a line for each check: `ok NAME` or `not ok NAME: why`. With KILL_HOST, a folder, the check is that of a host that is killed on the
+// way: whoever started this kills and starts it while a file `kill` is there, and removes the file.
 import assert from "node:assert/strict";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
@@ -19,8 +22,21 @@ function transport() {
   return new StdioClientTransport({ command: where[0], args: where.slice(1), stderr: "inherit" });
 }
 
-/** What a user would fill in. */
-function fill(request) {
+/** Has the host killed with SIGKILL, and comes back when it serves again on the same directory. */
+async function killHost() {
+  const wish = join(process.env.KILL_HOST, "kill");
+  writeFileSync(wish, "");
+  while (existsSync(wish)) await new Promise((resolve) => setTimeout(resolve, 50));
+}
+
+let kills = 0;
+
+/** What a user would fill in. With KILL_HOST the host is killed twice while the user does. */
+async function fill(request) {
+  if (process.env.KILL_HOST && kills < 2) {
+    kills += 1;
+    await killHost();
+  }
   const fields = request.params.requestedSchema.properties;
   const content = fields.destination
     ? { destination: "Lisbon", travellers: 2 }
@@ -65,7 +81,7 @@ async function connectWithTasks(seen) {
     setTimeout(() => extra.taskStore.storeTaskResult(task.taskId, "completed", result), 100);
     return { task };
   };
-  client.setRequestHandler(ElicitRequestSchema, (request, extra) => later("elicitation", fill(request), request, extra));
+  client.setRequestHandler(ElicitRequestSchema, async (request, extra) => later("elicitation", await fill(request), request, extra));
   client.setRequestHandler(CreateMessageRequestSchema, (request, extra) => later("sampling", summary, request, extra));
   await client.connect(transport());
   return client;
@@ -97,6 +113,23 @@ async function check(name, body) {
 }
 
 const client = await connect();
+
+if (process.env.KILL_HOST) {
+  await check("a task goes on over two kills of its host", async () => {
+    const stream = client.experimental.tasks.callToolStream(
+      { name: "book_trip", arguments: {} }, CallToolResultSchema, { task: { ttl: 600_000 } });
+    const { taskId } = (await stream.next()).value.task;
+    let result;
+    while (!result) {
+      // The stream of a host that is gone brings nothing any more.
+      result = await client.experimental.tasks.getTaskResult(taskId, CallToolResultSchema, { timeout: 10_000 }).catch(() => undefined);
+    }
+    assert.equal(kills, 2);
+    assert.equal(result.structuredContent.summary, "Booked 2 economy seats to Lisbon.");
+    assert.equal((await client.experimental.tasks.getTask(taskId)).status, "completed");
+  });
+  process.exit(failures === 0 ? 0 : 1);
+}
 
 await check("capabilities", async () => {
   const tasks = client.getServerCapabilities().tasks;

@@ -1,11 +1,13 @@
 """The official Python SDK as a client: python client.py http URL | stdio COMMAND ARGUMENTS...
 
-Prints a line for each check: `ok NAME` or `not ok NAME: why`.
+Prints a line for each check: `ok NAME` or `not ok NAME: why`. With KILL_HOST, a folder, the checks are those of a host that is killed on
+the way: whoever started this kills and starts it while a file `kill` is there, and removes the file.
 """
 
 import asyncio
 import contextlib
 import os
+import pathlib
 import sys
 import traceback
 
@@ -15,8 +17,23 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import McpError
 
 
+async def kill_host() -> None:
+    """Has the host killed with SIGKILL, and comes back when it serves again on the same directory."""
+    wish = pathlib.Path(os.environ["KILL_HOST"], "kill")
+    wish.touch()
+    while wish.exists():
+        await asyncio.sleep(0.05)
+
+
+kills = 0
+
+
 async def fill(_context, params: types.ElicitRequestParams) -> types.ElicitResult:
-    """What a user would fill in."""
+    """What a user would fill in. With KILL_HOST the host is killed twice while the user does."""
+    global kills
+    if "KILL_HOST" in os.environ and kills < 2:
+        kills += 1
+        await kill_host()
     if "destination" in params.requestedSchema["properties"]:
         return types.ElicitResult(action="accept", content={"destination": "Lisbon", "travellers": 2})
     return types.ElicitResult(action="accept", content={"class": "economy", "confirm": True})
@@ -169,6 +186,21 @@ async def errors(session, _) -> None:
     await refused(-32602, session.experimental.get_task("f" * 32))
 
 
+async def killed_host(session, _) -> None:
+    """A client sees nothing of a crash but time."""
+    created = await session.experimental.call_tool_as_task("book_trip", {})
+    result = None
+    while result is None:
+        # The stream of a host that is gone brings nothing any more.
+        with contextlib.suppress(McpError, asyncio.TimeoutError):
+            asked = session.experimental.get_task_result(created.task.taskId, types.CallToolResult)
+            result = await asyncio.wait_for(asked, timeout=10)
+    assert kills == 2, kills
+    assert result.structuredContent["summary"] == "Booked 2 economy seats to Lisbon.", result
+
+
+KILLED = [("a task goes on over two kills of its host", killed_host)]
+
 CHECKS = [
     ("capabilities", capabilities),
     ("tools/list", tools_list),
@@ -190,9 +222,9 @@ async def main() -> int:
     failures = 0
     async with connect(sys.argv[1], sys.argv[2:]) as session:
         initialized = await session.initialize()
-        for name, check in CHECKS:
+        for name, check in KILLED if "KILL_HOST" in os.environ else CHECKS:
             try:
-                await asyncio.wait_for(check(session, initialized), timeout=30)
+                await asyncio.wait_for(check(session, initialized), timeout=120)
                 print(f"ok {name}", flush=True)
             except Exception as error:  # noqa: BLE001 - whatever goes wrong is the check's result
                 failures += 1

@@ -1,7 +1,10 @@
 // The official TypeScript client of revision 2026-07-28 with the package for the tasks extension:
 // node modern.mjs http URL | stdio COMMAND ARGUMENTS...
-// Prints a line for each check: `ok NAME` or `not ok NAME: why`.
+// Prints a line for each check: `ok NAME` or `not ok NAME: why`. With KILL_HOST, a folder, the check is that of a host that is killed on the
+// way: whoever started this kills and starts it while a file `kill` is there, and removes the file.
 import assert from "node:assert/strict";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
@@ -180,6 +183,32 @@ async function check(name, body) {
 
 async function until(what) {
   while (!(await what())) await new Promise((resolve) => setTimeout(resolve, 20));
+}
+
+/** Has the host killed with SIGKILL, and comes back when it serves again on the same directory. */
+async function killHost() {
+  const wish = join(process.env.KILL_HOST, "kill");
+  writeFileSync(wish, "");
+  while (existsSync(wish)) await new Promise((resolve) => setTimeout(resolve, 50));
+}
+
+if (process.env.KILL_HOST) {
+  await check("a task goes on over two kills of its host", async () => {
+    const created = await shared.dispatch({ method: "tools/call", params: { name: "multi_input", arguments: {}, _meta: meta(true) } });
+    const task = session.task(created.result.taskId);
+    const open = async () => (await task.snapshot()).raw.inputRequests;
+    await until(async () => (await task.snapshot()).status === "input_required");
+    const requests = await open();
+    await killHost();
+    assert.deepEqual(await open(), requests);
+    await task.update({ name: { action: "accept", content: { name: "Ada" } } });
+    await killHost();
+    assert.deepEqual(await open(), { confirm: requests.confirm });
+    await task.update({ confirm: { action: "accept", content: { confirm: true } } });
+    const result = resultFromTaskOutcome(await task.result());
+    assert.match(result.content[0].text, /name: .*Ada/);
+  });
+  process.exit(failures === 0 ? 0 : 1);
 }
 
 await check("discovery", async () => {

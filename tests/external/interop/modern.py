@@ -1,12 +1,15 @@
 """The official Python SDK as a client of revision 2026-07-28: python modern.py http URL | stdio COMMAND ARGUMENTS...
 
-Prints a line for each check: `ok NAME` or `not ok NAME: why`.
+Prints a line for each check: `ok NAME` or `not ok NAME: why`. With KILL_HOST, a folder, the checks are those of a host that is killed on
+the way: whoever started this kills and starts it while a file `kill` is there, and removes the file.
 
 The SDK leaves the tasks extension to its users; `Tasks` below is one, written against the SDK's extension interface.
 """
 
 import asyncio
 import contextlib
+import os
+import pathlib
 import sys
 import traceback
 from typing import Any, Literal
@@ -144,6 +147,14 @@ async def refused(code: int, awaitable) -> None:
         assert error.error.code == code, error
         return
     raise AssertionError("it was not refused")
+
+
+async def kill_host() -> None:
+    """Has the host killed with SIGKILL, and comes back when it serves again on the same directory."""
+    wish = pathlib.Path(os.environ["KILL_HOST"], "kill")
+    wish.touch()
+    while wish.exists():
+        await asyncio.sleep(0.05)
 
 
 async def discovery(client, _) -> None:
@@ -299,6 +310,27 @@ async def without_tasks(client, _) -> None:
     await refused(-32021, get(client.session, "f" * 32))
 
 
+async def killed_host(client, _) -> None:
+    """A client sees nothing of a crash but time."""
+    created = await client.session.call_tool("multi_input", {}, allow_claimed=True)
+    task = await until_status(client.session, created.task_id, "input_required")
+    requests = task.model_extra["inputRequests"]
+    await kill_host()
+    task = await until_status(client.session, created.task_id, "input_required")
+    assert task.model_extra["inputRequests"] == requests, task
+    name = filled(requests["name"]["params"]["requestedSchema"])
+    await about(client.session, "tasks/update", task.task_id, inputResponses={"name": name})
+    await kill_host()
+    task = await until_status(client.session, created.task_id, "input_required")
+    assert task.model_extra["inputRequests"] == {"confirm": requests["confirm"]}, task
+    confirm = filled(requests["confirm"]["params"]["requestedSchema"])
+    await about(client.session, "tasks/update", task.task_id, inputResponses={"confirm": confirm})
+    over = await until_status(client.session, created.task_id, "completed")
+    assert "Ada" in over.model_extra["result"]["content"][0]["text"], over
+
+
+KILLED = [("a task goes on over two kills of its host", killed_host)]
+
 CHECKS = [
     ("discovery", discovery),
     ("tools/list", tools_list),
@@ -338,6 +370,8 @@ async def main() -> int:
     callbacks = {"elicitation_callback": fill, "sampling_callback": summarize}
     tasks = Tasks()
     async with Client(server(kind, where), extensions=[tasks], **callbacks) as client:
+        if "KILL_HOST" in os.environ:
+            return 1 if await run(KILLED, client, tasks) else 0
         failures = await run(CHECKS, client, tasks)
     async with Client(server(kind, where), mode=VERSION, **callbacks) as client:
         failures += await run([("a client that did not declare tasks never gets one", without_tasks)], client, None)
