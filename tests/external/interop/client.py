@@ -18,7 +18,12 @@ from mcp.shared.exceptions import McpError
 
 
 async def kill_host() -> None:
-    """Has the host killed with SIGKILL, and comes back when it serves again on the same directory."""
+    """Has the host killed with SIGKILL, and comes back when it serves again on the same directory.
+
+    It gives a request that is on its way time to open its stream: this SDK ends its whole transport when a request fails without a
+    response, whoever serves it.
+    """
+    await asyncio.sleep(0.5)
     wish = pathlib.Path(os.environ["KILL_HOST"], "kill")
     wish.touch()
     while wish.exists():
