@@ -48,7 +48,7 @@ impl TaskControl for Tasks {
         match order {
             TaskAction::Cancel => self.cancel(requestor, id).await,
             TaskAction::Pause { message } => self.pause(requestor, id, Some(message)).await,
-            TaskAction::Resume => self.resume(requestor, id).await,
+            TaskAction::Resume => self.release(requestor, id).await,
             TaskAction::Fail { message } => self.fail(requestor, id, message).await,
         }
     }

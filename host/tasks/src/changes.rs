@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::admission::IdleState;
 use super::engine::{Inner, refused};
+use super::holding::is_held;
 use super::journal::{TaskJournal, full};
 use super::run::Run;
 use super::{Error, TaskNews, Tasks};
@@ -90,8 +91,16 @@ impl Tasks {
         Ok(task)
     }
 
-    /// Lets a paused run go on.
+    /// Lets a paused run go on, as its requestor wishes. A held one is not theirs to release: it may be one that ends its host.
     pub async fn resume(&self, requestor: &Requestor, id: TaskId) -> Result<Arc<Task>, Error> {
+        if is_held(&*self.get(requestor, id).await?) {
+            return Err(Error::Illegal("the task is held; an operator releases it, and it can still be cancelled"));
+        }
+        self.release(requestor, id).await
+    }
+
+    /// Lets a paused or held run go on, as an operator wishes.
+    pub async fn release(&self, requestor: &Requestor, id: TaskId) -> Result<Arc<Task>, Error> {
         self.change(requestor, id, Event::Resume).await
     }
 

@@ -26,8 +26,8 @@ use bulkhead_store::journal::{Append, JournalHead, JournalState};
 const RESUMES_MAX: u32 = 3;
 
 /// What a held task says of itself.
-const FRUITLESS: &str = "it is held: it was resumed three times and never came further; resume it to try again";
-const OTHER_ENGINE: &str = "it is held: it cannot go on with this version of the host; resume it to try again";
+const FRUITLESS: &str = "it is held: it was resumed three times and never came further; an operator can release it";
+const OTHER_ENGINE: &str = "it is held: it cannot go on with this version of the host; an operator can release it";
 
 /// What becomes of a task whose run is lost.
 pub(super) async fn interruption(inner: &Inner, task: &Task) -> Interruption {
@@ -141,7 +141,7 @@ pub(super) async fn diverged(inner: &Arc<Inner>, run: &Run, task: &Task, diverge
     hold(inner, run, task, OTHER_ENGINE).await
 }
 
-/// Takes the run back and pauses the task, until an operator or its requestor resumes it. Whether that is so.
+/// Takes the run back and pauses the task, until an operator releases it. Whether that is so.
 async fn hold(inner: &Arc<Inner>, run: &Run, task: &Task, why: &str) -> bool {
     let message = Some(why.to_owned());
     for event in [Event::Interrupt { how: Interruption::Resume }, Event::Pause { message }] {

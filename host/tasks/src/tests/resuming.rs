@@ -79,7 +79,7 @@ async fn paused_task_goes_on_when_it_is_resumed() {
 }
 
 #[tokio::test]
-async fn task_that_never_comes_further_is_held_until_it_is_resumed() {
+async fn task_that_never_comes_further_is_held_until_it_is_released() {
     let mut world = world();
     let task = world.create(&ANNA, "lasting, quietly").await.unwrap();
     for attempt in 2..=4 {
@@ -93,7 +93,12 @@ async fn task_that_never_comes_further_is_held_until_it_is_resumed() {
     assert_eq!(held.phase, Phase::Paused { before: Active::Running });
     assert!(held.status_message.as_deref().is_some_and(|said| said.contains("never came further")), "{held:?}");
     assert_eq!((is_held(&held), world.tasks.held_count()), (true, 1));
-    world.tasks.resume(&ANNA, task.id).await.unwrap();
+    let refused = world.tasks.resume(&ANNA, task.id).await;
+    assert!(
+        matches!(&refused, Err(Error::Illegal(why)) if why.contains("is held")),
+        "not its requestor's: {refused:?}"
+    );
+    world.tasks.release(&ANNA, task.id).await.unwrap();
     world.until(task.id, |task| task.attempt == 5).await;
     assert_eq!(*world.started.lock(), [1], "it begins anew, as its first attempt");
     assert_eq!(world.tasks.held_count(), 0);
