@@ -128,6 +128,11 @@ pub struct CallLimits {
     /// Between the cancel signal and the end of the sandbox, for a guest that has ever asked for signals.
     pub cancel_grace_ms: u64,
     pub epoch_tick_ms: u64,
+    /// Of a durable task's journal; a longer one is given up.
+    pub journal_bytes: u64,
+    pub journal_entries: u32,
+    /// Of one HTTP response that a journal keeps; a longer one gives the journal up.
+    pub journal_response_bytes: u64,
 }
 
 /// `[compile]`: for one component, before it is machine code.

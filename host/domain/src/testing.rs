@@ -130,6 +130,9 @@ impl CallLimits {
             promote_after_ms: 1_000,
             cancel_grace_ms: 200,
             epoch_tick_ms: 10,
+            journal_bytes: 4 << 20,
+            journal_entries: 100_000,
+            journal_response_bytes: 1 << 20,
         }
     }
 }

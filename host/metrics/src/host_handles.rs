@@ -121,11 +121,12 @@ pub struct StoreMetrics {
 }
 
 /// Why journals are given up: the label, and what the host's words for it begin with. The last one is for words that are not known here.
-const DEMOTIONS: [(&str, &str); 11] = [
+const DEMOTIONS: [(&str, &str); 12] = [
     ("wasi_03", "its component uses WASI 0.3"),
     ("file", "it used a file"),
     ("settings", "its settings and variables are larger"),
     ("journal", "its journal is larger"),
+    ("entries", "its journal has more"),
     ("response", "it was sent an HTTP response larger"),
     ("memory", "it was sent HTTP responses that do not fit"),
     ("event_stream", "it was sent a stream of events"),

@@ -82,6 +82,9 @@ pub fn components(data: &[u8]) -> bool {
         promote_after_ms: 1_000,
         cancel_grace_ms: 0,
         epoch_tick_ms: 10,
+        journal_bytes: 4 << 20,
+        journal_entries: 100_000,
+        journal_response_bytes: 1 << 20,
     };
     // With both engines.
     let (name, wasi) = (Some("fuzzed".to_owned()), WasiVersion::V0_3);

@@ -468,6 +468,12 @@ section!(CALL, blank_call, CallLimits, "call", {
         "Between the cancel signal and the end of the sandbox";
     epoch_tick_ms: ms(10, 1, 1_000), Host,
         "How often a computing guest gives way to others";
+    journal_bytes: bytes(4 * MIB, 64 * KIB, 64 * MIB), Override,
+        "Journal of one durable call; one that gets longer is given up, and its call can only begin again";
+    journal_entries: count(100_000, 1_000, 10_000_000), Override,
+        "The same, in entries: each is read again when the call is resumed";
+    journal_response_bytes: bytes(MIB, KIB, 64 * MIB), Override,
+        "HTTP response that a durable call is sent; a longer one is not kept, and its journal is given up";
 });
 
 section!(COMPILE, blank_compile, CompileLimits, "compile", {

@@ -126,6 +126,9 @@ events_per_second = 50
 promote_after_ms = 1000
 cancel_grace_ms = 200
 epoch_tick_ms = 10
+journal_bytes = 4194304
+journal_entries = 100000
+journal_response_bytes = 1048576
 
 [compile]
 memory_bytes = 2147483648

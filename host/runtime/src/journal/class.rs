@@ -26,9 +26,11 @@ pub enum Reason {
     /// Its settings are larger than the header of a journal takes.
     Settings { bytes_max: usize },
     /// Its journal got too long.
-    Journal { bytes_max: usize },
+    Journal { bytes_max: u64 },
+    /// Its journal got more entries than it may have.
+    Entries { entries_max: u32 },
     /// It is sent a response that is too long to keep.
-    Response { bytes_max: usize },
+    Response { bytes_max: u64 },
     /// It is sent responses that do not fit into its memory.
     Memory,
     /// It is sent events as they happen.
@@ -45,10 +47,9 @@ impl fmt::Display for Reason {
             Self::Settings { bytes_max } => {
                 write!(f, "its settings and variables are larger than {}", Bytes(*bytes_max as u64))
             }
-            Self::Journal { bytes_max } => write!(f, "its journal is larger than {}", Bytes(*bytes_max as u64)),
-            Self::Response { bytes_max } => {
-                write!(f, "it was sent an HTTP response larger than {}", Bytes(*bytes_max as u64))
-            }
+            Self::Journal { bytes_max } => write!(f, "its journal is larger than {}", Bytes(*bytes_max)),
+            Self::Entries { entries_max } => write!(f, "its journal has more than {entries_max} entries"),
+            Self::Response { bytes_max } => write!(f, "it was sent an HTTP response larger than {}", Bytes(*bytes_max)),
             Self::Memory => f.write_str("it was sent HTTP responses that do not fit into its memory"),
             Self::EventStream => f.write_str("it was sent a stream of events over HTTP"),
             Self::OpenRequest => f.write_str("it waited for something while it still wrote an HTTP request"),

@@ -4,7 +4,7 @@ use super::codec::{Recorded, decode, encode};
 use super::entry::{self, CommandKind, Decoded};
 use super::names;
 use super::outcome::Outcome;
-use super::state::Journal;
+use super::state::{Bounds, Journal};
 use super::values::Answers;
 use crate::ClientView;
 
@@ -40,9 +40,11 @@ fn written_again<T: Recorded + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
     }
 }
 
+const BOUNDS: Bounds = Bounds { bytes_max: 4 << 20, entries_max: 100_000 };
+
 /// A guest whose calls are the last bytes of the journal.
 fn run_again(data: &[u8]) {
-    let Ok((_, mut journal)) = Journal::replay(data) else { return };
+    let Ok((_, mut journal)) = Journal::replay(data, BOUNDS) else { return };
     for byte in data.iter().rev().take(64) {
         let Some(import) = names::ALL.get(usize::from(*byte) % names::ALL.len()).copied() else { return };
         // A guest that left its journal is told so at each further call, and goes on all the same.

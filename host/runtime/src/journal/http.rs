@@ -41,9 +41,6 @@ use bulkhead_domain::{crash_points, hex};
 const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
 const TYPES: &str = "wasi:http/types@0.2.12";
 
-/// Bytes of a response that is kept. A longer one demotes its call.
-const RESPONSE_BYTES_MAX: usize = 1 << 20;
-
 /// The requests whose outcome the guest has not seen.
 pub(super) struct Requests {
     open: BTreeMap<u32, Request>,
@@ -53,6 +50,8 @@ pub(super) struct Requests {
     waiting: VecDeque<(u32, Arrival)>,
     /// The bodies of requests and responses are charged to it.
     pub(super) memory: Arc<MemoryUse>,
+    /// Of a response that is kept. A longer one demotes the call.
+    response_bytes_max: u64,
 }
 
 struct Request {
@@ -84,9 +83,9 @@ enum Arrival {
 }
 
 impl Requests {
-    pub(super) fn new(memory: Arc<MemoryUse>) -> Self {
+    pub(super) fn new(memory: Arc<MemoryUse>, response_bytes_max: u64) -> Self {
         let (sender, arrived) = mpsc::channel(HOST_RESOURCES_MAX);
-        Self { open: BTreeMap::new(), sender, arrived, waiting: VecDeque::new(), memory }
+        Self { open: BTreeMap::new(), sender, arrived, waiting: VecDeque::new(), memory, response_bytes_max }
     }
 
     /// Comes back when something has arrived.
@@ -181,10 +180,15 @@ impl Call {
     }
 
     /// Sends a request that is complete. What the guest saw before one that changes something is kept before it leaves.
+    ///
+    /// Never inlined: its future is large, and whoever has it in the frame of an import touches pages of the guest's stack that the kernel
+    /// then hands out and takes back for each call.
+    #[inline(never)]
     fn send_request(&mut self, number: u32) -> wasmtime::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.state.live()?;
-        let (sender, memory) = (journal.requests.sender.clone(), Arc::clone(&journal.requests.memory));
+        let Requests { sender, memory, response_bytes_max: bytes_max, .. } = &journal.requests;
+        let (sender, memory, bytes_max) = (sender.clone(), Arc::clone(memory), *bytes_max);
         let Some(request) = journal.requests.open.get_mut(&number) else { return Ok(()) };
         request.is_sent = true;
         let (is_safe, options, whole) = (request.is_safe, request.options, request.whole());
@@ -198,13 +202,13 @@ impl Call {
                         Some((sink, tail)) => match sink.append(tail).await {
                             Ok(()) => {
                                 crash_points::reach("http.kept");
-                                let arrival = taken(exchange.await, &memory).await;
+                                let arrival = taken(exchange.await, &memory, bytes_max).await;
                                 crash_points::reach("http.answered");
                                 arrival
                             }
                             Err(fenced) => Arrival::Fenced(fenced),
                         },
-                        None => taken(exchange.await, &memory).await,
+                        None => taken(exchange.await, &memory, bytes_max).await,
                     };
                     // Whoever waited may be gone.
                     let _ = sender.send((number, arrival)).await;
@@ -226,7 +230,8 @@ impl Call {
         self.journal.as_ref().is_some_and(|journal| journal.requests.open.values().any(|request| request.end.is_none()))
     }
 
-    /// Gives the journal up, and sends requests while the guest writes them.
+    /// Gives the journal up, and sends requests while the guest writes them. Never inlined, like [`Self::send_request`].
+    #[inline(never)]
     pub(super) fn stream_requests(&mut self, reason: Reason) -> wasmtime::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.state.demote(reason);
@@ -409,7 +414,7 @@ fn failed(failure: Failure, memory: &Arc<MemoryUse>) -> Arrival {
 }
 
 /// The response as a whole, as far as it can be kept. What it takes is charged to the guest before it is read on.
-async fn taken(sent: Exchange, memory: &Arc<MemoryUse>) -> Arrival {
+async fn taken(sent: Exchange, memory: &Arc<MemoryUse>, bytes_max: u64) -> Arrival {
     let (response, driver) = match sent {
         Ok(sent) => sent,
         Err(error) => return failed(Failure::of(&error), memory),
@@ -428,9 +433,9 @@ async fn taken(sent: Exchange, memory: &Arc<MemoryUse>) -> Arrival {
             None => break BodyEnd::Whole(None),
         };
         bytes.extend_from_slice(&data);
-        let too_long = bytes.len() > RESPONSE_BYTES_MAX;
+        let too_long = bytes.len() as u64 > bytes_max;
         if too_long || held.add(data.len() as u64).is_err() {
-            let reason = if too_long { Reason::Response { bytes_max: RESPONSE_BYTES_MAX } } else { Reason::Memory };
+            let reason = if too_long { Reason::Response { bytes_max } } else { Reason::Memory };
             let body = Charged::new(Prefixed::new(bytes.freeze(), body).boxed_unsync(), held).boxed_unsync();
             return Arrival::Streamed(http::Response::from_parts(head, body), way, reason);
         }

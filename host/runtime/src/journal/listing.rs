@@ -155,8 +155,9 @@ mod tests {
         let reasons = [
             Reason::Concurrent,
             Reason::Files,
-            Reason::Settings { bytes_max },
+            Reason::Settings { bytes_max: 1 << 20 },
             Reason::Journal { bytes_max },
+            Reason::Entries { entries_max: 1 },
             Reason::Response { bytes_max },
             Reason::Memory,
             Reason::EventStream,

@@ -46,7 +46,7 @@ use self::header::{ABI, Header, PINNED_BYTES_MAX, PinnedLimits, digest, digest_o
 use self::http::Requests;
 use self::keeping::Keeping;
 use self::names::Import;
-use self::state::Journal;
+use self::state::{Bounds, Journal};
 pub(super) use self::task::Sleep;
 pub use self::{
     class::{Class, Reason},
@@ -221,18 +221,22 @@ impl Beginning<'_> {
         let header = self.header(fixed.unwrap_or_else(clock::unix_ms), fixed.is_some());
         let header = Header { idempotency_header, ..header };
         let memory = Arc::new(MemoryUse::new(self.limits.memory_bytes));
-        let journal = CallJournal::new(Journal::record(header.clone()), &header, self.facts, memory);
+        let state = Journal::record(header.clone(), Bounds::of(self.limits));
+        let requests = Requests::new(memory, self.limits.journal_response_bytes);
+        let journal = CallJournal::new(state, &header, self.facts, requests);
         Ok(Begun { journal: Some(journal), ..self.without() })
     }
 
     fn replay(&self, history: &History) -> Result<Begun, JournalStatus> {
-        let (header, mut state) = Journal::replay(&history.0).map_err(JournalStatus::Corrupt)?;
+        let (header, mut state) =
+            Journal::replay(&history.0, Bounds::of(self.limits)).map_err(JournalStatus::Corrupt)?;
         if let Some(why) = header.difference(&self.header(header.base_ms, header.stands)) {
             return Err(JournalStatus::Diverged(state.diverge(why)));
         }
         let (limits, granted) = (header.limits.over(self.limits), Arc::new(header.over(self.granted)));
         let memory = Arc::new(MemoryUse::new(limits.memory_bytes));
-        Ok(Begun { journal: Some(CallJournal::new(state, &header, self.facts, memory)), limits, granted })
+        let requests = Requests::new(memory, self.limits.journal_response_bytes);
+        Ok(Begun { journal: Some(CallJournal::new(state, &header, self.facts, requests)), limits, granted })
     }
 
     fn header(&self, base_ms: u64, stands: bool) -> Header {
@@ -257,14 +261,14 @@ impl Beginning<'_> {
 }
 
 impl CallJournal {
-    fn new(state: Journal, header: &Header, facts: &CallContext, memory: Arc<MemoryUse>) -> Box<Self> {
+    fn new(state: Journal, header: &Header, facts: &CallContext, requests: Requests) -> Box<Self> {
         Box::new(Self {
             was_replaying: state.is_replaying(),
             clock: ShownClock::of(header, state.is_replaying()),
             state,
             secure: stream_of(facts.seed, Stream::Secure),
             insecure: stream_of(facts.seed, Stream::Insecure),
-            requests: Requests::new(memory),
+            requests,
             commands: 0,
             audience: header.audience,
             task_id: facts.task_id.clone(),

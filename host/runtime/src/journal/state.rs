@@ -12,9 +12,20 @@ use super::entry::{self, Command, CommandKind, Corrupt, Decoded, Entry, Placed};
 use super::header::{Digest, Header};
 use super::names::{Import, fnv};
 use crate::journal_sink::Tail;
+use bulkhead_domain::limits::CallLimits;
 
-/// Bytes of one journal. Stops a guest from filling the host's memory with what it sees.
-const BYTES_MAX: usize = 4 << 20;
+/// How long a journal may get. Stops a guest from filling the host's memory with what it sees.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) bytes_max: u64,
+    pub(super) entries_max: u32,
+}
+
+impl Bounds {
+    pub(super) fn of(limits: &CallLimits) -> Self {
+        Self { bytes_max: limits.journal_bytes, entries_max: limits.journal_entries }
+    }
+}
 
 /// A replay that is not what was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,6 +89,7 @@ impl Replay {
 
 pub(super) struct Journal {
     mode: Mode,
+    bounds: Bounds,
     step: u64,
     hash: u32,
     /// The one of this step.
@@ -92,24 +104,25 @@ pub(super) struct Journal {
 
 impl Journal {
     /// A new one that begins with this header.
-    pub(super) fn record(header: Header) -> Self {
-        let mut journal = Self::empty(Mode::Recording);
+    pub(super) fn record(header: Header, bounds: Bounds) -> Self {
+        let mut journal = Self::empty(Mode::Recording, bounds);
         journal.write(&Entry::Header(Box::new(header)));
         journal
     }
 
     /// One that is replayed, with its header.
-    pub(super) fn replay(bytes: &[u8]) -> Result<(Header, Self), Corrupt> {
+    pub(super) fn replay(bytes: &[u8], bounds: Bounds) -> Result<(Header, Self), Corrupt> {
         let journal = entry::decode(bytes)?;
         let kept = bytes.get(..journal.bytes).unwrap_or_default().to_vec();
         let (header, entries, last_step) = (journal.header.clone(), journal.count, journal.last_step);
-        let replaying = Self::empty(Mode::Replaying(Box::new(Replay { journal, position: 0 })));
+        let replaying = Self::empty(Mode::Replaying(Box::new(Replay { journal, position: 0 })), bounds);
         Ok((header, Self { bytes: kept, entries, last_step, ..replaying }))
     }
 
-    fn empty(mode: Mode) -> Self {
+    fn empty(mode: Mode, bounds: Bounds) -> Self {
         Self {
             mode,
+            bounds,
             step: 0,
             hash: 0x811C_9DC5,
             import: Import::BEGIN,
@@ -389,8 +402,11 @@ impl Journal {
         entry::write(entry, self.step, self.last_step, &mut self.bytes);
         self.last_step = self.step;
         self.entries += 1;
-        if self.bytes.len() > BYTES_MAX {
-            self.demote(Reason::Journal { bytes_max: BYTES_MAX });
+        let Bounds { bytes_max, entries_max } = self.bounds;
+        if self.len() > bytes_max {
+            self.demote(Reason::Journal { bytes_max });
+        } else if self.entries > entries_max {
+            self.demote(Reason::Entries { entries_max });
         }
     }
 

@@ -9,7 +9,7 @@ use super::class::Reason;
 use super::entry::{self, Command, CommandKind, Entry};
 use super::header::{Header, PinnedLimits};
 use super::names;
-use super::state::{Divergence, Journal, JournalStatus};
+use super::state::{Bounds, Divergence, Journal, JournalStatus};
 use super::{ABI, History};
 use crate::ClientView;
 use bulkhead_domain::Json;
@@ -198,9 +198,11 @@ fn what_stands_behind_the_last_mark_was_never_kept() {
     assert_eq!((decoded.entries.len(), decoded.bytes, decoded.mark), (2, kept, 6));
 }
 
+const BOUNDS: Bounds = Bounds { bytes_max: 4 << 20, entries_max: 100 };
+
 /// Records a clock that moved, and a value.
 fn recorded(mark: bool, end: bool) -> Vec<u8> {
-    let mut journal = Journal::record(header());
+    let mut journal = Journal::record(header(), BOUNDS);
     journal.step(names::WALL_NOW).unwrap();
     journal.put_clock(5);
     journal.step(names::WALL_NOW).unwrap();
@@ -218,7 +220,7 @@ fn recorded(mark: bool, end: bool) -> Vec<u8> {
 #[test]
 fn replay_gives_back_what_was_recorded_and_ends_there() {
     let bytes = recorded(false, true);
-    let (read, mut journal) = Journal::replay(&bytes).unwrap();
+    let (read, mut journal) = Journal::replay(&bytes, BOUNDS).unwrap();
     assert_eq!(read, header());
     journal.step(names::WALL_NOW).unwrap();
     assert_eq!(journal.take_clock(), Ok(Some(5)));
@@ -234,7 +236,7 @@ fn replay_gives_back_what_was_recorded_and_ends_there() {
 
 #[test]
 fn replay_says_where_it_left_the_journal() {
-    let replay = || Journal::replay(&recorded(false, true)).unwrap().1;
+    let replay = || Journal::replay(&recorded(false, true), BOUNDS).unwrap().1;
     let message = |divergence: Divergence| divergence.to_string();
 
     let mut journal = replay();
@@ -270,7 +272,7 @@ fn replay_says_where_it_left_the_journal() {
 
 #[test]
 fn call_without_an_end_goes_on_behind_its_last_mark() {
-    let (_, mut journal) = Journal::replay(&recorded(true, false)).unwrap();
+    let (_, mut journal) = Journal::replay(&recorded(true, false), BOUNDS).unwrap();
     for import in [names::WALL_NOW, names::WALL_NOW, names::KEYVALUE_GET] {
         journal.step(import).unwrap();
         while journal.take_clock().unwrap().is_some() {}
@@ -283,7 +285,7 @@ fn call_without_an_end_goes_on_behind_its_last_mark() {
     journal.put_value(vec![2]);
     journal.end([3; 8]).unwrap();
     let (steps, hash) = (journal.steps(), journal.hash());
-    let (_, mut whole) = Journal::replay(journal.bytes()).unwrap();
+    let (_, mut whole) = Journal::replay(journal.bytes(), BOUNDS).unwrap();
     for import in [names::WALL_NOW, names::WALL_NOW, names::KEYVALUE_GET, names::KEYVALUE_SET] {
         whole.step(import).unwrap();
         while whole.take_clock().unwrap().is_some() {}
@@ -295,7 +297,7 @@ fn call_without_an_end_goes_on_behind_its_last_mark() {
 
 #[test]
 fn mark_holds_a_replay_where_nothing_was_kept() {
-    let (_, mut journal) = Journal::replay(&recorded(false, false)).unwrap();
+    let (_, mut journal) = Journal::replay(&recorded(false, false), BOUNDS).unwrap();
     assert!(journal.is_replaying());
     journal.step(names::WALL_NOW).unwrap();
     assert!(journal.is_recording(), "nothing was kept: the call begins anew");
@@ -303,7 +305,7 @@ fn mark_holds_a_replay_where_nothing_was_kept() {
 
 #[test]
 fn journal_that_gets_too_long_is_given_up() {
-    let mut journal = Journal::record(header());
+    let mut journal = Journal::record(header(), BOUNDS);
     journal.step(names::KEYVALUE_GET).unwrap();
     for _ in 0..5 {
         journal.put_value(vec![0; 1 << 20]);
@@ -311,4 +313,14 @@ fn journal_that_gets_too_long_is_given_up() {
     assert_eq!(journal.status(), JournalStatus::Demoted(Reason::Journal { bytes_max: 4 << 20 }));
     assert!(journal.bytes().is_empty() && journal.step(names::KEYVALUE_GET).is_ok());
     assert_eq!(Reason::Journal { bytes_max: 4 << 20 }.to_string(), "its journal is larger than 4 MiB");
+    let mut journal = Journal::record(header(), BOUNDS);
+    journal.step(names::KEYVALUE_GET).unwrap();
+    for _ in 1..100 {
+        journal.put_value(Vec::new());
+    }
+    assert!(journal.is_recording(), "the header and 99 values");
+    journal.put_value(Vec::new());
+    let given_up = Reason::Entries { entries_max: 100 };
+    assert_eq!(journal.status(), JournalStatus::Demoted(given_up));
+    assert_eq!(given_up.to_string(), "its journal has more than 100 entries");
 }
