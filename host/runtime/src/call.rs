@@ -396,7 +396,7 @@ async fn execute(
             let returned = exports.perform(&mut *store, &instance, operation).await;
             let call = store.data_mut();
             if call.journal.is_some() {
-                call.end_journal(&journal::outcome_of(&returned))?;
+                call.end_journal(|| journal::outcome_of(&returned))?;
             }
             returned
         })

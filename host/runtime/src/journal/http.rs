@@ -41,13 +41,16 @@ use bulkhead_domain::{crash_points, hex};
 const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
 const TYPES: &str = "wasi:http/types@0.2.12";
 
+/// The number of a request, and what arrived of it.
+type Arrived = (u32, Arrival);
+
 /// The requests whose outcome the guest has not seen.
 pub(super) struct Requests {
     open: BTreeMap<u32, Request>,
-    sender: Sender<(u32, Arrival)>,
-    arrived: Receiver<(u32, Arrival)>,
+    /// From the first request on that is sent.
+    arrivals: Option<(Sender<Arrived>, Receiver<Arrived>)>,
     /// Taken from there already.
-    waiting: VecDeque<(u32, Arrival)>,
+    waiting: VecDeque<Arrived>,
     /// The bodies of requests and responses are charged to it.
     pub(super) memory: Arc<MemoryUse>,
     /// Of a response that is kept. A longer one demotes the call.
@@ -84,21 +87,26 @@ enum Arrival {
 
 impl Requests {
     pub(super) fn new(memory: Arc<MemoryUse>, response_bytes_max: u64) -> Self {
-        let (sender, arrived) = mpsc::channel(HOST_RESOURCES_MAX);
-        Self { open: BTreeMap::new(), sender, arrived, waiting: VecDeque::new(), memory, response_bytes_max }
+        Self { open: BTreeMap::new(), arrivals: None, waiting: VecDeque::new(), memory, response_bytes_max }
+    }
+
+    fn sender(&mut self) -> Sender<Arrived> {
+        self.arrivals.get_or_insert_with(|| mpsc::channel(HOST_RESOURCES_MAX)).0.clone()
     }
 
     /// Comes back when something has arrived.
     pub(super) async fn arrival(&mut self) {
-        if self.waiting.is_empty()
-            && let Some(arrival) = self.arrived.recv().await
-        {
-            self.waiting.push_back(arrival);
+        if !self.waiting.is_empty() {
+            return;
+        }
+        match &mut self.arrivals {
+            Some((_, arrived)) => self.waiting.extend(arrived.recv().await),
+            None => std::future::pending().await,
         }
     }
 
-    fn next_arrival(&mut self) -> Option<(u32, Arrival)> {
-        self.waiting.pop_front().or_else(|| self.arrived.try_recv().ok())
+    fn next_arrival(&mut self) -> Option<Arrived> {
+        self.waiting.pop_front().or_else(|| self.arrivals.as_mut()?.1.try_recv().ok())
     }
 
     /// What an earlier run may have sent is not sent again, unless it only reads. How many requests are in doubt.
@@ -181,14 +189,14 @@ impl Call {
 
     /// Sends a request that is complete. What the guest saw before one that changes something is kept before it leaves.
     ///
-    /// Never inlined: its future is large, and whoever has it in the frame of an import touches pages of the guest's stack that the kernel
+    /// Never inlined: its future is large, and an import that had it in its frame would touch pages of the guest's stack that the kernel
     /// then hands out and takes back for each call.
     #[inline(never)]
     fn send_request(&mut self, number: u32) -> wasmtime::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.state.live()?;
-        let Requests { sender, memory, response_bytes_max: bytes_max, .. } = &journal.requests;
-        let (sender, memory, bytes_max) = (sender.clone(), Arc::clone(memory), *bytes_max);
+        let (sender, memory) = (journal.requests.sender(), Arc::clone(&journal.requests.memory));
+        let bytes_max = journal.requests.response_bytes_max;
         let Some(request) = journal.requests.open.get_mut(&number) else { return Ok(()) };
         request.is_sent = true;
         let (is_safe, options, whole) = (request.is_safe, request.options, request.whole());

@@ -106,7 +106,9 @@ impl CallJournal {
     pub(super) fn keep_much(&mut self) {
         let Some(keeping) = &self.keeping else { return };
         let known = keeping.submitted.max(keeping.sink.kept());
-        let waiting_max = if keeping.sink.is_eager() { 0 } else { WAITING_BYTES_MAX };
+        // A call that has seen nothing yet can as well begin anew.
+        let (known, waiting_max) =
+            if keeping.sink.is_eager() { (known.max(self.state.header_len()), 0) } else { (known, WAITING_BYTES_MAX) };
         if self.state.is_recording() && self.state.len().saturating_sub(known) > waiting_max {
             self.keep_soon();
         }

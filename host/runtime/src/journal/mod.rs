@@ -97,7 +97,7 @@ impl fmt::Debug for History {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalReport {
     pub status: JournalStatus,
-    /// Empty of a call whose journal was given up.
+    /// Empty of a call whose journal was given up, or is kept elsewhere.
     pub history: History,
     pub entries: u32,
     pub steps: u64,
@@ -296,16 +296,20 @@ impl CallJournal {
         self.commands
     }
 
-    /// Writes down how the guest ended.
-    fn end(&mut self, returned: &str) -> Result<(), Divergence> {
-        self.state.end(digest([returned.as_bytes()]))
+    /// Writes down how the guest ended, unless nobody would read it: a journal that is kept elsewhere goes with the end of its call.
+    fn end(&mut self, returned: impl FnOnce() -> String) -> Result<(), Divergence> {
+        if self.keeping.is_some() && self.state.status() == JournalStatus::Recording {
+            return Ok(());
+        }
+        self.state.end(digest([returned().as_bytes()]))
     }
 
     fn report(&self) -> JournalReport {
         let state = &self.state;
+        let bytes = if self.keeping.is_some() { &[] } else { state.bytes() };
         JournalReport {
             status: state.status(),
-            history: History(Bytes::copy_from_slice(state.bytes())),
+            history: History(Bytes::copy_from_slice(bytes)),
             entries: state.entries(),
             steps: state.steps(),
             hash: state.hash(),
@@ -398,7 +402,7 @@ impl Call {
     }
 
     /// Writes down how the guest ended. `Err`: a replay should have ended otherwise.
-    pub(super) fn end_journal(&mut self, returned: &str) -> Result<(), Divergence> {
+    pub(super) fn end_journal(&mut self, returned: impl FnOnce() -> String) -> Result<(), Divergence> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let ended = journal.end(returned);
         self.shared.keep_report(journal.report());

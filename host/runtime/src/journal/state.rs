@@ -95,6 +95,8 @@ pub(super) struct Journal {
     /// The one of this step.
     import: Import,
     bytes: Vec<u8>,
+    /// How many of them are the header of one that is recorded from its beginning.
+    header_len: u64,
     entries: u32,
     /// The step of the last entry in `bytes`.
     last_step: u64,
@@ -107,6 +109,7 @@ impl Journal {
     pub(super) fn record(header: Header, bounds: Bounds) -> Self {
         let mut journal = Self::empty(Mode::Recording, bounds);
         journal.write(&Entry::Header(Box::new(header)));
+        journal.header_len = journal.len();
         journal
     }
 
@@ -127,6 +130,7 @@ impl Journal {
             hash: 0x811C_9DC5,
             import: Import::BEGIN,
             bytes: Vec::new(),
+            header_len: 0,
             entries: 0,
             last_step: 0,
             has_ended: false,
@@ -155,6 +159,10 @@ impl Journal {
     /// Bytes so far.
     pub(super) fn len(&self) -> u64 {
         self.bytes.len() as u64
+    }
+
+    pub(super) fn header_len(&self) -> u64 {
+        self.header_len
     }
 
     /// What is not kept of it, if so many bytes are.
