@@ -11,6 +11,7 @@ pub mod issuer;
 pub mod modern;
 pub mod parked;
 pub mod place;
+pub mod power_cut;
 pub mod process;
 pub mod prometheus;
 pub mod raw;

@@ -17,6 +17,9 @@ pub mod journal;
 pub mod keyvalue;
 mod leases;
 pub mod memory;
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, reason = "only tests use it, and a disk that cannot be read ends its test")]
+pub mod power_cut;
 pub mod record;
 pub mod replay_guard;
 #[cfg(any(test, feature = "testing"))]

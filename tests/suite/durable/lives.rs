@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tests::modern::Modern;
+use tests::power_cut::{ForgetfulDisk, PowerCutLibrary};
 use tests::{Host, Setup};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -189,23 +190,47 @@ impl Ended {
     }
 }
 
+/// What hosts end by at their places.
+pub(super) enum Ending {
+    Kill,
+    /// With it goes what was not synced.
+    PowerCut(PowerCutLibrary),
+}
+
+impl Ending {
+    /// A case with the places at which its host is to end in this way.
+    pub(super) fn named_pair(&self, case: &Case, pair: (usize, usize)) -> String {
+        match self {
+            Self::Kill => case.named_pair(pair),
+            Self::PowerCut(_) => format!("{}, without power", case.named_pair(pair)),
+        }
+    }
+}
+
 /// Where hosts of a case keep their data, and what is around them.
 pub(super) struct Place<'a> {
     case: &'a Case,
+    ending: &'a Ending,
     setup: Setup,
     arguments: Value,
     sent: Arc<Mutex<Sent>>,
     client: Client,
 }
 
+/// A host at the end of its task.
+struct Life {
+    host: Host,
+    disk: Option<ForgetfulDisk>,
+}
+
 impl<'a> Place<'a> {
-    pub(super) async fn new(case: &'a Case, program: &str) -> Self {
+    pub(super) async fn new(case: &'a Case, program: &str, ending: &'a Ending) -> Self {
         let (origin, sent) = counting_server().await;
         let kept = if case.keeps { "[plugin.kv]\n" } else { "" };
         let grants = format!("durable = \"auto\"\n[plugin.grants]\nhttp = [{origin:?}]\n{kept}");
         let setup = Setup::new().program(program).plugin(case.plugin, &grants);
         let setup = setup.config("[call]\npromote_after_ms = 0").shared_code();
-        Self { case, setup, arguments: (case.arguments)(&origin), sent, client: Client::default() }
+        Self { case, ending, setup, arguments: (case.arguments)(&origin), sent, client: Client::default() }
     }
 
     /// The places that the hosts of this folder have reached so far.
@@ -226,19 +251,54 @@ impl<'a> Place<'a> {
         (before, self.places().len())
     }
 
+    /// A setup for one life, and the disk that forgets, if there is one.
+    fn life(&self, early: bool) -> (Setup, Option<ForgetfulDisk>) {
+        match self.ending {
+            Ending::Kill => (self.setup.clone(), None),
+            Ending::PowerCut(library) => {
+                let (setup, disk) = library.disk(&self.setup, early);
+                (setup, Some(disk))
+            }
+        }
+    }
+
     /// A life that ends at its n-th place, if it has so many: the task's end, or where the host ended.
-    async fn live(&mut self, at: usize) -> Result<(Value, Host), String> {
-        let setup = self.setup.clone().env("CRASH_AT", &at.to_string());
-        let Ok(mut host) = setup.start_or_end(PATIENCE).await else { return Err(self.last_place()) };
-        if let Some(now) = self.client.go_on(self.case, &self.arguments, &host).await {
-            return Ok((now, host));
+    async fn live(&mut self, at: usize) -> Result<(Value, Life), String> {
+        // In every other life some writes reach the disk before they are synced.
+        let (setup, disk) = self.life(at.is_multiple_of(2));
+        let setup = setup.env("CRASH_AT", &at.to_string());
+        if let Ok(mut host) = setup.start_or_end(PATIENCE).await {
+            if let Some(now) = self.client.go_on(self.case, &self.arguments, &host).await {
+                return Ok((now, Life { host, disk }));
+            }
+            let until = Instant::now() + PATIENCE;
+            while host.is_alive() {
+                assert!(Instant::now() < until, "the host lives on, and does not answer");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
         }
-        let until = Instant::now() + PATIENCE;
-        while host.is_alive() {
-            assert!(Instant::now() < until, "the host lives on, and does not answer");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        disk.into_iter().for_each(ForgetfulDisk::cut);
         Err(self.last_place())
+    }
+
+    /// A life without an end.
+    async fn live_on(&mut self) -> (Value, Life) {
+        let (setup, disk) = self.life(false);
+        let host = setup.start().await;
+        let now = self.client.go_on(self.case, &self.arguments, &host).await;
+        (now.expect("the last host lives on"), Life { host, disk })
+    }
+
+    /// Where power can be cut, it is cut once more: the end that the client was told of stays.
+    async fn outlive(&mut self, now: &Value, Life { host, disk }: Life) -> Host {
+        let Some(disk) = disk else { return host };
+        host.kill().await;
+        disk.cut();
+        let host = self.setup.start().await;
+        let again = self.client.go_on(self.case, &self.arguments, &host).await.expect("the last host lives on");
+        let facts = |now: &Value| ["status", "result"].map(|member| now[member].clone());
+        assert_eq!(facts(&again), facts(now), "{}: its end was forgotten", self.case.name());
+        host
     }
 
     fn last_place(&self) -> String {
@@ -258,16 +318,13 @@ impl<'a> Place<'a> {
                 Err(place) => *end = Some(place),
             }
         }
-        let (now, host) = match done {
+        let (now, life) = match done {
             Some(over) => over,
-            None => {
-                let host = self.setup.start().await;
-                let now = self.client.go_on(self.case, &self.arguments, &host).await;
-                (now.expect("the last host lives on"), host)
-            }
+            None => self.live_on().await,
         };
+        let host = self.outlive(&now, life).await;
         let ended = Ended {
-            what: self.case.named_pair((first, second)),
+            what: self.ending.named_pair(self.case, (first, second)),
             status: now["status"].as_str().unwrap_or_default().to_owned(),
             result: now["result"].clone(),
             questions: self.client.questions,

@@ -1,8 +1,9 @@
-//! The crash matrix: for each tool, a host that ends at each of the places that it reaches, and at one of those of its second life.
+//! The crash matrix: for each tool, a host that ends at each of the places that it reaches, and at one of those of its second life. It is
+//! tried with a kill, and with a power cut, after which the next host finds what was synced alone.
 //!
 //! Only a build with the feature `crash-points` does that: `XTASK_CRASH_POINTS` says where it is. The gate tries every seventh pair of
-//! places, `XTASK_TEST_MODE=nightly` all of them. A whole run can be divided, `XTASK_CRASH_SHARD=i/n` with i from 1 on, and goes on where
-//! it was if `XTASK_CRASH_LOG` names a file: it has a line for each pair that passed.
+//! places, and fewer without power, `XTASK_TEST_MODE=nightly` all of them. A whole run can be divided, `XTASK_CRASH_SHARD=i/n` with i from 1
+//! on, and goes on where it was if `XTASK_CRASH_LOG` names a file: it has a line for each pair that passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -11,16 +12,22 @@ use std::path::PathBuf;
 use futures::StreamExt as _;
 use serde_json::json;
 use tests::modern::Modern;
+use tests::power_cut::PowerCutLibrary;
 use tests::{Setup, command, place};
 
 use super::cases::{CASES, Case};
-use super::lives::{Ended, Place};
+use super::lives::{Ended, Ending, Place};
 
 /// Lives at once: a host that ends waits for its disk most of the time.
 const AT_ONCE: usize = 3;
 
+/// Of the pairs of a kill, and of a power cut, the gate tries one in so many.
+const KILLS_EVERY: u32 = 7;
+const POWER_CUTS_EVERY: u32 = 13;
+
 /// Which pairs are tried.
 struct Plan {
+    ending: Ending,
     stride: usize,
     shard: (usize, usize),
     log: Option<PathBuf>,
@@ -31,7 +38,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn of_environment() -> Self {
+    fn of_environment(ending: Ending) -> Self {
         let shard = match std::env::var("XTASK_CRASH_SHARD") {
             Ok(text) => {
                 let shard = text.split_once('/').and_then(|(at, of)| Some((at.parse().ok()?, of.parse().ok()?)));
@@ -43,7 +50,11 @@ impl Plan {
         let log = std::env::var_os("XTASK_CRASH_LOG").map(PathBuf::from);
         let text = log.as_ref().and_then(|log| std::fs::read_to_string(log).ok()).unwrap_or_default();
         let passed = text.lines().filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect();
-        Self { stride: place::rounds(7, 1) as usize, shard, log, passed, counted: 0 }
+        let every = match ending {
+            Ending::Kill => KILLS_EVERY,
+            Ending::PowerCut(_) => POWER_CUTS_EVERY,
+        };
+        Self { ending, stride: place::rounds(every, 1) as usize, shard, log, passed, counted: 0 }
     }
 
     /// The pairs of places of a tool whose host reaches `before` places before it listens, and `all` in a life without an end.
@@ -97,16 +108,16 @@ impl Summary {
 }
 
 async fn try_pair(case: &Case, program: &str, (first, second): (usize, usize), plan: &Plan) -> Ended {
-    let ended = Place::new(case, program).await.check(first, second).await;
+    let ended = Place::new(case, program, &plan.ending).await.check(first, second).await;
     plan.note(&ended);
     ended
 }
 
 async fn try_case(case: &Case, program: &str, plan: &mut Plan) -> Summary {
-    let (before, all) = Place::new(case, program).await.count_places().await;
+    let (before, all) = Place::new(case, program, &plan.ending).await.count_places().await;
     let mut pairs = plan.pairs(before, all);
     let planned = pairs.len();
-    pairs.retain(|pair| !plan.passed.contains(&case.named_pair(*pair)));
+    pairs.retain(|pair| !plan.passed.contains(&plan.ending.named_pair(case, *pair)));
     let mut summary = Summary::default();
     {
         let plan = &*plan;
@@ -139,11 +150,22 @@ async fn try_case(case: &Case, program: &str, plan: &mut Plan) -> Summary {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn durable_crash_matrix() {
+    try_all(Ending::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn durable_power_cut_matrix() {
+    if let Some(library) = PowerCutLibrary::compile() {
+        try_all(Ending::PowerCut(library)).await;
+    }
+}
+
+async fn try_all(ending: Ending) {
     let Ok(program) = std::env::var("XTASK_CRASH_POINTS") else {
         eprintln!("not run: XTASK_CRASH_POINTS names no host that ends at places (`cargo xtask test` builds one)");
         return;
     };
-    let mut plan = Plan::of_environment();
+    let mut plan = Plan::of_environment(ending);
     let mut total = Summary::default();
     for case in &CASES {
         if place::left_out(case.languages) {

@@ -10,6 +10,7 @@ use super::writer::{Acknowledged, kill_after};
 use super::{open, options, rounds, runtime};
 use crate::journal::layout::HEAD;
 use crate::journal::{JournalStore as _, PIECE_BYTES, TaskRef};
+use crate::power_cut;
 use crate::samples::{completion, creation, output, requestor, tail, task, task_id};
 use crate::sled::keys::{self, TaskKey};
 use crate::sled::open::{self as opening, DataState, GroupRow, Layout};
@@ -127,10 +128,7 @@ fn journals_survive_a_power_cut_with_what_they_tell_of() {
     for round in 0..rounds(2, 20) {
         let (dir, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let said = killed(dir.path(), Duration::from_millis(u64::from(100 + round * 211 % 900)), |command| {
-            command.env("LD_PRELOAD", &library).env("POWER_CUT_ROOT", dir.path()).env("POWER_CUT_DISK", disk.path());
-            if round % 2 == 1 {
-                command.env("POWER_CUT_EARLY", "1");
-            }
+            command.envs(power_cut::environment(&library, dir.path(), disk.path(), round % 2 == 1));
         });
         verify(after_the_cut(disk.path()).path(), &said);
     }

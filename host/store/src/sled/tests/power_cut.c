@@ -3,7 +3,9 @@
  * Everything is passed on, so the process sees an ordinary file system. Beside it, POWER_CUT_DISK holds what would be there
  * after the power went: the bytes of a file as they were when it was last synced, and the names as they were at the last sync
  * of anything (a journal keeps names in order, and any sync writes it out). sync_file_range is not a sync.
+ * What is below POWER_CUT_ROOT when the process begins is on the disk: the disk of an earlier life is gone on with in a folder of its own.
  * With POWER_CUT_EARLY, one write in four reaches the disk at once: disks may also write sooner than asked.
+ * Children are other processes with a memory of their own: what they write below POWER_CUT_ROOT is not on the disk.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -38,23 +40,6 @@ static ssize_t (*real_write)(int, const void *, size_t);
 static ssize_t (*real_pwrite)(int, const void *, size_t, off_t);
 static int (*real_fsync)(int), (*real_fdatasync)(int);
 static int (*real_rename)(const char *, const char *), (*real_unlink)(const char *);
-
-__attribute__((constructor)) static void begin(void) {
-    const char *where = getenv("POWER_CUT_ROOT"), *to = getenv("POWER_CUT_DISK");
-    struct stat facts;
-    real_open = dlsym(RTLD_NEXT, "open64");
-    real_write = dlsym(RTLD_NEXT, "write");
-    real_pwrite = dlsym(RTLD_NEXT, "pwrite64");
-    real_fsync = dlsym(RTLD_NEXT, "fsync");
-    real_fdatasync = dlsym(RTLD_NEXT, "fdatasync");
-    real_rename = dlsym(RTLD_NEXT, "rename");
-    real_unlink = dlsym(RTLD_NEXT, "unlink");
-    if (!where || !to || stat(where, &facts)) return;
-    snprintf(root, sizeof root, "%s", where);
-    snprintf(disk, sizeof disk, "%s", to);
-    root_device = facts.st_dev;
-    early = getenv("POWER_CUT_EARLY") != NULL;
-}
 
 static int below_root(const char *path) { return root[0] && !strncmp(path, root, strlen(root)); }
 
@@ -143,6 +128,17 @@ static void list(FILE *out, const char *folder, const char *name) {
     closedir(entries);
 }
 
+static void keep_names(void) {
+    char names[4200], unfinished[4200];
+    snprintf(names, sizeof names, "%s/names", disk);
+    snprintf(unfinished, sizeof unfinished, "%s/names.part", disk);
+    FILE *out = fopen(unfinished, "we");
+    if (!out) fail(unfinished);
+    list(out, root, "");
+    if (fclose(out) || real_rename(unfinished, names)) fail(names);
+    names_changed = 0;
+}
+
 static void synced(int fd) {
     struct stat facts;
     if (regular(fd, &facts)) {
@@ -156,16 +152,53 @@ static void synced(int fd) {
         if (fstat(fd, &facts) || ftruncate(out, facts.st_size)) fail("size");
         close(out);
     }
-    if (names_changed && root[0]) {
-        char names[4200], unfinished[4200];
-        snprintf(names, sizeof names, "%s/names", disk);
-        snprintf(unfinished, sizeof unfinished, "%s/names.part", disk);
-        FILE *out = fopen(unfinished, "we");
-        if (!out) fail(unfinished);
-        list(out, root, "");
-        if (fclose(out) || real_rename(unfinished, names)) fail(names);
-        names_changed = 0;
+    if (names_changed && root[0]) keep_names();
+}
+
+/* An earlier life synced this file, or it would not be there. */
+static void take_over(const char *path, ino_t ino, off_t size) {
+    int from = real_open(path, O_RDONLY | O_CLOEXEC), to = copy_file(number(ino, 1));
+    if (from < 0) fail(path);
+    copy_range(from, to, 0, size);
+    close(from);
+    close(to);
+}
+
+static void take_over_below(const char *folder) {
+    DIR *entries = opendir(folder);
+    struct dirent *entry;
+    if (!entries) fail(folder);
+    while ((entry = readdir(entries))) {
+        char path[4600];
+        struct stat facts;
+        if (entry->d_name[0] == '.' && (!entry->d_name[1] || entry->d_name[1] == '.')) continue;
+        snprintf(path, sizeof path, "%.4000s/%.500s", folder, entry->d_name);
+        if (lstat(path, &facts)) fail(path);
+        if (S_ISDIR(facts.st_mode)) take_over_below(path);
+        else if (S_ISREG(facts.st_mode)) take_over(path, facts.st_ino, facts.st_size);
     }
+    closedir(entries);
+}
+
+__attribute__((constructor)) static void begin(void) {
+    const char *where = getenv("POWER_CUT_ROOT"), *to = getenv("POWER_CUT_DISK");
+    struct stat facts;
+    real_open = dlsym(RTLD_NEXT, "open64");
+    real_write = dlsym(RTLD_NEXT, "write");
+    real_pwrite = dlsym(RTLD_NEXT, "pwrite64");
+    real_fsync = dlsym(RTLD_NEXT, "fsync");
+    real_fdatasync = dlsym(RTLD_NEXT, "fdatasync");
+    real_rename = dlsym(RTLD_NEXT, "rename");
+    real_unlink = dlsym(RTLD_NEXT, "unlink");
+    if (!where || !to || stat(where, &facts)) return;
+    snprintf(root, sizeof root, "%s", where);
+    snprintf(disk, sizeof disk, "%s", to);
+    root_device = facts.st_dev;
+    early = getenv("POWER_CUT_EARLY") != NULL;
+    /* A child would number files in its own way, on the same disk. */
+    unsetenv("POWER_CUT_DISK");
+    take_over_below(root);
+    keep_names();
 }
 
 int open64(const char *path, int flags, ...) {

@@ -10,62 +10,43 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::writer::{Acknowledged, end_after, kill_after, start, verify};
+use super::writer::{Acknowledged, end_after, kill_after, start, unacknowledged, verify};
 use super::{not_run, rounds};
+use crate::power_cut;
 
 /// Compiles the library; `None` where there is no C compiler.
 pub(super) fn library(dir: &Path) -> Option<PathBuf> {
-    compile(dir, "power_cut.c", &["-shared", "-fPIC"])
-}
-
-/// Compiles one of the C files beside this one; `None` where there is no C compiler.
-fn compile(dir: &Path, source: &str, options: &[&str]) -> Option<PathBuf> {
-    let made = dir.join(source).with_extension("made");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sled/tests").join(source);
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-w"]).args(options).arg("-o").arg(&made).arg(source).args(["-ldl", "-lpthread"]);
-    match compiler.output() {
-        Ok(output) => {
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            Some(made)
-        }
-        Err(error) => {
-            not_run(&format!("no C compiler: {error}"));
-            None
-        }
-    }
+    power_cut::library(dir).inspect_err(|why| not_run(why)).ok()
 }
 
 /// What the second disk holds, as a folder.
 pub(super) fn after_the_cut(disk: &Path) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for line in fs::read_to_string(disk.join("names")).unwrap().lines() {
-        let mut words = line.splitn(3, ' ');
-        let (kind, number, name) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
-        let path = folder.path().join(name.trim_start_matches('/'));
-        match kind {
-            "d" => fs::create_dir_all(path).unwrap(),
-            // A file that was never synced has its name and nothing in it.
-            _ if disk.join(number).exists() => fs::copy(disk.join(number), path).map(drop).unwrap(),
-            _ => fs::write(path, "").unwrap(),
-        }
-    }
+    power_cut::restore(disk, folder.path());
     folder
 }
 
+/// Two lives after each other, the second one on what the first one had synced.
 fn survives_power_cuts(bytes: usize) {
     let tools = tempfile::tempdir().unwrap();
     let Some(library) = library(tools.path()) else { return };
+    let (mut dir, mut said) = (tempfile::tempdir().unwrap(), Acknowledged::new());
     for round in 0..rounds(2, 20) {
-        let (dir, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let child = start(dir.path(), bytes, 1, |command| {
-            command.env("LD_PRELOAD", &library).env("POWER_CUT_ROOT", dir.path()).env("POWER_CUT_DISK", disk.path());
-            if round % 2 == 1 {
-                command.env("POWER_CUT_EARLY", "1");
-            }
+        let disk = tempfile::tempdir().unwrap();
+        let is_second = round % 2 == 1;
+        if !is_second {
+            (dir, said) = (tempfile::tempdir().unwrap(), Acknowledged::new());
+        }
+        let child = start(dir.path(), bytes, 1 + u64::from(round) * 1_000_000, |command| {
+            command.envs(power_cut::environment(&library, dir.path(), disk.path(), is_second));
         });
-        let said: Acknowledged = kill_after(child, Duration::from_millis(u64::from(100 + round * 211 % 900)));
-        verify(after_the_cut(disk.path()).path(), bytes, &said);
+        said.extend(kill_after(child, Duration::from_millis(u64::from(100 + round * 211 % 900))));
+        dir = after_the_cut(disk.path());
+        verify(dir.path(), bytes, &said);
+        // The check saw unacknowledged tasks, too; they are not counted again.
+        said.retain(|_, last| *last != '-');
+        let known = unacknowledged(dir.path(), &said);
+        said.extend(known);
     }
 }
 
@@ -107,9 +88,7 @@ fn power_cut_loses_flushes_without_sync() {
         .args(["--exact", "sled::tests::power_cut::control_child", "--ignored", "--nocapture"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
-        .env("LD_PRELOAD", &library)
-        .env("POWER_CUT_ROOT", dir.path())
-        .env("POWER_CUT_DISK", disk.path());
+        .envs(power_cut::environment(&library, dir.path(), disk.path(), false));
     let said = kill_after(command.spawn().unwrap(), Duration::from_millis(700));
     let kept = after_the_cut(disk.path());
     let kept = std::panic::catch_unwind(|| ::sled::open(kept.path().join("plain")).map_or(0, |db| db.len()));
@@ -160,7 +139,10 @@ impl Drop for Ext4 {
 #[test]
 fn store_survives_file_system_shutdown() {
     let tools = tempfile::tempdir().unwrap();
-    let Some(shutdown) = compile(tools.path(), "shutdown.c", &[]) else { return };
+    let shutdown = match power_cut::compile(tools.path(), "shutdown.c", &[]) {
+        Ok(made) => made,
+        Err(why) => return not_run(&why),
+    };
     for (round, bytes) in (0..).zip([200, 40_000, 200_000].repeat(rounds(1, 10) as usize)) {
         let Some(disk) = Ext4::make(tools.path()) else {
             not_run("mounting a file system needs more rights");
