@@ -6,6 +6,7 @@ mod commands;
 mod lives;
 mod loops;
 mod matrix;
+mod versions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
