@@ -89,10 +89,10 @@ impl From<WasiVersion> for EngineKind {
     }
 }
 
-/// The engine for at most this many instances at once.
-pub(super) fn build(kind: EngineKind, instances_max: u32) -> wasmtime::Result<Engine> {
+/// The engine for at most this many instances at once, which run code of this effort.
+pub(super) fn build(kind: EngineKind, effort: Effort, instances_max: u32) -> wasmtime::Result<Engine> {
     let reason = match proof_of_no_swap() {
-        Ok(proof) => match Engine::new(&config(kind, instances_max, true)) {
+        Ok(proof) => match Engine::new(&config(kind, effort, instances_max, true)?) {
             Ok(engine) => {
                 tracing::debug!(
                     pagemap_scan = true,
@@ -107,10 +107,10 @@ pub(super) fn build(kind: EngineKind, instances_max: u32) -> wasmtime::Result<En
         Err(reason) => reason,
     };
     tracing::debug!(pagemap_scan = false, reason, "instance slots are given back to the kernel after each call");
-    Engine::new(&config(kind, instances_max, false))
+    Engine::new(&config(kind, effort, instances_max, false)?)
 }
 
-fn config(kind: EngineKind, instances_max: u32, reset_in_place: bool) -> Config {
+fn config(kind: EngineKind, effort: Effort, instances_max: u32, reset_in_place: bool) -> wasmtime::Result<Config> {
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(instances_max)
         .total_core_instances(instances_max.saturating_mul(CORE_INSTANCES_PER_CALL))
@@ -127,9 +127,9 @@ fn config(kind: EngineKind, instances_max: u32, reset_in_place: bool) -> Config 
             .table_keep_resident(TABLE_KEEP_RESIDENT)
             .pagemap_scan(Enabled::Yes);
     }
-    let mut config = of_code(kind);
+    let mut config = of_code(kind, effort)?;
     config.async_stack_size(STACK_BYTES).allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
-    config
+    Ok(config)
 }
 
 /// How good compiled code is to be.
@@ -138,11 +138,14 @@ pub(super) enum Effort {
     Usual,
     /// Ready in two thirds of the time; it does the same, slower.
     Quick,
+    /// For any processor of this kind, and made in another way: what another machine, or another version, has.
+    #[cfg(test)]
+    Portable,
 }
 
 /// An engine without a pool, whose code fits the others.
 pub(super) fn for_compiling(kind: EngineKind, effort: Effort) -> wasmtime::Result<Engine> {
-    let mut config = of_code(kind);
+    let mut config = of_code(kind, effort)?;
     if effort == Effort::Quick {
         config.cranelift_opt_level(OptLevel::None).cranelift_regalloc_algorithm(RegallocAlgorithm::SinglePass);
     }
@@ -150,7 +153,7 @@ pub(super) fn for_compiling(kind: EngineKind, effort: Effort) -> wasmtime::Resul
 }
 
 /// What compiled code depends on.
-fn of_code(kind: EngineKind) -> Config {
+fn of_code(kind: EngineKind, effort: Effort) -> wasmtime::Result<Config> {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
@@ -162,7 +165,17 @@ fn of_code(kind: EngineKind) -> Config {
         // Registered per module in a list that is searched on each load; nobody unwinds through guests.
         .native_unwind_info(false)
         .wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable);
-    config
+    match effort {
+        // Every engine runs quick code.
+        Effort::Usual | Effort::Quick => {}
+        #[cfg(test)]
+        Effort::Portable => {
+            // For a target that is named, nothing is taken from the processor that is there.
+            config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
+            config.cranelift_opt_level(OptLevel::None).cranelift_regalloc_algorithm(RegallocAlgorithm::SinglePass);
+        }
+    }
+    Ok(config)
 }
 
 /// What compiled code depends on: version, settings and CPU features. Quick code is not kept as any other.

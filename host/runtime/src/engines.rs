@@ -36,7 +36,7 @@ impl GuestEngine {
     fn start(kind: EngineKind, effort: Effort, calls_max: u32, ticks: &Ticks) -> Result<Arc<Self>, StartFailure> {
         let slots = CallSlots::new(kind, calls_max);
         let build = || {
-            let engine = engine::build(kind, kind.calls_max(calls_max))?;
+            let engine = engine::build(kind, effort, kind.calls_max(calls_max))?;
             let linker = load::linker(&engine, kind)?;
             let hash = engine::compatibility_hash(&engine, effort);
             Ok(Self { kind, engine, linker, hash, slots })

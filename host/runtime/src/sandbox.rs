@@ -22,6 +22,7 @@ use super::call::{self, HostContext, InFlight};
 use super::clash;
 use super::compile::{Compiler, CompilerMode};
 use super::component_store::ComponentStore;
+use super::engine::Effort;
 use super::engines::{Engines, StartFailure, Ticks};
 use super::events::Outbox;
 use super::fault;
@@ -128,10 +129,16 @@ impl Sandbox {
     ///
     /// When the engine refuses its settings, the data directory cannot be written or threads cannot be started.
     pub fn new(config: SandboxConfig) -> Result<Arc<Self>, SandboxError> {
+        let effort = config.compiler.effort();
+        Self::with_code(config, effort)
+    }
+
+    /// The same, whose guests are code of this effort.
+    pub(super) fn with_code(config: SandboxConfig, effort: Effort) -> Result<Arc<Self>, SandboxError> {
         let instances = config.calls_running_total.saturating_add(config.calls_resting_total);
         let tick = Duration::from_millis(config.epoch_tick_ms.max(1));
         let ticks = Ticks { every: tick, late: config.metrics.ticks_late() };
-        let engines = Engines::start(instances, config.compiler.effort(), ticks).map_err(|failure| match failure {
+        let engines = Engines::start(instances, effort, ticks).map_err(|failure| match failure {
             StartFailure::Engine(error) => SandboxError::Engine(format!("{error:#}")),
             StartFailure::Thread(error) => SandboxError::Threads(error),
         })?;

@@ -95,7 +95,7 @@ fn engine_for_tests() -> Engine {
 fn compiler_engine_is_compatible_with_pooled_engine() {
     use super::super::engine::{build, compatibility_hash, for_compiling};
     let hash = |kind, effort| {
-        let (pooled, plain) = (build(kind, 4).unwrap(), for_compiling(kind, Effort::Usual).unwrap());
+        let (pooled, plain) = (build(kind, effort, 4).unwrap(), for_compiling(kind, Effort::Usual).unwrap());
         assert_eq!(compatibility_hash(&pooled, effort), compatibility_hash(&plain, effort), "{kind:?}");
         compatibility_hash(&pooled, effort)
     };
@@ -116,7 +116,7 @@ fn only_a_quick_compiler_is_told_to_be_quick() {
 #[test]
 #[allow(unsafe_code, reason = "compiled code is read back, as the cache does")]
 fn quick_code_runs_on_the_pooled_engine() {
-    let pooled = super::super::engine::build(EngineKind::Plain, 4).unwrap();
+    let pooled = super::super::engine::build(EngineKind::Plain, Effort::Usual, 4).unwrap();
     let component = wat::parse_str("(component (core module (func (export \"f\") (result i32) i32.const 7)))").unwrap();
     for effort in [Effort::Usual, Effort::Quick] {
         let compiler = super::super::engine::for_compiling(EngineKind::Plain, effort).unwrap();

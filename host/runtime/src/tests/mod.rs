@@ -25,6 +25,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::*;
+use crate::engine::Effort;
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
 
 fn kept() -> std::path::PathBuf {
@@ -53,9 +54,17 @@ impl House {
     }
 
     fn with(data: &Path, tenant_names: Option<Arc<dyn TenantNames>>) -> Self {
+        Self { sandbox: Sandbox::new(Self::config(data, tenant_names)).unwrap() }
+    }
+
+    /// On a machine with another processor, or with another version of the compiler.
+    fn elsewhere() -> Self {
+        Self { sandbox: Sandbox::with_code(Self::config(&kept(), None), Effort::Portable).unwrap() }
+    }
+
+    fn config(data: &Path, tenant_names: Option<Arc<dyn TenantNames>>) -> SandboxConfig {
         let environment = |key: &str| (key == "GRANTED").then(|| "yes".to_owned());
-        let config = SandboxConfig { environment, tenant_names, ..SandboxConfig::sample(data) };
-        Self { sandbox: Sandbox::new(config).unwrap() }
+        SandboxConfig { environment, tenant_names, ..SandboxConfig::sample(data) }
     }
 
     /// Loads one plugin and makes it the only one.

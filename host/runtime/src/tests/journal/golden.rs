@@ -34,9 +34,10 @@ fn structured(outcome: &Outcome) -> &str {
     outcome.as_ref().expect("a result").structured.as_ref().expect("structured content").as_str()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn golden_journal_replays() {
-    let place = Place::with(source(Source::Bytes(golden("durable.wasm").into())), |_| {}).await;
+/// The component of the earlier build, here or elsewhere, does what its journal says.
+async fn check_golden(house: House) {
+    let component = source(Source::Bytes(golden("durable.wasm").into()));
+    let place = Place::in_house(house, component, |_| {}).await;
     let arguments: Value = serde_json::from_str(&golden_text("arguments.json")).unwrap();
     let history = History(Bytes::from(golden("journal")));
     let (outcome, report) = place.replay("script", &arguments, history.clone()).await;
@@ -45,6 +46,19 @@ async fn golden_journal_replays() {
     let (other, report) = place.replay("script", &json!({"acts": ["now"]}), history).await;
     assert!(matches!(other, Err(CallError::Interrupted)), "the journal is that of these arguments: {report:?}");
     assert_eq!(REACHED.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn golden_journal_replays() {
+    check_golden(House::new()).await;
+}
+
+/// A host may be brought to another machine, or get another compiler, while calls are half run.
+#[tokio::test(flavor = "multi_thread")]
+async fn golden_journal_replays_in_code_for_another_processor() {
+    let elsewhere = House::elsewhere();
+    assert_ne!(elsewhere.sandbox.engine_hash(), House::new().sandbox.engine_hash(), "it is other code");
+    check_golden(elsewhere).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -126,7 +126,11 @@ impl Place {
         Some(Self::with(sample(name)?, grant).await)
     }
 
-    async fn with(mut plugin: PluginSource, grant: impl FnOnce(&mut PluginSource)) -> Self {
+    async fn with(plugin: PluginSource, grant: impl FnOnce(&mut PluginSource)) -> Self {
+        Self::in_house(House::new(), plugin, grant).await
+    }
+
+    async fn in_house(house: House, mut plugin: PluginSource, grant: impl FnOnce(&mut PluginSource)) -> Self {
         plugin.name = Some("sample".to_owned());
         plugin.grants = Grants {
             http: vec!["http://peer.test".parse().unwrap()],
@@ -136,7 +140,6 @@ impl Place {
         };
         plugin.config.insert("unit".to_owned(), Json::new("\"metre\""));
         grant(&mut plugin);
-        let house = House::new();
         house.publish(plugin).await;
         Self { house, peer: Arc::default(), values: Arc::default() }
     }
