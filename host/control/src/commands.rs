@@ -231,6 +231,8 @@ commands! {
             #[serde(default)]
             from: u32,
         }) -> JournalView,
+        /// Replays that journal without any effect.
+        "tasks_replay" Replay(TasksReplay { id: String, }) -> ReplayView,
         /// Removes a task with everything that belongs to it, and stops it.
         "tasks_purge" Purge(TasksPurge {
             id: String,
@@ -442,7 +444,8 @@ impl Command {
             Self::Token(command) => matches!(command, TokenCommand::List(_) | TokenCommand::Revoke(_)),
             Self::Tasks(command) => match command {
                 TasksCommand::List(_) => false,
-                TasksCommand::Show(_) | TasksCommand::Page(_) | TasksCommand::Journal(_) => true,
+                TasksCommand::Show(_) | TasksCommand::Page(_) => true,
+                TasksCommand::Journal(_) | TasksCommand::Replay(_) => true,
                 TasksCommand::Pause(_) | TasksCommand::Resume(_) => true,
                 TasksCommand::Hold(_) | TasksCommand::Release(_) | TasksCommand::Fail(_) => true,
                 TasksCommand::Cancel(_) | TasksCommand::Purge(_) => true,

@@ -1,15 +1,15 @@
 //! What operators see of a task's durability: whether it goes on after its host ends, its journal, and that it is held.
 //!
 //! Must not show what an entry says: that belongs to the requestor. Invariant: it reads the record and the journal's head, and bytes of a
-//! journal only to list its entries.
+//! journal only to list its entries; a replay is the engine's.
 
 use super::ControlError;
 use super::operator::HostOperator;
-use super::views::{DurableView, JournalEntryView, JournalView};
+use super::views::{DivergenceView, DurableView, JournalEntryView, JournalView, ReplayView};
 use bulkhead_domain::task::{Active, Phase, Task};
-use bulkhead_runtime::journal::{self, ListedEntry};
+use bulkhead_runtime::journal::{self, Divergence, ListedEntry};
 use bulkhead_store::journal::{JournalHead, JournalState};
-use bulkhead_tasks::{held_by_operator, is_held};
+use bulkhead_tasks::{CheckError, CheckedJournal, held_by_operator, is_held};
 
 /// Entries in one reply.
 const ENTRIES_MAX: usize = 10_000;
@@ -124,6 +124,38 @@ impl HostOperator {
         }
         Ok(view)
     }
+
+    /// Replays the journal of a task's call, in the host that runs.
+    pub(super) async fn replay(&self, id: &str) -> Result<ReplayView, ControlError> {
+        let tasks = &self.running_host()?.tasks;
+        let task = self.find(id).await?;
+        let head = self.store.journal(&task.requestor, task.id).await?;
+        if let DurableView::No { reason } = durable_of_any(&task, head.as_ref()) {
+            return Err(ControlError::Invalid(format!("task {id} has no journal to replay: {reason}")));
+        }
+        let checked = tasks.check_journal(&task).await.map_err(|error| unchecked(id, &error))?;
+        Ok(replay_view(task.id.to_string(), checked))
+    }
+}
+
+fn unchecked(id: &str, error: &CheckError) -> ControlError {
+    let told = format!("task {id} cannot be replayed: {error}");
+    match error {
+        CheckError::NothingKept | CheckError::Lost(_) => ControlError::Invalid(told),
+        CheckError::Stopped(_) | CheckError::Corrupt(_) | CheckError::Host(_) => ControlError::Failed(told),
+    }
+}
+
+fn replay_view(id: String, checked: CheckedJournal) -> ReplayView {
+    let CheckedJournal { entries, bytes, mark, divergence } = checked;
+    let divergence = divergence.map(|Divergence { entry, recorded, requested, step, why }| DivergenceView {
+        entry,
+        recorded,
+        requested,
+        step,
+        why: why.to_owned(),
+    });
+    ReplayView { id, agrees: divergence.is_none(), entries, bytes, mark, divergence }
 }
 
 fn entry_view(entry: ListedEntry) -> JournalEntryView {

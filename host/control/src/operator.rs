@@ -11,8 +11,8 @@ use super::commands::{
     ActivityShow, AuditCommand, AuditPage, ConfigReload, DashboardLogin, DrainBegin, DrainEnd, DrainShow, HealthShow,
     HistoryShow, HostCommand, LimitsInUse, StoreBackup, StoreCheck, StoreCommand, StoreExport, StoreRebuild,
     StoreRekey, TasksCancel, TasksCommand, TasksFail, TasksHold, TasksJournal, TasksList, TasksPage, TasksPause,
-    TasksPurge, TasksRelease, TasksResume, TasksShow, TenantCommand, TenantList, TenantNames, TenantPurge, TenantUsage,
-    TokenCommand, TokenCreate, TokenList, TokenRevoke,
+    TasksPurge, TasksRelease, TasksReplay, TasksResume, TasksShow, TenantCommand, TenantList, TenantNames, TenantPurge,
+    TenantUsage, TokenCommand, TokenCreate, TokenList, TokenRevoke,
 };
 use super::durability::{fail_message, hold_message, message_to_requestor};
 use super::erase::EraseHooks;
@@ -338,6 +338,7 @@ impl HostOperator {
             TasksCommand::Journal(TasksJournal { id, entries_max, from }) => {
                 TasksJournal::answer(&self.journal(&id, entries_max, from).await?)
             }
+            TasksCommand::Replay(TasksReplay { id }) => TasksReplay::answer(&self.replay(&id).await?),
             TasksCommand::Purge(TasksPurge { id }) => TasksPurge::answer(&self.purge(&id).await?),
             TasksCommand::Page(TasksPage { filter, after, count_max }) => {
                 TasksPage::answer(&self.task_page(&filter, after.as_deref(), count_max).await?)

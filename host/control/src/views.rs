@@ -25,8 +25,8 @@ pub use audit::{AuditChainView, AuditLineView, AuditPageView};
 pub use health::{AuditHealth, ClockHealth, GuestsHealth, HealthView, PluginsHealth, StoreHealth};
 pub use history::{HistoryPointView, HistoryView};
 pub use tasks::{
-    DurableView, InputView, JournalEntryView, JournalView, LeftOutView, TaskDetailsView, TaskListView, TaskPageView,
-    TaskPurgeView, TaskStatus, TaskView, TimelineEntryView, TimelineView, TransitionView,
+    DivergenceView, DurableView, InputView, JournalEntryView, JournalView, LeftOutView, ReplayView, TaskDetailsView,
+    TaskListView, TaskPageView, TaskPurgeView, TaskStatus, TaskView, TimelineEntryView, TimelineView, TransitionView,
 };
 
 /// All plugins.

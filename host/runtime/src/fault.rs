@@ -7,7 +7,7 @@ use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 use wasmtime_wasi::I32Exit;
 
-use super::journal::Divergence;
+use super::journal::{AtMark, Divergence};
 use super::journal_sink::Fenced;
 use super::limits::{Bytes, ERROR_BYTES_MAX, HOST_RESOURCES_MAX, LimitHit};
 use super::wasi_context::{beginning, escaped};
@@ -63,7 +63,7 @@ pub(super) fn classify(plugin: &str, error: &wasmtime::Error, passed_max: u64) -
     if let Some(divergence) = error.downcast_ref::<Divergence>() {
         return diverged(plugin, divergence);
     }
-    if error.is::<Fenced>() {
+    if error.is::<Fenced>() || error.is::<AtMark>() {
         return CallError::Interrupted;
     }
     if let Some(broken) = error.downcast_ref::<BrokenAnswer>() {

@@ -141,7 +141,7 @@ impl wit::Host for Call {
             return Ok(());
         }
         self.detach_settled = true;
-        if self.has_to_ask()
+        if self.has_to_ask()?
             && let Some(Some(id)) = self.converse(|reply| CallEvent::Detach { reply }).await
         {
             self.shared.set_task_id(id);

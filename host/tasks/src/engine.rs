@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{Notify, broadcast, oneshot, watch};
+use tokio::sync::{Mutex, Notify, broadcast, oneshot, watch};
 
 use super::abuse::AbuseDetector;
 use super::activity::RefusalCount;
@@ -88,6 +88,8 @@ pub(super) struct Inner {
     /// A task was created that may expire before the sweeper's next look.
     pub(super) sooner: Notify,
     pub(super) usage: UsageWriter,
+    /// Held while a journal is checked.
+    pub(super) checking: Mutex<()>,
     /// Empty: nothing is counted.
     pub(super) metrics: Arc<OnceLock<TaskMetrics>>,
 }
@@ -125,6 +127,7 @@ impl Tasks {
             abuse_detector: AbuseDetector::default(),
             activity: OnceLock::new(),
             sooner: Notify::new(),
+            checking: Mutex::default(),
             metrics,
         };
         Ok(Self { inner: Arc::new(inner) })

@@ -89,7 +89,7 @@ pub(super) struct Journaled {
     pub(super) was_promoted: bool,
 }
 
-fn spent(head: &JournalHead) -> Spent {
+pub(super) fn spent(head: &JournalHead) -> Spent {
     Spent { cpu: Duration::from_micros(head.cpu_us), wall: Duration::from_micros(head.wall_us) }
 }
 
@@ -116,7 +116,8 @@ pub(super) async fn journaled(
     Ok(Journaled { journaling, journal: Some(journal), attempt, was_promoted })
 }
 
-async fn history(inner: &Inner, task: &Task) -> Result<Option<(JournalHead, History)>, CallError> {
+/// What is kept of the task's call; `None`: nothing.
+pub(super) async fn history(inner: &Inner, task: &Task) -> Result<Option<(JournalHead, History)>, CallError> {
     let failed = |error: store::Error| internal(host_failure("reading a journal", &error));
     let Some(head) = inner.store.journal(&task.requestor, task.id).await.map_err(failed)? else { return Ok(None) };
     if head.rows == 0 {

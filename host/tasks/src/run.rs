@@ -29,7 +29,7 @@ use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Active, Outcome, Phase, PluginVersion, Retention, Task, TaskOutput, Work};
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
-use bulkhead_runtime::{CallSpec, Operation};
+use bulkhead_runtime::{CallContext, CallSpec, Operation};
 use bulkhead_traces::{InSpan as _, Span};
 
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
@@ -353,16 +353,9 @@ async fn follow(
 async fn start(inner: &Arc<Inner>, task: &Task, visit: Attempt, resumes: bool) -> Result<Started, CallError> {
     let Journaled { journaling, journal, attempt, was_promoted } =
         resuming::journaled(inner, task, &visit, resumes).await?;
-    let origin = &task.origin;
-    let client = ClientContext {
-        features: origin.features.with(ClientFeature::Tasks),
-        log_level: origin.log_level,
-        wants_progress: origin.progress_token.is_some(),
-    };
     let &Task { seed, call_id, id, .. } = task;
     let task_id = (!was_promoted).then_some(id);
-    let identity = Identity { seed, call_id, task_id, attempt, journal: journal.clone() };
-    let facts = inner.facts(&task.requestor, client, identity, &task.related);
+    let facts = facts(inner, task, Identity { seed, call_id, task_id, attempt, journal: journal.clone() });
     let Attempt { plugin, operation, limits, .. } = visit;
     let (tenant, (share, activity)) = (task.requestor.tenant, inner.shares.for_call(&task.requestor));
     let spec = CallSpec { plugin, tenant, operation, limits, share, activity, facts, journaling };
@@ -373,8 +366,19 @@ async fn start(inner: &Arc<Inner>, task: &Task, visit: Attempt, resumes: bool) -
     Ok(started)
 }
 
+/// What the guest of a task may know of its call.
+pub(super) fn facts(inner: &Inner, task: &Task, identity: Identity) -> CallContext {
+    let origin = &task.origin;
+    let client = ClientContext {
+        features: origin.features.with(ClientFeature::Tasks),
+        log_level: origin.log_level,
+        wants_progress: origin.progress_token.is_some(),
+    };
+    inner.facts(&task.requestor, client, identity, &task.related)
+}
+
 /// What a task from before a restart needs to run: its work as the version offers it that it was created with.
-async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Attempt>, CallError> {
+pub(super) async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Attempt>, CallError> {
     let arguments = inner.store.arguments(&task.requestor, task.id).await;
     let arguments = arguments
         .map_err(|error| internal(host_failure("reading arguments", &error)))?

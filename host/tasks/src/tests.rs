@@ -1,6 +1,7 @@
 //! The engine with a scripted executor and the store in memory.
 
 mod activity;
+mod checking;
 mod driving;
 mod expiry;
 mod kept_from_its_end;
@@ -27,8 +28,8 @@ use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Active, Design, Era, Outcome, Phase, PluginVersion, TaskOutput};
 use bulkhead_domain::tool::Tool;
 use bulkhead_runtime::{
-    CallEvent, CallSpec, Catalog, Control, Executor, JournalPolicy, Operation, Returned, RunningCall, StartError,
-    StopOnDrop,
+    CallEvent, CallSpec, Catalog, Control, Executor, JournalPolicy, Journaling, Operation, Returned, RunningCall,
+    StartError, StopOnDrop,
 };
 use bulkhead_store::memory::MemoryStore;
 
@@ -113,6 +114,7 @@ async fn guest(spec: CallSpec, events: Events, tidying: Arc<Tidying>) {
             Ok(answers) => Ok(output(&format!("{} answers", answers.len()))),
             Err(error) => Ok(ToolOutput::failure(format!("{error:?}"))),
         },
+        "lasting" if matches!(spec.journaling, Journaling::Check { .. }) => checking::checked(&spec),
         "lasting" => match resuming::ask(&events, spec.journaling.clone()).await {
             Ok(answers) => Ok(output(&format!("{} answers", answers.len()))),
             Err(error) => Ok(ToolOutput::failure(format!("{error:?}"))),

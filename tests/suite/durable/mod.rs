@@ -2,6 +2,7 @@
 
 mod authors;
 mod cases;
+mod checks;
 mod commands;
 mod lives;
 mod loops;

@@ -8,13 +8,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use async_trait::async_trait;
 use bulkhead_domain::call::CallError;
-use bulkhead_domain::limits::KeyValueLimits;
-use bulkhead_runtime::guest_services::{GuestServices, KeyPage, KeyValueError};
 use bulkhead_runtime::journal::{History, JournalStatus};
-use bulkhead_runtime::secrets::Secret;
-use bulkhead_runtime::{CallEvent, Executor as _, Journaling, OutsideWorld, Tail};
+use bulkhead_runtime::{CallEvent, Executor as _, Journaling, Sealed};
 use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
@@ -24,7 +20,8 @@ use super::call::{CallWorld, EXIT_CALL, Prepared, explain, prepare, spec};
 use super::journal_file::{JournalSize, fix_randomness};
 use super::{logging, print_error, print_line, sources};
 
-const EXIT_DIFFERENT: u8 = 5;
+/// A call does not do again what its journal says.
+pub(super) const EXIT_DIFFERENT: u8 = 5;
 
 /// Run a recorded call again, from its journal alone.
 ///
@@ -105,7 +102,7 @@ pub(super) async fn run(arguments: ReplayArguments) -> anyhow::Result<ExitCode> 
 
 /// Runs the tool again.
 async fn replay(prepared: &Prepared, arguments: &str, history: History) -> anyhow::Result<Replayed> {
-    let world = CallWorld { services: Arc::new(Nothing), outside: Some(Arc::new(Nothing)) };
+    let world = CallWorld { services: Arc::new(Sealed), outside: Some(Arc::new(Sealed)) };
     let mut spec = spec(&prepared.tool, arguments, world)?;
     fix_randomness(&mut spec);
     spec.journaling = Journaling::Replay(history);
@@ -147,67 +144,6 @@ fn show(verdict: &Verdict, json: bool) -> anyhow::Result<ExitCode> {
         Verdict { .. } => {}
     }
     Ok(if verdict.equal { ExitCode::SUCCESS } else { ExitCode::from(EXIT_DIFFERENT) })
-}
-
-/// What is around a replay. The sandbox takes everything from the journal, so that none of this is asked.
-#[derive(Debug)]
-struct Nothing;
-
-impl OutsideWorld for Nothing {
-    fn unix_ms(&self) -> Option<u64> {
-        None
-    }
-
-    fn answer(&self, _: http::Request<Bytes>) -> Option<http::Response<Bytes>> {
-        None
-    }
-}
-
-fn no_store() -> KeyValueError {
-    KeyValueError::Unavailable("a replay has no store".to_owned())
-}
-
-#[async_trait]
-impl GuestServices for Nothing {
-    async fn get(&self, _: &str, _: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
-        Err(no_store())
-    }
-
-    async fn set(
-        &self,
-        _: &str,
-        _: &KeyValueLimits,
-        _: String,
-        _: Vec<u8>,
-        _: Option<u64>,
-        _: Option<Tail>,
-    ) -> Result<(), KeyValueError> {
-        Err(no_store())
-    }
-
-    async fn set_if(
-        &self,
-        _: &str,
-        _: &KeyValueLimits,
-        _: String,
-        _: Vec<u8>,
-        _: Option<[u8; 32]>,
-        _: Option<Tail>,
-    ) -> Result<bool, KeyValueError> {
-        Err(no_store())
-    }
-
-    async fn delete(&self, _: &str, _: String, _: Option<Tail>) -> Result<(), KeyValueError> {
-        Err(no_store())
-    }
-
-    async fn keys(&self, _: &str, _: &str, _: Option<&str>) -> Result<KeyPage, KeyValueError> {
-        Err(no_store())
-    }
-
-    async fn secrets(&self, _: &str) -> Result<Vec<Secret>, ()> {
-        Err(())
-    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use bulkhead_control::commands::{
     TaskFilter, TasksCancel, TasksFail, TasksHold, TasksJournal, TasksList, TasksPage, TasksPause, TasksPurge,
-    TasksRelease, TasksResume, TasksShow,
+    TasksRelease, TasksReplay, TasksResume, TasksShow,
 };
 use bulkhead_control::views::{
-    JournalEntryView, JournalView, TaskDetailsView, TaskListView, TaskPageView, TaskView, TimelineEntryView,
-    TimelineView, TransitionView,
+    JournalEntryView, JournalView, ReplayView, TaskDetailsView, TaskListView, TaskPageView, TaskView,
+    TimelineEntryView, TimelineView, TransitionView,
 };
 use bulkhead_control::{ControlError, Request};
 use bulkhead_domain::timestamp::iso8601;
@@ -21,6 +21,7 @@ use serde::Serialize;
 use super::EXIT_FAILED;
 use super::args::OperateArguments;
 use super::operate::{Absent, execute, show, show_answer, show_fields};
+use super::replay::EXIT_DIFFERENT;
 use super::table::{Layout, cell, fields_at};
 
 /// Tasks that are asked for at once.
@@ -113,6 +114,30 @@ pub(crate) enum TasksCommand {
         #[command(flatten)]
         operate: OperateArguments,
     },
+    /// Replay the journal of a task, and say whether its call does again what it did
+    #[command(
+        after_long_help = "The tool runs again in a sandbox of its own, in the running host, up to the mark of its journal. It is shown what \
+        the call saw, and reaches no clock, no network, no store and no client. The task and a run of it notice nothing. The replay has the \
+        limits of a call that is brought back, and takes the turns of the task's tenant; one runs at a time.\n\n\
+        So a held task can be looked at before it is released, and a waiting one after a change of its plugin's grants or in a host of \
+        another version.\n\n\
+        Exit codes:\n  \
+        0  it agrees: the task can be brought back to where it is\n  \
+        1  there is nothing to replay, or the replay was stopped by a limit: the reason is said\n  \
+        5  it does something else: the entry, what was recorded and what was asked for are said, never what an entry holds\n\n\
+        Example:\n  \
+        bulkhead tasks replay 3f2a… --check"
+    )]
+    Replay {
+        /// The task's id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Only compare: nothing is done outside. There is no other replay
+        #[arg(long, required = true)]
+        check: bool,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
     /// Remove tasks with everything that belongs to them, whatever they are doing
     Purge(TasksArguments),
 }
@@ -186,6 +211,11 @@ pub(crate) async fn run(command: TasksCommand) -> anyhow::Result<ExitCode> {
         TasksCommand::Journal { id, entries, max, from, operate } => {
             let request = TasksJournal { id, entries_max: entries.then_some(max), from };
             show_answer(&operate, request, journal).await
+        }
+        TasksCommand::Replay { id, check: _, operate } => {
+            let view = execute(&operate, TasksReplay { id }, Absent::Refuse).await?;
+            let code = show(&operate, &view, |_| replay(&view))?;
+            Ok(if view.agrees { code } else { ExitCode::from(EXIT_DIFFERENT) })
         }
         TasksCommand::Purge(tasks) => each(tasks, |id| TasksPurge { id }).await,
     }
@@ -297,6 +327,19 @@ pub(super) fn journal(view: &JournalView, layout: &Layout) -> String {
     let next = listed.last().filter(|_| view.more).map(|last| u64::from(last.number) + 1);
     let more = next.map(|next| format!("\n(there are more: --from {next})")).unwrap_or_default();
     format!("{head}\n\n{}{more}", layout.table(&["ENTRY", "STEP", "KIND", "BYTES", "IMPORT"], &rows))
+}
+
+/// What came of a replay.
+fn replay(view: &ReplayView) -> String {
+    let ReplayView { id, agrees: _, entries, bytes, mark, divergence } = view;
+    let verdict = match divergence {
+        None => "yes".to_owned(),
+        Some(divergence) => format!("no, {}", cell(&*divergence.to_string())),
+    };
+    format!(
+        "id       {}\njournal  {entries} entries, {bytes} bytes, mark at step {mark}\nagrees   {verdict}",
+        cell(&**id)
+    )
 }
 
 fn timeline_table(timeline: &TimelineView, layout: &Layout) -> String {

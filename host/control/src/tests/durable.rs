@@ -4,7 +4,7 @@ use super::*;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_store::journal::{Append, HeadAfter, JournalState, JournalStore as _};
 
-use crate::views::DurableView;
+use crate::views::{DivergenceView, DurableView};
 
 async fn requestor(store: &Arc<MemoryStore>) -> Requestor {
     Principals::new(store.clone()).local_requestor().await.unwrap()
@@ -63,6 +63,30 @@ async fn journal_of_a_task_is_shown_by_head_and_entries() {
     let json = serde_json::to_value(all.entries_listed.unwrap()).unwrap();
     let expected = serde_json::json!([{"number": 1, "step": 41, "kind": "value", "import": null, "bytes": 8}]);
     assert_eq!((json, all.more), (expected, false), "and not what it says");
+}
+
+#[test]
+fn divergence_is_told_with_its_place_where_it_has_one() {
+    let divergence = DivergenceView {
+        entry: 3,
+        recorded: "a value of 5 bytes at step 9".to_owned(),
+        requested: "handle of wasi:http/outgoing-handler".to_owned(),
+        step: 9,
+        why: "something else is recorded here, or nothing".to_owned(),
+    };
+    let told = "entry 3: a value of 5 bytes at step 9 was recorded, handle of wasi:http/outgoing-handler was asked for at step 9: \
+                something else is recorded here, or nothing";
+    assert_eq!(divergence.to_string(), told);
+    let why = "other directories are granted".to_owned();
+    assert_eq!(DivergenceView { step: 0, why: why.clone(), ..divergence }.to_string(), why);
+}
+
+#[tokio::test]
+async fn replay_needs_a_host_that_runs() {
+    let store = Arc::new(MemoryStore::new());
+    let operator = operator(&store);
+    let refused = operator.execute(TasksReplay { id: "0123".to_owned() }).await.unwrap_err();
+    assert_eq!(refused, ControlError::Invalid("no host runs on this data directory".to_owned()));
 }
 
 #[tokio::test]

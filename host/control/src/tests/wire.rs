@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 51] = [
+const COMMANDS: [&str; 52] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,
@@ -31,6 +31,7 @@ const COMMANDS: [&str; 51] = [
     r#"{"command":"tasks_release","id":"i"}"#,
     r#"{"command":"tasks_fail","id":"i","message":"m"}"#,
     r#"{"command":"tasks_journal","id":"i","entries_max":5,"from":7}"#,
+    r#"{"command":"tasks_replay","id":"i"}"#,
     r#"{"command":"tasks_purge","id":"i"}"#,
     r#"{"command":"tasks_page","filter":{"tenant":"acme","requestor":null,"plugin":"csv","status":"queued"},"after":"a.b.c","count_max":5}"#,
     r#"{"command":"limits_in_use","filter":{"tenant":null,"requestor":"alice","plugin":null,"status":null},"count_max":5}"#,
@@ -122,6 +123,7 @@ fn only_reads_and_what_is_about_the_running_host_may_come_over_the_network() {
         "tasks_release",
         "tasks_fail",
         "tasks_journal",
+        "tasks_replay",
         "tasks_purge",
         "tasks_page",
         "limits_in_use",

@@ -169,6 +169,47 @@ pub struct JournalEntryView {
     pub bytes: u64,
 }
 
+/// What came of a replay of a task's journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayView {
+    pub id: String,
+    /// Whether the call did again what its journal says.
+    pub agrees: bool,
+    pub entries: u64,
+    pub bytes: u64,
+    /// The step up to which it was replayed, if it agrees.
+    pub mark: u64,
+    /// Where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divergence: Option<DivergenceView>,
+}
+
+/// Where a call does something else than its journal says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DivergenceView {
+    /// In the order of the journal; the header is 0.
+    pub entry: u32,
+    /// What that entry is, without what it says.
+    pub recorded: String,
+    /// The import that was called instead.
+    pub requested: String,
+    /// 0: before the first import.
+    pub step: u64,
+    pub why: String,
+}
+
+/// In words.
+impl fmt::Display for DivergenceView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { entry, recorded, requested, step, why } = self;
+        match step {
+            // There is no place to name: the journal is another call's, or the tool called nothing.
+            0 => f.write_str(why),
+            _ => write!(f, "entry {entry}: {recorded} was recorded, {requested} was asked for at step {step}: {why}"),
+        }
+    }
+}
+
 /// What happened to a task, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimelineView {

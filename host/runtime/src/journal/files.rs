@@ -21,7 +21,7 @@ impl Call {
                 return Err(journal.state.diverge("it reached for a file").into());
             }
             journal.state.demote(Reason::Files);
-            self.settle();
+            self.settle()?;
         }
         Ok(self)
     }

@@ -334,7 +334,7 @@ impl Call {
         options: Option<Resource<GuestOptions>>,
     ) -> HttpResult<Resource<HostFutureIncomingResponse>> {
         if self.journal.as_ref().is_none_or(|journal| journal.state.is_demoted()) {
-            self.settle();
+            self.settle().map_err(HttpError::trap)?;
             return self.http().handle(request, options);
         }
         self.step(names::HTTP_HANDLE).map_err(HttpError::trap)?;
@@ -389,8 +389,7 @@ impl Call {
             is_recorded,
         };
         journal.requests.open.insert(number, request);
-        self.settle();
-        Ok(())
+        self.settle()
     }
 }
 

@@ -35,14 +35,14 @@ impl Journaling {
     pub(crate) fn sink(&self) -> Option<Arc<dyn JournalSink>> {
         match self {
             Self::To { sink, .. } | Self::From { sink, .. } => Some(Arc::clone(sink)),
-            Self::Off | Self::InMemory | Self::Replay(_) => None,
+            Self::Off | Self::InMemory | Self::Replay(_) | Self::Check { .. } => None,
         }
     }
 
     pub(super) fn policy(&self) -> JournalPolicy {
         match self {
             Self::To { policy, .. } | Self::From { policy, .. } => policy.clone(),
-            Self::Off | Self::InMemory | Self::Replay(_) => JournalPolicy::default(),
+            Self::Off | Self::InMemory | Self::Replay(_) | Self::Check { .. } => JournalPolicy::default(),
         }
     }
 

@@ -51,7 +51,7 @@ pub(super) use self::task::Sleep;
 pub use self::{
     class::{Class, Reason},
     listing::{ListedEntry, list},
-    state::{Divergence, JournalStatus},
+    state::{AtMark, Divergence, JournalStatus},
 };
 use super::bindings::bulkhead::plugin::types as wit;
 use super::call::Call;
@@ -77,6 +77,8 @@ pub enum Journaling {
     InMemory,
     /// The call is one that ran before, up to the end of this journal.
     Replay(History),
+    /// The same, and the call ends there: it does nothing new.
+    Check { history: History, spent: Spent },
     /// It is written, and kept there.
     To { sink: Arc<dyn JournalSink>, policy: JournalPolicy },
     /// The call goes on after the end of this journal, which is kept there and is continued there.
@@ -187,13 +189,14 @@ impl Beginning<'_> {
             Journaling::Off => Ok(self.without()),
             Journaling::InMemory | Journaling::To { .. } => self.record(journaling.policy()),
             Journaling::Replay(history) | Journaling::From { history, .. } => self.replay(history),
+            Journaling::Check { history, .. } => self.check(history),
         };
         match begun {
             Ok(mut begun) => {
                 if let Some(journal) = &mut begun.journal {
                     (journal.keeping, journal.in_doubt) = (journaling.keeping(shared), journaling.policy().in_doubt);
                 }
-                if let Journaling::From { spent, .. } = journaling {
+                if let Journaling::From { spent, .. } | Journaling::Check { spent, .. } = journaling {
                     shared.replay(*spent);
                 }
                 Ok(begun)
@@ -237,6 +240,14 @@ impl Beginning<'_> {
         let memory = Arc::new(MemoryUse::new(limits.memory_bytes));
         let requests = Requests::new(memory, self.limits.journal_response_bytes);
         Ok(Begun { journal: Some(CallJournal::new(state, &header, self.facts, requests)), limits, granted })
+    }
+
+    fn check(&self, history: &History) -> Result<Begun, JournalStatus> {
+        let mut begun = self.replay(history)?;
+        if let Some(journal) = &mut begun.journal {
+            journal.state.stop_at_mark();
+        }
+        Ok(begun)
     }
 
     fn header(&self, base_ms: u64, stands: bool) -> Header {
@@ -323,19 +334,22 @@ impl Call {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.state.step(import)?;
         journal.keep_much();
-        self.settle();
-        Ok(())
+        self.settle()
     }
 
-    /// Once the journal is behind the guest: what was under way when the host stopped goes on, and the guest is heard again.
-    fn settle(&mut self) {
-        let Some(journal) = &mut self.journal else { return };
+    /// Once the journal is behind the guest: what was under way when the host stopped goes on, and the guest is heard again. `Err`: it was to
+    /// go no further.
+    fn settle(&mut self) -> wasmtime::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        if journal.state.has_reached_mark() {
+            return Err(AtMark.into());
+        }
         if journal.state.is_demoted() {
             self.egress.buffer(false);
             self.egress.give_up_first(journal.to_give_up());
         }
         if !journal.was_replaying || journal.is_replaying() {
-            return;
+            return Ok(());
         }
         crash_points::reach("wake.tail");
         journal.was_replaying = false;
@@ -343,6 +357,7 @@ impl Call {
         self.egress.count_in_doubt(journal.requests.settle());
         self.shared.go_on();
         self.outbox.set_silent(false);
+        Ok(())
     }
 
     /// What an import gives that has to be the same when the guest runs again: taken from the journal, or made now. Nothing of `act` happens
@@ -382,7 +397,7 @@ impl Call {
             let value = value.ok_or_else(|| journal.state.diverge_after("the value cannot be read"))?;
             return Ok(Some(value));
         }
-        self.settle();
+        self.settle()?;
         if let Some(journal) = &mut self.journal {
             journal.state.live()?;
         }
@@ -406,7 +421,8 @@ impl Call {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let ended = journal.end(returned);
         self.shared.keep_report(journal.report());
-        self.settle();
+        // The guest is over: one that was to go no further has gone no further.
+        let _ = self.settle();
         ended
     }
 }

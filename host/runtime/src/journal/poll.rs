@@ -42,8 +42,7 @@ impl Call {
         }
         if was_replaying {
             // What was under way when the host stopped is settled first.
-            self.settle();
-            return Ok(());
+            return self.settle();
         }
         if self.has_open_request() {
             return self.stream_requests(Reason::OpenRequest);

@@ -43,6 +43,7 @@ impl std::fmt::Display for JournalStatus {
         match self {
             Self::Recording => f.write_str("it is recorded"),
             Self::Replaying => f.write_str("it is replayed"),
+            Self::Reached => f.write_str("it was replayed up to its last mark"),
             Self::Ended => f.write_str("it is complete"),
             Self::Demoted(reason) => write!(f, "it was given up: {reason}"),
             Self::Diverged(divergence) => divergence.fmt(f),
@@ -56,6 +57,8 @@ impl std::fmt::Display for JournalStatus {
 pub enum JournalStatus {
     Recording,
     Replaying,
+    /// The guest did again what it tells of, up to its last mark, and was to go no further.
+    Reached,
     /// The guest is over, and this is written down.
     Ended,
     /// Nothing is recorded any more.
@@ -65,15 +68,24 @@ pub enum JournalStatus {
     Corrupt(Corrupt),
 }
 
+/// Stops a guest that did again what its journal tells of and must do nothing new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the call is where its journal ends")]
+pub struct AtMark;
+
 enum Mode {
     Recording,
     Replaying(Box<Replay>),
+    /// Of a replay that goes no further than the last mark.
+    Reached,
     Demoted(Reason),
 }
 
 struct Replay {
     journal: Decoded,
     position: usize,
+    /// It goes no further than the last mark.
+    stops_at_mark: bool,
 }
 
 impl Replay {
@@ -118,7 +130,8 @@ impl Journal {
         let journal = entry::decode(bytes)?;
         let kept = bytes.get(..journal.bytes).unwrap_or_default().to_vec();
         let (header, entries, last_step) = (journal.header.clone(), journal.count, journal.last_step);
-        let replaying = Self::empty(Mode::Replaying(Box::new(Replay { journal, position: 0 })), bounds);
+        let replay = Replay { journal, position: 0, stops_at_mark: false };
+        let replaying = Self::empty(Mode::Replaying(Box::new(replay)), bounds);
         Ok((header, Self { bytes: kept, entries, last_step, ..replaying }))
     }
 
@@ -138,8 +151,20 @@ impl Journal {
         }
     }
 
+    /// Goes no further than the last mark of what is replayed: nothing is recorded behind it, and no effect is let through.
+    pub(super) fn stop_at_mark(&mut self) {
+        if let Mode::Replaying(replay) = &mut self.mode {
+            replay.stops_at_mark = true;
+        }
+    }
+
     pub(super) fn is_replaying(&self) -> bool {
         matches!(self.mode, Mode::Replaying(_))
+    }
+
+    /// Whether the guest must do nothing new and has nothing left to do again.
+    pub(super) fn has_reached_mark(&self) -> bool {
+        matches!(self.mode, Mode::Reached)
     }
 
     pub(super) fn is_recording(&self) -> bool {
@@ -182,6 +207,7 @@ impl Journal {
         match (&self.diverged, &self.mode) {
             (Some(divergence), _) => JournalStatus::Diverged(divergence.clone()),
             (None, Mode::Demoted(reason)) => JournalStatus::Demoted(*reason),
+            (None, Mode::Reached) => JournalStatus::Reached,
             (None, _) if self.has_ended => JournalStatus::Ended,
             (None, Mode::Recording) => JournalStatus::Recording,
             (None, Mode::Replaying(_)) => JournalStatus::Replaying,
@@ -218,7 +244,7 @@ impl Journal {
             Some(next) if next.step < self.step => Err(self.diverge("what was recorded is still to come")),
             None if replay.journal.is_complete => Err(self.diverge("the call was over")),
             None if self.step > replay.journal.mark => {
-                self.mode = Mode::Recording;
+                self.leave();
                 Ok(())
             }
             _ => Ok(()),
@@ -277,15 +303,23 @@ impl Journal {
         if let Mode::Replaying(replay) = &self.mode
             && replay.may_go_on(self.step)
         {
-            self.mode = Mode::Recording;
+            self.leave();
         }
         !self.is_replaying()
     }
 
+    /// The journal is behind the guest.
+    fn leave(&mut self) {
+        if let Mode::Replaying(replay) = &self.mode {
+            self.mode = if replay.stops_at_mark { Mode::Reached } else { Mode::Recording };
+        }
+    }
+
     /// To be asked before every effect.
     pub(super) fn live(&mut self) -> Result<(), Divergence> {
-        debug_assert!(!self.is_replaying(), "an effect while a journal is replayed: {}", self.import);
-        if self.is_replaying() { Err(self.diverge("an effect while the journal is replayed")) } else { Ok(()) }
+        let is_live = !self.is_replaying() && !self.has_reached_mark();
+        debug_assert!(is_live, "an effect while a journal is replayed: {}", self.import);
+        if !is_live { Err(self.diverge("an effect while the journal is replayed")) } else { Ok(()) }
     }
 
     pub(super) fn take_clock(&mut self) -> Result<Option<u64>, Divergence> {
@@ -375,7 +409,7 @@ impl Journal {
         if let Some(divergence) = &self.diverged {
             return Err(divergence.clone());
         }
-        if self.is_demoted() {
+        if self.is_demoted() || self.has_reached_mark() {
             return Ok(());
         }
         self.pass_marks()?;

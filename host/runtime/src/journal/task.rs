@@ -59,11 +59,11 @@ impl Call {
     }
 
     /// Whether the guest has to ask for itself to become a task, or did so in an earlier run.
-    pub(crate) fn has_to_ask(&mut self) -> bool {
-        let Some(journal) = &mut self.journal else { return true };
+    pub(crate) fn has_to_ask(&mut self) -> wasmtime::Result<bool> {
+        let Some(journal) = &mut self.journal else { return Ok(true) };
         let goes_on = journal.state.goes_on();
-        self.settle();
-        goes_on
+        self.settle()?;
+        Ok(goes_on)
     }
 
     /// The messages that the guest got here in an earlier run. `None`: it has to fetch them.
@@ -127,7 +127,7 @@ impl Call {
         if matches!(answers, Some(Some(Ok(_)))) {
             journal.asked += requests.len();
         }
-        self.settle();
+        self.settle()?;
         Ok(answers)
     }
 
@@ -150,7 +150,7 @@ impl Call {
             journal.clock.slept_until(until);
             return Ok(Sleep::Over);
         }
-        self.settle();
+        self.settle()?;
         let Some(journal) = &mut self.journal else { return Ok(Sleep::Over) };
         if ms >= KEPT_SLEEP_MS {
             journal.state.put_mark();

@@ -8,11 +8,14 @@ use bulkhead_runtime::{JournaledQuestion, Journaling, Tail};
 use bulkhead_store::journal::JournalStore as _;
 use bulkhead_store::{Change, TaskStore as _};
 
+/// The journal of a call that has begun, as far as its form goes.
+pub(super) const JOURNAL: [u8; 3] = [2, 0, 1];
+
 /// Asks one question, which is all of the journal.
 pub(super) async fn ask(events: &Events, journaling: Journaling) -> Result<Vec<InputResponse>, InputRequestError> {
     let (Journaling::To { sink, .. } | Journaling::From { sink, .. }) = journaling else { panic!("{journaling:?}") };
     let kept = sink.kept();
-    let tail = Tail { at: kept, bytes: b"?"[kept as usize..].to_vec(), step: 1, entries: 1, ..Tail::default() };
+    let tail = Tail { at: kept, bytes: JOURNAL[kept as usize..].to_vec(), step: 1, entries: 1, ..Tail::default() };
     let kind = InputRequestKind::Form { message: "who?".into(), requested_schema: Json::new("{}") };
     let requests = vec![InputRequest { key: "name".into(), kind, meta: Vec::new() }];
     let (reply, answers) = oneshot::channel();

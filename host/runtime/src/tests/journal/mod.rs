@@ -1,5 +1,6 @@
 //! Replay equivalence: a call that runs again from its journal does the same, without clock, network, store or client.
 
+mod checks;
 mod equivalence;
 mod golden;
 mod heard;
@@ -145,7 +146,7 @@ impl Place {
     }
 
     fn start(&self, tool: &str, arguments: &Value, journaling: Journaling) -> RunningCall {
-        let is_new = !matches!(journaling, Journaling::Replay(_));
+        let is_new = !matches!(journaling, Journaling::Replay(_) | Journaling::Check { .. });
         let (peer, values) = (Arc::clone(&self.peer), Arc::clone(&self.values));
         self.house.start_with(tool, &arguments.to_string(), |spec| {
             spec.journaling = journaling;
@@ -168,6 +169,11 @@ impl Place {
 
     async fn replay(&self, tool: &str, arguments: &Value, history: History) -> (Outcome, JournalReport) {
         read_replay(self.start(tool, arguments, Journaling::Replay(history))).await
+    }
+
+    /// Replays a journal and goes no further.
+    async fn check(&self, tool: &str, arguments: &Value, history: History) -> (Outcome, JournalReport) {
+        read_replay(self.start(tool, arguments, Journaling::Check { history, spent: Spent::default() })).await
     }
 
     /// Goes on from a journal that has no end, with the same things around it.
