@@ -7,6 +7,7 @@ mod commands;
 mod lives;
 mod loops;
 mod matrix;
+mod traced;
 mod versions;
 
 use std::sync::Arc;
