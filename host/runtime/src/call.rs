@@ -319,8 +319,16 @@ pub(super) async fn run(
 ) {
     let span = shared.span.clone();
     let tool = plugin.entry(&spec.operation);
-    let counted = CountedCall::begin(&plugin, tool.map(|entry| &**entry), spec.activity.take(), &shared);
-    let call = async { counted.with(execute(&ground, (&plugin, tool), spec, shared, &outbox).await) };
+    // Nobody called what is only checked.
+    let counted = (!spec.journaling.is_check())
+        .then(|| CountedCall::begin(&plugin, tool.map(|entry| &**entry), spec.activity.take(), &shared));
+    let call = async {
+        let result = execute(&ground, (&plugin, tool), spec, shared, &outbox).await;
+        match counted {
+            Some(counted) => counted.with(result),
+            None => result,
+        }
+    };
     let call = AssertUnwindSafe(call).catch_unwind();
     let outcome = tokio::select! {
         biased;

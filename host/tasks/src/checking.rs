@@ -101,7 +101,7 @@ async fn verdict(mut running: RunningCall) -> Result<Option<Divergence>, CheckEr
     match (running.control.journal().map(|report| &report.status), ended) {
         (Some(JournalStatus::Reached | JournalStatus::Ended), _) => Ok(None),
         (Some(JournalStatus::Diverged(divergence)), _) => Ok(Some(divergence.clone())),
-        (Some(JournalStatus::Corrupt(corrupt)), _) => Err(CheckError::Corrupt(corrupt.clone())),
+        (Some(JournalStatus::Corrupt(corrupt)), _) => Err(CheckError::Corrupt(*corrupt)),
         (Some(JournalStatus::Demoted(reason)), _) => Err(CheckError::Stopped(reason.to_string())),
         (Some(JournalStatus::Recording | JournalStatus::Replaying), _) | (None, None) => {
             Err(host_failure("checking a journal", &"its call did not come to its end").into())

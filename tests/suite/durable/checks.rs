@@ -7,6 +7,7 @@ use tests::modern::Modern;
 use tests::{Host, Setup, command};
 
 use super::{AT_ONCE, answer, question};
+use crate::metrics::{METRICS, scrape};
 
 /// The exit code of a call that does something else than its journal says.
 const DIFFERENT: i32 = 5;
@@ -44,7 +45,8 @@ async fn finish(client: &Modern, id: &str) {
 
 #[tokio::test]
 async fn waiting_task_agrees_with_its_journal_and_is_not_disturbed() {
-    let setup = Setup::new().plugin("desk", "durable = \"auto\"").config(AT_ONCE).config("[audit]\nenabled = true");
+    let setup = Setup::new().plugin("desk", "durable = \"auto\"").config(AT_ONCE).config(METRICS);
+    let setup = setup.config("[audit]\nenabled = true");
     let host = setup.start().await;
     let data = setup.data();
     let (client, id) = asking(&host).await;
@@ -57,6 +59,9 @@ async fn waiting_task_agrees_with_its_journal_and_is_not_disturbed() {
     let (code, said) = check(&id, &data, &[]).await;
     assert!(code == 0 && said.contains("agrees   yes") && !said.contains("nobody else"), "{code}: {said}");
     assert_eq!(command::json(&["tasks", "show", &id], &data).await, before, "its task is as it was");
+    let page = scrape(&host, "*/*").await;
+    let counted = page.lines().filter(|line| line.contains("tool=\"book_trip\"") && !line.ends_with(" 0"));
+    assert_eq!(counted.collect::<Vec<_>>(), [""; 0], "nobody called it: {page}");
 
     // The same in the next life, whose run is in the same place.
     drop(client);

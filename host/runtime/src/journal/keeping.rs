@@ -39,6 +39,11 @@ impl Journaling {
         }
     }
 
+    /// Whether the call does nothing new.
+    pub(crate) fn is_check(&self) -> bool {
+        matches!(self, Self::Check { .. })
+    }
+
     pub(super) fn policy(&self) -> JournalPolicy {
         match self {
             Self::To { policy, .. } | Self::From { policy, .. } => policy.clone(),
