@@ -224,9 +224,14 @@ async fn primes_host(setup: &Setup) -> (Host, Client) {
     (host, client)
 }
 
+/// Plugins whose running tasks end with their host.
+fn not_durable() -> Setup {
+    ["primes", "desk"].into_iter().fold(Setup::new(), |setup, name| setup.plugin(name, "durable = \"off\""))
+}
+
 #[tokio::test]
-async fn recovery_fails_running_task_and_keeps_results() {
-    let setup = Setup::with(&["primes", "desk"]);
+async fn recovery_fails_running_task_that_is_not_durable_and_keeps_results() {
+    let setup = not_durable();
     let (host, client) = primes_host(&setup).await;
     let done = client.task("count_primes", json!({"below": 1000})).await;
     client.until_status(&done, "completed").await;
@@ -287,7 +292,8 @@ async fn task_results_of_every_size_survive_kills() {
 
 #[tokio::test]
 async fn recovery_reruns_idempotent_tool_when_allowed() {
-    let setup = Setup::new().plugin("primes", "on_restart = \"rerun\"").config("[call]\ncpu_ms = 600000");
+    let setup =
+        Setup::new().plugin("primes", "durable = \"off\"\non_restart = \"rerun\"").config("[call]\ncpu_ms = 600000");
     let (host, client) = primes_host(&setup).await;
     let id = client.task("count_primes", json!({"below": 300_000_000})).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -304,7 +310,8 @@ async fn recovery_reruns_idempotent_tool_when_allowed() {
 
 #[tokio::test]
 async fn recovery_rerun_ends_after_three_attempts() {
-    let setup = Setup::new().plugin("primes", "on_restart = \"rerun\"").config("[call]\ncpu_ms = 600000");
+    let setup =
+        Setup::new().plugin("primes", "durable = \"off\"\non_restart = \"rerun\"").config("[call]\ncpu_ms = 600000");
     let (mut host, client) = primes_host(&setup).await;
     let endless = client.task("count_primes", json!({"below": 1_000_000_000_000_u64})).await;
     let short = client.task("count_primes", json!({"below": 10_000})).await;
@@ -323,7 +330,7 @@ async fn recovery_rerun_ends_after_three_attempts() {
 #[tokio::test]
 async fn queued_tasks_run_after_a_restart() {
     let limits = "[limits]\ncalls_running_per_requestor = 1\ntasks_running_per_requestor = 1";
-    let setup = Setup::with(&["primes", "desk"]).config(limits);
+    let setup = not_durable().config(limits);
     let (host, client) = primes_host(&setup).await;
     let first = client.task("wait", json!({"ms": 600_000})).await;
     // A sleeping task gives its place back, so a looping one would be needed to hold it; counting far enough does.

@@ -327,7 +327,7 @@ async fn log_lines_of_recorded_requests_name_trace_and_span() {
 #[tokio::test]
 async fn trace_goes_on_over_promotion_and_a_kill() {
     let collector = Collector::start().await;
-    let setup = Setup::new().plugin("primes", "on_restart = \"rerun\"");
+    let setup = Setup::new().plugin("primes", "durable = \"off\"\non_restart = \"rerun\"");
     let setup = setup.config("[call]\ncpu_ms = 600000\npromote_after_ms = 0").config(&collector.section(""));
     let host = setup.start().await;
     let client = Client::connect(&host).await;

@@ -60,7 +60,7 @@ async fn usage_of_tenants_is_kept_across_a_restart_and_goes_with_its_tenant() {
 
 #[tokio::test]
 async fn timeline_of_a_task_is_shown_where_there_is_more_to_say_than_its_status() {
-    let setup = Setup::with(&["desk", "primes"]);
+    let setup = Setup::with(&["primes"]).plugin("desk", "durable = \"off\"");
     let data = setup.data();
     let host = setup.start().await;
     let client = Client::connect(&host).await;

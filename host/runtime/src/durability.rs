@@ -1,7 +1,7 @@
 //! What the operator says about tasks whose host is killed.
 //!
-//! Owns the choices and nothing that acts on them. Must not know a task. Invariant: the defaults leave everything as it is without
-//! journals.
+//! Owns the choices and nothing that acts on them. Must not know a task. Invariant: by default nothing that may
+//! have had an effect is done again by itself.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use bulkhead_domain::Json;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// They do not.
-    #[default]
     Off,
     /// Those do whose calls can be brought back.
+    #[default]
     Auto,
     /// A plugin whose calls cannot be brought back is not loaded.
     Required,

@@ -85,7 +85,7 @@ async fn waiting_task_agrees_with_its_journal_and_is_not_disturbed() {
 
 #[tokio::test]
 async fn task_that_is_not_durable_has_nothing_to_check() {
-    let host = Setup::new().plugin("desk", "").config(AT_ONCE).start().await;
+    let host = Setup::new().plugin("desk", "durable = \"off\"").config(AT_ONCE).start().await;
     let client = Modern::full(&host, None);
     let id = client.task("book_trip", json!({})).await;
     question(&client, &id, "journey").await;

@@ -177,7 +177,10 @@ async fn plugin_inspect_and_check_say_whether_calls_are_durable() {
     std::fs::create_dir(&folder).expect("a folder");
     let granted =
         format!("durable = \"auto\"\n[plugin.grants]\ndirectories = [{{ host = {folder:?}, guest = \"/data\" }}]\n");
-    let setup = setup.plugin("csv", &granted).plugin("desk", "").config("[tenant.acme.grants]\ndirectories = []");
+    let setup = setup
+        .plugin("csv", &granted)
+        .plugin("desk", "durable = \"off\"")
+        .config("[tenant.acme.grants]\ndirectories = []");
     let command = |subcommand: &str, name: &str| {
         let mut command = command::bulkhead();
         command.args(["plugin", subcommand]).arg(tests::place::component(name));

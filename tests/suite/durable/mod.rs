@@ -99,7 +99,7 @@ async fn killed_task_that_began_as_a_plain_call_goes_on() {
 
 #[tokio::test]
 async fn killed_task_without_durable_fails_honestly() {
-    let host = Setup::new().plugin("desk", "").config(AT_ONCE).start().await;
+    let host = Setup::new().plugin("desk", "durable = \"off\"").config(AT_ONCE).start().await;
     let client = Modern::full(&host, None);
     let id = client.task("book_trip", json!({})).await;
     question(&client, &id, "journey").await;

@@ -252,9 +252,9 @@ pub(super) const TABLES: &[Table] = &[
             ),
             (
                 "durable",
-                "\"off\"",
+                "\"auto\"",
                 "`auto`: a task whose host was killed goes on where it was; a call that cannot (one that used a file, or was sent a \
-                 stream) ends as without. `required`: a plugin whose grants or component forbid it is refused",
+                 stream) ends as with `off`. `required`: a plugin whose grants or component forbid it is refused",
             ),
             (
                 "in_doubt",

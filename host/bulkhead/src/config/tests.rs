@@ -414,7 +414,7 @@ fn durability_is_read_with_its_words() {
     let plugin =
         |keys: &str| load(&format!("[[plugin]]\nfile = 'a.wasm'\n{keys}")).unwrap().plugins.remove(0).policy.source;
     let bare = plugin("");
-    assert_eq!((bare.durable, bare.journal), (Durability::Off, JournalPolicy::default()));
+    assert_eq!((bare.durable, bare.journal), (Durability::Auto, JournalPolicy::default()));
     let said = plugin("durable = 'required'\nin_doubt = 'resend-idempotent'\nidempotency_header = 'X-Once'");
     assert_eq!((said.durable, said.journal.in_doubt), (Durability::Required, InDoubt::ResendIdempotent));
     assert_eq!(said.journal.idempotency_header.unwrap(), "x-once");

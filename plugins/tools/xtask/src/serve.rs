@@ -105,7 +105,6 @@ fn write_config(dashboard: &str) -> anyhow::Result<PathBuf> {
                     "[plugin.grants]\ndirectories = [{{ host = {folder:?}, guest = \"/data\", write = false }}]"
                 )?;
             }
-            "desk" => writeln!(text, "durable = \"auto\"")?,
             "http" => writeln!(text, "[plugin.grants]\nhttp = [\"https://example.com\"]")?,
             _ => {}
         }
