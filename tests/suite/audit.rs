@@ -322,6 +322,9 @@ async fn audit_records_every_step_of_a_task() {
     noted("plugin.loaded", "").await;
     noted("token.used", "").await;
     let lines = lines(&log(&setup));
+    let of_trip: Vec<_> = lines.iter().filter(|line| line["task"] == *trip).map(|line| line["event"].clone()).collect();
+    let resumed = ["task.paused", "task.read", "task.resumed"];
+    assert!(of_trip.windows(3).any(|three| *three == resumed), "one look for each order: {of_trip:?}");
     let used = events(&lines, "token.used");
     assert_eq!(used.len(), 1, "once a minute: {used:?}");
     let listed = command::json(&["token", "list"], &setup.data()).await;

@@ -93,7 +93,9 @@ impl Tasks {
 
     /// Lets a paused run go on, as its requestor wishes. A held one is not theirs to release: it may be one that ends its host.
     pub async fn resume(&self, requestor: &Requestor, id: TaskId) -> Result<Arc<Task>, Error> {
-        if is_held(&*self.get(requestor, id).await?) {
+        self.inner.may_look(requestor)?;
+        // No look of its own: what is absent is found to be so, and noted, by the change.
+        if self.inner.read(requestor, id).await.is_ok_and(|task| is_held(&task)) {
             return Err(Error::Illegal("the task is held; an operator releases it, and it can still be cancelled"));
         }
         self.release(requestor, id).await
