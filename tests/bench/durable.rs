@@ -32,28 +32,40 @@ const REPLAYED_MIN: f64 = 100_000.0;
 /// Entries of the journal that is replayed.
 const ENTRIES: usize = 5_000;
 
-/// A fast call that may become a task, on a host where its plugin is durable and on one where it is not, in turns.
+/// A fast call that may become a task, of a plugin that is durable and of the same that is not, in turns. One host serves both: two
+/// processes of one program differ by more than what is looked for.
 pub(crate) async fn calls(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
-    const ROUNDS: u32 = 8;
-    let host = async |keys: &str| Setup::new().plugin("primes", keys).config(UNLIMITED).start().await;
-    let hosts = [host("").await, host("durable = \"off\"").await];
-    let fast = |_: usize, turn: u64| {
-        let params = json!({"name": "count_primes", "arguments": {"below": 10}});
-        message(turn, "tools/call", params, &json!({"extensions": {TASKS: {}}}))
-    };
-    let mut rates = [0.0; 2];
+    const ROUNDS: u32 = 24;
+    let host = Setup::new()
+        .plugin("primes", "")
+        .plugin_as("forgetful", "primes", "prefix = \"forgetful_\"\ndurable = \"off\"")
+        .config(UNLIMITED)
+        .start()
+        .await;
+    let tools = ["count_primes", "forgetful_count_primes"];
+    let mut rates = [const { Vec::new() }; 2];
     for round in 0..ROUNDS {
-        // The host that goes first in one round goes last in the next: what changes meanwhile does so for both.
+        // The tool that goes first in one round goes last in the next: what changes meanwhile does so for both.
         let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
         for at in order {
-            let to_host = connections(&hosts[at].url, "tools/call", "count_primes").await?;
-            rates[at] += load::drive(to_host, plan.each / ROUNDS, fast).await?.per_second / f64::from(ROUNDS);
+            let tool = tools[at];
+            let fast = move |_: usize, turn: u64| {
+                let params = json!({"name": tool, "arguments": {"below": 10}});
+                message(turn, "tools/call", params, &json!({"extensions": {TASKS: {}}}))
+            };
+            let to_host = connections(&host.url, "tools/call", tool).await?;
+            rates[at].push(load::drive(to_host, plan.each / 4, fast).await?.per_second);
         }
     }
-    let [on, off] = rates;
-    let made_of = format!("{on:.0}/s of a durable plugin to {off:.0}/s of one that is not, in turns");
+    let mut ratios: Vec<_> = rates[0].iter().zip(&rates[1]).map(|(on, off)| on / off).collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    let ratio = ratios[ratios.len() / 2];
+    let [on, off] = rates.map(|rates| rates.iter().sum::<f64>() / rates.len() as f64);
+    let made_of = format!(
+        "median of {ROUNDS} turns; {on:.0}/s of a durable plugin to {off:.0}/s of one that is not, in one host"
+    );
     let budget = Budget::AtLeast(JOURNALED_RATE_MIN);
-    report.add("durable: fast call that may become a task", made_of, on / off, "x", budget);
+    report.add("durable: fast call that may become a task", made_of, ratio, "x", budget);
     Ok(())
 }
 

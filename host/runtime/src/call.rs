@@ -196,7 +196,9 @@ impl Call {
         let memory = match &journal {
             Some(journal) => {
                 egress.buffer(true);
-                outbox.set_silent(journal.is_replaying());
+                if journal.is_replaying() {
+                    outbox.set_silent(true);
+                }
                 journal.memory()
             }
             None => Arc::new(MemoryUse::new(limits.memory_bytes)),

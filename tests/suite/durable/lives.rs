@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use super::cases::{self, Case};
+use crate::metrics::{METRICS, number, scrape};
 
 /// The call is made under this key in every life, so that one whose reply was lost is found again.
 const KEY: &str = "dev.bulkhead/idempotencyKey";
@@ -224,11 +225,12 @@ struct Life {
 }
 
 impl<'a> Place<'a> {
-    pub(super) async fn new(case: &'a Case, program: &str, ending: &'a Ending) -> Self {
+    /// `durable`: as in the configuration of the plugin.
+    pub(super) async fn new(case: &'a Case, setup: Setup, durable: &str, ending: &'a Ending) -> Self {
         let (origin, sent) = counting_server().await;
         let kept = if case.keeps { "[plugin.kv]\n" } else { "" };
-        let grants = format!("durable = \"auto\"\n[plugin.grants]\nhttp = [{origin:?}]\n{kept}");
-        let setup = Setup::new().program(program).plugin(case.plugin, &grants);
+        let grants = format!("durable = {durable:?}\n[plugin.grants]\nhttp = [{origin:?}]\n{kept}");
+        let setup = setup.plugin(case.plugin, &grants);
         let setup = setup.config("[call]\npromote_after_ms = 0").shared_code();
         Self { case, ending, setup, arguments: (case.arguments)(&origin), sent, client: Client::default() }
     }
@@ -249,6 +251,20 @@ impl<'a> Place<'a> {
         let now = self.client.go_on(self.case, &self.arguments, &host).await.expect("the host lives on");
         assert_eq!(now["status"], "completed", "{}: {now}", self.case.tool);
         (before, self.places().len())
+    }
+
+    /// How often the store of a host that lives on is synced for the call, and how many requests with an effect it sends.
+    pub(super) async fn count_syncs(mut self) -> (f64, u32) {
+        let host = self.setup.clone().config(METRICS).start().await;
+        let syncs = async || {
+            let page = scrape(&host, "text/plain").await;
+            let has_synced = page.contains("bulkhead_store_sync_seconds_count");
+            if has_synced { number(&page, &["bulkhead_store_sync_seconds_count"]) } else { 0.0 }
+        };
+        let before = syncs().await;
+        let now = self.client.go_on(self.case, &self.arguments, &host).await.expect("the host lives on");
+        assert_eq!(now["status"], "completed", "{}: {now}", self.case.name());
+        (syncs().await - before, self.sent.lock().posts)
     }
 
     /// A setup for one life, and the disk that forgets, if there is one.

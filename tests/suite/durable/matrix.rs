@@ -107,14 +107,18 @@ impl Summary {
     }
 }
 
+async fn place_of<'a>(case: &'a Case, program: &str, plan: &'a Plan) -> Place<'a> {
+    Place::new(case, Setup::new().program(program), "auto", &plan.ending).await
+}
+
 async fn try_pair(case: &Case, program: &str, (first, second): (usize, usize), plan: &Plan) -> Ended {
-    let ended = Place::new(case, program, &plan.ending).await.check(first, second).await;
+    let ended = place_of(case, program, plan).await.check(first, second).await;
     plan.note(&ended);
     ended
 }
 
 async fn try_case(case: &Case, program: &str, plan: &mut Plan) -> Summary {
-    let (before, all) = Place::new(case, program, &plan.ending).await.count_places().await;
+    let (before, all) = place_of(case, program, plan).await.count_places().await;
     let mut pairs = plan.pairs(before, all);
     let planned = pairs.len();
     pairs.retain(|pair| !plan.passed.contains(&plan.ending.named_pair(case, *pair)));

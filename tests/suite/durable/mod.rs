@@ -4,6 +4,7 @@ mod authors;
 mod cases;
 mod checks;
 mod commands;
+mod flushes;
 mod lives;
 mod loops;
 mod matrix;

@@ -20,7 +20,7 @@ use wasmtime_wasi::p2::bindings::clocks::wall_clock::{Datetime, Host as WallHost
 use wasmtime_wasi::p2::bindings::random::{insecure, insecure_seed, random};
 use wasmtime_wasi_io::poll::{DynPollable, Pollable, subscribe};
 
-use super::header::Header;
+use super::header::Opening;
 use super::names;
 use super::state::{Divergence, Journal};
 use super::{CallJournal, names::Import};
@@ -54,9 +54,9 @@ pub(super) fn unix_ms() -> u64 {
 }
 
 impl ShownClock {
-    /// The clock of a call with this header, at its base. It goes from now on, unless a journal says what it shows.
-    pub(super) fn of(header: &Header, is_replaying: bool) -> Self {
-        let &Header { base_ms, stands, .. } = header;
+    /// The clock of a call that begins so, at its base. It goes from now on, unless a journal says what it shows.
+    pub(super) fn of(opening: &Opening, is_replaying: bool) -> Self {
+        let &Opening { base_ms, stands, .. } = opening;
         let (since, timers) = ((!is_replaying).then(|| (Instant::now(), 0)), HashMap::new());
         Self { base_ms, stands, shown: Arc::default(), moves: 0, since, timers }
     }

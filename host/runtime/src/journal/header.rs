@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use http::HeaderName;
 use sha2::{Digest as _, Sha256};
 
 use super::codec::{Reader, Recorded, fields};
@@ -50,6 +51,16 @@ pub(crate) struct Header {
     pub(super) idempotency_header: String,
 }
 
+/// What of a header the call itself goes by.
+#[derive(Clone, Debug)]
+pub(super) struct Opening {
+    pub(super) base_ms: u64,
+    pub(super) stands: bool,
+    pub(super) attempt: u32,
+    pub(super) audience: ClientView,
+    pub(super) idempotency_header: Option<HeaderName>,
+}
+
 /// The limits that a guest can run into by itself. Those of time end a call from outside, and are those of the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PinnedLimits {
@@ -74,6 +85,12 @@ impl PinnedLimits {
 }
 
 impl Header {
+    /// What a call with this header goes by.
+    pub(super) fn opening(&self) -> Opening {
+        let &Self { base_ms, stands, attempt, audience, ref idempotency_header, .. } = self;
+        Opening { base_ms, stands, attempt, audience, idempotency_header: idempotency_header.parse().ok() }
+    }
+
     /// Whether its settings and variables are few enough to be in a journal.
     pub(super) fn fits(granted: &Granted) -> bool {
         let variables = granted.environment.iter().map(|(key, value)| key.len() + value.len());

@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
+use http::HeaderName;
+
 use super::codec::{Recorded, encode};
 use super::{CallJournal, Journaling};
 use crate::call::Call;
 use crate::call_state::CallState;
-use crate::durability::JournalPolicy;
+use crate::durability::{InDoubt, JournalPolicy};
 use crate::journal_sink::{JournalSink, JournaledQuestion, OpenTail, Spent, Tail};
 
 /// Bytes that may wait to be kept.
@@ -44,10 +46,18 @@ impl Journaling {
         matches!(self, Self::Check { .. })
     }
 
-    pub(super) fn policy(&self) -> JournalPolicy {
+    pub(super) fn in_doubt(&self) -> InDoubt {
         match self {
-            Self::To { policy, .. } | Self::From { policy, .. } => policy.clone(),
-            Self::Off | Self::InMemory | Self::Replay(_) | Self::Check { .. } => JournalPolicy::default(),
+            Self::To { policy, .. } | Self::From { policy, .. } => policy.in_doubt,
+            Self::Off | Self::InMemory | Self::Replay(_) | Self::Check { .. } => InDoubt::default(),
+        }
+    }
+
+    /// The header that requests of a new journal get.
+    pub(super) fn idempotency_header(&self) -> Option<HeaderName> {
+        match self {
+            Self::To { policy, .. } => policy.idempotency_header.clone(),
+            _ => JournalPolicy::default().idempotency_header,
         }
     }
 
@@ -80,7 +90,7 @@ impl CallJournal {
     }
 
     /// The end of the journal, with what an import will have given here.
-    fn tail_with<T: Recorded>(&self, value: &T) -> Option<Tail> {
+    fn tail_with<T: Recorded>(&mut self, value: &T) -> Option<Tail> {
         let sink = self.recording_sink()?;
         Some(self.tail_so_far()?.with_end(self.state.draft().tail_with(sink.kept(), encode(value))))
     }
@@ -111,9 +121,7 @@ impl CallJournal {
     pub(super) fn keep_much(&mut self) {
         let Some(keeping) = &self.keeping else { return };
         let known = keeping.submitted.max(keeping.sink.kept());
-        // A call that has seen nothing yet can as well begin anew.
-        let (known, waiting_max) =
-            if keeping.sink.is_eager() { (known.max(self.state.header_len()), 0) } else { (known, WAITING_BYTES_MAX) };
+        let waiting_max = if keeping.sink.is_eager() { 0 } else { WAITING_BYTES_MAX };
         if self.state.is_recording() && self.state.len().saturating_sub(known) > waiting_max {
             self.keep_soon();
         }
@@ -149,7 +157,7 @@ impl Call {
     }
 
     /// What a change that gives this is kept with.
-    pub(super) fn journaled_change<T: Recorded>(&self, value: &T) -> Option<Tail> {
-        self.journal.as_ref()?.tail_with(value)
+    pub(super) fn journaled_change<T: Recorded>(&mut self, value: &T) -> Option<Tail> {
+        self.journal.as_mut()?.tail_with(value)
     }
 }

@@ -42,7 +42,7 @@ use self::clock::ShownClock;
 pub(super) use self::codec::Recorded;
 use self::entry::CommandKind;
 pub use self::entry::Corrupt;
-use self::header::{ABI, Header, PINNED_BYTES_MAX, PinnedLimits, digest, digest_of};
+use self::header::{ABI, Header, Opening, PINNED_BYTES_MAX, PinnedLimits, digest, digest_of};
 use self::http::Requests;
 use self::keeping::Keeping;
 use self::names::Import;
@@ -187,14 +187,14 @@ impl Beginning<'_> {
     pub(super) fn begin(&self, journaling: &Journaling, shared: &Arc<CallState>) -> Result<Begun, JournalStatus> {
         let begun = match journaling {
             Journaling::Off => Ok(self.without()),
-            Journaling::InMemory | Journaling::To { .. } => self.record(journaling.policy()),
+            Journaling::InMemory | Journaling::To { .. } => self.record(journaling.idempotency_header()),
             Journaling::Replay(history) | Journaling::From { history, .. } => self.replay(history),
             Journaling::Check { history, .. } => self.check(history),
         };
         match begun {
             Ok(mut begun) => {
                 if let Some(journal) = &mut begun.journal {
-                    (journal.keeping, journal.in_doubt) = (journaling.keeping(shared), journaling.policy().in_doubt);
+                    (journal.keeping, journal.in_doubt) = (journaling.keeping(shared), journaling.in_doubt());
                 }
                 if let Journaling::From { spent, .. } | Journaling::Check { spent, .. } = journaling {
                     shared.replay(*spent);
@@ -212,7 +212,7 @@ impl Beginning<'_> {
         Begun { journal: None, limits: self.limits.clone(), granted: Arc::clone(self.granted) }
     }
 
-    fn record(&self, policy: JournalPolicy) -> Result<Begun, JournalStatus> {
+    fn record(&self, idempotency_header: Option<HeaderName>) -> Result<Begun, JournalStatus> {
         if self.kind == EngineKind::Concurrent {
             return Err(JournalStatus::Demoted(Reason::Concurrent));
         }
@@ -220,26 +220,26 @@ impl Beginning<'_> {
             return Err(JournalStatus::Demoted(Reason::Settings { bytes_max: PINNED_BYTES_MAX }));
         }
         let fixed = self.facts.outside.as_ref().and_then(|outside| outside.unix_ms());
-        let idempotency_header = policy.idempotency_header.map(|name| name.to_string()).unwrap_or_default();
-        let header = self.header(fixed.unwrap_or_else(clock::unix_ms), fixed.is_some());
-        let header = Header { idempotency_header, ..header };
+        let (base_ms, stands) = (fixed.unwrap_or_else(clock::unix_ms), fixed.is_some());
+        let opening = Opening { base_ms, stands, idempotency_header, ..self.opening() };
+        let header = self.header(opening.clone(), self.operation.clone());
         let memory = Arc::new(MemoryUse::new(self.limits.memory_bytes));
-        let state = Journal::record(header.clone(), Bounds::of(self.limits));
         let requests = Requests::new(memory, self.limits.journal_response_bytes);
-        let journal = CallJournal::new(state, &header, self.facts, requests);
-        Ok(Begun { journal: Some(journal), ..self.without() })
+        let state = Journal::record(header, Bounds::of(self.limits));
+        Ok(Begun { journal: Some(CallJournal::new(state, opening, self.facts, requests)), ..self.without() })
     }
 
     fn replay(&self, history: &History) -> Result<Begun, JournalStatus> {
         let (header, mut state) =
             Journal::replay(&history.0, Bounds::of(self.limits)).map_err(JournalStatus::Corrupt)?;
-        if let Some(why) = header.difference(&self.header(header.base_ms, header.stands)) {
+        let opening = header.opening();
+        if let Some(why) = header.difference(&self.header(self.opening(), self.operation.clone())()) {
             return Err(JournalStatus::Diverged(state.diverge(why)));
         }
         let (limits, granted) = (header.limits.over(self.limits), Arc::new(header.over(self.granted)));
         let memory = Arc::new(MemoryUse::new(limits.memory_bytes));
         let requests = Requests::new(memory, self.limits.journal_response_bytes);
-        Ok(Begun { journal: Some(CallJournal::new(state, &header, self.facts, requests)), limits, granted })
+        Ok(Begun { journal: Some(CallJournal::new(state, opening, self.facts, requests)), limits, granted })
     }
 
     fn check(&self, history: &History) -> Result<Begun, JournalStatus> {
@@ -250,44 +250,55 @@ impl Beginning<'_> {
         Ok(begun)
     }
 
-    fn header(&self, base_ms: u64, stands: bool) -> Header {
-        let &Self { component, engine, operation, limits, granted, facts, .. } = self;
-        let &CallContext { features, log_level, wants_progress, attempt, .. } = facts;
-        Header {
-            abi: ABI,
-            component,
-            engine,
-            operation: digest_of(operation),
-            base_ms,
-            stands,
-            attempt,
-            limits: PinnedLimits::of(limits),
-            environment: granted.environment.clone(),
-            settings: granted.settings.clone(),
-            audience: ClientView { features, log_level, wants_progress },
-            directories: granted.directories.iter().map(|grant| grant.guest.clone()).collect(),
-            idempotency_header: String::new(),
+    /// What a call begins with by itself: no time, and no header for its requests.
+    fn opening(&self) -> Opening {
+        let &CallContext { features, log_level, wants_progress, attempt, .. } = self.facts;
+        let audience = ClientView { features, log_level, wants_progress };
+        Opening { base_ms: 0, stands: false, attempt, audience, idempotency_header: None }
+    }
+
+    /// Makes the header of a call that begins so.
+    fn header(&self, opening: Opening, operation: Operation) -> impl FnOnce() -> Header + Send + Sync + use<> {
+        let &Self { component, engine, limits, granted, .. } = self;
+        let (limits, granted) = (PinnedLimits::of(limits), Arc::clone(granted));
+        move || {
+            let Opening { base_ms, stands, attempt, audience, idempotency_header } = opening;
+            Header {
+                abi: ABI,
+                component,
+                engine,
+                operation: digest_of(&operation),
+                base_ms,
+                stands,
+                attempt,
+                limits,
+                environment: granted.environment.clone(),
+                settings: granted.settings.clone(),
+                audience,
+                directories: granted.directories.iter().map(|grant| grant.guest.clone()).collect(),
+                idempotency_header: idempotency_header.map(|name| name.to_string()).unwrap_or_default(),
+            }
         }
     }
 }
 
 impl CallJournal {
-    fn new(state: Journal, header: &Header, facts: &CallContext, requests: Requests) -> Box<Self> {
+    fn new(state: Journal, opening: Opening, facts: &CallContext, requests: Requests) -> Box<Self> {
         Box::new(Self {
             was_replaying: state.is_replaying(),
-            clock: ShownClock::of(header, state.is_replaying()),
+            clock: ShownClock::of(&opening, state.is_replaying()),
             state,
             secure: stream_of(facts.seed, Stream::Secure),
             insecure: stream_of(facts.seed, Stream::Insecure),
             requests,
             commands: 0,
-            audience: header.audience,
+            audience: opening.audience,
             task_id: facts.task_id.clone(),
             signals: 0,
-            attempt: header.attempt,
+            attempt: opening.attempt,
             keeping: None,
             in_doubt: InDoubt::default(),
-            idempotency_header: header.idempotency_header.parse().ok(),
+            idempotency_header: opening.idempotency_header,
             asked: 0,
             nothing: ResourceTable::new(),
         })
@@ -307,12 +318,9 @@ impl CallJournal {
         self.commands
     }
 
-    /// Writes down how the guest ended, unless nobody would read it: a journal that is kept elsewhere goes with the end of its call.
-    fn end(&mut self, returned: impl FnOnce() -> String) -> Result<(), Divergence> {
-        if self.keeping.is_some() && self.state.status() == JournalStatus::Recording {
-            return Ok(());
-        }
-        self.state.end(digest([returned().as_bytes()]))
+    /// Whether nobody asks how it ended: a journal that is kept elsewhere goes with the end of its call.
+    fn is_over_with_its_call(&self) -> bool {
+        self.keeping.is_some() && self.state.status() == JournalStatus::Recording
     }
 
     fn report(&self) -> JournalReport {
@@ -416,11 +424,16 @@ impl Call {
         if self.journal.is_some() { words::STREAM_ERROR.to_owned() } else { error }
     }
 
-    /// Writes down how the guest ended. `Err`: a replay should have ended otherwise.
+    /// Writes down how the guest ended, where somebody asks. `Err`: a replay should have ended otherwise.
     pub(super) fn end_journal(&mut self, returned: impl FnOnce() -> String) -> Result<(), Divergence> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
-        let ended = journal.end(returned);
-        self.shared.keep_report(journal.report());
+        let ended = if journal.is_over_with_its_call() {
+            Ok(())
+        } else {
+            let ended = journal.state.end(digest([returned().as_bytes()]));
+            self.shared.keep_report(journal.report());
+            ended
+        };
         // The guest is over: one that was to go no further has gone no further.
         let _ = self.settle();
         ended

@@ -106,9 +106,9 @@ pub(super) struct Journal {
     hash: u32,
     /// The one of this step.
     import: Import,
+    /// Of a new journal without an entry: made and written in front of the first one. Most short calls never write an entry.
+    header: Option<NewHeader>,
     bytes: Vec<u8>,
-    /// How many of them are the header of one that is recorded from its beginning.
-    header_len: u64,
     entries: u32,
     /// The step of the last entry in `bytes`.
     last_step: u64,
@@ -116,13 +116,13 @@ pub(super) struct Journal {
     diverged: Option<Divergence>,
 }
 
+/// Makes the header of a new journal.
+type NewHeader = Box<dyn FnOnce() -> Header + Send + Sync>;
+
 impl Journal {
-    /// A new one that begins with this header.
-    pub(super) fn record(header: Header, bounds: Bounds) -> Self {
-        let mut journal = Self::empty(Mode::Recording, bounds);
-        journal.write(&Entry::Header(Box::new(header)));
-        journal.header_len = journal.len();
-        journal
+    /// A new one that begins with this header, once it has an entry.
+    pub(super) fn record(header: impl FnOnce() -> Header + Send + Sync + 'static, bounds: Bounds) -> Self {
+        Self { header: Some(Box::new(header)), ..Self::empty(Mode::Recording, bounds) }
     }
 
     /// One that is replayed, with its header.
@@ -142,8 +142,8 @@ impl Journal {
             step: 0,
             hash: 0x811C_9DC5,
             import: Import::BEGIN,
+            header: None,
             bytes: Vec::new(),
-            header_len: 0,
             entries: 0,
             last_step: 0,
             has_ended: false,
@@ -186,10 +186,6 @@ impl Journal {
         self.bytes.len() as u64
     }
 
-    pub(super) fn header_len(&self) -> u64 {
-        self.header_len
-    }
-
     /// What is not kept of it, if so many bytes are.
     pub(super) fn tail(&self, kept: u64) -> Tail {
         let at = kept.min(self.len());
@@ -198,8 +194,9 @@ impl Journal {
     }
 
     /// The journal as it may go on.
-    pub(super) fn draft(&self) -> Draft {
-        let &Self { step, hash, last_step, entries, .. } = self;
+    pub(super) fn draft(&mut self) -> Draft {
+        self.begin();
+        let &mut Self { step, hash, last_step, entries, .. } = self;
         Draft { bytes: self.bytes.clone(), step, hash, last_step, entries }
     }
 
@@ -429,7 +426,7 @@ impl Journal {
     pub(super) fn demote(&mut self, reason: Reason) {
         if self.is_recording() {
             self.mode = Mode::Demoted(reason);
-            (self.bytes, self.entries) = (Vec::new(), 0);
+            (self.header, self.bytes, self.entries) = (None, Vec::new(), 0);
         }
     }
 
@@ -440,7 +437,16 @@ impl Journal {
         }
     }
 
+    /// Writes the header, if it is not there yet.
+    fn begin(&mut self) {
+        if let Some(header) = self.header.take() {
+            entry::write(&Entry::Header(Box::new(header())), 0, 0, &mut self.bytes);
+            self.entries = 1;
+        }
+    }
+
     fn write(&mut self, entry: &Entry) {
+        self.begin();
         entry::write(entry, self.step, self.last_step, &mut self.bytes);
         self.last_step = self.step;
         self.entries += 1;

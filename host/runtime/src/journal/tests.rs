@@ -202,7 +202,7 @@ const BOUNDS: Bounds = Bounds { bytes_max: 4 << 20, entries_max: 100 };
 
 /// Records a clock that moved, and a value.
 fn recorded(mark: bool, end: bool) -> Vec<u8> {
-    let mut journal = Journal::record(header(), BOUNDS);
+    let mut journal = Journal::record(header, BOUNDS);
     journal.step(names::WALL_NOW).unwrap();
     journal.put_clock(5);
     journal.step(names::WALL_NOW).unwrap();
@@ -305,7 +305,7 @@ fn mark_holds_a_replay_where_nothing_was_kept() {
 
 #[test]
 fn journal_that_gets_too_long_is_given_up() {
-    let mut journal = Journal::record(header(), BOUNDS);
+    let mut journal = Journal::record(header, BOUNDS);
     journal.step(names::KEYVALUE_GET).unwrap();
     for _ in 0..5 {
         journal.put_value(vec![0; 1 << 20]);
@@ -313,7 +313,7 @@ fn journal_that_gets_too_long_is_given_up() {
     assert_eq!(journal.status(), JournalStatus::Demoted(Reason::Journal { bytes_max: 4 << 20 }));
     assert!(journal.bytes().is_empty() && journal.step(names::KEYVALUE_GET).is_ok());
     assert_eq!(Reason::Journal { bytes_max: 4 << 20 }.to_string(), "its journal is larger than 4 MiB");
-    let mut journal = Journal::record(header(), BOUNDS);
+    let mut journal = Journal::record(header, BOUNDS);
     journal.step(names::KEYVALUE_GET).unwrap();
     for _ in 1..100 {
         journal.put_value(Vec::new());
@@ -323,4 +323,31 @@ fn journal_that_gets_too_long_is_given_up() {
     let given_up = Reason::Entries { entries_max: 100 };
     assert_eq!(journal.status(), JournalStatus::Demoted(given_up));
     assert_eq!(given_up.to_string(), "its journal has more than 100 entries");
+}
+
+/// What an entry costs, measured by hand: `cargo test --release -p bulkhead-runtime cost_of_entries -- --ignored --nocapture`. It includes
+/// the step of its import, and two readings of the clock.
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_entries() {
+    const JOURNALS: usize = 20;
+    const ENTRIES: usize = 20_000;
+    let bounds = Bounds { bytes_max: 4 << 20, entries_max: 100_000 };
+    let mut took = Vec::with_capacity(JOURNALS * ENTRIES);
+    for _ in 0..JOURNALS {
+        let mut journal = Journal::record(header, bounds);
+        for number in 0..ENTRIES {
+            let value = vec![number as u8; 64];
+            let begun = std::time::Instant::now();
+            journal.step(names::KEYVALUE_GET).unwrap();
+            journal.put_value(value);
+            took.push(begun.elapsed());
+        }
+        assert!(journal.is_recording());
+    }
+    took.sort_unstable();
+    let at = |part: f64| took[(took.len() as f64 * part) as usize];
+    let (median, p99, most) = (at(0.5), at(0.99), took[took.len() - 1]);
+    eprintln!("an entry of 64 bytes: median {median:?}, p99 {p99:?}, longest {most:?}");
+    assert!(p99 <= std::time::Duration::from_micros(20), "{p99:?}");
 }
