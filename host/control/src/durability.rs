@@ -18,12 +18,18 @@ const FAILED: &str = "ended by the operator";
 /// What an operator may say to a requestor, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1_000;
 
-/// Whether a task goes on after its host ends; `None`: it has not begun, or is over.
+/// Whether a task goes on after its host ends; `None`: it has not begun, or is over, and not because it could not go on.
 pub(super) fn durable(task: &Task, head: Option<&JournalHead>) -> Option<DurableView> {
     match task.phase {
+        Phase::Ended(_) if has_diverged(head) => Some(durable_of_run(task, head)),
         Phase::Active(Active::Queued) | Phase::Paused { before: Active::Queued } | Phase::Ended(_) => None,
         Phase::Active(_) | Phase::Paused { .. } => Some(durable_of_run(task, head)),
     }
+}
+
+/// Whether the call did something else than its journal says, which is kept for that.
+fn has_diverged(head: Option<&JournalHead>) -> bool {
+    head.is_some_and(|head| matches!(head.state, JournalState::Diverged { .. }))
 }
 
 fn durable_of_run(task: &Task, head: Option<&JournalHead>) -> DurableView {
@@ -130,7 +136,9 @@ impl HostOperator {
         let tasks = &self.running_host()?.tasks;
         let task = self.find(id).await?;
         let head = self.store.journal(&task.requestor, task.id).await?;
-        if let DurableView::No { reason } = durable_of_any(&task, head.as_ref()) {
+        if !has_diverged(head.as_ref())
+            && let DurableView::No { reason } = durable_of_any(&task, head.as_ref())
+        {
             return Err(ControlError::Invalid(format!("task {id} has no journal to replay: {reason}")));
         }
         let checked = tasks.check_journal(&task).await.map_err(|error| unchecked(id, &error))?;

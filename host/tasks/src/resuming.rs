@@ -20,7 +20,7 @@ use bulkhead_domain::task::Task;
 use bulkhead_runtime::journal::History;
 use bulkhead_runtime::{Journaling, Spent};
 use bulkhead_store as store;
-use bulkhead_store::journal::{Append, JournalHead, JournalState};
+use bulkhead_store::journal::{Append, HeadAfter, JournalHead, JournalState};
 
 /// Runs in a row that may go on without coming further.
 const RESUMES_MAX: u32 = 3;
@@ -135,11 +135,20 @@ pub(super) async fn diverged(inner: &Arc<Inner>, run: &Run, task: &Task, diverge
     if engine_hash == inner.executor.engine_hash() {
         let message =
             format!("the host was restarted and the task could not be brought back to where it was ({divergence})");
-        lose(inner, run, task, &message).await;
+        let kept = diverged_journal(inner, task, divergence).await;
+        lose(inner, run, task, &message, kept).await;
         return false;
     }
     tracing::warn!(task.id = %task.id, divergence, "a task is held: it does not go on with this version of the host");
     hold(inner, run, task, OTHER_ENGINE).await
+}
+
+/// Keeps the journal beyond the end of its task, for operators: it says what the call did before. It goes with its task.
+async fn diverged_journal(inner: &Inner, task: &Task, divergence: &str) -> Option<Append> {
+    let head = inner.store.journal(&task.requestor, task.id).await.ok().flatten()?;
+    let state = JournalState::Diverged { reason: divergence.to_owned() };
+    let after = HeadAfter { state, ..head.unchanged() };
+    Some(Append { attempt: task.attempt, at_row: head.rows, bytes: Vec::new(), head: after, caps: None })
 }
 
 /// Takes the run back and pauses the task, until an operator releases it. Whether that is so.

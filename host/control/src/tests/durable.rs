@@ -1,6 +1,7 @@
 //! What operators see of tasks with journals, and how they hold, release and fail tasks.
 
 use super::*;
+use bulkhead_domain::call::CallError;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_store::journal::{Append, HeadAfter, JournalState, JournalStore as _};
 
@@ -110,6 +111,26 @@ async fn reason_why_a_task_is_not_durable_is_told() {
     let over = TasksJournal { id: off.id.to_string(), entries_max: Some(5), from: 0 };
     let over = serde_json::to_value(operator.execute(over).await.unwrap()).unwrap();
     assert_eq!((&over["class"], &over["entries_listed"]), (&"no".into(), &serde_json::json!([])), "{over}");
+}
+
+#[tokio::test]
+async fn journal_of_a_task_that_left_it_is_shown_after_its_end() {
+    let store = Arc::new(MemoryStore::new());
+    let (operator, local) = (operator(&store), requestor(&store).await);
+    let task = running(&store, local, 1).await;
+    append(&store, &task, JOURNAL, JournalState::Sound).await;
+    let head = store.journal(&task.requestor, task.id).await.unwrap().unwrap();
+    let reason = "entry 1: something else is recorded here".to_owned();
+    let head = HeadAfter { state: JournalState::Diverged { reason: reason.clone() }, ..head.unchanged() };
+    let journal = Append { attempt: task.attempt, at_row: 1, bytes: Vec::new(), head, caps: None };
+    let phase = Phase::Ended(Outcome::Error(CallError::Interrupted));
+    let (id, ended) = (task.id.to_string(), Task { phase, lease: None, ..task });
+    store.commit(store::Change { task: ended, output: None, journal: Some(journal) }).await.unwrap();
+    let shown = operator.execute(TasksShow { id: id.clone() }).await.unwrap();
+    let why = DurableView::No { reason: format!("its journal does not fit: {reason}") };
+    assert_eq!(shown.durable, Some(why));
+    let listed = operator.execute(TasksJournal { id, entries_max: Some(9), from: 0 }).await.unwrap();
+    assert_eq!(listed.entries_listed.map(|entries| entries.len()), Some(2));
 }
 
 #[tokio::test]

@@ -22,7 +22,8 @@ use wasmtime_wasi_io::poll::{DynPollable, Pollable, subscribe};
 
 use super::header::Opening;
 use super::names;
-use super::state::{Divergence, Journal};
+use super::state::Journal;
+use super::status::Divergence;
 use super::{CallJournal, names::Import};
 use crate::call::Call;
 use crate::limits::RANDOM_BYTES_MAX;

@@ -21,6 +21,7 @@ pub(super) mod names;
 mod outcome;
 mod poll;
 mod state;
+mod status;
 mod streams;
 mod task;
 #[cfg(test)]
@@ -51,7 +52,7 @@ pub(super) use self::task::Sleep;
 pub use self::{
     class::{Class, Reason},
     listing::{ListedEntry, list},
-    state::{AtMark, Divergence, JournalStatus},
+    status::{AtMark, Divergence, JournalStatus},
 };
 use super::bindings::bulkhead::plugin::types as wit;
 use super::call::Call;
@@ -318,7 +319,7 @@ impl CallJournal {
         self.commands
     }
 
-    /// Whether nobody asks how it ended: a journal that is kept elsewhere goes with the end of its call.
+    /// Whether its end is not recorded: a journal that is kept elsewhere goes with the end of its call.
     fn is_over_with_its_call(&self) -> bool {
         self.keeping.is_some() && self.state.status() == JournalStatus::Recording
     }
@@ -424,7 +425,7 @@ impl Call {
         if self.journal.is_some() { words::STREAM_ERROR.to_owned() } else { error }
     }
 
-    /// Writes down how the guest ended, where somebody asks. `Err`: a replay should have ended otherwise.
+    /// Writes down how the guest ended, unless its journal goes with its call. `Err`: a replay should have ended otherwise.
     pub(super) fn end_journal(&mut self, returned: impl FnOnce() -> String) -> Result<(), Divergence> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let ended = if journal.is_over_with_its_call() {

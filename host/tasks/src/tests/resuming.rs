@@ -5,7 +5,7 @@ use crate::{held_by_operator, is_held};
 use bulkhead_domain::timeline::Transition;
 use bulkhead_metrics::{Form, Metrics, MetricsOptions, Readings};
 use bulkhead_runtime::{JournaledQuestion, Journaling, Tail};
-use bulkhead_store::journal::JournalStore as _;
+use bulkhead_store::journal::{JournalState, JournalStore as _};
 use bulkhead_store::{Change, TaskStore as _};
 
 /// The journal of a call that has begun, as far as its form goes.
@@ -160,6 +160,7 @@ async fn task_that_asks_something_else_when_it_is_brought_back_is_counted_and_fa
     let world = world();
     let task = world.create(&ANNA, "lasting").await.unwrap();
     world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    let before = world.store.journal_bytes(&ANNA, task.id).await.unwrap();
     world.store.restart();
     let next = world_on(world.store.clone(), limits());
     drop(world);
@@ -174,6 +175,14 @@ async fn task_that_asks_something_else_when_it_is_brought_back_is_counted_and_fa
     for line in ["bulkhead_task_resumes_total 1", "bulkhead_task_divergences_total 1"] {
         assert!(page.contains(line), "{line}\n{page}");
     }
+    // It says what the call did before, and goes with its task.
+    let head = next.store.journal(&ANNA, task.id).await.unwrap().expect("the journal stays");
+    let reason = "question 1 is another one than was asked before".to_owned();
+    assert_eq!((head.state, head.attempt), (JournalState::Diverged { reason }, 2));
+    let kept = next.store.journal_bytes(&ANNA, task.id).await.unwrap();
+    assert!(!before.is_empty() && kept.starts_with(&before), "{} of {} bytes", kept.len(), before.len());
+    next.store.remove(&ANNA, task.id).await.unwrap();
+    assert_eq!(next.store.journal(&ANNA, task.id).await.unwrap(), None);
 }
 
 #[tokio::test]
