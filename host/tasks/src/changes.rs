@@ -204,6 +204,9 @@ impl Inner {
         tail: &(dyn Fn(&Task) -> Tail + Send + Sync),
     ) -> Result<Applied, ApplyError> {
         let mut writer = journal.writer().await;
+        if writer.is_closed() {
+            return Err(ApplyError::Refused(Refusal::Stale));
+        }
         let tried = Mutex::new(None);
         let append = |before: &Task, _: &Task| {
             let tail = tail(before);

@@ -58,11 +58,14 @@ impl TenantServices {
         KeyValueNamespace { tenant: self.tenant, plugin: plugin.into() }
     }
 
-    async fn beside(&self, tail: Option<Tail>) -> Alongside {
-        let (Some(journal), Some(tail)) = (&self.journal, tail) else { return Alongside(None) };
+    async fn beside(&self, tail: Option<Tail>) -> Result<Alongside, Fenced> {
+        let (Some(journal), Some(tail)) = (&self.journal, tail) else { return Ok(Alongside(None)) };
         let writer = journal.writer().await;
+        if writer.is_closed() {
+            return Err(Fenced);
+        }
         let append = writer.append(&tail);
-        Alongside(append.map(|append| (writer, append, tail)))
+        Ok(Alongside(append.map(|append| (writer, append, tail))))
     }
 }
 
@@ -120,7 +123,7 @@ impl GuestServices for TenantServices {
         ttl_ms: Option<u64>,
         beside: Option<Tail>,
     ) -> Result<(), KeyValueError> {
-        let beside = self.beside(beside).await;
+        let beside = self.beside(beside).await?;
         let (keyvalues, space, limits) = (Arc::clone(&self.all.keyvalues), self.space(plugin), limits.clone());
         let expires_at = ttl_ms.map(|ttl_ms| self.all.clock.now().saturating_add(ttl_ms));
         // To its end, even if the call is dropped: else the count would not fit what is there.
@@ -139,7 +142,7 @@ impl GuestServices for TenantServices {
         seen: Option<[u8; 32]>,
         beside: Option<Tail>,
     ) -> Result<bool, KeyValueError> {
-        let beside = self.beside(beside).await;
+        let beside = self.beside(beside).await?;
         let (keyvalues, space, limits) = (Arc::clone(&self.all.keyvalues), self.space(plugin), limits.clone());
         let now = self.all.clock.now();
         let is_seen = move |found: Option<&[u8]>| found.map(|found| <[u8; 32]>::from(Sha256::digest(found))) == seen;
@@ -153,7 +156,7 @@ impl GuestServices for TenantServices {
 
     async fn delete(&self, plugin: &str, key: String, beside: Option<Tail>) -> Result<(), KeyValueError> {
         let (keyvalues, space) = (Arc::clone(&self.all.keyvalues), self.space(plugin));
-        let beside = self.beside(beside).await;
+        let beside = self.beside(beside).await?;
         let write = tokio::spawn(async move {
             let delete = |append| keyvalues.delete(&space, &key, append).map_err(keyvalue::KeyValueError::Store);
             beside.write((), delete).await

@@ -178,6 +178,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
+    /// Whether the guest knows something else than its journal says: it must do nothing more that the journal would have to tell of.
+    pub(super) fn is_closed(&self) -> bool {
+        self.journal.is_closed.load(Ordering::Acquire)
+    }
+
     /// What of the tail is not kept yet, for a change that it goes along with. `None`: nothing, or nothing is kept any more.
     pub(super) fn append(&self, tail: &Tail) -> Option<Append> {
         if self.journal.is_given_up.load(Ordering::Acquire) {
@@ -280,7 +285,7 @@ impl Writer {
         };
         let (mut may_be_there, mut warned) = (false, false);
         loop {
-            if self.journal.is_closed.load(Ordering::Acquire) {
+            if self.is_closed() {
                 return Err(Fenced);
             }
             crash_points::reach("append.before");
