@@ -18,6 +18,7 @@ pub mod raw;
 pub mod registry;
 pub mod relay;
 pub mod schema;
+pub mod small_disk;
 pub mod stdio;
 pub mod stream;
 pub mod wait;

@@ -4,6 +4,7 @@ use bulkhead_domain::task::Era;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tests::client::{Client, text};
+use tests::small_disk::SmallDisk;
 use tests::{Host, Setup, command};
 
 async fn host() -> Host {
@@ -225,41 +226,17 @@ fn largest_file(folder: &std::path::Path, name: &str) -> std::path::PathBuf {
     found.into_iter().max_by_key(size).expect("there is a database file")
 }
 
-/// A small file system of its own; `None` where this user may not mount one.
-struct SmallDisk {
-    at: std::path::PathBuf,
-}
-
-impl SmallDisk {
-    fn mount(at: std::path::PathBuf, size: &str) -> Option<Self> {
-        std::fs::create_dir_all(&at).ok()?;
-        let option = format!("size={size}");
-        let mount = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", &option, "tmpfs"]).arg(&at).output();
-        mount.is_ok_and(|output| output.status.success()).then_some(Self { at })
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        std::process::Command::new("umount").arg("--lazy").arg(&self.at).status().ok();
-    }
-}
-
 #[tokio::test]
 async fn full_disk_stops_writes_only_until_space_returns() {
     let setup = Setup::with(&["primes"]);
-    let Some(disk) = SmallDisk::mount(setup.data(), "160m") else {
-        println!("not run: this user may not mount a tmpfs");
-        return;
-    };
+    let Some(disk) = SmallDisk::mount(setup.data(), 160) else { return };
     let host = setup.start().await;
     let client = Client::connect(&host).await;
     let done = client.task("count_primes", json!({"below": 1000})).await;
     client.until_status(&done, "completed").await;
     let result = client.about("tasks/result", &done).await.expect("a result");
 
-    let filler = disk.at.join("filler");
-    fill(&filler);
+    disk.fill();
     let refused = tests::wait::until("writes to be refused", async || {
         client.create("count_primes", json!({"below": 10})).await.err()
     })
@@ -272,7 +249,7 @@ async fn full_disk_stops_writes_only_until_space_returns() {
     assert_eq!(why, json!({"status": "unready", "reason": "the store is read-only"}), "a stranger learns no path");
     assert_eq!(reqwest::get(host.address("/healthz")).await.expect("an answer").status().as_u16(), 200);
 
-    std::fs::remove_file(&filler).expect("room");
+    disk.make_room();
     let again = tests::wait::until("writes to be taken again", async || {
         client.create("count_primes", json!({"below": 10})).await.ok()
     })
@@ -283,15 +260,6 @@ async fn full_disk_stops_writes_only_until_space_returns() {
     let client = Client::connect(&host).await;
     assert_eq!(client.about("tasks/result", &done).await.expect("it survived"), result);
     drop(host);
-}
-
-fn fill(file: &std::path::Path) {
-    use std::io::Write as _;
-    let mut file = std::fs::File::create(file).expect("a file");
-    let block = vec![0u8; 1 << 20];
-    while file.write_all(&block).is_ok() {}
-    let small = vec![0u8; 1 << 10];
-    while file.write_all(&small).is_ok() {}
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tests::client::Client;
 use tests::place::{self, rounds};
+use tests::small_disk::SmallDisk;
 use tests::wait::{PATIENCE, soon};
 use tests::{Setup, command};
 
@@ -147,42 +148,10 @@ async fn killed_store_probe_is_not_reported_as_damage() {
     assert_eq!((&report["problems"], &report["tasks"]), (&json!([]), &json!(1_000)), "{report}");
 }
 
-/// A file system of its own, unmounted at the end.
-struct Mount(PathBuf);
-
-impl Mount {
-    /// `None` where this user may not mount.
-    fn tmpfs(at: PathBuf, mebibytes: u64) -> Option<Self> {
-        std::fs::create_dir_all(&at).expect("a folder");
-        let mut mount = std::process::Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "tmpfs"]).arg(&at);
-        mount.output().is_ok_and(|output| output.status.success()).then_some(Self(at))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // Nothing that could be done about it.
-        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
-/// Takes the last byte of the disk.
-fn fill_up(hog: &Path) {
-    let mut file = std::fs::File::create(hog).expect("a file");
-    for block in [vec![1; 64 << 10], vec![1; 512]] {
-        while std::io::Write::write_all(&mut file, &block).is_ok() {}
-    }
-}
-
 #[tokio::test]
 async fn host_starts_on_a_full_disk() {
     let setup = Setup::with(&["primes"]);
-    let Some(mount) = Mount::tmpfs(setup.data(), 192) else {
-        eprintln!("not run: mounting a file system needs more rights");
-        return;
-    };
-    let hog = mount.0.join("hog");
+    let Some(disk) = SmallDisk::mount(setup.data(), 192) else { return };
     let mut host = setup.start().await;
     let client = Client::connect(&host).await;
     let task = client.task("count_primes", json!({"below": 100})).await;
@@ -194,7 +163,7 @@ async fn host_starts_on_a_full_disk() {
         } else {
             host.kill().await;
         }
-        fill_up(&hog);
+        disk.fill();
         host = setup.start().await;
         let client = Client::connect(&host).await;
         assert_eq!(client.about("tasks/get", &task).await.expect("it is read")["status"], "completed");
@@ -203,7 +172,7 @@ async fn host_starts_on_a_full_disk() {
         let ready = reqwest::get(host.address("/readyz")).await.expect("an answer").status();
         assert_eq!(ready, 503, "it cannot write");
     }
-    std::fs::remove_file(&hog).expect("the file goes");
+    disk.make_room();
     let begun = std::time::Instant::now();
     while !reqwest::get(host.address("/readyz")).await.expect("an answer").status().is_success() {
         assert!(begun.elapsed() < PATIENCE, "there is room, and the host does not write");

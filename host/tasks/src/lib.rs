@@ -33,6 +33,7 @@ mod queued;
 mod reading;
 mod resuming;
 mod run;
+mod takeover;
 mod task_call;
 mod tenant_usage;
 mod usage;
@@ -59,8 +60,8 @@ pub use engine::{Options, Tasks};
 pub use guest_services::in_memory;
 pub use holding::{held_by_operator, is_held};
 pub use job::{Fallback, FallbackRequest, Job};
-pub use maintenance::Recovered;
 pub use plain::PlainCall;
+pub use takeover::Recovered;
 pub use usage::{Unfinished, Withdrawal};
 
 /// Why the engine refused or failed.

@@ -1,15 +1,12 @@
-//! What the engine does by itself: recover at start, expire on time, keep leases, and drain at the end.
+//! What the engine does by itself: expire on time, keep leases, go on with a takeover, and drain at the end.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Error;
-use super::admission::{IdleState, Purpose};
 use super::engine::{HEARTBEAT, Inner, LEASE_MS, Tasks};
-use super::resuming::{holding, interruption};
-use super::run::{RunStart, is_paused, is_running};
-use super::watchers::NotificationMark;
-use bulkhead_domain::lifecycle::{Event, Interruption};
+use super::resuming::interruption;
+use super::run::is_running;
+use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::task::{Active, Phase, Task};
 
 /// Tasks that one look at the store takes on.
@@ -24,19 +21,6 @@ const SWEEP_ROWS_MAX: Duration = Duration::from_millis(500);
 /// Idle rate-limit entries are forgotten this often.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 
-/// What a start found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Tasks that wait for their turn, again or still.
-    pub queued: usize,
-    /// Tasks that were running and can only be reported as lost.
-    pub interrupted: usize,
-    /// Paused tasks that had not started.
-    pub paused: usize,
-    /// Tasks that go on where they were.
-    pub resumed: usize,
-}
-
 impl Inner {
     /// A task's expiry became known. The sweeper is woken only for what cannot wait for its next look: waking it for every
     /// creation would make it walk the index thousands of times a second.
@@ -49,80 +33,8 @@ impl Inner {
 }
 
 impl Tasks {
-    /// Takes over what no living host runs: queued tasks keep their place, interrupted ones fail honestly or run again where
-    /// operator and tool allow it. To be called once, before the first request.
-    pub async fn recover(&self) -> Result<Recovered, Error> {
-        let inner = &self.inner;
-        let mut recovered = Recovered::default();
-        let missed_notifications = inner.watchers.mark();
-        // All of them before the first goes on: one that waits to go on has no lease, and would be taken over twice.
-        let mut claimed = Vec::new();
-        loop {
-            let batch = inner.store.claim(inner.clock.steady(), inner.lease(), BATCH).await;
-            let batch = batch.map_err(|error| inner.store_error(error))?;
-            let last = batch.len() < BATCH;
-            claimed.extend(batch);
-            if last {
-                break;
-            }
-        }
-        for task in claimed {
-            self.recover_task(task, missed_notifications, &mut recovered).await;
-        }
-        if let Some(metrics) = inner.metrics.get() {
-            let Recovered { queued, paused, interrupted, resumed } = recovered;
-            metrics.recovered([queued, paused, interrupted, resumed].map(|count| count as u64));
-        }
-        Ok(recovered)
-    }
-
-    async fn recover_task(&self, task: Task, missed_notifications: NotificationMark, recovered: &mut Recovered) {
-        let inner = &self.inner;
-        let (mut task, mut goes_on) = (Arc::new(task), false);
-        if is_running(&task) {
-            let how = interruption(inner, &task).await;
-            match inner.apply(&task.requestor, task.id, Event::Interrupt { how }, None).await {
-                Ok(applied) => (task, goes_on) = (applied.after, how == Interruption::Resume),
-                Err(error) => return tracing::warn!(task.id = %task.id, "a task could not be recovered: {error:?}"),
-            }
-        }
-        if goes_on {
-            task = self.held(task).await;
-        }
-        // What was acknowledged is taken even if the operator has lowered the limit since.
-        let place = |task: &Task| inner.admission.keep(&task.requestor, IdleState::Queued);
-        let (count, begin) = match task.phase {
-            Phase::Ended(_) => {
-                recovered.interrupted += 1;
-                return;
-            }
-            Phase::Paused { .. } if goes_on => (&mut recovered.resumed, RunStart::Resumed(place(&task), None)),
-            Phase::Active(_) if goes_on => {
-                let request = inner.admission.enqueue(&task.requestor, Purpose::Task).ok();
-                (&mut recovered.resumed, RunStart::Resumed(place(&task), request))
-            }
-            Phase::Paused { .. } => (&mut recovered.paused, RunStart::Queued(place(&task), None)),
-            Phase::Active(_) => (&mut recovered.queued, inner.queue(&task.requestor, place(&task))),
-        };
-        *count += 1;
-        inner.start_run(task, begin, None, missed_notifications).await;
-    }
-
-    /// The task, paused if it was resumed too often already.
-    async fn held(&self, task: Arc<Task>) -> Arc<Task> {
-        let inner = &self.inner;
-        let Some(why) = holding(inner, &task).await.filter(|_| !is_paused(&task)) else { return task };
-        let pause = Event::Pause { message: Some(why.to_owned()) };
-        match inner.apply(&task.requestor, task.id, pause, None).await {
-            Ok(applied) => applied.after,
-            Err(error) => {
-                tracing::warn!(task.id = %task.id, "a task could not be held: {error:?}");
-                task
-            }
-        }
-    }
-
-    /// Expires tasks, keeps leases alive, forgets idle requestors and writes what tenants used, until dropped.
+    /// Expires tasks, keeps leases alive, takes over what the store did not let it before, forgets idle requestors and writes what tenants
+    /// used, until dropped.
     pub async fn run_maintenance(&self) {
         tokio::join!(self.maintain(), self.write_usage_until_dropped());
     }
@@ -131,6 +43,7 @@ impl Tasks {
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         let mut forget = tokio::time::interval(FORGET_EVERY);
         loop {
+            self.go_on_taking_over().await;
             let sweep_in = self.sweep().await;
             tokio::select! {
                 () = tokio::time::sleep(sweep_in) => {}

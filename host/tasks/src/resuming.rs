@@ -12,11 +12,11 @@ use super::engine::Inner;
 use super::host_failure;
 use super::job::Attempt;
 use super::journal::{Beginning, TaskJournal};
-use super::run::{Run, internal, is_paused, lose};
+use super::run::{Run, internal, is_paused, line, write};
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
-use bulkhead_domain::task::Task;
+use bulkhead_domain::task::{Outcome, Task};
 use bulkhead_runtime::journal::History;
 use bulkhead_runtime::{Journaling, Spent};
 use bulkhead_store as store;
@@ -149,6 +149,18 @@ async fn diverged_journal(inner: &Inner, task: &Task, divergence: &str) -> Optio
     let state = JournalState::Diverged { reason: divergence.to_owned() };
     let after = HeadAfter { state, ..head.unchanged() };
     Some(Append { attempt: task.attempt, at_row: head.rows, bytes: Vec::new(), head: after, caps: None })
+}
+
+/// Ends a task whose call could not be brought back to where it was. What was kept of it goes along where it can: the end counts more.
+async fn lose(inner: &Arc<Inner>, run: &Run, task: &Task, message: &str, kept: Option<Append>) {
+    let (outcome, message) = (Outcome::Error(CallError::Interrupted), Some(line(message)));
+    let end = Event::Finish { attempt: task.attempt, outcome, message };
+    if kept.is_some()
+        && inner.apply_beside(&task.requestor, task.id, end.clone(), None, &|_, _| kept.clone()).await.is_ok()
+    {
+        return;
+    }
+    write(inner, run, task, &end, None).await;
 }
 
 /// Takes the run back and pauses the task, until an operator releases it. Whether that is so.

@@ -30,7 +30,6 @@ use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Active, Outcome, Phase, PluginVersion, Retention, Task, TaskOutput, Work};
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
 use bulkhead_runtime::{CallContext, CallSpec, Operation};
-use bulkhead_store::journal::Append;
 use bulkhead_traces::{InSpan as _, Span};
 
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
@@ -439,21 +438,9 @@ pub(super) fn outcome(output: &TaskOutput) -> (Outcome, Option<String>) {
     (Outcome::Output { is_error: output.is_error() }, message)
 }
 
-/// Ends a task whose call could not be brought back to where it was. What was kept of it goes along where it can: the end counts more.
-pub(super) async fn lose(inner: &Arc<Inner>, run: &Run, task: &Task, message: &str, kept: Option<Append>) {
-    let (outcome, message) = (Outcome::Error(CallError::Interrupted), Some(line(message)));
-    let end = Event::Finish { attempt: task.attempt, outcome, message };
-    if kept.is_some()
-        && inner.apply_beside(&task.requestor, task.id, end.clone(), None, &|_, _| kept.clone()).await.is_ok()
-    {
-        return;
-    }
-    write(inner, run, task, &end, None).await;
-}
-
 /// Commits an end, however often the store refuses. A call that ended just before its pause has an outcome that waits for the resume:
 /// a paused task does not complete.
-async fn write(inner: &Arc<Inner>, run: &Run, task: &Task, end: &Event, output: Option<Arc<TaskOutput>>) {
+pub(super) async fn write(inner: &Arc<Inner>, run: &Run, task: &Task, end: &Event, output: Option<Arc<TaskOutput>>) {
     let mut warned = false;
     crash_points::reach("finish.before");
     loop {
@@ -485,7 +472,7 @@ fn first_line(output: &ToolOutput) -> Option<String> {
 }
 
 /// One line without control characters, cut where it gets long.
-fn line(text: &str) -> String {
+pub(super) fn line(text: &str) -> String {
     let visible = text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control());
     visible.take(STATUS_CHARS_MAX).collect()
 }

@@ -51,7 +51,7 @@ struct Tidying {
     ever: AtomicUsize,
 }
 
-const TOOLS: [&str; 14] = [
+const TOOLS: [&str; 15] = [
     "quick",
     "forever",
     "again",
@@ -64,8 +64,9 @@ const TOOLS: [&str; 14] = [
     "asks late",
     "chatty",
     "tidy",
-    // These two keep a journal.
+    // These keep a journal.
     "lasting",
+    "lasting, insistently",
     "lasting, quietly",
 ];
 
@@ -119,10 +120,14 @@ async fn guest(spec: CallSpec, events: Events, tidying: Arc<Tidying>) {
             Ok(answers) => Ok(output(&format!("{} answers", answers.len()))),
             Err(error) => Ok(ToolOutput::failure(format!("{error:?}"))),
         },
+        "lasting, insistently" => {
+            sleep(&events).await;
+            let first = resuming::ask(&events, spec.journaling.clone()).await;
+            let second = resuming::ask(&events, spec.journaling.clone()).await;
+            Ok(output(&format!("{first:?}, then {second:?}")))
+        }
         "sleepy" => {
-            let (reply, slept) = oneshot::channel();
-            events.send(CallEvent::Sleep { ms: 50, reply }).await.unwrap();
-            slept.await.unwrap();
+            sleep(&events).await;
             Ok(output("slept"))
         }
         "steered" => Ok(output(&steered(&events).await)),
@@ -143,6 +148,12 @@ async fn guest(spec: CallSpec, events: Events, tidying: Arc<Tidying>) {
         _ => std::future::pending().await,
     };
     let _ = events.send(CallEvent::Finished(finished.map(Returned::Tool))).await;
+}
+
+async fn sleep(events: &Events) {
+    let (reply, slept) = oneshot::channel();
+    events.send(CallEvent::Sleep { ms: 50, reply }).await.unwrap();
+    slept.await.unwrap();
 }
 
 /// Waits for messages without a pause holding it: a scripted guest does not stand still.

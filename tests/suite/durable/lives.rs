@@ -43,7 +43,7 @@ fn is_whole(request: &[u8]) -> bool {
 }
 
 /// A server that answers at once, and counts the requests that came whole. No host knows that it counts.
-async fn counting_server() -> (String, Arc<Mutex<Sent>>) {
+pub(super) async fn counting_server() -> (String, Arc<Mutex<Sent>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let origin = format!("http://{}", listener.local_addr().expect("an address"));
     let sent = Arc::<Mutex<Sent>>::default();

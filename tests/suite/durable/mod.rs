@@ -5,6 +5,7 @@ mod cases;
 mod checks;
 mod commands;
 mod flushes;
+mod full_disk;
 mod lives;
 mod loops;
 mod matrix;

@@ -148,16 +148,7 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
 /// Goes on with the tasks of an earlier host on this store.
 async fn take_over(tasks: &Tasks) -> anyhow::Result<()> {
     let taking_over = || "taking over what an earlier host left".to_owned();
-    let recovered = progress::logged(taking_over, tasks.recover()).await?;
-    if recovered.queued + recovered.interrupted + recovered.paused + recovered.resumed > 0 {
-        tracing::info!(
-            recovered.queued,
-            recovered.resumed,
-            recovered.interrupted,
-            recovered.paused,
-            "took over what an earlier host left"
-        );
-    }
+    progress::logged(taking_over, tasks.recover()).await?.log();
     Ok(())
 }
 

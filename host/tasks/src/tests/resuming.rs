@@ -185,6 +185,46 @@ async fn task_that_asks_something_else_when_it_is_brought_back_is_counted_and_fa
     assert_eq!(next.store.journal(&ANNA, task.id).await.unwrap(), None);
 }
 
+/// The store has the question, and its guest was told otherwise: what the guest asks then would stand beside a journal that says that it
+/// waits for the answer.
+#[tokio::test]
+async fn guest_whose_question_was_kept_unheard_asks_nothing_more() {
+    let world = world();
+    let task = world.create(&ANNA, "lasting, insistently").await.unwrap();
+    world.store.lose_next_acknowledgements(1);
+    assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
+    let ended = world.tasks.get(&ANNA, task.id).await.unwrap();
+    let asked: Vec<_> = ended.inputs.iter().map(|input| input.issued_key.as_str()).collect();
+    assert_eq!(asked, ["name"], "{ended:?}");
+    let TaskOutput::Tool(output) = world.tasks.output(&ANNA, task.id).await.unwrap() else { panic!("no output") };
+    let said = format!("{:?}", output.content);
+    assert!(said.contains("Unreachable") && said.contains("then Err(Cancelled)"), "{said}");
+}
+
+/// A full disk at the start: the host starts, and what it cannot take over yet goes on as soon as there is room.
+#[tokio::test]
+async fn takeover_goes_on_when_the_store_takes_writes() {
+    let world = world();
+    let asking = world.create(&ANNA, "lasting").await.unwrap();
+    world.until(asking.id, |task| task.outstanding().next().is_some()).await;
+    let cancelled = world.create(&ANNA, "lasting, quietly").await.unwrap();
+    world.store.restart();
+    let next = world_on(world.store.clone(), limits());
+    drop(world);
+    next.store.set_read_only(Some("the disk is full".to_owned()));
+    assert_eq!(next.tasks.recover().await.unwrap(), Recovered::default());
+    next.tasks.go_on_taking_over().await;
+    next.store.set_read_only(None);
+    next.tasks.cancel(&ANNA, cancelled.id).await.unwrap();
+    let maintenance = next.tasks.clone();
+    let maintained = tokio::spawn(async move { maintenance.run_maintenance().await });
+    next.until(asking.id, |task| task.attempt == 2).await;
+    next.tasks.answer(&ANNA, asking.id, "name", accept()).await.unwrap();
+    assert_eq!(next.ended(asking.id).await, Outcome::Output { is_error: false });
+    assert_eq!(next.ended(cancelled.id).await, Outcome::Cancelled, "what its requestor did meanwhile stays");
+    maintained.abort();
+}
+
 #[tokio::test]
 async fn drained_task_goes_on_after_the_start() {
     let world = world();

@@ -1,0 +1,184 @@
+//! Tasks that an earlier host left: this one takes them over at its start, or as soon as the store takes writes.
+//!
+//! Owns what of that is still to be done. Must not decide whether a call can be brought back: [`super::resuming`] does. Invariants: all tasks
+//! are claimed before the first goes on, because one that waits to go on has no lease and would be claimed twice; and a store that takes no
+//! writes keeps no host from its start, and no task from going on later.
+
+use std::sync::Arc;
+
+use super::Error;
+use super::admission::{IdleState, Purpose};
+use super::changes::ApplyError;
+use super::engine::Tasks;
+use super::resuming::{holding, interruption};
+use super::run::{RunStart, is_paused, is_running};
+use super::watchers::NotificationMark;
+use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
+use bulkhead_domain::task::{Active, Phase, Task};
+use bulkhead_store as store;
+
+/// Tasks that are claimed at once.
+const BATCH: usize = 256;
+
+/// What a start found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Tasks that wait for their turn, again or still.
+    pub queued: usize,
+    /// Tasks that were running and can only be reported as lost.
+    pub interrupted: usize,
+    /// Paused tasks that had not started.
+    pub paused: usize,
+    /// Tasks that go on where they were.
+    pub resumed: usize,
+}
+
+impl Recovered {
+    /// Tells the operator's log of it, if anything was found.
+    pub fn log(self) {
+        if self == Self::default() {
+            return;
+        }
+        let Self { queued, resumed, interrupted, paused } = self;
+        tracing::info!(
+            recovered.queued = queued,
+            recovered.resumed = resumed,
+            recovered.interrupted = interrupted,
+            recovered.paused = paused,
+            "took over what an earlier host left"
+        );
+    }
+}
+
+/// What is still to be taken over.
+pub(super) struct Takeover {
+    /// From before the first was claimed.
+    mark: NotificationMark,
+    has_claimed_all: bool,
+    claimed: Vec<Task>,
+}
+
+impl Takeover {
+    fn is_over(&self) -> bool {
+        self.has_claimed_all && self.claimed.is_empty()
+    }
+}
+
+impl Tasks {
+    /// Takes over what no living host runs: queued tasks keep their place, interrupted ones go on where they were, fail honestly or run
+    /// again where operator and tool allow it. To be called once, before the first request. What a store leaves over that takes no writes
+    /// at the moment is done by [`Self::run_maintenance`].
+    ///
+    /// # Errors
+    ///
+    /// The store failed.
+    pub async fn recover(&self) -> Result<Recovered, Error> {
+        let inner = &self.inner;
+        let mut takeover = Takeover { mark: inner.watchers.mark(), has_claimed_all: false, claimed: Vec::new() };
+        let recovered = self.take_over(&mut takeover).await.map_err(|error| inner.store_error(error))?;
+        if !takeover.is_over() {
+            tracing::warn!("tasks of an earlier host stand still until the store takes writes");
+            *inner.takeover.lock() = Some(takeover);
+        }
+        Ok(recovered)
+    }
+
+    /// Goes on with a takeover that the store did not let come to its end.
+    pub(super) async fn go_on_taking_over(&self) {
+        let Some(mut takeover) = self.inner.takeover.lock().take() else { return };
+        match self.take_over(&mut takeover).await {
+            Ok(recovered) => recovered.log(),
+            Err(error) => tracing::warn!("tasks of an earlier host cannot be taken over yet: {error}"),
+        }
+        if !takeover.is_over() {
+            *self.inner.takeover.lock() = Some(takeover);
+        }
+    }
+
+    async fn take_over(&self, takeover: &mut Takeover) -> Result<Recovered, store::Error> {
+        let inner = &self.inner;
+        let mut recovered = Recovered::default();
+        while !takeover.has_claimed_all {
+            match inner.store.claim(inner.clock.steady(), inner.lease(), BATCH).await {
+                Ok(batch) => {
+                    takeover.has_claimed_all = batch.len() < BATCH;
+                    takeover.claimed.extend(batch);
+                }
+                Err(store::Error::ReadOnly(_)) => return Ok(recovered),
+                Err(error) => return Err(error),
+            }
+        }
+        let mut claimed = std::mem::take(&mut takeover.claimed).into_iter();
+        while let Some(task) = claimed.next() {
+            if let Err(task) = self.recover_task(task, takeover.mark, &mut recovered).await {
+                // The store takes nothing of the others either.
+                takeover.claimed = std::iter::once(task).chain(claimed).collect();
+                break;
+            }
+        }
+        if let Some(metrics) = inner.metrics.get() {
+            let Recovered { queued, paused, interrupted, resumed } = recovered;
+            metrics.recovered([queued, paused, interrupted, resumed].map(|count| count as u64));
+        }
+        Ok(recovered)
+    }
+
+    /// Gives the task back where the store takes no writes.
+    async fn recover_task(
+        &self,
+        task: Task,
+        missed_notifications: NotificationMark,
+        recovered: &mut Recovered,
+    ) -> Result<(), Task> {
+        let inner = &self.inner;
+        let (mut task, mut goes_on) = (Arc::new(task), false);
+        if is_running(&task) {
+            let how = interruption(inner, &task).await;
+            match inner.apply(&task.requestor, task.id, Event::Interrupt { how }, None).await {
+                Ok(applied) => (task, goes_on) = (applied.after, how == Interruption::Resume),
+                Err(ApplyError::Store(store::Error::ReadOnly(_))) => return Err(Arc::unwrap_or_clone(task)),
+                // Its requestor was faster.
+                Err(ApplyError::Refused(Refusal::Ended) | ApplyError::NotFound) => return Ok(()),
+                Err(error) => {
+                    tracing::warn!(task.id = %task.id, "a task could not be recovered: {error:?}");
+                    return Ok(());
+                }
+            }
+        }
+        if goes_on {
+            task = self.held(task).await;
+        }
+        // What was acknowledged is taken even if the operator has lowered the limit since.
+        let place = |task: &Task| inner.admission.keep(&task.requestor, IdleState::Queued);
+        let (count, begin) = match task.phase {
+            Phase::Ended(_) => {
+                recovered.interrupted += 1;
+                return Ok(());
+            }
+            Phase::Paused { .. } if goes_on => (&mut recovered.resumed, RunStart::Resumed(place(&task), None)),
+            Phase::Active(_) if goes_on => {
+                let request = inner.admission.enqueue(&task.requestor, Purpose::Task).ok();
+                (&mut recovered.resumed, RunStart::Resumed(place(&task), request))
+            }
+            Phase::Paused { .. } => (&mut recovered.paused, RunStart::Queued(place(&task), None)),
+            Phase::Active(_) => (&mut recovered.queued, inner.queue(&task.requestor, place(&task))),
+        };
+        *count += 1;
+        inner.start_run(task, begin, None, missed_notifications).await;
+        Ok(())
+    }
+
+    /// The task, paused if it was resumed too often already.
+    async fn held(&self, task: Arc<Task>) -> Arc<Task> {
+        let inner = &self.inner;
+        let Some(why) = holding(inner, &task).await.filter(|_| !is_paused(&task)) else { return task };
+        let pause = Event::Pause { message: Some(why.to_owned()) };
+        match inner.apply(&task.requestor, task.id, pause, None).await {
+            Ok(applied) => applied.after,
+            Err(error) => {
+                tracing::warn!(task.id = %task.id, "a task could not be held: {error:?}");
+                task
+            }
+        }
+    }
+}
