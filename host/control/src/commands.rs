@@ -14,7 +14,7 @@ use super::{Answer, ControlError, SecretText};
 use bulkhead_domain::UnixMs;
 use bulkhead_identity::principal::TokenInfo;
 use bulkhead_plugins::sources::Source;
-use bulkhead_plugins::{CanaryThresholdOverrides, SwitchResult, Verified, VersionChanges};
+use bulkhead_plugins::{CanaryThresholdOverrides, SwitchResult, Verified, VersionChanges, VersionDurability};
 use bulkhead_store::sled::{Moved, Rekeyed};
 use bulkhead_tasks::ActivityGroup;
 use bulkhead_tasks::secrets::SecretInfo;
@@ -374,6 +374,14 @@ commands! {
         "plugin_rollback" Rollback(PluginRollback {
             names: Vec<String>,
         }) -> PluginOutcome<SwitchResult>,
+        /// Says whether new calls of a version keep journals.
+        "plugin_durable" Durable(PluginDurable {
+            name: String,
+            /// A digest, or how it begins; none: the active one.
+            #[serde(default)]
+            version: Option<String>,
+            durable: bool,
+        }) -> VersionDurability,
         /// Takes a plugin out of service, or removes a version that nothing runs on.
         "plugin_remove" Remove(PluginRemove {
             name: String,
@@ -482,7 +490,7 @@ impl Command {
                     PluginCommand::List(_) | PluginCommand::Versions(_) => true,
                     PluginCommand::Changes(_) | PluginCommand::Grants(_) => true,
                     PluginCommand::Promote(_) | PluginCommand::Rollback(_) | PluginCommand::Remove(_) => true,
-                    PluginCommand::Add(_) | PluginCommand::Verify(_) => false,
+                    PluginCommand::Add(_) | PluginCommand::Durable(_) | PluginCommand::Verify(_) => false,
                 },
                 Self::Token(command) => matches!(command, TokenCommand::Create(_)),
                 Self::Tasks(_) | Self::Host(_) | Self::Tenant(_) | Self::Audit(_) => false,

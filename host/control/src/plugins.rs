@@ -8,8 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::commands::{
-    PluginActivate, PluginAdd, PluginCanary, PluginChanges, PluginCommand, PluginGrants, PluginList, PluginPromote,
-    PluginRemove, PluginRollback, PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
+    PluginActivate, PluginAdd, PluginCanary, PluginChanges, PluginCommand, PluginDurable, PluginGrants, PluginList,
+    PluginPromote, PluginRemove, PluginRollback, PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
 };
 use super::task_control::OfflineTasks;
 use super::views::{
@@ -77,6 +77,10 @@ pub(super) async fn execute(
         PluginCommand::Promote(PluginPromote { names }) => outcome::<PluginPromote, _>(plugins.promote(&names).await),
         PluginCommand::Rollback(PluginRollback { names }) => {
             outcome::<PluginRollback, _>(plugins.rollback(&names).await)
+        }
+        PluginCommand::Durable(PluginDurable { name, version, durable }) => {
+            let said = plugins.set_durable(&Target { name, version }, durable).await;
+            PluginDurable::answer(&said.map_err(failed)?)
         }
         PluginCommand::Remove(PluginRemove { name, version: None }) => {
             outcome::<PluginRemove, _>(plugins.remove(&name).await.map(PluginRemoveView::Plugin))

@@ -63,6 +63,13 @@ pub struct TakenBack {
     pub why: String,
 }
 
+/// Why new calls of a version keep no journals.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demotion {
+    pub at: UnixMs,
+    pub why: String,
+}
+
 /// One version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -93,6 +100,12 @@ pub(super) struct Version {
     /// Set until it is switched to again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) taken_back: Option<TakenBack>,
+    /// When tasks of it did something else than their journals say: the last of them, the oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) divergences: Vec<UnixMs>,
+    /// Set until an operator says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) demoted: Option<Demotion>,
 }
 
 /// Where a version stands.

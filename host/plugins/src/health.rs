@@ -1,14 +1,19 @@
-//! How the calls of plugin versions end, and what follows: who is kept from a version, and which watched version has failed.
+//! How the calls of plugin versions end, and what follows: who is kept from a version, which watched version has failed, and whose new
+//! calls keep no journals.
 //!
-//! Owns the breakers and the statistics of canaries; the engine asks and reports through [`CallHealth`]. Must not switch a version:
-//! it says which one has failed, and [`super::canary`] acts. Invariant: nothing here is stored; after a start every version is
-//! healthy.
+//! Owns the breakers, the statistics of canaries and the divergences; the engine asks and reports through [`CallHealth`]. Must not switch
+//! or demote a version: it says what happened, and [`super::canary`] and [`super::demotion`] act. Invariant: nothing here is stored; after
+//! a start every version is healthy, and the store says which ones are demoted.
 
 mod breaker;
 mod canary_stats;
+mod divergences;
+
+use std::collections::HashSet;
 
 use self::breaker::Breakers;
 use self::canary_stats::{CanaryWatches, End};
+use self::divergences::Divergences;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::requestor::Requestor;
@@ -18,6 +23,7 @@ use bulkhead_tasks::{CallHealth, EndedCall};
 pub use breaker::{FAULTS_IN_A_ROW, FaultRecord, PluginHealth};
 pub use canary_stats::{CallCounts, CanaryThresholds};
 pub(crate) use canary_stats::{CanaryStats, Verdict};
+pub(crate) use divergences::Divergence;
 
 /// The health of all versions.
 #[derive(Default)]
@@ -25,6 +31,7 @@ pub struct HealthMonitor {
     breakers: Breakers,
     /// `None` without a running host: no call ends there, so nothing is watched.
     canaries: Option<CanaryWatches>,
+    divergences: Divergences,
 }
 
 impl HealthMonitor {
@@ -63,6 +70,16 @@ impl HealthMonitor {
         }
     }
 
+    /// From now on new calls of these versions keep no journals, and those of all others may.
+    pub(super) fn set_demoted(&self, versions: HashSet<PluginVersion>) {
+        self.divergences.set_demoted(versions);
+    }
+
+    /// Waits for the next task that did something else than its journal says.
+    pub(super) async fn next_divergence(&self) -> Divergence {
+        self.divergences.next().await
+    }
+
     /// The calls of a watched version within its window.
     pub(super) fn call_counts(&self, version: &PluginVersion, now: UnixMs) -> Option<CallCounts> {
         self.canaries.as_ref()?.call_counts(version, now)
@@ -98,6 +115,14 @@ impl CallHealth for HealthMonitor {
             let end = End { at, requestor: *requestor, busy, is_fault: fault.is_some(), kept_away };
             canaries.ended(version, tool, &end);
         }
+    }
+
+    fn may_keep_journal(&self, version: &PluginVersion) -> bool {
+        self.divergences.may_keep_journal(version)
+    }
+
+    fn diverged(&self, version: &PluginVersion, at: UnixMs) {
+        self.divergences.push((version.clone(), at));
     }
 }
 

@@ -22,9 +22,10 @@ const RETIRED_KEPT: usize = 8;
 const RETIRED_KEPT_MS: UnixMs = 3_600_000;
 
 impl Plugins {
-    /// Looks after versions that drain, lists that change and canaries that fail, until dropped.
+    /// Looks after versions that drain, lists that change, canaries that fail and tasks that diverge, until dropped.
     pub async fn run_maintenance(&self) {
-        tokio::join!(self.maintain_versions(), self.relist_changed(), self.watch_canaries());
+        let watches = (self.watch_canaries(), self.watch_divergences());
+        tokio::join!(self.maintain_versions(), self.relist_changed(), watches.0, watches.1);
     }
 
     async fn maintain_versions(&self) {

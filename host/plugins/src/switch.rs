@@ -296,7 +296,8 @@ impl Plugins {
 }
 
 impl Inner {
-    /// Exchanges the catalog, tells clients of the lists that differ, watches the canaries, and counts for the plugins that are there.
+    /// Exchanges the catalog, tells clients of the lists that differ, watches the canaries, tells the engine who is demoted, and counts for
+    /// the plugins that are there.
     pub(super) fn publish(
         &self,
         state: &mut State,
@@ -309,6 +310,7 @@ impl Inner {
         self.count_for(&before, &state.table);
         self.calls.lists_changed(&published.lists);
         self.watch(state);
+        self.show_demoted(state);
         published.refused
     }
 

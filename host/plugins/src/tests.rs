@@ -2,6 +2,7 @@
 
 mod canary;
 mod deferred_fetch;
+mod demotion;
 mod policy_reload;
 
 use std::path::Path;

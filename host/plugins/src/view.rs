@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::definition::hashes;
-use super::entry::{CanaryRow, Entry, Stage, TakenBack, Version};
+use super::entry::{CanaryRow, Demotion, Entry, Stage, TakenBack, Version};
 use super::health::{CallCounts, CanaryThresholds, PluginHealth};
 use super::{ConfiguredPlugin, Digest, Error, Plugins, State, version};
 use bulkhead_domain::UnixMs;
@@ -37,6 +37,9 @@ pub struct PluginView {
     pub canary: Option<CanaryView>,
     /// What the host took out of service by itself last.
     pub taken_back: Option<TakenBackView>,
+    /// Why new calls of the active version keep no journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demoted: Option<Demotion>,
     /// The version that was staged last, if it was never switched to and came after the active one: it waits for an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Digest>,
@@ -126,6 +129,9 @@ pub struct VersionView {
     pub left_at: Option<UnixMs>,
     pub retired_at: Option<UnixMs>,
     pub taken_back: Option<TakenBack>,
+    /// Why new calls of it keep no journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demoted: Option<Demotion>,
     pub calls: usize,
     pub tasks: usize,
 }
@@ -248,6 +254,7 @@ impl Plugins {
             health,
             canary: entry.and_then(|entry| self.canary(name, entry)),
             taken_back: entry.and_then(taken_back),
+            demoted: row.and_then(|row| row.demoted.clone()),
             waiting: entry.and_then(|entry| waiting(entry, row)),
         }
     }
@@ -297,6 +304,7 @@ impl Plugins {
                     left_at: row.left_at,
                     retired_at: row.retired_at,
                     taken_back: row.taken_back.clone(),
+                    demoted: row.demoted.clone(),
                     calls: self.inner.sandbox.calls(&version),
                     tasks: tasks.get(&version).copied().unwrap_or_default(),
                 })

@@ -17,6 +17,12 @@ pub trait CallHealth: Send + Sync + 'static {
 
     /// Takes note of a call that has ended.
     fn call_ended(&self, call: &EndedCall<'_>);
+
+    /// Whether new calls of a version may keep journals.
+    fn may_keep_journal(&self, version: &PluginVersion) -> bool;
+
+    /// Takes note of a task that could not be brought back, because its call did something else than its journal says.
+    fn diverged(&self, version: &PluginVersion, at: UnixMs);
 }
 
 /// A call that a plugin version has ended. Calls that their clients dropped are not among them.

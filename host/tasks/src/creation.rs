@@ -254,7 +254,7 @@ impl Inner {
         };
         let (mut promoted, mut journal) = (None, None);
         match begin {
-            Begin::Started if request.job.journal().is_some() => {
+            Begin::Started if request.job.tool().is_some_and(|tool| self.may_keep_journal(tool)) => {
                 task.durable = Beginning::of(&task, task.attempt).marker(task.attempt, task.engine_hash);
             }
             Begin::Promoted(Some(writer)) => {

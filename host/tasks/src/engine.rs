@@ -213,7 +213,8 @@ impl Tasks {
         inner.admit_healthy(requestor, &request.tool.plugin)?;
         let call_slot = inner.occupy(requestor).await?;
         let (seed, call_id) = seed_and_id()?;
-        let policy = request.tool.journal.clone().filter(|_| request.may_become_task);
+        let policy = request.tool.journal.clone();
+        let policy = policy.filter(|_| request.may_become_task && inner.may_keep_journal(&request.tool));
         let journal = policy.as_ref().map(|_| TaskJournal::held(Arc::clone(&inner.store)));
         let identity = Identity { seed, call_id, task_id: None, attempt: 1, journal: journal.clone() };
         let mut spec = inner.spec(requestor, &request, identity);
@@ -353,6 +354,17 @@ impl Inner {
             why: Unavailable::Quarantined { plugin: version.name.clone() },
             retry_after_ms: Some(retry_after_ms),
         })
+    }
+
+    /// Whether a new call of a tool keeps a journal.
+    pub(super) fn may_keep_journal(&self, tool: &ToolEntry) -> bool {
+        tool.journal.is_some() && self.health.may_keep_journal(&tool.plugin)
+    }
+
+    /// Reports a task that could not be brought back by the version of the host that began it: its call did something else than its journal
+    /// says.
+    pub(super) fn report_divergence(&self, version: &PluginVersion) {
+        self.health.diverged(version, self.clock.now());
     }
 
     /// Reports the end of a call that ran for so long.

@@ -24,7 +24,7 @@ use bulkhead_domain::server_features::{PartialArgument, Reference};
 use bulkhead_domain::task::{PluginVersion, TaskId, TaskOutput, Work};
 use bulkhead_domain::tool::ToolOutput;
 use bulkhead_metrics::ActivityCounts;
-use bulkhead_runtime::{CatalogPlugin, JournalPolicy, Operation};
+use bulkhead_runtime::{CatalogPlugin, JournalPolicy, Operation, ToolEntry};
 
 const ANSWERED: &Work = &Work::Answered;
 
@@ -139,10 +139,10 @@ impl Job {
         }
     }
 
-    /// How its call keeps a journal, if it may.
-    pub(super) fn journal(&self) -> Option<JournalPolicy> {
+    /// The tool that it runs.
+    pub(super) fn tool(&self) -> Option<&ToolEntry> {
         match self {
-            Self::Call(call) => call.tool.journal.clone(),
+            Self::Call(call) => Some(&call.tool),
             Self::Refused(..) | Self::FallbackRequest(_) | Self::Answered { .. } => None,
         }
     }

@@ -17,8 +17,11 @@ use bulkhead_domain::task::Task;
 /// Whether the call of a task that waits to start is to keep a journal.
 pub(super) async fn keeps_journal(inner: &Inner, task: &Task, job: Option<&Job>) -> bool {
     match (job, task.work.tool()) {
-        (Some(job), _) => job.journal().is_some(),
-        (None, Some(name)) => inner.executor.tool(&task.plugin, name).await.is_some_and(|tool| tool.journal.is_some()),
+        (Some(job), _) => job.tool().is_some_and(|tool| inner.may_keep_journal(tool)),
+        (None, Some(name)) => {
+            let tool = inner.executor.tool(&task.plugin, name).await;
+            tool.is_some_and(|tool| inner.may_keep_journal(&tool))
+        }
         (None, None) => false,
     }
 }

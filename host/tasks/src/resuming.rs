@@ -135,6 +135,7 @@ pub(super) async fn diverged(inner: &Arc<Inner>, run: &Run, task: &Task, diverge
     if engine_hash == inner.executor.engine_hash() {
         let message =
             format!("the host was restarted and the task could not be brought back to where it was ({divergence})");
+        inner.report_divergence(&task.plugin);
         let kept = diverged_journal(inner, task, divergence).await;
         lose(inner, run, task, &message, kept).await;
         return false;

@@ -12,7 +12,7 @@ mod tenant_usage;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -199,12 +199,15 @@ fn entry(name: &str) -> ToolEntry {
 /// Who called which tool, and how that ended.
 type EndedOnce = (Requestor, String, Result<(), CallError>);
 
-/// Refuses every call once it is told to, and remembers those that ended.
+/// Refuses every call once it is told to, and remembers those that ended or diverged.
 #[derive(Default)]
 struct ScriptedHealth {
     /// Milliseconds; 0: nothing is refused.
     retry_after_ms: AtomicU64,
     ended: Mutex<Vec<EndedOnce>>,
+    /// Whether new calls keep no journals.
+    is_demoted: AtomicBool,
+    diverged_at: Mutex<Vec<UnixMs>>,
 }
 
 impl CallHealth for ScriptedHealth {
@@ -218,6 +221,15 @@ impl CallHealth for ScriptedHealth {
     fn call_ended(&self, call: &EndedCall<'_>) {
         assert_eq!(call.version.name, "scripted");
         self.ended.lock().push((*call.requestor, call.tool.to_owned(), call.result.map_err(CallError::clone)));
+    }
+
+    fn may_keep_journal(&self, _: &PluginVersion) -> bool {
+        !self.is_demoted.load(Ordering::SeqCst)
+    }
+
+    fn diverged(&self, version: &PluginVersion, at: UnixMs) {
+        assert_eq!(version.name, "scripted");
+        self.diverged_at.lock().push(at);
     }
 }
 

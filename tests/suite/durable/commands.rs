@@ -208,3 +208,37 @@ async fn plugin_inspect_and_check_say_whether_calls_are_durable() {
     let wishes = "durable: yes, as long as none of the directories is granted that it asks for: ";
     assert!(checked.contains(wishes), "{checked}");
 }
+
+/// What the host itself does after three divergences of a version, which no whole host can be made to have.
+#[tokio::test]
+async fn version_whose_journals_are_off_loses_its_new_tasks_alone_until_they_are_on_again() {
+    let setup = durable_desk();
+    let (host, data) = (setup.start().await, setup.data());
+    let (client, before) = asking(&host).await;
+    let off = command::json(&["plugin", "durable", "desk", "off"], &data).await;
+    assert_eq!((&off["durable"], &off["changed"]), (&json!(false), &json!(true)), "{off}");
+    let listed = said(&["plugin", "list"], &data).await;
+    assert!(listed.contains("desk: new calls keep no journals since "), "{listed}");
+    drop(client);
+    let (client, lost) = asking(&host).await;
+    let shown = said(&["tasks", "show", &lost], &data).await;
+    assert!(shown.contains("its plugin was not durable when it began"), "{shown}");
+    drop(client);
+
+    let (host, client) = again(host).await;
+    let failed = client.until_status(&lost, "failed").await;
+    assert!(failed["statusMessage"].to_string().contains("The host stopped while this call ran"), "{failed}");
+    question(&client, &before, "journey").await;
+    until_run(&before, 2, &data).await;
+    let listed = command::json(&["plugin", "list"], &data).await;
+    assert_eq!(listed["plugins"][0]["demoted"]["why"], "the operator says so", "a start changes nothing: {listed}");
+    drop(client);
+
+    let text = said(&["plugin", "durable", "desk", "on"], &data).await;
+    assert!(text.contains(": new calls keep journals, as the configuration says"), "{text}");
+    let (client, kept) = asking(&host).await;
+    drop(client);
+    let (_host, client) = again(host).await;
+    question(&client, &kept, "journey").await;
+    until_run(&kept, 2, &data).await;
+}

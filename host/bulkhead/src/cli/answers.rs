@@ -87,6 +87,7 @@ fn answer(request: &str, json: &str) -> (String, String) {
         "PluginPromote" => outcome::<PluginPromote, _>(json, plugins::switched),
         "PluginRollback" => outcome::<PluginRollback, _>(json, plugins::switched),
         "PluginRemove" => outcome::<PluginRemove, _>(json, plugins::removed),
+        "PluginDurable" => shown::<PluginDurable>(json, plugins::durable),
         "PluginVerify" => shown::<PluginVerify>(json, plugins::verified),
         other => panic!("nothing shows the answer to {other}"),
     }
@@ -103,7 +104,7 @@ fn answers_are_shown_as_in_their_snapshots() {
         assert_eq!(shown_text.trim_end(), text.trim_end(), "{request}");
         requests.insert(request);
     }
-    assert_eq!(requests.len(), 49, "one at least for each request that is answered");
+    assert_eq!(requests.len(), 50, "one at least for each request that is answered");
 }
 
 #[test]

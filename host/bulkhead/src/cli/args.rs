@@ -14,7 +14,7 @@ use super::secrets::SecretCommand;
 use super::tasks::TasksCommand;
 use super::tokens::TokenCommand;
 use super::top::TopArguments;
-use super::values::{duration_ms, ratio, share};
+use super::values::{OnOff, duration_ms, ratio, share};
 
 /// A build that ends itself where a test wants it to says so.
 #[cfg(not(feature = "crash-points"))]
@@ -177,7 +177,7 @@ pub(crate) enum PluginCommand {
     /// Show a component's tools, schemas, imports, wishes, digest and size
     Inspect(InspectArguments),
     /// Call one tool once, without a host
-    Call(CallArguments),
+    Call(super::call::CallArguments),
     /// Run a recorded call again, from its journal alone
     Replay(super::replay::ReplayArguments),
     /// List the plugins of a host, what runs on them, and their last faults
@@ -275,6 +275,17 @@ pub(crate) enum PluginCommand {
     Promote(PluginsArguments),
     /// Take canaries back, or switch back to the versions before the present ones
     Rollback(PluginsArguments),
+    /// Say whether new calls of a version keep journals; the host itself says `off` after three divergences in a day
+    Durable {
+        /// A plugin, for its active version, or NAME@VERSION with the beginning of a digest
+        #[arg(value_name = "NAME[@VERSION]")]
+        target: String,
+        /// `on`: as the configuration says; `off`: tasks that begin from now on end with their host
+        #[arg(value_name = "on|off")]
+        durable: OnOff,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
     /// Take a plugin out of service (`rollback` brings it back), or remove a version that nothing runs on
     Remove {
         /// The plugin
@@ -350,62 +361,6 @@ pub(crate) struct InspectArguments {
     /// One JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Call one tool once, without a host.
-///
-/// Progress, status and logs go to stderr, the result to stdout. Questions of the plugin are answered from the file of --answers,
-/// else asked on the terminal.
-///
-/// The file of --answers is a JSON object: the question's key gives the answer, or a list of answers when the key is asked more
-/// than once. A form or URL takes {"action": "accept", "content": {...}} (or "decline", "cancel"), sampling takes the result
-/// object of a sampling/createMessage request, roots take {"roots": [{"uri": "file:///..."}]}, and each takes {"error": "why"}.
-///
-/// --journal keeps what the tool saw (times, answers, responses, values), for `plugin replay`. A tool that sees what no journal holds,
-/// such as a file, gives it up: the call goes on, and the reason is said.
-#[derive(Args, Debug)]
-#[command(after_long_help = "Exit codes:\n  \
-    0  the tool succeeded\n  \
-    1  the tool reported an error (isError), the journal is not written, or the command itself failed\n  \
-    2  the command line, the configuration, the arguments or the answers are wrong\n  \
-    3  the call broke: a trap, a limit, a deadline, an error of the plugin\n  \
-    4  the component was refused\n  \
-    5  a question had no answer\n\n\
-    Examples:\n  \
-    bulkhead plugin call target/plugins/text.wasm echo '{\"text\": \"hello\"}'\n  \
-    bulkhead plugin call target/plugins/csv.wasm csv_profile '{\"path\": \"/data/airports.csv\"}' --dir ./data:/data\n  \
-    bulkhead plugin call target/plugins/desk.wasm book_trip '{}' --answers answers.json --journal trip.journal")]
-pub(crate) struct CallArguments {
-    /// Answers to the plugin's questions
-    #[arg(long, value_name = "FILE")]
-    pub(crate) answers: Option<PathBuf>,
-    /// The result as JSON, as an MCP client would see it
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Write the call's journal into this file, which is replaced; it holds what the tool saw, so keep it to yourself
-    #[arg(long, value_name = "FILE")]
-    pub(crate) journal: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) target: CallTarget,
-}
-
-/// What is called, and what it may reach.
-#[derive(Args, Debug)]
-pub(crate) struct CallTarget {
-    /// The component
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// The tool's name
-    #[arg(value_name = "TOOL")]
-    pub(crate) tool: String,
-    /// The arguments, a JSON object
-    #[arg(value_name = "JSON", default_value = "{}")]
-    pub(crate) arguments: String,
-    /// Take limits, and grants and settings of the [[plugin]] with this FILE, from a configuration file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) grants: super::grant_arguments::GrantArguments,
 }
 
 /// Which plugins, and where.

@@ -1,5 +1,6 @@
 //! `bulkhead plugin call`: one call, without store, tasks or clients; what every such call begins with.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +19,11 @@ use bulkhead_runtime::{
     CallContext, CallEvent, CallSpec, Catalog, Control, Executor as _, GuestServices, Journaling, OnDemand, Operation,
     OutsideWorld, Returned, RunningCall, Sandbox, Share, TenantNames, ToolEntry,
 };
+use clap::Args;
 use tempfile::TempDir;
 
-use super::args::{CallArguments, CallTarget, SourceArguments};
+use super::args::SourceArguments;
+use super::grant_arguments::GrantArguments;
 use super::input_answers::{Answers, Unanswered, plain};
 use super::inspect::refuse;
 use super::journal_file::{self, JournalFile};
@@ -31,6 +34,62 @@ use super::{EXIT_FAILED, EXIT_USAGE, compile_cache, host, logging, print_error, 
 const EXIT_SUCCESS: u8 = 0;
 pub(super) const EXIT_CALL: u8 = 3;
 const EXIT_UNANSWERED: u8 = 5;
+
+/// Call one tool once, without a host.
+///
+/// Progress, status and logs go to stderr, the result to stdout. Questions of the plugin are answered from the file of --answers,
+/// else asked on the terminal.
+///
+/// The file of --answers is a JSON object: the question's key gives the answer, or a list of answers when the key is asked more
+/// than once. A form or URL takes {"action": "accept", "content": {...}} (or "decline", "cancel"), sampling takes the result
+/// object of a sampling/createMessage request, roots take {"roots": [{"uri": "file:///..."}]}, and each takes {"error": "why"}.
+///
+/// --journal keeps what the tool saw (times, answers, responses, values), for `plugin replay`. A tool that sees what no journal holds,
+/// such as a file, gives it up: the call goes on, and the reason is said.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Exit codes:\n  \
+    0  the tool succeeded\n  \
+    1  the tool reported an error (isError), the journal is not written, or the command itself failed\n  \
+    2  the command line, the configuration, the arguments or the answers are wrong\n  \
+    3  the call broke: a trap, a limit, a deadline, an error of the plugin\n  \
+    4  the component was refused\n  \
+    5  a question had no answer\n\n\
+    Examples:\n  \
+    bulkhead plugin call target/plugins/text.wasm echo '{\"text\": \"hello\"}'\n  \
+    bulkhead plugin call target/plugins/csv.wasm csv_profile '{\"path\": \"/data/airports.csv\"}' --dir ./data:/data\n  \
+    bulkhead plugin call target/plugins/desk.wasm book_trip '{}' --answers answers.json --journal trip.journal")]
+pub(crate) struct CallArguments {
+    /// Answers to the plugin's questions
+    #[arg(long, value_name = "FILE")]
+    pub(crate) answers: Option<PathBuf>,
+    /// The result as JSON, as an MCP client would see it
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the call's journal into this file, which is replaced; it holds what the tool saw, so keep it to yourself
+    #[arg(long, value_name = "FILE")]
+    pub(crate) journal: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) target: CallTarget,
+}
+
+/// What is called, and what it may reach.
+#[derive(Args, Debug)]
+pub(crate) struct CallTarget {
+    /// The component
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The tool's name
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// The arguments, a JSON object
+    #[arg(value_name = "JSON", default_value = "{}")]
+    pub(crate) arguments: String,
+    /// Take limits, and grants and settings of the [[plugin]] with this FILE, from a configuration file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) grants: GrantArguments,
+}
 
 /// Without a host there is one tenant.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! `bulkhead plugin list|versions|add|stage|activate|promote|rollback|remove|verify`; see `plugin_changes` for more.
+//! `bulkhead plugin list|versions|add|stage|activate|promote|rollback|durable|remove|verify`; see `plugin_changes` for more.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use crate::config::Config;
 use bulkhead_audit::Audit;
 use bulkhead_control::Request;
 use bulkhead_control::commands::{
-    PluginActivate, PluginAdd, PluginCanary, PluginList, PluginPromote, PluginRemove, PluginRollback, PluginStage,
-    PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
+    PluginActivate, PluginAdd, PluginCanary, PluginDurable, PluginList, PluginPromote, PluginRemove, PluginRollback,
+    PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
 };
 use bulkhead_control::plugins::PluginAdmin;
 use bulkhead_control::task_control::OfflineTasks;
@@ -18,8 +18,8 @@ use bulkhead_control::views::{
 use bulkhead_identity::principal::Principals;
 use bulkhead_plugins::sources::Source;
 use bulkhead_plugins::{
-    CanaryThresholdOverrides, Changes, Digest, FaultRecord, Options, PluginHealth, PluginView, Plugins, Stage,
-    SwitchEffect, SwitchResult, Verified, VersionView,
+    CanaryThresholdOverrides, Changes, Demotion, Digest, FaultRecord, Options, PluginHealth, PluginView, Plugins,
+    Stage, SwitchEffect, SwitchResult, Verified, VersionDurability, VersionView,
 };
 use bulkhead_store::sled::SledStore;
 use serde::Serialize;
@@ -29,6 +29,7 @@ use super::inspect::EXIT_REFUSED;
 use super::operate::{Absent, execute, show, show_answer};
 use super::table::{Layout, cell, when, word};
 use super::tenants::Tenants;
+use super::values::OnOff;
 use super::{EXIT_FAILED, host, plugin_changes, print_error, sources};
 
 /// How much of a digest people see.
@@ -61,11 +62,7 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
             answer(&operate, PluginUpdate { name, activate, accept }, Absent::Refuse, updated).await
         }
         PluginCommand::Activate { targets, accept, canary, operate } => {
-            let target = |text: &String| match text.split_once('@') {
-                Some((name, version)) => PluginTarget { name: name.to_owned(), version: Some(version.to_owned()) },
-                None => PluginTarget { name: text.clone(), version: None },
-            };
-            let targets = targets.iter().map(target).collect();
+            let targets = targets.iter().map(|text| target(text)).collect();
             match activation(targets, accept, *canary)? {
                 Activation::Switch(request) => answer(&operate, request, Absent::Refuse, switched).await,
                 Activation::Canary(request) => answer(&operate, request, Absent::Refuse, switched).await,
@@ -77,6 +74,12 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
         PluginCommand::Rollback(PluginsArguments { names, operate }) => {
             answer(&operate, PluginRollback { names }, Absent::Refuse, switched).await
         }
+        PluginCommand::Durable { target: text, durable: on_off, operate } => {
+            let PluginTarget { name, version } = target(&text);
+            let request = PluginDurable { name, version, durable: on_off == OnOff::On };
+            let view = execute(&operate, request, Absent::Refuse).await?;
+            show(&operate, &view, |_| durable(&view))
+        }
         PluginCommand::Remove { name, version, operate } => {
             answer(&operate, PluginRemove { name, version }, Absent::Refuse, removed).await
         }
@@ -85,6 +88,14 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
             let code = show(&operate, &view, |_| verified(&view))?;
             Ok(if view.sound { code } else { ExitCode::from(EXIT_FAILED) })
         }
+    }
+}
+
+/// NAME or NAME@VERSION.
+fn target(text: &str) -> PluginTarget {
+    match text.split_once('@') {
+        Some((name, version)) => PluginTarget { name: name.to_owned(), version: Some(version.to_owned()) },
+        None => PluginTarget { name: text.to_owned(), version: None },
     }
 }
 
@@ -199,8 +210,15 @@ pub(super) fn list(view: &PluginListView, layout: &Layout) -> String {
         lines.extend(kept_away(&name, &plugin.health, now));
         lines.extend(faults(&name, &plugin.health, now));
         lines.extend(canary(&name, plugin, now));
+        lines.extend(plugin.demoted.as_ref().map(|demoted| without_journals(&name, &name, demoted, now)));
     }
     lines.join("\n")
+}
+
+/// Why new calls of a version keep no journals, and the command that lets them.
+fn without_journals(who: &str, target: &str, demoted: &Demotion, now: u64) -> String {
+    let (at, why) = (when(demoted.at, now), cell(&*demoted.why));
+    format!("{who}: new calls keep no journals since {at}: {why}; `bulkhead plugin durable {target} on` lets them")
 }
 
 /// Who is kept from a version for now.
@@ -270,6 +288,10 @@ pub(super) fn versions(view: &PluginVersionsView, layout: &Layout) -> String {
             let at = when(gone.at, now);
             lines.push(format!("{} was taken back {at}: {}", digest(version.version), cell(&*gone.why)));
         }
+        if let Some(demoted) = &version.demoted {
+            let digest = digest(version.version);
+            lines.push(without_journals(&digest, &format!("{}@{digest}", cell(&*view.name)), demoted, now));
+        }
     }
     lines.join("\n")
 }
@@ -320,6 +342,12 @@ pub(super) fn updated(view: &PluginUpdateView) -> String {
         PluginUpdateView::Staged(view) => staged(view),
         PluginUpdateView::Switched(view) => switched(view),
     }
+}
+
+pub(super) fn durable(view: &VersionDurability) -> String {
+    let what = if view.durable { "keep journals, as the configuration says" } else { "keep no journals" };
+    let already = if view.changed { "" } else { " already" };
+    format!("{} {}: new calls{already} {what}", cell(&*view.name), digest(view.version))
 }
 
 pub(super) fn removed(view: &PluginRemoveView) -> String {

@@ -15,8 +15,7 @@ use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
 
-use super::args::CallTarget;
-use super::call::{CallWorld, EXIT_CALL, Prepared, explain, prepare, spec};
+use super::call::{CallTarget, CallWorld, EXIT_CALL, Prepared, explain, prepare, spec};
 use super::journal_file::{JournalSize, fix_randomness};
 use super::{logging, print_error, print_line, sources};
 

@@ -1,4 +1,13 @@
-//! Values as people write them on the command line: shares, ratios, times.
+//! Values as people write them on the command line: shares, ratios, times, switches.
+
+use clap::ValueEnum;
+
+/// Something that is switched on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnOff {
+    On,
+    Off,
+}
 
 /// A share such as `10%` or `0.5`, in hundredths of a percent.
 pub(super) fn share(text: &str) -> Result<u16, String> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 52] = [
+const COMMANDS: [&str; 53] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,
@@ -55,6 +55,7 @@ const COMMANDS: [&str; 52] = [
     r#"{"command":"plugin_canary","targets":[{"name":"csv","version":null}],"share":1000,"tenants":["acme"],"bounds":{"fault_percent_max":5,"latency_percent_max":150,"window_ms":600000,"calls_min":20},"accept":false}"#,
     r#"{"command":"plugin_promote","names":["csv"]}"#,
     r#"{"command":"plugin_rollback","names":["csv"]}"#,
+    r#"{"command":"plugin_durable","name":"csv","version":"3f2a","durable":true}"#,
     r#"{"command":"plugin_remove","name":"csv","version":"3f2a"}"#,
     r#"{"command":"plugin_verify","name":"csv"}"#,
     r#"{"command":"stdio_attach"}"#,
@@ -91,6 +92,10 @@ fn commands_may_leave_out_what_has_a_default() {
         ),
         (r#"{"command":"plugin_grants","name":"csv"}"#, r#"{"command":"plugin_grants","name":"csv","version":null}"#),
         (r#"{"command":"plugin_verify"}"#, r#"{"command":"plugin_verify","name":null}"#),
+        (
+            r#"{"command":"plugin_durable","name":"csv","durable":false}"#,
+            r#"{"command":"plugin_durable","name":"csv","version":null,"durable":false}"#,
+        ),
         (
             r#"{"command":"audit_page","count_max":5}"#,
             r#"{"command":"audit_page","events":[],"tenant":null,"after":null,"count_max":5}"#,
@@ -150,7 +155,8 @@ fn commands_of_the_dashboard_name_no_path_and_switch_to_nothing_unread() {
     };
     let more: Vec<_> =
         COMMANDS.into_iter().filter(|sent| is_for_dashboard(sent)).filter_map(|sent| sent.split('"').nth(3)).collect();
-    // Of the others, one stages a path, one switches to what it finds, one is of a set, and the canary names no version.
+    // Of the others, one stages a path, one switches to what it finds, one is of a set, the canary names no version, and no page has a
+    // button for journals.
     assert_eq!(
         more,
         ["token_create", "plugin_changes", "plugin_grants", "plugin_promote", "plugin_rollback", "plugin_remove"]

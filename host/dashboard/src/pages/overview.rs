@@ -264,6 +264,9 @@ fn of_plugin(plugin: &PluginView) -> (Vec<String>, Vec<String>) {
     if let Some(back) = &plugin.taken_back {
         needed.push(format!("version {} was taken back: {}", digits(&back.version), back.taken_back.why));
     }
+    if let Some(demoted) = &plugin.demoted {
+        needed.push(format!("its new calls keep no journals: {}", demoted.why));
+    }
     (needed, later)
 }
 

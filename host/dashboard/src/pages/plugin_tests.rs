@@ -42,6 +42,7 @@ fn version(number: u8, state: Stage) -> VersionView {
         left_at: None,
         retired_at: None,
         taken_back: None,
+        demoted: None,
         calls: 0,
         tasks: 0,
     }
@@ -81,6 +82,7 @@ fn plugin_view(canary: Option<CanaryView>) -> PluginView {
         health: health(),
         canary,
         taken_back: None,
+        demoted: None,
         waiting: None,
     }
 }

@@ -158,6 +158,11 @@ pub(crate) fn plugin(frame: &Frame<'_>, session: &Session, page: &PluginPage<'_>
                         code { (digits(&back.version)) } " " (frame.when(back.taken_back.at)) ": " (text::line(&back.taken_back.why))
                     }
                 }
+                @if let Some(demoted) = &plugin.demoted {
+                    dt { "No journals" } dd {
+                        (frame.when(demoted.at)) ": " (text::line(&demoted.why)) "; " code { "bulkhead plugin durable " (name) " on" } " lets new calls keep them."
+                    }
+                }
                 (faults(frame, &plugin.health))
             }
             @if let Some(canary) = &plugin.canary { (show_canary(frame, session, name, canary)) }
@@ -179,7 +184,7 @@ fn version_row(frame: &Frame<'_>, name: &str, version: &VersionView) -> Markup {
     html! {
         tr {
             td { a href={ (plugin_path(name)) "/" (digits(&version.version)) "/changes" } { code { (digits(&version.version)) } } }
-            td { (stage(version.state)) @if version.taken_back.is_some() { ", taken back" } }
+            td { (stage(version.state)) @if version.taken_back.is_some() { ", taken back" } @if version.demoted.is_some() { ", no journals" } }
             td { (text::cell(&version.source)) }
             td { (text::cell(&version.signed_by.join(", "))) }
             td { (frame.when(version.staged_at)) }

@@ -99,6 +99,12 @@ impl CallHealth for Healthy {
     }
 
     fn call_ended(&self, _: &EndedCall<'_>) {}
+
+    fn may_keep_journal(&self, _: &PluginVersion) -> bool {
+        true
+    }
+
+    fn diverged(&self, _: &PluginVersion, _: UnixMs) {}
 }
 
 fn world_with(request_timeout_ms: u64) -> World {

@@ -172,6 +172,7 @@ async fn task_that_asks_something_else_when_it_is_brought_back_is_counted_and_fa
     next.tasks.recover().await.unwrap();
     assert_eq!(next.ended(task.id).await, Outcome::Error(CallError::Interrupted));
     let page = bulkhead_metrics::page(&metrics, Readings::default(), Form::Text).unwrap();
+    assert_eq!(*next.health.diverged_at.lock(), [1_000_000], "its version hears of it");
     for line in ["bulkhead_task_resumes_total 1", "bulkhead_task_divergences_total 1"] {
         assert!(page.contains(line), "{line}\n{page}");
     }
@@ -183,6 +184,32 @@ async fn task_that_asks_something_else_when_it_is_brought_back_is_counted_and_fa
     assert!(!before.is_empty() && kept.starts_with(&before), "{} of {} bytes", kept.len(), before.len());
     next.store.remove(&ANNA, task.id).await.unwrap();
     assert_eq!(next.store.journal(&ANNA, task.id).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn new_call_of_a_demoted_version_keeps_no_journal_and_an_older_one_goes_on() {
+    let world = world();
+    let before = world.create(&ANNA, "lasting").await.unwrap();
+    world.until(before.id, |task| task.outstanding().next().is_some()).await;
+    world.health.is_demoted.store(true, Ordering::SeqCst);
+    let at_once = world.create(&ANNA, "lasting, quietly").await.unwrap();
+    let full = world.create(&ANNA, "forever").await.unwrap();
+    let queued = world.create(&ANNA, "lasting, quietly").await.unwrap();
+    assert_eq!(queued.phase, Phase::Active(Active::Queued));
+    world.tasks.cancel(&ANNA, full.id).await.unwrap();
+    for id in [at_once.id, queued.id] {
+        let running = world.until(id, |task| task.phase == Phase::Active(Active::Running)).await;
+        assert_eq!(running.durable, None, "{running:?}");
+    }
+
+    world.store.restart();
+    let next = world_on(world.store.clone(), limits());
+    drop(world);
+    next.health.is_demoted.store(true, Ordering::SeqCst);
+    let recovered = next.tasks.recover().await.unwrap();
+    assert_eq!((recovered.resumed, recovered.interrupted), (1, 2), "what has a journal goes on by it");
+    next.tasks.answer(&ANNA, before.id, "name", accept()).await.unwrap();
+    assert_eq!(next.ended(before.id).await, Outcome::Output { is_error: false });
 }
 
 /// The store has the question, and its guest was told otherwise: what the guest asks then would stand beside a journal that says that it

@@ -96,6 +96,8 @@ const GROWS: &[(&str, &str, By)] = &[
     ("plugins/health/canary_stats/window.rs", "of", Const("CALLS_MAX")),
     ("plugins/health/canary_stats/window.rs", "samples", Const("CALLS_MAX")),
     ("plugins/health/canary_stats.rs", "watched", Const("CANARIES_MAX")),
+    ("plugins/health/divergences.rs", "demoted", OPERATORS),
+    ("plugins/health/divergences.rs", "waiting", Const("WAITING_MAX")),
     ("control/activity.rs", "requestors", Key("limits.requestors_per_tenant")),
     ("control/activity.rs", "tenants", TENANTS),
     ("control/history.rs", "calls", Because("the words are in the code")),

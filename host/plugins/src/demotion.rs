@@ -1,0 +1,149 @@
+//! Versions whose tasks do something else than their journals say when they are brought back: after some of them in a day, new calls of
+//! such a version keep no journals, until an operator says otherwise.
+//!
+//! Owns that decision, and the operator's own. Must not touch a task: one that has a journal goes on by it. Invariants: what is decided is
+//! in the store with the version, so that a restart changes nothing; a plugin whose configuration says `durable = "required"` keeps its
+//! journals, whatever its tasks do.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::entry::{Demotion, Version};
+use super::health::Divergence;
+use super::registry::Draft;
+use super::switch::Target;
+use super::{Digest, Error, Inner, Plugins, State, find, version};
+use bulkhead_audit as audit;
+use bulkhead_domain::UnixMs;
+use bulkhead_domain::task::PluginVersion;
+use bulkhead_runtime::Durability;
+
+/// So many divergences of a version within [`WITHIN_MS`] demote it.
+const DIVERGENCES_MAX: usize = 3;
+const WITHIN_MS: UnixMs = 86_400_000;
+
+/// Between two tries to write a divergence down, while the store refuses.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+const DIVERGED: &str = "three of its tasks did something else within a day when they were brought back";
+const BY_OPERATOR: &str = "the operator says so";
+
+/// Whether new calls of a version keep journals, as `plugin durable` answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionDurability {
+    pub name: String,
+    pub version: Digest,
+    pub durable: bool,
+    /// Whether it was otherwise before.
+    pub changed: bool,
+}
+
+impl Version {
+    /// Notes a divergence. Returns whether it is one too many.
+    fn note_divergence(&mut self, at: UnixMs) -> bool {
+        self.divergences.retain(|before| before.saturating_add(WITHIN_MS) > at);
+        self.divergences.push(at);
+        self.divergences.sort_unstable();
+        let surplus = self.divergences.len().saturating_sub(DIVERGENCES_MAX);
+        self.divergences.drain(..surplus);
+        self.divergences.len() == DIVERGENCES_MAX
+    }
+}
+
+impl Plugins {
+    /// Writes divergences down as they come, and demotes versions. One that cannot be written down is tried again.
+    pub(super) async fn watch_divergences(&self) {
+        loop {
+            let divergence = self.inner.health.next_divergence().await;
+            while let Err(error) = self.note_divergence(&divergence).await {
+                tracing::warn!(plugin.name = divergence.0.name, %error, "a divergence cannot be written down yet");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+
+    pub(super) async fn note_divergence(&self, (version, at): &Divergence) -> Result<(), Error> {
+        let inner = &self.inner;
+        let mut state = self.settled().await?;
+        let digest = Digest(version.digest);
+        let mut draft = Draft::default();
+        // Of a version that was removed meanwhile, or that `--plugin` names, nothing is remembered.
+        if state.book.get(&version.name).is_none_or(|entry| !entry.versions.contains_key(&digest)) {
+            return Ok(());
+        }
+        let Some(row) = draft.entry(&state.book, &version.name).versions.get_mut(&digest) else { return Ok(()) };
+        let is_required = inner.policy(&version.name).source.durable == Durability::Required;
+        let is_demoted = row.note_divergence(*at) && row.demoted.is_none() && !is_required;
+        if is_demoted {
+            row.demoted = Some(Demotion { at: *at, why: DIVERGED.to_owned() });
+        }
+        state.book.commit(&*inner.store, draft).await?;
+        if is_demoted {
+            tracing::warn!(
+                plugin.name = version.name,
+                plugin.version = %digest,
+                "new calls of this version keep no journals: {DIVERGED}; `bulkhead plugin durable {} on` lets them again",
+                version.name
+            );
+            inner.audit.note(|| audit::Entry::new("plugin.demoted").plugin(version).because(DIVERGED));
+            inner.show_demoted(&state);
+        }
+        Ok(())
+    }
+
+    /// Says whether new calls of a version keep journals: of the active one, where none is named.
+    ///
+    /// # Errors
+    ///
+    /// There is no such version, or the configuration says otherwise.
+    pub async fn set_durable(&self, target: &Target, durable: bool) -> Result<VersionDurability, Error> {
+        let inner = &self.inner;
+        let name = &target.name;
+        let mut state = self.settled().await?;
+        let entry = state.entry(name)?;
+        let digest = match &target.version {
+            Some(begins) => find(name, entry, begins)?,
+            None => entry.head.active.ok_or_else(|| {
+                Error::Invalid(format!(
+                    "{name} is not active: name a version; `bulkhead plugin versions {name}` shows them"
+                ))
+            })?,
+        };
+        match (inner.policy(name).source.durable, durable) {
+            (Durability::Off, true) => {
+                return Err(Error::Invalid(format!(
+                    "the configuration says durable = \"off\" for {name}: change it there"
+                )));
+            }
+            (Durability::Required, false) => {
+                return Err(Error::Invalid(format!(
+                    "the configuration says durable = \"required\" for {name}: change it there"
+                )));
+            }
+            _ => {}
+        }
+        let mut draft = Draft::default();
+        let row = draft.entry(&state.book, name).versions.get_mut(&digest);
+        let row = row.ok_or_else(|| Error::NotFound(format!("{name} has no version {digest}")))?;
+        let changed = row.demoted.is_some() == durable;
+        if changed {
+            row.demoted = (!durable).then(|| Demotion { at: inner.clock.now(), why: BY_OPERATOR.to_owned() });
+            row.divergences.clear();
+            state.book.commit(&*inner.store, draft).await?;
+            inner.show_demoted(&state);
+        }
+        Ok(VersionDurability { name: name.clone(), version: digest, durable, changed })
+    }
+}
+
+impl Inner {
+    /// Tells the engine which versions are demoted.
+    pub(super) fn show_demoted(&self, state: &State) {
+        let demoted = |(name, entry): (&String, &super::Entry)| -> Vec<PluginVersion> {
+            let versions = entry.versions.iter().filter(|(_, row)| row.demoted.is_some());
+            versions.map(|(digest, _)| version(name, *digest)).collect()
+        };
+        self.health.set_demoted(state.book.iter().flat_map(demoted).collect());
+    }
+}
