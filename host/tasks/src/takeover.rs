@@ -14,7 +14,7 @@ use super::resuming::{holding, interruption};
 use super::run::{RunStart, is_paused, is_running};
 use super::watchers::NotificationMark;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
-use bulkhead_domain::task::{Active, Phase, Task};
+use bulkhead_domain::task::{Phase, Task};
 use bulkhead_store as store;
 
 /// Tasks that are claimed at once.

@@ -205,7 +205,8 @@ async fn spoofed_host_headers_are_refused() {
             400,
         ),
     ] {
-        let request = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{HELLO}", HELLO.len());
+        let headers = format!("Connection: close\r\nContent-Type: application/json\r\nContent-Length: {}", HELLO.len());
+        let request = format!("{head}{headers}\r\n\r\n{HELLO}");
         let heard = raw::exchange(&host, request.as_bytes()).await;
         assert_eq!(heard.statuses(), [status], "{what}: {heard:?}");
         assert!(!heard.answers[0].body.contains("result"), "{what}: {heard:?}");
@@ -237,7 +238,8 @@ async fn other_http_paths_are_refused() {
         "evil.example:443",
     ] {
         for method in ["GET", "POST", "DELETE", "OPTIONS", "CONNECT", "TRACE", "FOO"] {
-            let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+            let headers = "Host: localhost\r\nConnection: close\r\nContent-Length: 0";
+            let request = format!("{method} {path} HTTP/1.1\r\n{headers}\r\n\r\n");
             let heard = raw::exchange(&host, request.as_bytes()).await;
             let seen = heard.statuses();
             assert!(seen.len() == 1 && (400..500).contains(&seen[0]), "{method} {path}: {heard:?}");

@@ -21,10 +21,10 @@ fn hello() -> String {
     )
 }
 
-/// The host is there and answers on a connection of its own.
+/// The host is there and answers on a connection of its own, the last time that it is used: nobody has to wait until it is quiet.
 async fn serves_on(host: &mut Host, after: &str) {
     assert!(host.is_alive(), "{after} took the host down:\n{}", host.log());
-    let heard = raw::exchange(host, hello().as_bytes()).await;
+    let heard = raw::exchange(host, hello().replacen("\r\n", "\r\nConnection: close\r\n", 1).as_bytes()).await;
     assert_eq!(heard.statuses(), [200], "after {after}: {heard:?}");
     assert!(heard.answers[0].body.starts_with(r#"{"jsonrpc":"2.0","id":1,"result":{"#), "after {after}: {heard:?}");
     assert!(!host.log().contains("panicked"), "{after}:\n{}", host.log());

@@ -32,6 +32,7 @@ async fn full_disk_keeps_a_request_with_an_effect_back_until_there_is_room() {
         let setup = Setup::new();
         let Some(disk) = SmallDisk::mount(setup.data(), DISK_MEBIBYTES) else { return };
         let (origin, sent) = counting_server().await;
+        let posts = || sent.lock().posts;
         let grants = format!("durable = \"required\"\n[plugin.grants]\nhttp = [{origin:?}]\n");
         let mut host = setup.plugin("probe", &grants).config(AT_ONCE).start().await;
         let mut client = Modern::full(&host, None);
@@ -40,17 +41,17 @@ async fn full_disk_keeps_a_request_with_an_effect_back_until_there_is_room() {
         disk.fill();
         until_logged(&host, "a task stands still, its journal cannot be written").await;
         tokio::time::sleep(A_WHILE).await;
-        assert_eq!((sent.lock().posts, status(&client, &id).await), (0, json!("working")), "{}", host.log());
+        assert_eq!((posts(), status(&client, &id).await), (0, json!("working")), "{}", host.log());
         if is_killed {
             (host, client) = again(host).await;
             until_logged(&host, "tasks of an earlier host stand still until the store takes writes").await;
             tokio::time::sleep(A_WHILE).await;
-            assert_eq!((sent.lock().posts, status(&client, &id).await), (0, json!("working")), "{}", host.log());
+            assert_eq!((posts(), status(&client, &id).await), (0, json!("working")), "{}", host.log());
         }
         disk.make_room();
         let done = client.until_status(&id, "completed").await;
         assert_eq!(done["result"]["structuredContent"]["body"], "paid", "{done}");
-        assert_eq!(sent.lock().posts, 1, "it is sent once");
+        assert_eq!(posts(), 1, "it is sent once");
     }
 }
 
