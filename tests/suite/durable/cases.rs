@@ -16,6 +16,8 @@ pub(super) struct Case {
     pub(super) languages: &'static [&'static str],
     pub(super) keeps: bool,
     pub(super) is_steered: bool,
+    /// Whether it rests for so long after a request that its answer is kept by itself, and a later life finds it.
+    pub(super) rests: bool,
     /// With the address of a server that counts.
     pub(super) arguments: fn(&str) -> Value,
     /// The keys under which it asks, in order.
@@ -42,13 +44,14 @@ const PLAIN: Case = Case {
     languages: &[],
     keeps: false,
     is_steered: false,
+    rests: false,
     arguments: |_| json!({}),
     asks: &[],
     check: |_| {},
 };
 
 /// One tool for each way to have an effect, or to have none, and for each kind of component.
-pub(super) const CASES: [Case; 14] = [
+pub(super) const CASES: [Case; 15] = [
     Case {
         plugin: "probe",
         tool: "stages",
@@ -62,6 +65,19 @@ pub(super) const CASES: [Case; 14] = [
         ..PLAIN
     },
     Case { tool: "send", plugin: "probe", arguments: |origin| sent("POST", origin), check: sent_once, ..PLAIN },
+    Case {
+        tool: "send",
+        plugin: "probe",
+        how: ", which rests afterwards,",
+        rests: true,
+        arguments: |origin| {
+            let mut sent = sent("POST", origin);
+            sent["rest_ms"] = json!(200);
+            sent
+        },
+        check: sent_once,
+        ..PLAIN
+    },
     Case {
         plugin: "probe",
         tool: "send",

@@ -138,6 +138,28 @@ async fn promoted_call_takes_along_what_it_saw_before() {
 }
 
 #[tokio::test]
+async fn what_is_to_be_kept_soon_goes_along_with_the_next_write() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let journal = TaskJournal::held(Arc::clone(&store));
+    let (task, _) = promoted(&store, &journal).await;
+    let head = async || store.journal(&ANNA, task.id).await.unwrap().unwrap();
+    let before = head().await.rows;
+    journal.submit(tail(0, b"a"));
+    journal.submit(tail(0, b"ab"));
+    journal.append(tail(0, b"abc")).await.unwrap();
+    tokio::time::sleep(2 * GATHERED_FOR).await;
+    assert_eq!((head().await.rows, head().await.bytes), (before + 1, 3), "one write for all three");
+    // Where nothing else is written, it is kept all the same.
+    journal.submit(tail(3, b"d"));
+    journal.submit(tail(3, b"de"));
+    while head().await.bytes < 5 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(head().await.rows, before + 2);
+    assert_eq!(store.journal_bytes(&ANNA, task.id).await.unwrap(), b"abcde");
+}
+
+#[tokio::test]
 async fn call_that_saw_too_much_before_it_is_a_task_is_promoted_without_journal() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let journal = TaskJournal::held(Arc::clone(&store));
