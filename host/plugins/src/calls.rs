@@ -31,7 +31,7 @@ pub trait Calls: Send + Sync + 'static {
 #[async_trait]
 impl Calls for Tasks {
     async fn tasks(&self) -> Result<HashMap<PluginVersion, usize>, store::Error> {
-        Ok(self.by_version())
+        self.by_version().await
     }
 
     async fn next_list_changes(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {

@@ -2,8 +2,8 @@
 //! such a version keep no journals, until an operator says otherwise.
 //!
 //! Owns that decision, and the operator's own. Must not touch a task: one that has a journal goes on by it. Invariants: what is decided is
-//! in the store with the version, so that a restart changes nothing; a plugin whose configuration says `durable = "required"` keeps its
-//! journals, whatever its tasks do.
+//! in the store with the version, so that a restart changes nothing; where the configuration says `durable = "required"` or `"off"`, that
+//! holds, whatever was decided.
 
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ use bulkhead_runtime::Durability;
 /// So many divergences of a version within [`WITHIN_MS`] demote it.
 const DIVERGENCES_MAX: usize = 3;
 const WITHIN_MS: UnixMs = 86_400_000;
+
+/// How much of a digest a command needs.
+const DIGITS_SHOWN: usize = 12;
 
 /// Between two tries to write a divergence down, while the store refuses.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -56,8 +59,11 @@ impl Plugins {
     pub(super) async fn watch_divergences(&self) {
         loop {
             let divergence = self.inner.health.next_divergence().await;
+            let mut warned = false;
             while let Err(error) = self.note_divergence(&divergence).await {
-                tracing::warn!(plugin.name = divergence.0.name, %error, "a divergence cannot be written down yet");
+                if !std::mem::replace(&mut warned, true) {
+                    tracing::warn!(plugin.name = divergence.0.name, %error, "a divergence cannot be written down yet");
+                }
                 tokio::time::sleep(RETRY_AFTER).await;
             }
         }
@@ -73,18 +79,18 @@ impl Plugins {
             return Ok(());
         }
         let Some(row) = draft.entry(&state.book, &version.name).versions.get_mut(&digest) else { return Ok(()) };
-        let is_required = inner.policy(&version.name).source.durable == Durability::Required;
-        let is_demoted = row.note_divergence(*at) && row.demoted.is_none() && !is_required;
+        let may_be_demoted = inner.policy(&version.name).source.durable == Durability::Auto;
+        let is_demoted = row.note_divergence(*at) && row.demoted.is_none() && may_be_demoted;
         if is_demoted {
             row.demoted = Some(Demotion { at: *at, why: DIVERGED.to_owned() });
         }
         state.book.commit(&*inner.store, draft).await?;
         if is_demoted {
+            let (name, begins) = (&version.name, digest.to_string().chars().take(DIGITS_SHOWN).collect::<String>());
             tracing::warn!(
-                plugin.name = version.name,
+                plugin.name = name,
                 plugin.version = %digest,
-                "new calls of this version keep no journals: {DIVERGED}; `bulkhead plugin durable {} on` lets them again",
-                version.name
+                "new calls of this version keep no journals: {DIVERGED}; `bulkhead plugin durable {name}@{begins} on` lets them again"
             );
             inner.audit.note(|| audit::Entry::new("plugin.demoted").plugin(version).because(DIVERGED));
             inner.show_demoted(&state);
@@ -138,10 +144,15 @@ impl Plugins {
 }
 
 impl Inner {
+    /// Why new calls of a version keep no journals, where the configuration leaves that open.
+    pub(super) fn demotion(&self, name: &str, row: &Version) -> Option<Demotion> {
+        row.demoted.clone().filter(|_| self.policies.load().of(name).source.durable == Durability::Auto)
+    }
+
     /// Tells the engine which versions are demoted.
     pub(super) fn show_demoted(&self, state: &State) {
         let demoted = |(name, entry): (&String, &super::Entry)| -> Vec<PluginVersion> {
-            let versions = entry.versions.iter().filter(|(_, row)| row.demoted.is_some());
+            let versions = entry.versions.iter().filter(|(_, row)| self.demotion(name, row).is_some());
             versions.map(|(digest, _)| version(name, *digest)).collect()
         };
         self.health.set_demoted(state.book.iter().flat_map(demoted).collect());

@@ -254,7 +254,7 @@ impl Plugins {
             health,
             canary: entry.and_then(|entry| self.canary(name, entry)),
             taken_back: entry.and_then(taken_back),
-            demoted: row.and_then(|row| row.demoted.clone()),
+            demoted: row.and_then(|row| self.inner.demotion(name, row)),
             waiting: entry.and_then(|entry| waiting(entry, row)),
         }
     }
@@ -304,7 +304,7 @@ impl Plugins {
                     left_at: row.left_at,
                     retired_at: row.retired_at,
                     taken_back: row.taken_back.clone(),
-                    demoted: row.demoted.clone(),
+                    demoted: self.inner.demotion(name, row),
                     calls: self.inner.sandbox.calls(&version),
                     tasks: tasks.get(&version).copied().unwrap_or_default(),
                 })

@@ -19,7 +19,7 @@ use super::guest_services::ServiceStores;
 use super::journal::TaskJournal;
 use super::plain::PlainCall;
 use super::run::{Run, RunStart, is_paused};
-use super::takeover::Takeover;
+use super::takeover::PendingTakeover;
 use super::tenant_usage::UsageWriter;
 use super::usage::Shares;
 use super::watchers::{NotificationMark, Watchers};
@@ -92,7 +92,7 @@ pub(super) struct Inner {
     /// Held while a journal is checked.
     pub(super) checking: Mutex<()>,
     /// What of an earlier host is still to be taken over.
-    pub(super) takeover: parking_lot::Mutex<Option<Takeover>>,
+    pub(super) takeover: PendingTakeover,
     /// Empty: nothing is counted.
     pub(super) metrics: Arc<OnceLock<TaskMetrics>>,
 }
@@ -131,7 +131,7 @@ impl Tasks {
             activity: OnceLock::new(),
             sooner: Notify::new(),
             checking: Mutex::default(),
-            takeover: parking_lot::Mutex::default(),
+            takeover: PendingTakeover::default(),
             metrics,
         };
         Ok(Self { inner: Arc::new(inner) })

@@ -14,6 +14,7 @@ use super::admission::IdleState;
 use super::call_slot::CallSlot;
 use super::engine::Inner;
 use super::journal::TaskJournal;
+use super::resuming::ReplayFailure;
 use super::{Error, host_failure};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputResponse};
@@ -111,10 +112,12 @@ impl GuestDriver {
     }
 
     /// Why the call could not be brought back to where it was, if that is why it ended.
-    pub(super) fn divergence(&self) -> Option<String> {
+    pub(super) fn replay_failure(&self) -> Option<ReplayFailure> {
         match &self.guest.running.control.journal()?.status {
-            JournalStatus::Diverged(divergence) => Some(divergence.to_string()),
-            JournalStatus::Corrupt(corrupt) => Some(corrupt.to_string()),
+            JournalStatus::Diverged(divergence) => {
+                Some(ReplayFailure { why: divergence.to_string(), is_divergence: true })
+            }
+            JournalStatus::Corrupt(corrupt) => Some(ReplayFailure { why: corrupt.to_string(), is_divergence: false }),
             _ => None,
         }
     }

@@ -28,7 +28,7 @@ const FIRST_ATTEMPT: u32 = 1;
 const HELD_BYTES_MAX: usize = 256 << 10;
 
 /// What is to be kept soon waits so long for something that the call writes anyway, which takes it along: one flush instead of two.
-const GATHERED_FOR: Duration = Duration::from_millis(50);
+pub(super) const GATHERED_FOR: Duration = Duration::from_millis(50);
 
 /// What all runs of a call share that go on from one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

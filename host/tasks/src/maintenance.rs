@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::Error;
+use super::changes::ApplyError;
 use super::engine::{HEARTBEAT, Inner, LEASE_MS, Tasks};
+use super::journal::GATHERED_FOR;
 use super::resuming::interruption;
 use super::run::is_running;
 use bulkhead_domain::lifecycle::Event;
@@ -140,11 +142,19 @@ impl Tasks {
             }
         };
         let _ = tokio::time::timeout(grace, over).await;
-        for task in inner.watchers.tasks().into_iter().filter(|task| is_running(task)) {
-            let event = Event::Interrupt { how: interruption(inner, &task).await };
-            if let Err(error) = inner.apply(&task.requestor, task.id, event, None).await {
+        let running: Vec<_> = inner.watchers.tasks().into_iter().filter(|task| is_running(task)).collect();
+        for task in &running {
+            let interrupted = match interruption(inner, task).await {
+                Ok(how) => inner.apply(&task.requestor, task.id, Event::Interrupt { how }, None).await.map(drop),
+                Err(error) => Err(ApplyError::Store(error)),
+            };
+            if let Err(error) = interrupted {
                 tracing::warn!(task.id = %task.id, "a running task could not be marked as interrupted: {error:?}");
             }
+        }
+        if !running.is_empty() {
+            // What their calls have seen, and are about to keep, is written before the store is closed.
+            tokio::time::sleep(2 * GATHERED_FOR).await;
         }
         self.write_usage().await;
         inner.store.close().await.map_err(|error| inner.store_error(error))

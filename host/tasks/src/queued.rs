@@ -14,8 +14,8 @@ use super::{Job, resuming};
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::Task;
 
-/// Whether the call of a task that waits to start is to keep a journal.
-pub(super) async fn keeps_journal(inner: &Inner, task: &Task, job: Option<&Job>) -> bool {
+/// Whether the call of a task that starts is to keep a journal.
+async fn keeps_journal(inner: &Inner, task: &Task, job: Option<&Job>) -> bool {
     match (job, task.work.tool()) {
         (Some(job), _) => job.tool().is_some_and(|tool| inner.may_keep_journal(tool)),
         (None, Some(name)) => {
@@ -28,16 +28,17 @@ pub(super) async fn keeps_journal(inner: &Inner, task: &Task, job: Option<&Job>)
 
 /// What a task does when it leaves the queue.
 #[derive(Clone, Copy)]
-pub(super) enum NextRun {
-    Start { keeps_journal: bool },
+pub(super) enum NextRun<'a> {
+    /// With what it does, as far as that has not to be read again.
+    Start(Option<&'a Job>),
     Resume,
 }
 
-impl NextRun {
+impl NextRun<'_> {
     /// Marks the record as running.
     async fn begin(self, inner: &Inner, task: &Task) -> Result<Applied, ApplyError> {
-        let Self::Start { keeps_journal } = self else { return resuming::go_on(inner, task).await };
-        let durable = match keeps_journal {
+        let Self::Start(job) = self else { return resuming::go_on(inner, task).await };
+        let durable = match keeps_journal(inner, task, job).await {
             true => Beginning::of(task, task.attempt.saturating_add(1)).marker(0, inner.executor.engine_hash()),
             false => None,
         };
@@ -51,7 +52,7 @@ pub(super) async fn leave_queue(
     inner: &Arc<Inner>,
     run: &Arc<Run>,
     task: &Arc<Task>,
-    next: NextRun,
+    next: NextRun<'_>,
     mut request: Option<PermitRequest>,
 ) -> Option<(Permit, Arc<Task>)> {
     let mut seen = run.watch();

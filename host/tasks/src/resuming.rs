@@ -22,6 +22,14 @@ use bulkhead_runtime::{Journaling, Spent};
 use bulkhead_store as store;
 use bulkhead_store::journal::{Append, HeadAfter, JournalHead, JournalState};
 
+/// Why a call could not be brought back to where it was.
+#[derive(Clone, Debug)]
+pub(super) struct ReplayFailure {
+    pub(super) why: String,
+    /// The call did something else than its journal says. Otherwise the journal cannot be read, which is no fault of the plugin.
+    pub(super) is_divergence: bool,
+}
+
 /// Runs in a row that may go on without coming further.
 const RESUMES_MAX: u32 = 3;
 
@@ -29,28 +37,29 @@ const RESUMES_MAX: u32 = 3;
 const FRUITLESS: &str = "it is held: it was resumed three times and never came further; an operator can release it";
 const OTHER_ENGINE: &str = "it is held: it cannot go on with this version of the host; an operator can release it";
 
-/// What becomes of a task whose run is lost.
-pub(super) async fn interruption(inner: &Inner, task: &Task) -> Interruption {
-    let Some(name) = task.work.tool() else { return Interruption::Fail };
-    let Some(tool) = inner.executor.tool(&task.plugin, name).await else { return Interruption::Fail };
-    if tool.journal.is_some() && is_kept(inner, task).await {
-        return Interruption::Resume;
+/// What becomes of a task whose run is lost. Fails where the store cannot say at the moment.
+pub(super) async fn interruption(inner: &Inner, task: &Task) -> Result<Interruption, store::Error> {
+    let Some(name) = task.work.tool() else { return Ok(Interruption::Fail) };
+    let Some(tool) = inner.executor.tool(&task.plugin, name).await else { return Ok(Interruption::Fail) };
+    if tool.journal.is_some() && is_kept(inner, task).await? {
+        return Ok(Interruption::Resume);
     }
-    if tool.rerun_on_restart { Interruption::Rerun } else { Interruption::Fail }
+    Ok(if tool.rerun_on_restart { Interruption::Rerun } else { Interruption::Fail })
 }
 
 /// Whether the call can be brought back to where it was.
-async fn is_kept(inner: &Inner, task: &Task) -> bool {
+async fn is_kept(inner: &Inner, task: &Task) -> Result<bool, store::Error> {
     if Beginning::read(task).is_none() {
-        return false;
+        return Ok(false);
     }
     match inner.store.journal(&task.requestor, task.id).await {
-        Ok(None) => true,
-        Ok(Some(head)) => head.attempt == task.attempt && head.state == JournalState::Sound,
-        Err(error) => {
+        Ok(None) => Ok(true),
+        Ok(Some(head)) => Ok(head.attempt == task.attempt && head.state == JournalState::Sound),
+        Err(error @ store::Error::Corrupt(_)) => {
             tracing::warn!(task.id = %task.id, "the journal of a task cannot be read: {error}");
-            false
+            Ok(false)
         }
+        Err(error) => Err(error),
     }
 }
 
@@ -128,16 +137,19 @@ pub(super) async fn history(inner: &Inner, task: &Task) -> Result<Option<(Journa
     Ok(Some((head, History(bytes.into()))))
 }
 
-/// What becomes of a task whose call did something else than its journal says: it is held where another engine began it, which may
-/// bring it back, and ends otherwise. Whether it is held.
-pub(super) async fn diverged(inner: &Arc<Inner>, run: &Run, task: &Task, divergence: &str) -> bool {
+/// What becomes of a task whose call could not be brought back: it is held where another engine began it, which may bring it back, and
+/// ends otherwise. Whether it is held.
+pub(super) async fn not_brought_back(inner: &Arc<Inner>, run: &Run, task: &Task, failure: &ReplayFailure) -> bool {
+    let divergence = failure.why.as_str();
     let engine_hash = task.durable.as_ref().map_or(0, |marker| marker.engine_hash);
     if engine_hash == inner.executor.engine_hash() {
         let message =
             format!("the host was restarted and the task could not be brought back to where it was ({divergence})");
-        inner.report_divergence(&task.plugin);
         let kept = diverged_journal(inner, task, divergence).await;
         lose(inner, run, task, &message, kept).await;
+        if failure.is_divergence {
+            inner.report_divergence(&task.plugin);
+        }
         return false;
     }
     tracing::warn!(task.id = %task.id, divergence, "a task is held: it does not go on with this version of the host");

@@ -20,8 +20,8 @@ use super::creation::Identity;
 use super::engine::Inner;
 use super::guest_driver::{GuestDriver, Started};
 use super::job::{self, Attempt, visits};
-use super::queued::{NextRun, keeps_journal, leave_queue};
-use super::resuming::{self, Journaled};
+use super::queued::{NextRun, leave_queue};
+use super::resuming::{self, Journaled, ReplayFailure};
 use super::task_call::TaskCall;
 use super::{ClientContext, Error, Fallback, Job, host_failure, incident};
 use bulkhead_domain::call::{CallError, ClientFeature, FaultKind};
@@ -60,7 +60,7 @@ struct RunStatus {
     /// Its place among the paused tasks, from the commit of the pause to that of its end.
     paused: Option<IdleSlot>,
     /// Why its call could not be brought back to where it was.
-    divergence: Option<String>,
+    replay_failure: Option<ReplayFailure>,
 }
 
 /// How a run begins.
@@ -137,12 +137,12 @@ impl Run {
     }
 
     /// The call could not be brought back to where it was.
-    pub(super) fn set_divergence(&self, divergence: String) {
-        self.shown.lock().divergence = Some(divergence);
+    pub(super) fn set_replay_failure(&self, failure: ReplayFailure) {
+        self.shown.lock().replay_failure = Some(failure);
     }
 
-    fn take_divergence(&self) -> Option<String> {
-        self.shown.lock().divergence.take()
+    fn take_replay_failure(&self) -> Option<ReplayFailure> {
+        self.shown.lock().replay_failure.take()
     }
 
     /// Tells something of the task, with what its run last said of itself; of one that is over, nothing.
@@ -252,8 +252,7 @@ async fn drive_once(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin:
         }
         RunStart::Running(permit) => (permit, task.clone(), false),
         RunStart::Queued(place, request) => {
-            let next = NextRun::Start { keeps_journal: keeps_journal(inner, task, job.as_ref()).await };
-            let started = leave_queue(inner, run, task, next, request).await;
+            let started = leave_queue(inner, run, task, NextRun::Start(job.as_ref()), request).await;
             let Some((permit, task)) = started else { return false };
             drop(place);
             (permit, task, false)
@@ -274,10 +273,10 @@ async fn drive_once(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin:
         Ok(visits) => visit(inner, run, &task, (visits, resumes), call_slot).await,
         Err(error) => Some(Err(error)),
     };
-    match (result, run.take_divergence()) {
-        (Some(_), Some(divergence)) => {
+    match (result, run.take_replay_failure()) {
+        (Some(_), Some(failure)) => {
             inner.note_diverged(&task);
-            resuming::diverged(inner, run, &task, &divergence).await
+            resuming::not_brought_back(inner, run, &task, &failure).await
         }
         (Some(result), None) => {
             finish(inner, run, &task, result).await;

@@ -5,6 +5,9 @@
 //! writes keeps no host from its start, and no task from going on later.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Mutex;
 
 use super::Error;
 use super::admission::{IdleState, Purpose};
@@ -58,10 +61,11 @@ pub(super) struct Takeover {
     claimed: Vec<Task>,
 }
 
-impl Takeover {
-    fn is_over(&self) -> bool {
-        self.has_claimed_all && self.claimed.is_empty()
-    }
+/// The takeover, as long as it is not over.
+#[derive(Default)]
+pub(super) struct PendingTakeover {
+    is_pending: AtomicBool,
+    takeover: Mutex<Option<Takeover>>,
 }
 
 impl Tasks {
@@ -74,30 +78,36 @@ impl Tasks {
     /// The store failed.
     pub async fn recover(&self) -> Result<Recovered, Error> {
         let inner = &self.inner;
-        let mut takeover = Takeover { mark: inner.watchers.mark(), has_claimed_all: false, claimed: Vec::new() };
-        let recovered = self.take_over(&mut takeover).await.map_err(|error| inner.store_error(error))?;
-        if !takeover.is_over() {
+        let takeover = Takeover { mark: inner.watchers.mark(), has_claimed_all: false, claimed: Vec::new() };
+        inner.takeover.is_pending.store(true, Ordering::Release);
+        *inner.takeover.takeover.lock().await = Some(takeover);
+        let recovered = self.take_over().await.map_err(|error| inner.store_error(error))?;
+        if self.is_taking_over() {
             tracing::warn!("tasks of an earlier host stand still until the store takes writes");
-            *inner.takeover.lock() = Some(takeover);
         }
         Ok(recovered)
     }
 
+    /// Whether tasks of an earlier host are still to be taken over.
+    pub(super) fn is_taking_over(&self) -> bool {
+        self.inner.takeover.is_pending.load(Ordering::Acquire)
+    }
+
     /// Goes on with a takeover that the store did not let come to its end.
     pub(super) async fn go_on_taking_over(&self) {
-        let Some(mut takeover) = self.inner.takeover.lock().take() else { return };
-        match self.take_over(&mut takeover).await {
-            Ok(recovered) => recovered.log(),
-            Err(error) => tracing::warn!("tasks of an earlier host cannot be taken over yet: {error}"),
-        }
-        if !takeover.is_over() {
-            *self.inner.takeover.lock() = Some(takeover);
+        if self.is_taking_over() {
+            match self.take_over().await {
+                Ok(recovered) => recovered.log(),
+                Err(error) => tracing::warn!("tasks of an earlier host cannot be taken over yet: {error}"),
+            }
         }
     }
 
-    async fn take_over(&self, takeover: &mut Takeover) -> Result<Recovered, store::Error> {
+    async fn take_over(&self) -> Result<Recovered, store::Error> {
         let inner = &self.inner;
         let mut recovered = Recovered::default();
+        let mut pending = inner.takeover.takeover.lock().await;
+        let Some(takeover) = &mut *pending else { return Ok(recovered) };
         while !takeover.has_claimed_all {
             match inner.store.claim(inner.clock.steady(), inner.lease(), BATCH).await {
                 Ok(batch) => {
@@ -108,37 +118,50 @@ impl Tasks {
                 Err(error) => return Err(error),
             }
         }
-        let mut claimed = std::mem::take(&mut takeover.claimed).into_iter();
+        let (mut claimed, mut later) = (std::mem::take(&mut takeover.claimed).into_iter(), Vec::new());
         while let Some(task) = claimed.next() {
-            if let Err(task) = self.recover_task(task, takeover.mark, &mut recovered).await {
-                // The store takes nothing of the others either.
-                takeover.claimed = std::iter::once(task).chain(claimed).collect();
+            let Err((task, error)) = self.recover_task(task, takeover.mark, &mut recovered).await else { continue };
+            later.push(task);
+            if let store::Error::ReadOnly(_) = error {
+                // It takes nothing of the others either.
+                later.extend(claimed);
                 break;
             }
+            tracing::warn!("a task of an earlier host cannot be taken over yet: {error}");
         }
+        takeover.claimed = later;
         if let Some(metrics) = inner.metrics.get() {
             let Recovered { queued, paused, interrupted, resumed } = recovered;
             metrics.recovered([queued, paused, interrupted, resumed].map(|count| count as u64));
         }
+        if takeover.claimed.is_empty() {
+            *pending = None;
+            inner.takeover.is_pending.store(false, Ordering::Release);
+        }
         Ok(recovered)
     }
 
-    /// Gives the task back where the store takes no writes.
+    /// Gives the task back where the store refuses for now, and why it does.
     async fn recover_task(
         &self,
         task: Task,
         missed_notifications: NotificationMark,
         recovered: &mut Recovered,
-    ) -> Result<(), Task> {
+    ) -> Result<(), (Task, store::Error)> {
         let inner = &self.inner;
         let (mut task, mut goes_on) = (Arc::new(task), false);
         if is_running(&task) {
-            let how = interruption(inner, &task).await;
+            let how = match interruption(inner, &task).await {
+                Ok(how) => how,
+                Err(error) => return Err((Arc::unwrap_or_clone(task), error)),
+            };
             match inner.apply(&task.requestor, task.id, Event::Interrupt { how }, None).await {
                 Ok(applied) => (task, goes_on) = (applied.after, how == Interruption::Resume),
-                Err(ApplyError::Store(store::Error::ReadOnly(_))) => return Err(Arc::unwrap_or_clone(task)),
                 // Its requestor was faster.
                 Err(ApplyError::Refused(Refusal::Ended) | ApplyError::NotFound) => return Ok(()),
+                Err(ApplyError::Store(error)) if !matches!(error, store::Error::Corrupt(_)) => {
+                    return Err((Arc::unwrap_or_clone(task), error));
+                }
                 Err(error) => {
                     tracing::warn!(task.id = %task.id, "a task could not be recovered: {error:?}");
                     return Ok(());
@@ -146,7 +169,7 @@ impl Tasks {
             }
         }
         if goes_on {
-            task = self.held(task).await;
+            task = self.held(task).await?;
         }
         // What was acknowledged is taken even if the operator has lowered the limit since.
         let place = |task: &Task| inner.admission.keep(&task.requestor, IdleState::Queued);
@@ -169,15 +192,16 @@ impl Tasks {
     }
 
     /// The task, paused if it was resumed too often already.
-    async fn held(&self, task: Arc<Task>) -> Arc<Task> {
+    async fn held(&self, task: Arc<Task>) -> Result<Arc<Task>, (Task, store::Error)> {
         let inner = &self.inner;
-        let Some(why) = holding(inner, &task).await.filter(|_| !is_paused(&task)) else { return task };
+        let Some(why) = holding(inner, &task).await.filter(|_| !is_paused(&task)) else { return Ok(task) };
         let pause = Event::Pause { message: Some(why.to_owned()) };
         match inner.apply(&task.requestor, task.id, pause, None).await {
-            Ok(applied) => applied.after,
+            Ok(applied) => Ok(applied.after),
+            Err(ApplyError::Store(error @ store::Error::ReadOnly(_))) => Err((Arc::unwrap_or_clone(task), error)),
             Err(error) => {
                 tracing::warn!(task.id = %task.id, "a task could not be held: {error:?}");
-                task
+                Ok(task)
             }
         }
     }

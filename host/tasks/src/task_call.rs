@@ -13,6 +13,7 @@ use super::call_slot::CallSlot;
 use super::changes::ApplyError;
 use super::guest_driver::{Answers, GuestDriver, TRACEPARENT};
 use super::plain::of_kind;
+use super::resuming::ReplayFailure;
 use super::run::{Run, Seen, is_paused, is_running};
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError};
 use bulkhead_domain::crash_points;
@@ -31,7 +32,7 @@ pub(super) struct TaskCall {
     /// The task is over, and the guest has until then to notice.
     grace_until: Option<Instant>,
     /// What it asked that it had not asked in an earlier run.
-    divergence: Option<String>,
+    replay_failure: Option<ReplayFailure>,
 }
 
 /// Whether two questions say the same, beside which trace they are part of.
@@ -54,14 +55,14 @@ impl TaskCall {
     pub(super) fn new(run: Arc<Run>, task: Arc<Task>, guest: GuestDriver) -> Self {
         let mut seen = run.watch();
         seen.mark_changed();
-        Self { guest, run, seen, task, asked: Vec::new(), grace_until: None, divergence: None }
+        Self { guest, run, seen, task, asked: Vec::new(), grace_until: None, replay_failure: None }
     }
 
     /// The guest's result and the slot that it occupied, or `None` when the record is over before the guest is. The guest is stopped
     /// either way.
     pub(super) async fn run(mut self) -> Option<(Result<TaskOutput, CallError>, CallSlot)> {
         let result = loop {
-            if self.divergence.is_some() {
+            if self.replay_failure.is_some() {
                 break Err(CallError::Interrupted);
             }
             match self.next().await {
@@ -73,8 +74,8 @@ impl TaskCall {
                 Next::Event(None) => break Err(CallError::Interrupted),
             }
         };
-        if let Some(divergence) = self.divergence.take().or_else(|| self.guest.divergence()) {
-            self.run.set_divergence(divergence);
+        if let Some(failure) = self.replay_failure.take().or_else(|| self.guest.replay_failure()) {
+            self.run.set_replay_failure(failure);
         }
         self.guest.report_end(self.task.work.label(), &result);
         Some((result, self.guest.call_slot))
@@ -213,7 +214,8 @@ impl TaskCall {
             self.asked = known.iter().map(|input| input.issued_key.clone()).collect();
             return true;
         }
-        self.divergence = Some(format!("question {} is another one than was asked before", asked_before + 1));
+        let why = format!("question {} is another one than was asked before", asked_before + 1);
+        self.replay_failure = Some(ReplayFailure { why, is_divergence: true });
         true
     }
 

@@ -51,7 +51,7 @@ struct Tidying {
     ever: AtomicUsize,
 }
 
-const TOOLS: [&str; 15] = [
+const TOOLS: [&str; 16] = [
     "quick",
     "forever",
     "again",
@@ -68,6 +68,7 @@ const TOOLS: [&str; 15] = [
     "lasting",
     "lasting, insistently",
     "lasting, quietly",
+    "lasting, with news",
 ];
 
 impl Executor for Scripted {
@@ -125,6 +126,10 @@ async fn guest(spec: CallSpec, events: Events, tidying: Arc<Tidying>) {
             let first = resuming::ask(&events, spec.journaling.clone()).await;
             let second = resuming::ask(&events, spec.journaling.clone()).await;
             Ok(output(&format!("{first:?}, then {second:?}")))
+        }
+        "lasting, with news" => {
+            resuming::keep_soon(&spec.journaling);
+            std::future::pending().await
         }
         "sleepy" => {
             sleep(&events).await;

@@ -21,10 +21,13 @@ use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Active, Phase, PluginVersion, Task};
 use bulkhead_metrics::{Activity, ActivityCounts};
 use bulkhead_runtime::Share;
-use bulkhead_store::Usage;
+use bulkhead_store::{self as store, Usage};
 
 /// The weight of a tenant without a configured one.
 const WEIGHT: u32 = 1;
+
+/// Tasks that are read at once.
+const PAGE_TASKS: usize = 256;
 
 /// Work that is left before the host is drained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -199,13 +202,28 @@ impl Tasks {
         left
     }
 
-    /// How many tasks that are not over belong to each version: those that run, wait, are paused or stand in the queue.
-    pub fn by_version(&self) -> HashMap<PluginVersion, usize> {
+    /// How many tasks that are not over belong to each version: those that run, wait, are paused or stand in the queue, and those of an
+    /// earlier host that are still to be taken over.
+    ///
+    /// # Errors
+    ///
+    /// There are such, and the store cannot be read.
+    pub async fn by_version(&self) -> Result<HashMap<PluginVersion, usize>, store::Error> {
         let mut counts = HashMap::new();
-        for task in self.unfinished() {
-            *counts.entry(task.plugin.clone()).or_default() += 1;
+        let mut count = |version: &PluginVersion| *counts.entry(version.clone()).or_default() += 1;
+        if self.is_taking_over() {
+            let mut after = None;
+            loop {
+                let page = self.inner.store.scan(after, PAGE_TASKS).await?;
+                page.iter().filter(|task| task.outcome().is_none()).for_each(|task| count(&task.plugin));
+                after = page.last().map(|task| (task.requestor, task.id));
+                if page.len() < PAGE_TASKS {
+                    return Ok(counts);
+                }
+            }
         }
-        counts
+        self.unfinished().iter().for_each(|task| count(&task.plugin));
+        Ok(counts)
     }
 
     /// Ends every task of a version.

@@ -111,6 +111,16 @@ async fn configuration_decides_before_operator_and_divergences() {
     let refused = world.plugins.set_durable(&of_active(), false).await.unwrap_err();
     assert!(refused.to_string().contains("durable = \"required\""), "{refused}");
 
+    // What was decided before holds again when the configuration leaves it open again.
+    let store = Arc::new(MemoryStore::new());
+    let Some((world, _)) = with_one_version(&store, policy()).await else { return };
+    world.plugins.set_durable(&of_active(), false).await.unwrap();
+    let clock = Arc::new(ManualClock::at(1));
+    for (durable, may_keep) in [(Durability::Required, true), (Durability::Auto, false)] {
+        let (world, _) = start_with(&store, &clock, under(durable)).await;
+        assert_eq!((world.health.may_keep_journal(&version), demoted(&world).await.is_none()), (may_keep, may_keep));
+    }
+
     let store = Arc::new(MemoryStore::new());
     let Some((world, _)) = with_one_version(&store, under(Durability::Off)).await else { return };
     let refused = world.plugins.set_durable(&of_active(), true).await.unwrap_err();

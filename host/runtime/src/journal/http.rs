@@ -313,7 +313,7 @@ impl Call {
                     let outcome = Outcome { request: request.digest(), lacking, response };
                     journal.state.put_delivery(number, encode(&outcome));
                     if !request.is_safe {
-                        // The sooner it is kept, the less is in doubt.
+                        // Until it is kept, the request is in doubt.
                         journal.keep_soon();
                         crash_points::reach("http.outcome");
                     }

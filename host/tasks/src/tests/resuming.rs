@@ -24,6 +24,12 @@ pub(super) async fn ask(events: &Events, journaling: Journaling) -> Result<Vec<I
     answers.await.unwrap_or(Err(InputRequestError::Cancelled))
 }
 
+/// Has seen something that is all of its journal.
+pub(super) fn keep_soon(journaling: &Journaling) {
+    let (Journaling::To { sink, .. } | Journaling::From { sink, .. }) = journaling else { panic!("{journaling:?}") };
+    sink.submit(Tail { bytes: JOURNAL.to_vec(), step: 1, entries: 1, ..Tail::default() });
+}
+
 /// The next life of the host.
 async fn after(world: World) -> (World, Recovered) {
     world.store.restart();
@@ -250,6 +256,37 @@ async fn takeover_goes_on_when_the_store_takes_writes() {
     assert_eq!(next.ended(asking.id).await, Outcome::Output { is_error: false });
     assert_eq!(next.ended(cancelled.id).await, Outcome::Cancelled, "what its requestor did meanwhile stays");
     maintained.abort();
+}
+
+#[tokio::test]
+async fn task_whose_journal_cannot_be_read_at_the_start_is_taken_over_later() {
+    let world = world();
+    let task = world.create(&ANNA, "lasting").await.unwrap();
+    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    world.store.restart();
+    let next = world_on(world.store.clone(), limits());
+    drop(world);
+    next.store.fail_next_reads(1);
+    assert_eq!(next.tasks.recover().await.unwrap(), Recovered::default());
+    let by_version = next.tasks.by_version().await.unwrap();
+    assert_eq!(by_version.get(&task.plugin), Some(&1), "its version is still needed");
+    next.tasks.go_on_taking_over().await;
+    next.until(task.id, |task| task.attempt == 2).await;
+    assert_eq!(next.tasks.by_version().await.unwrap(), by_version);
+    next.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
+    assert_eq!(next.ended(task.id).await, Outcome::Output { is_error: false });
+}
+
+#[tokio::test]
+async fn drain_keeps_what_a_call_has_just_seen() {
+    let world = world();
+    let task = world.create(&ANNA, "lasting, with news").await.unwrap();
+    while world.started.lock().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    world.tasks.drain(Duration::ZERO).await.unwrap();
+    world.store.restart();
+    assert_eq!(world.store.journal_bytes(&ANNA, task.id).await.unwrap(), JOURNAL);
 }
 
 #[tokio::test]
