@@ -70,10 +70,6 @@ impl Plan {
                 pairs.push((first, second));
             }
         }
-        if pairs.is_empty() && self.shard.1 == 1 {
-            // A tool without effects has few places: one of them, then.
-            pairs.push(((before + all).div_ceil(2), before + 1));
-        }
         pairs
     }
 
@@ -130,6 +126,11 @@ async fn try_case(case: &Case, program: &str, plan: &mut Plan) -> Summary {
         while let Some(ended) = lives.next().await {
             summary.add(&ended);
         }
+    }
+    if summary.crashes[0] == 0 && plan.shard.1 == 1 {
+        // A tool without effects has few places, and none of them was to be tried; or those that were come last, which are not reached each
+        // time. One in the middle is.
+        summary.add(&try_pair(case, program, ((before + all).div_ceil(2), before + 1), plan).await);
     }
     if plan.stride == 1 && plan.shard.0 == plan.shard.1 {
         // How many places there are is not the same each time: on, until the first life has no further one.
