@@ -17,9 +17,17 @@ use super::{AT_ONCE, again};
 const DISK_MEBIBYTES: u32 = 192;
 /// Longer than the pause between two tries to write.
 const A_WHILE: Duration = Duration::from_millis(2_500);
+/// How long a tool sleeps while its disk is filled, and until its host notices that.
+const SLEEP_MS: u64 = 6_000;
 
 async fn status(client: &Modern, id: &str) -> Value {
     client.result("tasks/get", json!({"taskId": id})).await["status"].clone()
+}
+
+/// Takes all room, and waits until the host has noticed.
+async fn fill(disk: &SmallDisk, host: &Host) {
+    disk.fill();
+    until_logged(host, "the store is read-only").await;
 }
 
 async fn until_logged(host: &Host, words: &str) {
@@ -36,9 +44,9 @@ async fn full_disk_keeps_a_request_with_an_effect_back_until_there_is_room() {
         let grants = format!("durable = \"required\"\n[plugin.grants]\nhttp = [{origin:?}]\n");
         let mut host = setup.plugin("probe", &grants).config(AT_ONCE).start().await;
         let mut client = Modern::full(&host, None);
-        let request = json!({"method": "POST", "url": format!("{origin}/pay"), "body": "1", "wait_ms": 1_500});
+        let request = json!({"method": "POST", "url": format!("{origin}/pay"), "body": "1", "wait_ms": SLEEP_MS});
         let id = client.task("send", request).await;
-        disk.fill();
+        fill(&disk, &host).await;
         until_logged(&host, "a task stands still, its journal cannot be written").await;
         tokio::time::sleep(A_WHILE).await;
         assert_eq!((posts(), status(&client, &id).await), (0, json!("working")), "{}", host.log());
@@ -61,13 +69,13 @@ async fn killed_task_that_could_not_keep_a_value_on_a_full_disk_keeps_it_once() 
     let Some(disk) = SmallDisk::mount(setup.data(), DISK_MEBIBYTES) else { return };
     let host = setup.plugin("probe", "durable = \"required\"\n[plugin.kv]\n").config(AT_ONCE).start().await;
     let client = Modern::full(&host, None);
-    let id = client.task("counted_sleeps", json!({"sleeps": 2, "pause_ms": 1_500})).await;
+    let id = client.task("counted_sleeps", json!({"sleeps": 2, "pause_ms": SLEEP_MS})).await;
     until("the first value", async || {
         let kept = Modern::plain(&host, None).tool("keep", json!({"what": "get", "key": "stages"})).await;
         (text(&kept) == "1 bytes: 1").then_some(())
     })
     .await;
-    disk.fill();
+    fill(&disk, &host).await;
     // The guest hears that nothing can be written, and its end cannot be written either.
     until_logged(&host, "an outcome cannot be written and is kept in memory").await;
     assert_eq!(status(&client, &id).await, "working");
