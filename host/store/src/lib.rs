@@ -36,6 +36,7 @@ pub mod sled;
 mod suite;
 pub mod usage_days;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -43,9 +44,12 @@ use async_trait::async_trait;
 use crate::journal::{Append, Beside, JournalStore};
 use crate::vault::SealingKey;
 use bulkhead_domain::requestor::{Requestor, TenantId};
-use bulkhead_domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
+use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task, TaskId, TaskOutput};
 use bulkhead_domain::{Json, UnixMs};
 use bulkhead_limits::scoped::{Amount, Full, Scope, ScopedTable};
+
+/// Tasks that are read at once where every one is.
+const SCAN_PAGE_TASKS: usize = 256;
 
 /// Why a store refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -230,6 +234,22 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// Every task in the store, in key order, for the operator's commands: strictly after `after`.
     async fn scan(&self, after: Option<(Requestor, TaskId)>, count_max: usize) -> Result<Vec<Task>, Error>;
+
+    /// How many tasks of each version of a plugin are not over yet. Reads every record.
+    async fn unfinished_by_version(&self) -> Result<HashMap<PluginVersion, usize>, Error> {
+        let (mut counts, mut after) = (HashMap::new(), None);
+        loop {
+            let page = self.scan(after, SCAN_PAGE_TASKS).await?;
+            after = page.last().map(|task| (task.requestor, task.id));
+            let is_last = page.len() < SCAN_PAGE_TASKS;
+            for task in page.into_iter().filter(|task| task.outcome().is_none()) {
+                *counts.entry(task.plugin).or_default() += 1;
+            }
+            if is_last {
+                return Ok(counts);
+            }
+        }
+    }
 
     /// Why writes are refused at the moment, for readiness checks.
     fn read_only(&self) -> Option<String>;

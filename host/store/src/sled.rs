@@ -4,9 +4,10 @@
 //! committer's thread write. Invariant: an acknowledged write is on disk (not merely with the operating system), and
 //! a reader sees nothing that is not.
 //!
-//! The rules, each of which stands for a way in which sled loses data or hangs: one thread writes, a batch per group; `flush`
-//! and then `sync_data` on the database file, before anybody is told; no `flush_async`, `watch_prefix` or merge operator; one
-//! tree; values of at most 4,000 bytes; a probe before opening; free space before writing.
+//! The rules, each of which stands for a way in which sled loses data or hangs: one thread writes, a batch per group; what sled
+//! writes to its log is synced before sled counts on it; `flush` and then `sync_data` on the database file, before anybody is
+//! told; no `flush_async`, `watch_prefix` or merge operator; one tree; values of at most 4,000 bytes; a probe before opening; free
+//! space before writing.
 
 mod backup;
 mod check;
@@ -18,6 +19,7 @@ mod group;
 mod head;
 mod journal;
 mod keys;
+mod log_sync;
 mod mark;
 mod open;
 mod operation;
@@ -190,6 +192,7 @@ impl SledStore {
     /// [`Error::Locked`] when another process has the directory, [`Error::Corrupt`] when the database is damaged, older than
     /// what was acknowledged, or not the one that belongs here, [`Error::Sealed`] when a key is missing.
     pub fn open(options: SledOptions) -> Result<Arc<Self>, Error> {
+        log_sync::check_definition()?;
         let layout = Layout::new(&options.dir);
         let lock = open::lock(&layout)?;
         let free_space = options.free_space.unwrap_or_else(space::statvfs);
@@ -212,6 +215,7 @@ impl SledStore {
                     }
                 };
                 mark::remove(&layout)?;
+                log_sync::sync_remains(&layout)?;
                 let open = || salvage::guarded(|| open::database(&layout, options.cache_bytes, &state));
                 let database = said_if_slow("opening the database", open)?;
                 let state = StateFile::open(&layout.state, state.at(database.last.group))?;

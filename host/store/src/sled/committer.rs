@@ -17,7 +17,7 @@ use super::open::{self, Database, DirectoryLock, GroupRow, Layout};
 use super::operation::{Envelope, Operation};
 use super::space::{DiskSpace, FreeRoom};
 use super::state::StateFile;
-use super::{StoreInner, engine_error, journal, keys, mark};
+use super::{StoreInner, engine_error, journal, keys, log_sync, mark};
 use bulkhead_domain::crash_points;
 use bulkhead_domain::requestor::Requestor;
 
@@ -260,7 +260,7 @@ impl Committer {
         crash_points::reach("flush.applied");
         let since = Instant::now();
         database.tree.flush().map_err(engine_error)?;
-        // sled's flush does not reach the disk by itself.
+        // sled syncs too, but a failure may be told to another of its threads: this handle hears of each.
         database.file.sync_data().map_err(|error| Error::Engine(format!("the database cannot be synced: {error}")))?;
         crash_points::reach("flush.synced");
         if let Some(metrics) = self.shared.metrics.get() {
@@ -368,6 +368,7 @@ impl Committer {
 
     fn reopen_unseen(&mut self, failed: &Failed) -> Result<::sled::Tree, Error> {
         self.database = None;
+        log_sync::sync_remains(&self.layout)?;
         let database = open::unchecked(&self.layout, self.cache_bytes)?;
         let landed = database.last.group.checked_sub(failed.acknowledged);
         // 0: the group is not there. 1: it is. 2: it was taken back, by an attempt that failed after that.

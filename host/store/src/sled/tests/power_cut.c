@@ -4,7 +4,9 @@
  * after the power went: the bytes of a file as they were when it was last synced, and the names as they were at the last sync
  * of anything (a journal keeps names in order, and any sync writes it out). sync_file_range is not a sync.
  * What is below POWER_CUT_ROOT when the process begins is on the disk: the disk of an earlier life is gone on with in a folder of its own.
- * With POWER_CUT_EARLY, one write in four reaches the disk at once: disks may also write sooner than asked.
+ * With POWER_CUT_EARLY, one write in four reaches the disk at once, and so does each that overwrites what is there: disks may also write
+ * sooner than asked, and do so where a file does not grow. With POWER_CUT_AT=N, the power goes after the Nth write that overtook
+ * OVERTAKEN_BYTES_MIN or more.
  * Children are other processes with a memory of their own: what they write below POWER_CUT_ROOT is not on the disk.
  */
 #define _GNU_SOURCE
@@ -13,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +26,7 @@
 
 #define INODES_MAX 8192
 #define RANGES_MAX 65536
+#define OVERTAKEN_BYTES_MIN (64 << 10)
 
 struct inode { ino_t ino; unsigned id; int live; };
 struct range { unsigned id; off_t from, to; };
@@ -31,7 +35,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct inode inodes[INODES_MAX];
 static struct range ranges[RANGES_MAX];
 static unsigned inode_count, range_count, next_id = 1, seed = 12345;
-static int names_changed = 1, early;
+static int names_changed = 1, early, overtakings_left;
 static char root[4096], disk[4096];
 static dev_t root_device;
 
@@ -95,13 +99,23 @@ static void copy_range(int from_fd, int to, off_t from, off_t until) {
     close(in);
 }
 
+static off_t bytes_waiting(void) {
+    off_t bytes = 0;
+    for (unsigned i = 0; i < range_count; i++) bytes += ranges[i].to - ranges[i].from;
+    return bytes;
+}
+
 static void wrote(int fd, struct stat *facts, off_t from, off_t to) {
     unsigned id = number(facts->st_ino, 0);
-    if (early && rand_r(&seed) % 4 == 0) {
+    if (early) {
+        struct stat kept;
         int out = copy_file(id);
-        copy_range(fd, out, from, to);
+        if (fstat(out, &kept)) fail("size");
+        int overwrites = to <= kept.st_size, at_once = overwrites || rand_r(&seed) % 4 == 0;
+        if (at_once) copy_range(fd, out, from, to);
         close(out);
-        return;
+        if (overwrites && bytes_waiting() >= OVERTAKEN_BYTES_MIN && --overtakings_left == 0) raise(SIGKILL);
+        if (at_once) return;
     }
     if (range_count == RANGES_MAX) fail("too many writes without a sync");
     ranges[range_count++] = (struct range){id, from, to};
@@ -195,6 +209,8 @@ __attribute__((constructor)) static void begin(void) {
     snprintf(disk, sizeof disk, "%s", to);
     root_device = facts.st_dev;
     early = getenv("POWER_CUT_EARLY") != NULL;
+    const char *cut_at = getenv("POWER_CUT_AT");
+    overtakings_left = cut_at ? atoi(cut_at) : 0;
     /* A child would number files in its own way, on the same disk. */
     unsetenv("POWER_CUT_DISK");
     take_over_below(root);

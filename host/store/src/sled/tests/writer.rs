@@ -95,15 +95,20 @@ pub(super) fn start(dir: &Path, bytes: usize, first: u64, adapt: impl FnOnce(&mu
 }
 
 /// A round with fewer acknowledgements proves little.
-const ACKNOWLEDGEMENTS_MIN: usize = 100;
+pub(super) const ACKNOWLEDGEMENTS_MIN: usize = 100;
 
 /// Lets the child write for a while after its first acknowledgements, kills it with SIGKILL, and gives what it said.
 pub(super) fn kill_after(child: Child, time: Duration) -> Acknowledged {
-    end_after(child, time, || {})
+    end_after(child, ACKNOWLEDGEMENTS_MIN, time, || {})
 }
 
-/// The same, with something that happens just before the kill.
-pub(super) fn end_after(mut child: Child, time: Duration, before: impl FnOnce()) -> Acknowledged {
+/// The same, after so many acknowledgements, and with something that happens just before the kill.
+pub(super) fn end_after(
+    mut child: Child,
+    acknowledgements_min: usize,
+    time: Duration,
+    before: impl FnOnce(),
+) -> Acknowledged {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (sender, receiver) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
@@ -117,7 +122,7 @@ pub(super) fn end_after(mut child: Child, time: Duration, before: impl FnOnce())
         }
         said
     });
-    let begun = (0..ACKNOWLEDGEMENTS_MIN).all(|_| receiver.recv_timeout(Duration::from_secs(60)).is_ok());
+    let begun = (0..acknowledgements_min).all(|_| receiver.recv_timeout(Duration::from_secs(60)).is_ok());
     std::thread::sleep(time);
     before();
     child.kill().unwrap();
