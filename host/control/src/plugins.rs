@@ -27,9 +27,6 @@ use bulkhead_plugins::{
 use bulkhead_runtime::{ListKind, LoadError};
 use bulkhead_store as store;
 
-/// Tasks that are read at once.
-const PAGE_TASKS: usize = 256;
-
 /// The plugins, and the way to more of them.
 #[derive(Clone)]
 pub struct PluginAdmin {
@@ -244,19 +241,7 @@ impl From<PluginTarget> for Target {
 #[async_trait]
 impl Calls for OfflineTasks {
     async fn tasks(&self) -> Result<HashMap<PluginVersion, usize>, store::Error> {
-        let mut counts = HashMap::new();
-        let mut after = None;
-        loop {
-            let page = self.store.scan(after, PAGE_TASKS).await?;
-            after = page.last().map(|task| (task.requestor, task.id));
-            let is_last = page.len() < PAGE_TASKS;
-            for task in page.into_iter().filter(|task| task.outcome().is_none()) {
-                *counts.entry(task.plugin).or_default() += 1;
-            }
-            if is_last {
-                return Ok(counts);
-            }
-        }
+        self.store.unfinished_by_version().await
     }
 
     fn lists_changed(&self, _: &[ListKind]) {}

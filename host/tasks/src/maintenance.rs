@@ -50,17 +50,19 @@ impl Tasks {
             tokio::select! {
                 () = tokio::time::sleep(sweep_in) => {}
                 () = self.inner.sooner.notified() => {}
-                _ = heartbeat.tick() => {
-                    let until = self.inner.clock.steady().saturating_add(LEASE_MS);
-                    if let Err(error) = self.inner.store.heartbeat(self.inner.node, until).await {
-                        tracing::warn!("the lease could not be extended: {error}");
-                    }
-                }
+                _ = heartbeat.tick() => self.extend_lease().await,
                 _ = forget.tick() => {
                     self.inner.availability.forget_idle();
                     self.inner.forget_idle_activity();
                 }
             }
+        }
+    }
+
+    pub(super) async fn extend_lease(&self) {
+        let until = self.inner.clock.steady().saturating_add(LEASE_MS);
+        if let Err(error) = self.inner.store.heartbeat(self.inner.node, until).await {
+            tracing::warn!("the lease could not be extended: {error}");
         }
     }
 

@@ -66,6 +66,16 @@ pub(super) struct Takeover {
 pub(super) struct PendingTakeover {
     is_pending: AtomicBool,
     takeover: Mutex<Option<Takeover>>,
+    has_warned: AtomicBool,
+}
+
+impl PendingTakeover {
+    /// Tells the log once: a takeover is tried again each second.
+    fn warn(&self, error: &store::Error) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!("tasks of an earlier host cannot be taken over yet, and are tried again: {error}");
+        }
+    }
 }
 
 impl Tasks {
@@ -96,9 +106,11 @@ impl Tasks {
     /// Goes on with a takeover that the store did not let come to its end.
     pub(super) async fn go_on_taking_over(&self) {
         if self.is_taking_over() {
+            // This host's own tasks are not to be claimed, however long it stood still.
+            self.extend_lease().await;
             match self.take_over().await {
                 Ok(recovered) => recovered.log(),
-                Err(error) => tracing::warn!("tasks of an earlier host cannot be taken over yet: {error}"),
+                Err(error) => self.inner.takeover.warn(&error),
             }
         }
     }
@@ -127,7 +139,7 @@ impl Tasks {
                 later.extend(claimed);
                 break;
             }
-            tracing::warn!("a task of an earlier host cannot be taken over yet: {error}");
+            inner.takeover.warn(&error);
         }
         takeover.claimed = later;
         if let Some(metrics) = inner.metrics.get() {

@@ -31,7 +31,7 @@ pub(super) struct TaskCall {
     asked: Vec<String>,
     /// The task is over, and the guest has until then to notice.
     grace_until: Option<Instant>,
-    /// What it asked that it had not asked in an earlier run.
+    /// Why the journal of an earlier run cannot bring the call back.
     replay_failure: Option<ReplayFailure>,
 }
 

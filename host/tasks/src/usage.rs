@@ -26,9 +26,6 @@ use bulkhead_store::{self as store, Usage};
 /// The weight of a tenant without a configured one.
 const WEIGHT: u32 = 1;
 
-/// Tasks that are read at once.
-const PAGE_TASKS: usize = 256;
-
 /// Work that is left before the host is drained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unfinished {
@@ -209,20 +206,11 @@ impl Tasks {
     ///
     /// There are such, and the store cannot be read.
     pub async fn by_version(&self) -> Result<HashMap<PluginVersion, usize>, store::Error> {
-        let mut counts = HashMap::new();
-        let mut count = |version: &PluginVersion| *counts.entry(version.clone()).or_default() += 1;
         if self.is_taking_over() {
-            let mut after = None;
-            loop {
-                let page = self.inner.store.scan(after, PAGE_TASKS).await?;
-                page.iter().filter(|task| task.outcome().is_none()).for_each(|task| count(&task.plugin));
-                after = page.last().map(|task| (task.requestor, task.id));
-                if page.len() < PAGE_TASKS {
-                    return Ok(counts);
-                }
-            }
+            return self.inner.store.unfinished_by_version().await;
         }
-        self.unfinished().iter().for_each(|task| count(&task.plugin));
+        let mut counts = HashMap::new();
+        self.unfinished().iter().for_each(|task| *counts.entry(task.plugin.clone()).or_default() += 1);
         Ok(counts)
     }
 

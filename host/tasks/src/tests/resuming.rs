@@ -30,11 +30,25 @@ pub(super) fn keep_soon(journaling: &Journaling) {
     sink.submit(Tail { bytes: JOURNAL.to_vec(), step: 1, entries: 1, ..Tail::default() });
 }
 
-/// The next life of the host.
-async fn after(world: World) -> (World, Recovered) {
+/// A task that has asked.
+async fn asking() -> (World, Arc<Task>) {
+    let world = world();
+    let task = world.create(&ANNA, "lasting").await.unwrap();
+    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    (world, task)
+}
+
+/// The next life of the host, which has taken nothing over yet.
+fn next_life(world: World) -> World {
     world.store.restart();
     let next = world_on(world.store.clone(), limits());
     drop(world);
+    next
+}
+
+/// The next life of the host.
+async fn after(world: World) -> (World, Recovered) {
+    let next = next_life(world);
     let recovered = next.tasks.recover().await.unwrap();
     (next, recovered)
 }
@@ -61,12 +75,8 @@ async fn task_goes_on_with_the_question_that_it_had_asked() {
 
 #[tokio::test]
 async fn answer_that_came_while_nobody_ran_the_task_is_taken() {
-    let world = world();
-    let task = world.create(&ANNA, "lasting").await.unwrap();
-    world.until(task.id, |task| task.outstanding().next().is_some()).await;
-    world.store.restart();
-    let next = world_on(world.store.clone(), limits());
-    drop(world);
+    let (world, task) = asking().await;
+    let next = next_life(world);
     next.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
     next.tasks.recover().await.unwrap();
     assert_eq!(next.ended(task.id).await, Outcome::Output { is_error: false });
@@ -74,9 +84,7 @@ async fn answer_that_came_while_nobody_ran_the_task_is_taken() {
 
 #[tokio::test]
 async fn paused_task_goes_on_when_it_is_resumed() {
-    let world = world();
-    let task = world.create(&ANNA, "lasting").await.unwrap();
-    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    let (world, task) = asking().await;
     world.tasks.pause(&ANNA, task.id, Some("later".to_owned())).await.unwrap();
     let (world, recovered) = after(world).await;
     assert_eq!(recovered.resumed, 1);
@@ -115,9 +123,7 @@ async fn task_that_never_comes_further_is_held_until_it_is_released() {
 
 #[tokio::test]
 async fn held_task_is_failed_with_the_words_of_the_operator() {
-    let world = world();
-    let task = world.create(&ANNA, "lasting").await.unwrap();
-    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    let (world, task) = asking().await;
     world.tasks.pause(&ANNA, task.id, Some(held_by_operator(None))).await.unwrap();
     assert_eq!(world.tasks.held_count(), 1);
     world.tasks.fail(&ANNA, task.id, "not needed".to_owned()).await.unwrap();
@@ -130,9 +136,7 @@ async fn held_task_is_failed_with_the_words_of_the_operator() {
 
 #[tokio::test]
 async fn task_that_waits_for_an_answer_outlives_any_number_of_hosts() {
-    let mut world = world();
-    let task = world.create(&ANNA, "lasting").await.unwrap();
-    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    let (mut world, task) = asking().await;
     for attempt in 2..=6 {
         let (next, _) = after(world).await;
         next.until(task.id, |task| task.attempt == attempt).await;
@@ -150,9 +154,7 @@ async fn task_that_waits_for_an_answer_outlives_any_number_of_hosts() {
 
 #[tokio::test]
 async fn task_is_lost_where_its_tool_keeps_no_journal_any_more() {
-    let world = world();
-    let task = world.create(&ANNA, "lasting").await.unwrap();
-    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    let (world, task) = asking().await;
     world.store.restart();
     let next = world_with(world.store.clone(), limits(), |entry| entry.journal = None);
     drop(world);
@@ -163,13 +165,9 @@ async fn task_is_lost_where_its_tool_keeps_no_journal_any_more() {
 
 #[tokio::test]
 async fn task_that_asks_something_else_when_it_is_brought_back_is_counted_and_fails() {
-    let world = world();
-    let task = world.create(&ANNA, "lasting").await.unwrap();
-    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    let (world, task) = asking().await;
     let before = world.store.journal_bytes(&ANNA, task.id).await.unwrap();
-    world.store.restart();
-    let next = world_on(world.store.clone(), limits());
-    drop(world);
+    let next = next_life(world);
     let mut other = next.store.get(&ANNA, task.id).await.unwrap().unwrap();
     other.inputs[0].request.key = "another question".to_owned();
     next.store.commit(Change { task: other, output: None, journal: None }).await.unwrap();
@@ -194,9 +192,7 @@ async fn task_that_asks_something_else_when_it_is_brought_back_is_counted_and_fa
 
 #[tokio::test]
 async fn new_call_of_a_demoted_version_keeps_no_journal_and_an_older_one_goes_on() {
-    let world = world();
-    let before = world.create(&ANNA, "lasting").await.unwrap();
-    world.until(before.id, |task| task.outstanding().next().is_some()).await;
+    let (world, before) = asking().await;
     world.health.is_demoted.store(true, Ordering::SeqCst);
     let at_once = world.create(&ANNA, "lasting, quietly").await.unwrap();
     let full = world.create(&ANNA, "forever").await.unwrap();
@@ -208,9 +204,7 @@ async fn new_call_of_a_demoted_version_keeps_no_journal_and_an_older_one_goes_on
         assert_eq!(running.durable, None, "{running:?}");
     }
 
-    world.store.restart();
-    let next = world_on(world.store.clone(), limits());
-    drop(world);
+    let next = next_life(world);
     next.health.is_demoted.store(true, Ordering::SeqCst);
     let recovered = next.tasks.recover().await.unwrap();
     assert_eq!((recovered.resumed, recovered.interrupted), (1, 2), "what has a journal goes on by it");
@@ -237,13 +231,9 @@ async fn guest_whose_question_was_kept_unheard_asks_nothing_more() {
 /// A full disk at the start: the host starts, and what it cannot take over yet goes on as soon as there is room.
 #[tokio::test]
 async fn takeover_goes_on_when_the_store_takes_writes() {
-    let world = world();
-    let asking = world.create(&ANNA, "lasting").await.unwrap();
-    world.until(asking.id, |task| task.outstanding().next().is_some()).await;
+    let (world, asking) = asking().await;
     let cancelled = world.create(&ANNA, "lasting, quietly").await.unwrap();
-    world.store.restart();
-    let next = world_on(world.store.clone(), limits());
-    drop(world);
+    let next = next_life(world);
     next.store.set_read_only(Some("the disk is full".to_owned()));
     assert_eq!(next.tasks.recover().await.unwrap(), Recovered::default());
     next.tasks.go_on_taking_over().await;
@@ -260,12 +250,8 @@ async fn takeover_goes_on_when_the_store_takes_writes() {
 
 #[tokio::test]
 async fn task_whose_journal_cannot_be_read_at_the_start_is_taken_over_later() {
-    let world = world();
-    let task = world.create(&ANNA, "lasting").await.unwrap();
-    world.until(task.id, |task| task.outstanding().next().is_some()).await;
-    world.store.restart();
-    let next = world_on(world.store.clone(), limits());
-    drop(world);
+    let (world, task) = asking().await;
+    let next = next_life(world);
     next.store.fail_next_reads(1);
     assert_eq!(next.tasks.recover().await.unwrap(), Recovered::default());
     let by_version = next.tasks.by_version().await.unwrap();
@@ -291,9 +277,7 @@ async fn drain_keeps_what_a_call_has_just_seen() {
 
 #[tokio::test]
 async fn drained_task_goes_on_after_the_start() {
-    let world = world();
-    let task = world.create(&ANNA, "lasting").await.unwrap();
-    world.until(task.id, |task| task.outstanding().next().is_some()).await;
+    let (world, task) = asking().await;
     world.tasks.drain(Duration::ZERO).await.unwrap();
     let (world, recovered) = after(world).await;
     assert_eq!((recovered.resumed, recovered.interrupted), (1, 0));
