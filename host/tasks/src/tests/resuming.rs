@@ -1,6 +1,7 @@
 //! Tasks whose host was killed and whose calls keep journals.
 
 use super::*;
+use crate::engine::LEASE_MS;
 use crate::{held_by_operator, is_held};
 use bulkhead_domain::timeline::Transition;
 use bulkhead_metrics::{Form, Metrics, MetricsOptions, Readings};
@@ -261,6 +262,23 @@ async fn task_whose_journal_cannot_be_read_at_the_start_is_taken_over_later() {
     assert_eq!(next.tasks.by_version().await.unwrap(), by_version);
     next.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
     assert_eq!(next.ended(task.id).await, Outcome::Output { is_error: false });
+}
+
+/// Its lease ran out, and no other host is there to take its tasks.
+#[tokio::test]
+async fn host_that_stood_still_claims_no_task_of_its_own() {
+    let world = world();
+    world.store.set_read_only(Some("the disk is full".to_owned()));
+    world.tasks.recover().await.unwrap();
+    world.store.set_read_only(None);
+    let ttl = RequestedTtl::AfterEnd(None);
+    let request = TaskRequest { job: Job::Call(world.call("lasting")), origin: origin(), ttl };
+    let own = world.tasks.create(&ANNA, request).await.unwrap();
+    let asked = world.until(own.id, |task| task.outstanding().next().is_some()).await;
+    world.clock.advance(LEASE_MS + 1);
+    world.tasks.go_on_taking_over().await;
+    let still = world.tasks.get(&ANNA, own.id).await.unwrap();
+    assert_eq!((still.attempt, noted(&still)), (1, noted(&asked)));
 }
 
 #[tokio::test]
