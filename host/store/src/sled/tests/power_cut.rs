@@ -27,6 +27,10 @@ pub(super) fn after_the_cut(disk: &Path) -> tempfile::TempDir {
     folder
 }
 
+/// How long a child may take to begin.
+const BEGIN_TRIES: u32 = 12_000;
+const BEGIN_WAIT: Duration = Duration::from_millis(5);
+
 /// A process that writes until its power is cut, and what the next one finds.
 struct Life {
     bytes: usize,
@@ -47,9 +51,11 @@ impl Life {
             command.envs(power_cut::environment(library, dir, disk.path(), self.early));
             command.envs(self.cut_at.map(|overtakings| ("POWER_CUT_AT", overtakings.to_string())));
         });
-        while !disk.path().join("names").exists() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let begun = (0..BEGIN_TRIES).any(|_| {
+            std::thread::sleep(BEGIN_WAIT);
+            disk.path().join("names").exists()
+        });
+        assert!(begun, "the child does not begin");
         // It may end by itself, before its first acknowledgement.
         let acknowledgements_min = if self.cut_at.is_some() { 0 } else { ACKNOWLEDGEMENTS_MIN };
         said.extend(end_after(child, acknowledgements_min, self.time, || {}));
