@@ -26,7 +26,7 @@ pub struct ToolEntry {
     pub hidden: bool,
     pub plugin: PluginVersion,
     /// The name inside the plugin.
-    pub plugin_tool: String,
+    pub plugin_tool: Arc<str>,
     pub limits: CallLimits,
     /// Whether an interrupted task may run again: the operator said so and the tool is idempotent.
     pub rerun_on_restart: bool,

@@ -106,7 +106,7 @@ type Claim = ((&'static str, String), Option<String>);
 fn claims(plugin: &LoadedPlugin) -> Vec<Claim> {
     let offers = &plugin.offers;
     let tools = plugin.shown_tools().map(|entry| {
-        let renamed = plugin.is_renamed(entry).then(|| entry.plugin_tool.clone());
+        let renamed = plugin.is_renamed(entry).then(|| entry.plugin_tool.to_string());
         (("tool", entry.tool.name.clone()), renamed)
     });
     let prompts = offers.prompts.iter().map(|entry| ("prompt", entry.prompt.described.name.clone()));

@@ -84,8 +84,8 @@ fn same_names(entries: &[Arc<ToolEntry>]) -> Vec<String> {
     let mut owners = HashMap::new();
     let shown = entries.iter().filter(|entry| !entry.hidden);
     let clash = |entry: &Arc<ToolEntry>| {
-        let (name, own) = (entry.tool.name.clone(), entry.plugin_tool.clone());
-        let other = owners.insert(name.clone(), own.clone()).filter(|other| *other != own)?;
+        let (name, own) = (entry.tool.name.clone(), Arc::clone(&entry.plugin_tool));
+        let other = owners.insert(name.clone(), Arc::clone(&own)).filter(|other| *other != own)?;
         Some(format!(
             "its tools {other:?} and {own:?} would both be called {name:?}: choose another `name` for one of them"
         ))
@@ -149,7 +149,7 @@ fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Ve
         declared,
         hidden: policy.is_some_and(|policy| policy.hidden),
         plugin: terms.version.clone(),
-        plugin_tool: tool.name,
+        plugin_tool: tool.name.into(),
         limits: policy.map_or(terms.limits, |policy| &policy.limits).clone(),
         rerun_on_restart: terms.rerun && idempotent,
         journal: terms.journal.clone(),

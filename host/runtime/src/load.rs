@@ -186,7 +186,7 @@ impl LoadedPlugin {
     /// Its tools as it declares them, hidden ones too, each with its name inside the plugin. What the operator says of a tool in its place
     /// is no part of its definition.
     pub fn own_tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
-        self.tools.iter().map(|entry| (entry.plugin_tool.as_str(), entry.declared()))
+        self.tools.iter().map(|entry| (&*entry.plugin_tool, entry.declared()))
     }
 
     /// The tools that clients may see.
@@ -212,7 +212,7 @@ impl LoadedPlugin {
 
     /// Whether the operator says what a tool is called.
     pub(super) fn is_renamed(&self, entry: &ToolEntry) -> bool {
-        self.source.tools.get(&entry.plugin_tool).is_some_and(|policy| policy.name.is_some())
+        self.source.tools.get(&*entry.plugin_tool).is_some_and(|policy| policy.name.is_some())
     }
 
     /// Whether it runs on these terms already, whatever its component and its name are.

@@ -1,5 +1,7 @@
 //! The operations of a plugin, and what each returns.
 
+use std::sync::Arc;
+
 use super::limits::URI_BYTES_MAX;
 use bulkhead_domain::Json;
 use bulkhead_domain::server_features::{Completion, PartialArgument, PromptOutput, Reference, ResourcePage};
@@ -10,7 +12,8 @@ use bulkhead_domain::tool::{ResourceContents, ToolOutput};
 #[derive(Clone, Debug)]
 pub enum Operation {
     CallTool {
-        tool: String,
+        /// Shared with the catalog: each call has it, and that of a journal more than once.
+        tool: Arc<str>,
         arguments: Json,
     },
     ListResources {

@@ -1,6 +1,7 @@
 //! Fixtures for the tests of every crate: what a scripted executor is made of, and a sandbox for the tests of real guests.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::schema::Validator;
 use crate::{CallContext, ClientView, CompilerMode, Control, SandboxConfig, ToolEntry};
@@ -30,7 +31,7 @@ impl ToolEntry {
     pub fn sample(plugin: &str, tool: Tool, limits: CallLimits) -> Self {
         let input = Validator::compile_any(tool.input_schema.as_str()).expect("a schema");
         let plugin = PluginVersion { name: plugin.to_owned(), digest: [1; 32] };
-        let (plugin_tool, rerun_on_restart) = (tool.name.clone(), false);
+        let (plugin_tool, rerun_on_restart) = (Arc::from(&*tool.name), false);
         let (declared, hidden) = (None, false);
         Self {
             tool,

@@ -260,7 +260,7 @@ fn plugin(config: &Config, target: &CallTarget) -> anyhow::Result<PluginConfig> 
 
 /// A tool by its name, with the operator's prefix or without.
 pub(super) fn find_tool<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Arc<ToolEntry>> {
-    catalog.tools().iter().find(|tool| [&tool.tool.name, &tool.plugin_tool].into_iter().any(|known| known == name))
+    catalog.tools().iter().find(|tool| [&*tool.tool.name, &*tool.plugin_tool].contains(&name))
 }
 
 pub(super) fn no_tool(catalog: &Catalog, name: &str) -> String {

@@ -181,7 +181,7 @@ fn text(text: impl Into<String>) -> ToolOutput {
 
 async fn play(spec: &CallSpec, shared: &Control, events: &mpsc::Sender<CallEvent>) -> Result<ToolOutput, CallError> {
     let Operation::CallTool { tool, arguments } = &spec.operation else { panic!("{:?}", spec.operation) };
-    match tool.as_str() {
+    match &**tool {
         "echo" => {
             let arguments: Value = serde_json::from_str(arguments.as_str()).unwrap();
             Ok(text(arguments["text"].as_str().unwrap()))

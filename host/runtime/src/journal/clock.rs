@@ -231,7 +231,7 @@ impl random::Host for Call {
     fn get_random_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
         self.step(names::RANDOM_BYTES)?;
         match &mut self.journal {
-            Some(journal) => bytes(&mut journal.secure, count),
+            Some(journal) => bytes(journal.secure(), count),
             None => self.ctx().ctx.random().get_random_bytes(count),
         }
     }
@@ -239,7 +239,7 @@ impl random::Host for Call {
     fn get_random_u64(&mut self) -> Result<u64> {
         self.step(names::RANDOM_U64)?;
         match &mut self.journal {
-            Some(journal) => Ok(journal.secure.next_u64()),
+            Some(journal) => Ok(journal.secure().next_u64()),
             None => self.ctx().ctx.random().get_random_u64(),
         }
     }
@@ -249,7 +249,7 @@ impl insecure::Host for Call {
     fn get_insecure_random_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
         self.step(names::INSECURE_BYTES)?;
         match &mut self.journal {
-            Some(journal) => bytes(&mut journal.insecure, count),
+            Some(journal) => bytes(journal.insecure(), count),
             None => self.ctx().ctx.random().get_insecure_random_bytes(count),
         }
     }
@@ -257,7 +257,7 @@ impl insecure::Host for Call {
     fn get_insecure_random_u64(&mut self) -> Result<u64> {
         self.step(names::INSECURE_U64)?;
         match &mut self.journal {
-            Some(journal) => Ok(journal.insecure.next_u64()),
+            Some(journal) => Ok(journal.insecure().next_u64()),
             None => self.ctx().ctx.random().get_insecure_random_u64(),
         }
     }

@@ -72,6 +72,11 @@ impl CallJournal {
         self.keeping.as_ref().filter(|_| self.state.is_recording())
     }
 
+    /// Whether the call is no task, and has a journal in case it becomes one.
+    pub(super) fn is_of_plain_call(&self) -> bool {
+        self.keeping.as_ref().is_some_and(|keeping| keeping.sink.is_eager())
+    }
+
     pub(super) fn recording_sink(&self) -> Option<Arc<dyn JournalSink>> {
         self.recording().map(|keeping| Arc::clone(&keeping.sink))
     }
@@ -120,6 +125,9 @@ impl CallJournal {
     /// Bounds what is lost, and has to be done again, when the host is killed.
     pub(super) fn keep_much(&mut self) {
         let Some(keeping) = &self.keeping else { return };
+        if self.state.len() <= keeping.submitted {
+            return;
+        }
         let known = keeping.submitted.max(keeping.sink.kept());
         let waiting_max = if keeping.sink.is_eager() { 0 } else { WAITING_BYTES_MAX };
         if self.state.is_recording() && self.state.len().saturating_sub(known) > waiting_max {

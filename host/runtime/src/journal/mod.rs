@@ -159,8 +159,10 @@ pub(super) struct CallJournal {
     /// What is under way has not been settled since.
     was_replaying: bool,
     clock: ShownClock,
-    secure: ChaCha20Rng,
-    insecure: ChaCha20Rng,
+    seed: [u8; 32],
+    /// Made when the guest first asks for a random number: many never do.
+    secure: Option<ChaCha20Rng>,
+    insecure: Option<ChaCha20Rng>,
     requests: Requests,
     /// How many commands there were.
     commands: u32,
@@ -289,8 +291,9 @@ impl CallJournal {
             was_replaying: state.is_replaying(),
             clock: ShownClock::of(&opening, state.is_replaying()),
             state,
-            secure: stream_of(facts.seed, Stream::Secure),
-            insecure: stream_of(facts.seed, Stream::Insecure),
+            seed: facts.seed,
+            secure: None,
+            insecure: None,
             requests,
             commands: 0,
             audience: opening.audience,
@@ -312,6 +315,14 @@ impl CallJournal {
     /// What the call may use.
     pub(super) fn memory(&self) -> Arc<MemoryUse> {
         Arc::clone(&self.requests.memory)
+    }
+
+    fn secure(&mut self) -> &mut ChaCha20Rng {
+        self.secure.get_or_insert_with(|| stream_of(self.seed, Stream::Secure))
+    }
+
+    fn insecure(&mut self) -> &mut ChaCha20Rng {
+        self.insecure.get_or_insert_with(|| stream_of(self.seed, Stream::Insecure))
     }
 
     fn next_command(&mut self) -> u32 {

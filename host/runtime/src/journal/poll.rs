@@ -27,6 +27,12 @@ impl Call {
         self.deliver_arrived()
     }
 
+    /// An observation of responses alone, in a call that is live.
+    pub(super) fn observe_responses(&mut self) -> Result<()> {
+        self.collect_requests()?;
+        self.deliver_arrived()
+    }
+
     async fn is_ready(&mut self, pollable: &Resource<DynPollable>) -> Result<bool> {
         let same = Resource::new_borrow(pollable.rep());
         // A thread that has done much in a row would otherwise be told that nothing is ready.

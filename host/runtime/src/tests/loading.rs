@@ -121,7 +121,7 @@ async fn hidden_and_renamed_tools_keep_their_own_definition() {
     assert_eq!(own(&loaded), own(&plain));
     // Tasks know their tool by the name that it had.
     for name in ["say", "t.echo"] {
-        assert_eq!(house.sandbox.tool(&loaded.version, name).await.unwrap().plugin_tool, "echo", "{name}");
+        assert_eq!(house.sandbox.tool(&loaded.version, name).await.unwrap().plugin_tool.as_ref(), "echo", "{name}");
     }
 }
 
@@ -175,7 +175,7 @@ async fn replaced_plugin_version_can_still_run() {
     let spec = || CallSpec {
         tenant: TENANT,
         plugin: entry.plugin.clone(),
-        operation: Operation::CallTool { tool: "echo".to_owned(), arguments: Json::new(r#"{"text":"still here"}"#) },
+        operation: Operation::CallTool { tool: "echo".into(), arguments: Json::new(r#"{"text":"still here"}"#) },
         share: Share::default(),
         activity: None,
         limits: limits(),

@@ -7,6 +7,7 @@ mod heard;
 mod mutation;
 mod orders;
 mod outside;
+mod plain_call;
 mod prefixes;
 mod random;
 mod rust;
