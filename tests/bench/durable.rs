@@ -35,7 +35,8 @@ const ENTRIES: usize = 5_000;
 /// A fast call that may become a task, of a plugin that is durable and of the same that is not, in turns. One host serves both: two
 /// processes of one program differ by more than what is looked for.
 pub(crate) async fn calls(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
-    const ROUNDS: u32 = 24;
+    // Many short turns: what else the machine does changes within seconds, and a turn that it falls on counts no more than others.
+    const ROUNDS: u32 = 180;
     let host = Setup::new()
         .plugin("primes", "")
         .plugin_as("forgetful", "primes", "prefix = \"forgetful_\"\ndurable = \"off\"")
@@ -54,7 +55,7 @@ pub(crate) async fn calls(plan: &Plan, report: &mut Report) -> anyhow::Result<()
                 message(turn, "tools/call", params, &json!({"extensions": {TASKS: {}}}))
             };
             let to_host = connections(&host.url, "tools/call", tool).await?;
-            rates[at].push(load::drive(to_host, plan.each / 4, fast).await?.per_second);
+            rates[at].push(load::drive(to_host, plan.each / 30, fast).await?.per_second);
         }
     }
     let mut ratios: Vec<_> = rates[0].iter().zip(&rates[1]).map(|(on, off)| on / off).collect();
