@@ -12,7 +12,7 @@ use bulkhead_domain::tool::{ResourceContents, ToolOutput};
 #[derive(Clone, Debug)]
 pub enum Operation {
     CallTool {
-        /// Shared with the catalog: each call has it, and that of a journal more than once.
+        /// Shared with the catalog, so that neither a call nor its journal copies it.
         tool: Arc<str>,
         arguments: Json,
     },

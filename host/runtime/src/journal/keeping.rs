@@ -125,6 +125,7 @@ impl CallJournal {
     /// Bounds what is lost, and has to be done again, when the host is killed.
     pub(super) fn keep_much(&mut self) {
         let Some(keeping) = &self.keeping else { return };
+        // Every import comes here, and most have written nothing: the sink need not be asked.
         if self.state.len() <= keeping.submitted {
             return;
         }
