@@ -9,6 +9,11 @@ compile_error!(
      virtual machine; authors of plugins build `bulkhead-plugin` (`cargo build -p bulkhead-author-cli`) there"
 );
 
+#[cfg(all(feature = "crash-points", not(debug_assertions)))]
+compile_error!(
+    "the feature `crash-points` is for tests: it needs a build with debug assertions, such as of the profile `dev`"
+);
+
 mod cli;
 mod config;
 #[cfg(feature = "crash-points")]

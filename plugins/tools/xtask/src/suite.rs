@@ -20,7 +20,7 @@ pub(crate) struct Options {
 
 /// Checks the repository's text.
 pub(crate) fn tidy() -> anyhow::Result<()> {
-    steps::run("tidy", steps::cargo().args(["run", "--quiet", "--package", "tidy"]))
+    steps::run("tidy", steps::cargo().args(["run", "--quiet", "--profile", "xtask", "--package", "tidy"]))
 }
 
 /// Builds a host that ends where it is told to, for the tests of what survives. The tests' own host, which is built afterwards in the same
