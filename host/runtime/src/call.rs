@@ -365,6 +365,7 @@ async fn execute(
     }
     let span = shared.span.clone();
     let name = Arc::clone(&plugin.name);
+    let operation = Arc::new(operation);
     let mut granted = Arc::clone(plugin.granted.of(tenant));
     let mut journal = None;
     if !matches!(journaling, Journaling::Off) {
@@ -377,10 +378,12 @@ async fn execute(
             granted: &granted,
             facts: &facts,
         };
-        let begun = beginning.begin(&journaling, &shared).map_err(|divergence| fault::diverged(&name, &divergence))?;
-        (journal, limits, granted) = (begun.journal, begun.limits, begun.granted);
-        let unused = if journal.is_none() { journaling.sink() } else { None };
-        if let Some(sink) = unused
+        let begun = beginning.begin(journaling, &shared).map_err(|divergence| fault::diverged(&name, &divergence))?;
+        journal = begun.journal;
+        if let Some(pinned) = begun.pinned {
+            (limits, granted) = (pinned.limits, pinned.granted);
+        }
+        if let Some(sink) = begun.unused
             && let Err(Fenced) = sink.give_up(shared.why_not_journaled()).await
         {
             return Err(CallError::Interrupted);
@@ -403,7 +406,7 @@ async fn execute(
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
         Box::pin(async move {
-            let returned = exports.perform(&mut *store, &instance, operation).await;
+            let returned = exports.perform(&mut *store, &instance, &operation).await;
             let call = store.data_mut();
             if call.journal.is_some() {
                 call.end_journal(|| journal::outcome_of(&returned))?;

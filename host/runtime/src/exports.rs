@@ -159,17 +159,17 @@ impl Exports {
         &self,
         store: &mut Store,
         instance: &Instance,
-        operation: Operation,
+        operation: &Operation,
     ) -> wasmtime::Result<Result<RawOutput, wit::CallError>> {
         match operation {
             Operation::CallTool { tool, arguments } => {
                 let returned = match &self.tools {
                     Tools::Listed { call_tool, .. } => {
                         let call = call_tool.of(store, instance)?;
-                        call.call_async(store, (&tool, arguments.as_str())).await?.0
+                        call.call_async(store, (tool, arguments.as_str())).await?.0
                     }
-                    Tools::Typed(functions) => functions.call(store, instance, &tool, arguments.as_str()).await?,
-                    Tools::Programs(programs) => programs.call(store, instance, &tool, arguments.as_str()).await?,
+                    Tools::Typed(functions) => functions.call(store, instance, tool, arguments.as_str()).await?,
+                    Tools::Programs(programs) => programs.call(store, instance, tool, arguments.as_str()).await?,
                 };
                 Ok(returned.map(RawOutput::Tool))
             }
@@ -181,24 +181,24 @@ impl Exports {
             Operation::ReadResource { uri } => {
                 let Some(resources) = &self.resources else { return Ok(Err(not_offered("resources"))) };
                 let guest = resources.load(&mut *store, instance)?;
-                Ok(guest.call_read_resource(store, &uri).await?.map(RawOutput::Contents))
+                Ok(guest.call_read_resource(store, uri).await?.map(RawOutput::Contents))
             }
             Operation::GetPrompt { prompt, arguments } => {
                 let Some(prompts) = &self.prompts else { return Ok(Err(not_offered("prompts"))) };
                 let guest = prompts.load(&mut *store, instance)?;
-                Ok(guest.call_get_prompt(store, &prompt, &arguments).await?.map(RawOutput::Prompt))
+                Ok(guest.call_get_prompt(store, prompt, arguments).await?.map(RawOutput::Prompt))
             }
             Operation::Complete { reference, argument } => {
                 let Some(completions) = &self.completions else { return Ok(Err(not_offered("completions"))) };
                 let guest = completions.load(&mut *store, instance)?;
                 let reference = match reference {
-                    Reference::Prompt(name) => completions::Reference::Prompt(name),
-                    Reference::Template(text) => completions::Reference::Resource(text),
+                    Reference::Prompt(name) => completions::Reference::Prompt(name.clone()),
+                    Reference::Template(text) => completions::Reference::Resource(text.clone()),
                 };
                 let argument = completions::PartialArgument {
-                    name: argument.name,
-                    value: argument.value,
-                    context: argument.context,
+                    name: argument.name.clone(),
+                    value: argument.value.clone(),
+                    context: argument.context.clone(),
                 };
                 Ok(guest.call_complete(store, &reference, &argument).await?.map(RawOutput::Completion))
             }

@@ -5,6 +5,7 @@
 //! of the header and not those of the moment.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http::HeaderName;
 use sha2::{Digest as _, Sha256};
@@ -18,7 +19,7 @@ use bulkhead_domain::call::{ClientFeatures, LogLevel};
 use bulkhead_domain::limits::CallLimits;
 
 /// Raised by hand whenever guests see something else of the host than before, by the same journal.
-pub(super) const ABI: u16 = 1;
+const ABI: u16 = 1;
 
 /// The layout of what follows.
 const FORMAT: u8 = 1;
@@ -49,6 +50,38 @@ pub(crate) struct Header {
     pub(super) directories: Vec<String>,
     /// Empty: there is none.
     pub(super) idempotency_header: String,
+}
+
+/// What a header is made of, for as long as the journal has no entry: most short calls never write one.
+pub(super) struct UnwrittenHeader {
+    pub(super) component: [u8; 32],
+    pub(super) engine: u64,
+    pub(super) operation: Arc<Operation>,
+    pub(super) limits: PinnedLimits,
+    pub(super) granted: Arc<Granted>,
+    pub(super) opening: Opening,
+}
+
+impl UnwrittenHeader {
+    pub(super) fn header(&self) -> Header {
+        let Self { component, engine, operation, limits, granted, opening } = self;
+        let &Opening { base_ms, stands, attempt, audience, ref idempotency_header } = opening;
+        Header {
+            abi: ABI,
+            component: *component,
+            engine: *engine,
+            operation: digest_of(operation),
+            base_ms,
+            stands,
+            attempt,
+            limits: *limits,
+            environment: granted.environment.clone(),
+            settings: granted.settings.clone(),
+            audience,
+            directories: granted.directories.iter().map(|grant| grant.guest.clone()).collect(),
+            idempotency_header: idempotency_header.as_ref().map(HeaderName::to_string).unwrap_or_default(),
+        }
+    }
 }
 
 /// What of a header the call itself goes by.
@@ -202,7 +235,7 @@ pub(super) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
 }
 
 /// The digest of what is called.
-pub(super) fn digest_of(operation: &Operation) -> Digest {
+fn digest_of(operation: &Operation) -> Digest {
     // Requests other than calls of tools are short and made of words.
     match operation {
         Operation::CallTool { tool, arguments } => {

@@ -90,6 +90,11 @@ impl Requests {
         Self { open: BTreeMap::new(), arrivals: None, waiting: VecDeque::new(), memory, response_bytes_max }
     }
 
+    /// Whether there never was one.
+    pub(super) fn are_none(&self) -> bool {
+        self.open.is_empty() && self.waiting.is_empty() && self.arrivals.is_none()
+    }
+
     fn sender(&mut self) -> Sender<Arrived> {
         self.arrivals.get_or_insert_with(|| mpsc::channel(HOST_RESOURCES_MAX)).0.clone()
     }

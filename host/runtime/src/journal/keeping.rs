@@ -5,13 +5,11 @@
 
 use std::sync::Arc;
 
-use http::HeaderName;
-
 use super::codec::{Recorded, encode};
-use super::{CallJournal, Journaling};
+use super::{CallJournal, History, Journaling};
 use crate::call::Call;
 use crate::call_state::CallState;
-use crate::durability::{InDoubt, JournalPolicy};
+use crate::durability::JournalPolicy;
 use crate::journal_sink::{JournalSink, JournaledQuestion, OpenTail, Spent, Tail};
 
 /// Bytes that may wait to be kept.
@@ -27,42 +25,51 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
+    /// Of a journal that begins, or goes on.
+    pub(super) fn new(sink: Arc<dyn JournalSink>, shared: &Arc<CallState>) -> Self {
+        Self { sink, submitted: 0, shared: Arc::clone(shared) }
+    }
+
     fn spent(&self) -> Spent {
         Spent { cpu: self.shared.cpu(), wall: self.shared.wall_elapsed().0 }
     }
 }
 
-impl Journaling {
-    /// Where the journal is kept, if it is.
-    pub(crate) fn sink(&self) -> Option<Arc<dyn JournalSink>> {
-        match self {
-            Self::To { sink, .. } | Self::From { sink, .. } => Some(Arc::clone(sink)),
-            Self::Off | Self::InMemory | Self::Replay(_) | Self::Check { .. } => None,
-        }
-    }
+/// What a [`Journaling`] asks for, part by part.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// None: it is a new journal.
+    pub(super) history: Option<History>,
+    /// Whether the call ends with its history.
+    pub(super) stops_at_mark: bool,
+    /// None: what earlier runs have used does not count.
+    pub(super) spent: Option<Spent>,
+    /// None: the journal is kept nowhere.
+    pub(super) sink: Option<Arc<dyn JournalSink>>,
+    pub(super) policy: JournalPolicy,
+}
 
+impl Journaling {
     /// Whether the call does nothing new.
     pub(crate) fn is_check(&self) -> bool {
         matches!(self, Self::Check { .. })
     }
 
-    pub(super) fn in_doubt(&self) -> InDoubt {
-        match self {
-            Self::To { policy, .. } | Self::From { policy, .. } => policy.in_doubt,
-            Self::Off | Self::InMemory | Self::Replay(_) | Self::Check { .. } => InDoubt::default(),
-        }
-    }
-
-    /// The header that requests of a new journal get.
-    pub(super) fn idempotency_header(&self) -> Option<HeaderName> {
-        match self {
-            Self::To { policy, .. } => policy.idempotency_header.clone(),
-            _ => JournalPolicy::default().idempotency_header,
-        }
-    }
-
-    pub(super) fn keeping(&self, shared: &Arc<CallState>) -> Option<Keeping> {
-        self.sink().map(|sink| Keeping { sink, submitted: 0, shared: Arc::clone(shared) })
+    /// None: there is no journal.
+    pub(super) fn plan(self) -> Option<Plan> {
+        let plan = Plan::default();
+        Some(match self {
+            Self::Off => return None,
+            Self::InMemory => plan,
+            Self::Replay(history) => Plan { history: Some(history), ..plan },
+            Self::Check { history, spent } => {
+                Plan { history: Some(history), stops_at_mark: true, spent: Some(spent), ..plan }
+            }
+            Self::To { sink, policy } => Plan { sink: Some(sink), policy, ..plan },
+            Self::From { history, spent, sink, policy } => {
+                Plan { history: Some(history), spent: Some(spent), sink: Some(sink), policy, ..plan }
+            }
+        })
     }
 }
 

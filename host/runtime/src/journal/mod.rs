@@ -43,9 +43,9 @@ use self::clock::ShownClock;
 pub(super) use self::codec::Recorded;
 use self::entry::CommandKind;
 pub use self::entry::Corrupt;
-use self::header::{ABI, Header, Opening, PINNED_BYTES_MAX, PinnedLimits, digest, digest_of};
+use self::header::{Header, Opening, PINNED_BYTES_MAX, PinnedLimits, UnwrittenHeader, digest};
 use self::http::Requests;
-use self::keeping::Keeping;
+use self::keeping::{Keeping, Plan};
 use self::names::Import;
 use self::state::{Bounds, Journal};
 pub(super) use self::task::Sleep;
@@ -139,16 +139,25 @@ pub(super) struct Beginning<'a> {
     pub(super) component: [u8; 32],
     pub(super) engine: u64,
     pub(super) kind: EngineKind,
-    pub(super) operation: &'a Operation,
+    pub(super) operation: &'a Arc<Operation>,
     pub(super) limits: &'a CallLimits,
     pub(super) granted: &'a Arc<Granted>,
     pub(super) facts: &'a CallContext,
 }
 
 /// What a call begins with.
+#[derive(Default)]
 pub(super) struct Begun {
     /// None of a call that cannot have one.
     pub(super) journal: Option<Box<CallJournal>>,
+    /// Where the journal would have been kept that the call cannot have.
+    pub(super) unused: Option<Arc<dyn JournalSink>>,
+    /// None of a call that is no replay.
+    pub(super) pinned: Option<Pinned>,
+}
+
+/// What a replay has to go by, instead of the limits and grants of the moment.
+pub(super) struct Pinned {
     pub(super) limits: CallLimits,
     pub(super) granted: Arc<Granted>,
 }
@@ -187,35 +196,38 @@ impl Beginning<'_> {
     /// # Errors
     ///
     /// The earlier journal is none, or that of another call.
-    pub(super) fn begin(&self, journaling: &Journaling, shared: &Arc<CallState>) -> Result<Begun, JournalStatus> {
-        let begun = match journaling {
-            Journaling::Off => Ok(self.without()),
-            Journaling::InMemory | Journaling::To { .. } => self.record(journaling.idempotency_header()),
-            Journaling::Replay(history) | Journaling::From { history, .. } => self.replay(history),
-            Journaling::Check { history, .. } => self.check(history),
+    pub(super) fn begin(&self, journaling: Journaling, shared: &Arc<CallState>) -> Result<Begun, JournalStatus> {
+        let Some(Plan { history, stops_at_mark, spent, sink, policy }) = journaling.plan() else {
+            return Ok(Begun::default());
+        };
+        let JournalPolicy { in_doubt, idempotency_header } = policy;
+        let begun = match history {
+            None => self.record(idempotency_header).map(|journal| (journal, None)),
+            Some(history) => self.replay(&history).map(|(journal, pinned)| (journal, Some(pinned))),
         };
         match begun {
-            Ok(mut begun) => {
-                if let Some(journal) = &mut begun.journal {
-                    (journal.keeping, journal.in_doubt) = (journaling.keeping(shared), journaling.in_doubt());
+            Ok((mut journal, pinned)) => {
+                if stops_at_mark {
+                    journal.state.stop_at_mark();
                 }
-                if let Journaling::From { spent, .. } | Journaling::Check { spent, .. } = journaling {
-                    shared.replay(*spent);
+                journal.in_doubt = in_doubt;
+                journal.keeping = sink.map(|sink| Keeping::new(sink, shared));
+                if let Some(spent) = spent {
+                    shared.replay(spent);
                 }
-                Ok(begun)
+                Ok(Begun { journal: Some(journal), unused: None, pinned })
             }
             Err(status) => {
                 shared.keep_report(JournalReport::nothing(status.clone()));
-                if matches!(status, JournalStatus::Demoted(_)) { Ok(self.without()) } else { Err(status) }
+                if !matches!(status, JournalStatus::Demoted(_)) {
+                    return Err(status);
+                }
+                Ok(Begun { unused: sink, ..Begun::default() })
             }
         }
     }
 
-    fn without(&self) -> Begun {
-        Begun { journal: None, limits: self.limits.clone(), granted: Arc::clone(self.granted) }
-    }
-
-    fn record(&self, idempotency_header: Option<HeaderName>) -> Result<Begun, JournalStatus> {
+    fn record(&self, idempotency_header: Option<HeaderName>) -> Result<Box<CallJournal>, JournalStatus> {
         if self.kind == EngineKind::Concurrent {
             return Err(JournalStatus::Demoted(Reason::Concurrent));
         }
@@ -225,32 +237,23 @@ impl Beginning<'_> {
         let fixed = self.facts.outside.as_ref().and_then(|outside| outside.unix_ms());
         let (base_ms, stands) = (fixed.unwrap_or_else(clock::unix_ms), fixed.is_some());
         let opening = Opening { base_ms, stands, idempotency_header, ..self.opening() };
-        let header = self.header(opening.clone(), self.operation.clone());
         let memory = Arc::new(MemoryUse::new(self.limits.memory_bytes));
         let requests = Requests::new(memory, self.limits.journal_response_bytes);
-        let state = Journal::record(header, Bounds::of(self.limits));
-        Ok(Begun { journal: Some(CallJournal::new(state, opening, self.facts, requests)), ..self.without() })
+        let state = Journal::record(self.header(opening.clone()), Bounds::of(self.limits));
+        Ok(CallJournal::new(state, opening, self.facts, requests))
     }
 
-    fn replay(&self, history: &History) -> Result<Begun, JournalStatus> {
+    fn replay(&self, history: &History) -> Result<(Box<CallJournal>, Pinned), JournalStatus> {
         let (header, mut state) =
             Journal::replay(&history.0, Bounds::of(self.limits)).map_err(JournalStatus::Corrupt)?;
         let opening = header.opening();
-        if let Some(why) = header.difference(&self.header(self.opening(), self.operation.clone())()) {
+        if let Some(why) = header.difference(&self.header(self.opening()).header()) {
             return Err(JournalStatus::Diverged(state.diverge(why)));
         }
-        let (limits, granted) = (header.limits.over(self.limits), Arc::new(header.over(self.granted)));
-        let memory = Arc::new(MemoryUse::new(limits.memory_bytes));
+        let pinned = Pinned { limits: header.limits.over(self.limits), granted: Arc::new(header.over(self.granted)) };
+        let memory = Arc::new(MemoryUse::new(pinned.limits.memory_bytes));
         let requests = Requests::new(memory, self.limits.journal_response_bytes);
-        Ok(Begun { journal: Some(CallJournal::new(state, opening, self.facts, requests)), limits, granted })
-    }
-
-    fn check(&self, history: &History) -> Result<Begun, JournalStatus> {
-        let mut begun = self.replay(history)?;
-        if let Some(journal) = &mut begun.journal {
-            journal.state.stop_at_mark();
-        }
-        Ok(begun)
+        Ok((CallJournal::new(state, opening, self.facts, requests), pinned))
     }
 
     /// What a call begins with by itself: no time, and no header for its requests.
@@ -260,28 +263,11 @@ impl Beginning<'_> {
         Opening { base_ms: 0, stands: false, attempt, audience, idempotency_header: None }
     }
 
-    /// Makes the header of a call that begins so.
-    fn header(&self, opening: Opening, operation: Operation) -> impl FnOnce() -> Header + Send + Sync + use<> {
-        let &Self { component, engine, limits, granted, .. } = self;
-        let (limits, granted) = (PinnedLimits::of(limits), Arc::clone(granted));
-        move || {
-            let Opening { base_ms, stands, attempt, audience, idempotency_header } = opening;
-            Header {
-                abi: ABI,
-                component,
-                engine,
-                operation: digest_of(&operation),
-                base_ms,
-                stands,
-                attempt,
-                limits,
-                environment: granted.environment.clone(),
-                settings: granted.settings.clone(),
-                audience,
-                directories: granted.directories.iter().map(|grant| grant.guest.clone()).collect(),
-                idempotency_header: idempotency_header.map(|name| name.to_string()).unwrap_or_default(),
-            }
-        }
+    /// The header of a call that begins so.
+    fn header(&self, opening: Opening) -> UnwrittenHeader {
+        let &Self { component, engine, operation, limits, granted, .. } = self;
+        let (operation, granted) = (Arc::clone(operation), Arc::clone(granted));
+        UnwrittenHeader { component, engine, operation, limits: PinnedLimits::of(limits), granted, opening }
     }
 }
 

@@ -29,6 +29,9 @@ impl Call {
 
     /// An observation of responses alone, in a call that is live.
     pub(super) fn observe_responses(&mut self) -> Result<()> {
+        if self.journal.as_ref().is_none_or(|journal| journal.requests.are_none()) {
+            return Ok(());
+        }
         self.collect_requests()?;
         self.deliver_arrived()
     }

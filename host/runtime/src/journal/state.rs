@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::class::Reason;
 use super::entry::{self, Command, CommandKind, Corrupt, Decoded, Entry, Placed};
-use super::header::{Digest, Header};
+use super::header::{Digest, Header, UnwrittenHeader};
 use super::names::{Import, fnv};
 use super::status::{Divergence, JournalStatus};
 use crate::journal_sink::Tail;
@@ -61,8 +61,8 @@ pub(super) struct Journal {
     hash: u32,
     /// The one of this step.
     import: Import,
-    /// Of a new journal without an entry: made and written in front of the first one. Most short calls never write an entry.
-    header: Option<NewHeader>,
+    /// Of a new journal without an entry: written in front of the first one.
+    header: Option<UnwrittenHeader>,
     bytes: Vec<u8>,
     entries: u32,
     /// The step of the last entry in `bytes`.
@@ -71,13 +71,10 @@ pub(super) struct Journal {
     diverged: Option<Divergence>,
 }
 
-/// Makes the header of a new journal.
-type NewHeader = Box<dyn FnOnce() -> Header + Send + Sync>;
-
 impl Journal {
     /// A new one that begins with this header, once it has an entry.
-    pub(super) fn record(header: impl FnOnce() -> Header + Send + Sync + 'static, bounds: Bounds) -> Self {
-        Self { header: Some(Box::new(header)), ..Self::empty(Mode::Recording, bounds) }
+    pub(super) fn record(header: UnwrittenHeader, bounds: Bounds) -> Self {
+        Self { header: Some(header), ..Self::empty(Mode::Recording, bounds) }
     }
 
     /// One that is replayed, with its header.
@@ -395,7 +392,7 @@ impl Journal {
     /// Writes the header, if it is not there yet.
     fn begin(&mut self) {
         if let Some(header) = self.header.take() {
-            entry::write(&Entry::Header(Box::new(header())), 0, 0, &mut self.bytes);
+            entry::write(&Entry::Header(Box::new(header.header())), 0, 0, &mut self.bytes);
             self.entries = 1;
         }
     }

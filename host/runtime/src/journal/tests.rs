@@ -1,18 +1,22 @@
 //! Bytes of entries, the state of a journal by itself, and journals that were changed by hand.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::History;
 use super::class::Reason;
 use super::entry::{self, Command, CommandKind, Entry};
-use super::header::{Header, PinnedLimits};
+use super::header::{Header, Opening, PinnedLimits, UnwrittenHeader};
 use super::names;
 use super::state::{Bounds, Journal};
 use super::status::{Divergence, JournalStatus};
-use super::{ABI, History};
 use crate::ClientView;
+use crate::durability::IDEMPOTENCY_KEY;
+use crate::operation::Operation;
+use crate::policy::{DirGrant, Granted};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{ClientFeatures, LogLevel};
 
@@ -110,26 +114,33 @@ fn change(entry: &mut Entry) {
     }
 }
 
-fn header() -> Header {
-    Header {
-        abi: ABI,
-        component: [7; 32],
-        engine: u64::MAX,
-        operation: [1; 8],
-        base_ms: 1_800_000_000_000,
-        stands: false,
-        attempt: 1,
-        limits: PinnedLimits { memory_bytes: 64 << 20, result_bytes: 4 << 20, log_bytes: 1 << 20 },
+fn unwritten() -> UnwrittenHeader {
+    let granted = Granted {
+        directories: vec![DirGrant { host: "/srv".into(), guest: "/data".to_owned(), write: false, bytes_max: None }],
         environment: vec![("LANG".to_owned(), "C".to_owned())],
         settings: BTreeMap::from([("unit".to_owned(), Json::new("\"metre\""))]),
-        audience: ClientView {
-            features: ClientFeatures(0b101),
-            log_level: Some(LogLevel::Warning),
-            wants_progress: true,
+        ..Granted::default()
+    };
+    let audience =
+        ClientView { features: ClientFeatures(0b101), log_level: Some(LogLevel::Warning), wants_progress: true };
+    UnwrittenHeader {
+        component: [7; 32],
+        engine: u64::MAX,
+        operation: Arc::new(Operation::CallTool { tool: "echo".into(), arguments: Json::new("{}") }),
+        limits: PinnedLimits { memory_bytes: 64 << 20, result_bytes: 4 << 20, log_bytes: 1 << 20 },
+        granted: Arc::new(granted),
+        opening: Opening {
+            base_ms: 1_800_000_000_000,
+            stands: false,
+            attempt: 1,
+            audience,
+            idempotency_header: Some(IDEMPOTENCY_KEY),
         },
-        directories: vec!["/data".to_owned()],
-        idempotency_header: "idempotency-key".to_owned(),
     }
+}
+
+fn header() -> Header {
+    unwritten().header()
 }
 
 fn entries() -> impl Strategy<Value = Entry> {
@@ -203,7 +214,7 @@ const BOUNDS: Bounds = Bounds { bytes_max: 4 << 20, entries_max: 100 };
 
 /// Records a clock that moved, and a value.
 fn recorded(mark: bool, end: bool) -> Vec<u8> {
-    let mut journal = Journal::record(header, BOUNDS);
+    let mut journal = Journal::record(unwritten(), BOUNDS);
     journal.step(names::WALL_NOW).unwrap();
     journal.put_clock(5);
     journal.step(names::WALL_NOW).unwrap();
@@ -306,7 +317,7 @@ fn mark_holds_a_replay_where_nothing_was_kept() {
 
 #[test]
 fn journal_that_gets_too_long_is_given_up() {
-    let mut journal = Journal::record(header, BOUNDS);
+    let mut journal = Journal::record(unwritten(), BOUNDS);
     journal.step(names::KEYVALUE_GET).unwrap();
     for _ in 0..5 {
         journal.put_value(vec![0; 1 << 20]);
@@ -314,7 +325,7 @@ fn journal_that_gets_too_long_is_given_up() {
     assert_eq!(journal.status(), JournalStatus::Demoted(Reason::Journal { bytes_max: 4 << 20 }));
     assert!(journal.bytes().is_empty() && journal.step(names::KEYVALUE_GET).is_ok());
     assert_eq!(Reason::Journal { bytes_max: 4 << 20 }.to_string(), "its journal is larger than 4 MiB");
-    let mut journal = Journal::record(header, BOUNDS);
+    let mut journal = Journal::record(unwritten(), BOUNDS);
     journal.step(names::KEYVALUE_GET).unwrap();
     for _ in 1..100 {
         journal.put_value(Vec::new());
@@ -336,7 +347,7 @@ fn cost_of_entries() {
     let bounds = Bounds { bytes_max: 4 << 20, entries_max: 100_000 };
     let mut took = Vec::with_capacity(JOURNALS * ENTRIES);
     for _ in 0..JOURNALS {
-        let mut journal = Journal::record(header, bounds);
+        let mut journal = Journal::record(unwritten(), bounds);
         for number in 0..ENTRIES {
             let value = vec![number as u8; 64];
             let begun = std::time::Instant::now();
