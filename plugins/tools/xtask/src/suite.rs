@@ -27,8 +27,18 @@ pub(crate) fn tidy() -> anyhow::Result<()> {
 /// place, knows nothing of that.
 fn host_with_crash_points() -> anyhow::Result<PathBuf> {
     let mut build = steps::cargo();
-    // The whole workspace, as for the tests: another selection of packages would compile every dependency again.
-    build.args(["build", "--workspace", "--bin", "bulkhead", "--features", "bulkhead/crash-points"]);
+    // The whole workspace, as for the tests: another selection of packages would compile every dependency again. So would one without an
+    // example: it leaves the features out that only tests ask of dependencies. This one is small.
+    build.args([
+        "build",
+        "--workspace",
+        "--bin",
+        "bulkhead",
+        "--example",
+        "bad_name",
+        "--features",
+        "bulkhead/crash-points",
+    ]);
     steps::run("the host with crash points", &mut build)?;
     let folder = layout::target().join("crash-points");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
