@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -86,10 +87,32 @@ pub fn check(data: &Path) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Checks a store that is in use. What changes during the check may be reported as a problem once; a second check settles it.
+/// Examinations of a store that is in use, at most.
+const EXAMINATIONS_MAX: u32 = 5;
+
+/// Between two of them: what was half done is done by then.
+const SETTLED_AFTER: Duration = Duration::from_millis(20);
+
+/// Checks a store that is in use. It blocks the thread.
 pub fn check_running(store: &SledStore) -> Result<Report, Error> {
-    let mut report = Report::default();
-    examine_rows(&store.shared.view, &store.files, &mut report)?;
+    settled(|| {
+        let mut report = Report::default();
+        examine_rows(&store.shared.view, &store.files, &mut report)?;
+        Ok(report)
+    })
+}
+
+/// What changes while it is examined looks like damage. So a problem counts only if every examination finds it.
+fn settled(mut examine: impl FnMut() -> Result<Report, Error>) -> Result<Report, Error> {
+    let mut report = examine()?;
+    for _ in 1..EXAMINATIONS_MAX {
+        if report.problems.is_empty() {
+            break;
+        }
+        std::thread::sleep(SETTLED_AFTER);
+        let earlier = std::mem::replace(&mut report, examine()?).problems;
+        report.problems.retain(|problem| earlier.contains(problem));
+    }
     Ok(report)
 }
 
@@ -258,5 +281,29 @@ pub(super) fn each_row(
         for (key, value) in &rows {
             act(key, value)?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examinations find these problems, one after the other.
+    fn found(examinations: &[&[&str]]) -> Vec<String> {
+        let mut next = examinations.iter();
+        let examine = || {
+            let problems = next.next().expect("no further examination").iter().map(|&text| text.to_owned()).collect();
+            Ok(Report { problems, ..Report::default() })
+        };
+        settled(examine).unwrap().problems
+    }
+
+    #[test]
+    fn problem_of_a_store_in_use_is_one_that_every_examination_finds() {
+        assert_eq!(found(&[&[]]), [""; 0]);
+        assert_eq!(found(&[&["a task goes away"], &[]]), [""; 0]);
+        assert_eq!(found(&[&["a task goes away"], &["another one does"]]), [""; 0]);
+        let damaged = ["a task goes away", "damage"].as_slice();
+        assert_eq!(found(&[damaged, &["damage"], damaged, &["damage"], damaged]), ["damage"]);
     }
 }
