@@ -251,6 +251,8 @@ const KINDS: [&str; 8] = [
 
 /// The page of every key, which the program writes.
 const KEYS_PAGE: &str = "host/docs/reference/configuration.md";
+/// The page of every fixed bound, which this program writes.
+const PAGE: &str = "host/docs/reference/bounds.md";
 
 pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
     let keys = keys(&repository.text(KEYS_PAGE)?);
@@ -267,10 +269,16 @@ pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
     findings.extend(missing_levels(&keys));
     let (_, without_sentence) = fixed_table(&sources);
     findings.extend(without_sentence);
+    findings.extend(stale(&repository.text(PAGE)?, &page(repository)));
     Ok(findings)
 }
 
-/// The page `host/docs/reference/bounds.md`.
+/// Here and not only among the documents, which are checked when everything is compiled: a new bound is easily forgotten.
+fn stale(there: &str, page: &str) -> Option<Finding> {
+    (there != page).then(|| format!("{PAGE} is stale: run `cargo xtask docs`"))
+}
+
+/// The text of [`PAGE`].
 pub(crate) fn page(repository: &Repository) -> String {
     let (table, _) = fixed_table(&sources(repository));
     format!("{INTRODUCTION}\n{table}")
@@ -590,6 +598,15 @@ mod tests {
                 "there is no key things_total"
             ]
         );
+    }
+
+    #[test]
+    fn page_without_a_new_bound_is_found() {
+        let page = |text: &str| fixed_table(&[&source("store/sled.rs", text)]).0;
+        let there = page("/// Bytes of a row.\nconst ROW_BYTES_MAX: u64 = 4;");
+        assert_eq!(stale(&there, &there), None);
+        let now = page("/// Bytes of a row.\nconst ROW_BYTES_MAX: u64 = 4;\n/// Rows.\nconst ROWS_MAX: u64 = 2;");
+        assert!(stale(&there, &now).is_some_and(|finding| finding.contains("cargo xtask docs")));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-use crate::{layout, steps};
+use crate::{layout, steps, suite};
 
 /// What to do, and with which host.
 #[derive(clap::Args, Default)]
@@ -79,7 +79,7 @@ fn generated(options: &Options) -> anyhow::Result<Vec<(String, String)>> {
         let text = steps::output(Command::new(&host).args(["reference", page]))?;
         pages.push((format!("{REFERENCE}/{page}.md"), text));
     }
-    let bounds = steps::output(steps::cargo().args(["run", "--quiet", "--package", "tidy", "--", "--bounds"]))?;
+    let bounds = steps::output(suite::run_tidy().arg("--").arg("--bounds"))?;
     pages.push((format!("{REFERENCE}/bounds.md"), bounds));
     Ok(pages)
 }

@@ -20,7 +20,14 @@ pub(crate) struct Options {
 
 /// Checks the repository's text.
 pub(crate) fn tidy() -> anyhow::Result<()> {
-    steps::run("tidy", steps::cargo().args(["run", "--quiet", "--profile", "xtask", "--package", "tidy"]))
+    steps::run("tidy", &mut run_tidy())
+}
+
+/// In the profile of this program, which compiles the same packages.
+pub(crate) fn run_tidy() -> Command {
+    let mut tidy = steps::cargo();
+    tidy.args(["run", "--quiet", "--profile", "xtask", "--package", "tidy"]);
+    tidy
 }
 
 /// Builds a host that ends where it is told to, for the tests of what survives. The tests' own host, which is built afterwards in the same
@@ -73,15 +80,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let mut tests = steps::cargo();
     if !options.quick {
-        tests.env("XTASK_CRASH_POINTS", host_with_crash_points()?);
+        let host = host_with_crash_points()?;
+        eprintln!("xtask: documents");
+        // Before the tests, which take much longer.
+        docs::run(&docs::Options { check: true, host: Some(host.clone()) })?;
+        tests.env("XTASK_CRASH_POINTS", host);
     }
     // Tests of guests that could not be built say that they are not run.
     tests.args(["test", "--workspace"]).args(&options.arguments).env("XTASK_WITHOUT", scripted::missing().join(","));
-    steps::run("tests", &mut tests)?;
-    if !options.quick {
-        eprintln!("xtask: documents");
-        // The host that the tests were built with: another selection of packages would compile it again.
-        docs::run(&docs::Options { check: true, host: Some(docs::built_host()?) })?;
-    }
-    Ok(())
+    steps::run("tests", &mut tests)
 }
