@@ -198,10 +198,12 @@ async fn component_of_own_wit_interface_carries_its_docs() {
     std::fs::create_dir_all(project.join("src")).expect("a folder");
     std::fs::create_dir_all(project.join("wit")).expect("a folder");
     let write = |path: &str, text: &str| std::fs::write(project.join(path), text).expect("a file");
+    // With the profile of a new project: with another one, Cargo would compile the standard library once more where it is built.
     write(
         "Cargo.toml",
         "[package]\nname = \"lengths\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"cdylib\"]\n[workspace]\n\
-         [dependencies]\nwit-bindgen = { version = \"0.63\", default-features = false, features = [\"macros\", \"realloc\", \"std\"] }\n",
+         [dependencies]\nwit-bindgen = { version = \"0.63\", default-features = false, features = [\"macros\", \"realloc\", \"std\"] }\n\
+         [profile.release]\nopt-level = 3\nlto = true\ncodegen-units = 1\npanic = \"abort\"\nstrip = true\n",
     );
     write(
         "wit/lengths.wit",
