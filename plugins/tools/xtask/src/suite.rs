@@ -3,7 +3,10 @@
 use std::process::Command;
 
 use crate::test_programs::TestPrograms;
-use crate::{docs, guests, scripted, steps, test_programs};
+use crate::{docs, guests, layout, scripted, steps, test_programs};
+
+/// Whether it is tried first to build a guest on a machine that has only just been set up: `required`.
+const FRESH_MACHINE: &str = "XTASK_FRESH_MACHINE";
 
 /// What to leave out and what to pass on.
 #[derive(clap::Args)]
@@ -38,6 +41,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     // What waits for a registry or for one thread of a compiler leaves a processor to the other.
     let programs = std::thread::scope(|scope| {
         let guests = scope.spawn(|| {
+            if std::env::var(FRESH_MACHINE).as_deref() == Ok("required") {
+                // What it compiles is not compiled again.
+                let mut machine = Command::new(layout::root().join("tests/external/fresh-machine/run"));
+                steps::run("a fresh machine", &mut machine)?;
+            }
             guests::build(&[])?;
             scripted::test()
         });

@@ -15,9 +15,8 @@ pub(crate) fn print(folder: &Path) -> anyhow::Result<()> {
     let processors = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
     println!("{:<60} {:>8} {:>8} {:>8}", "step", "wall s", "CPU s", "unused s");
     for (title, seconds) in rows(folder, "steps")? {
-        let [wall, processor] = seconds[..] else {
-            anyhow::bail!("steps: {title}: expected wall and processor seconds")
-        };
+        let [wall, used @ ..] = &seconds[..] else { anyhow::bail!("steps: {title}: expected seconds") };
+        let processor: f64 = used.iter().sum();
         // Processor time that nothing in the step has used. Of steps that ran beside each other it is counted in each.
         println!("{title:<60} {wall:>8.1} {processor:>8.1} {:>8.1}", (wall * processors - processor).max(0.0));
     }
