@@ -61,9 +61,10 @@ fn maintainer(text: &str) -> Result<String, String> {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let epoch = epoch()?;
     let is_built_here = options.binaries.is_empty();
-    // What may not be on offer any more comes before what takes long.
+    // What the caller can mend at once comes first, and what may not be on offer any more before what takes long.
+    let named = named(&options.binaries)?;
     let base = base::fetch(options.base)?;
-    let programs = if is_built_here { build(epoch)? } else { named(&options.binaries)? };
+    let programs = if is_built_here { build(epoch)? } else { named };
     let mut cargo = steps::cargo();
     cargo.args(["build", "--quiet", "--workspace", "--bin", "dist", "--target-dir"]).arg(layout::target());
     steps::run("build the packager", &mut cargo)?;
