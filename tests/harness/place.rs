@@ -27,6 +27,15 @@ pub fn host_binary() -> &'static Path {
     })
 }
 
+/// Whether the host under test can be ended at a crash point: that is in builds with debug assertions.
+pub fn has_crash_points() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let output = std::process::Command::new(host_binary()).arg("--version").output().expect("the host starts");
+        String::from_utf8_lossy(&output.stdout).contains("(debug build)")
+    })
+}
+
 /// A test of yesterday's host proves nothing: `cargo test --workspace` rebuilds the program, `cargo test -p tests` does not.
 fn refuse_stale(binary: &Path) {
     let built = modified(binary);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tests::modern::Modern;
 use tests::wait::until;
-use tests::{Setup, command};
+use tests::{Setup, command, place};
 
 use super::{AT_ONCE, answer, question};
 
@@ -21,8 +21,10 @@ async fn short_life(setup: &Setup) {
 
 #[tokio::test]
 async fn call_that_ends_its_host_each_time_is_held_beside_others() {
-    let Ok(program) = std::env::var("XTASK_CRASH_POINTS") else { return };
-    let setup = Setup::new().program(&program).plugin("desk", "durable = \"auto\"").config(AT_ONCE);
+    if !place::has_crash_points() {
+        return;
+    }
+    let setup = Setup::new().plugin("desk", "durable = \"auto\"").config(AT_ONCE);
     let host = setup.start().await;
     let client = Modern::full(&host, None);
     let id = client.task("book_trip", json!({})).await;

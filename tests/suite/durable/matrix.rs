@@ -1,8 +1,7 @@
 //! The crash matrix: for each tool, a host that ends at each of the places that it reaches, and at one of those of its second life. It is
 //! tried with a kill, and with a power cut, after which the next host finds what was synced alone.
 //!
-//! Only a build with the feature `crash-points` does that: `XTASK_CRASH_POINTS` says where it is. The gate tries every seventh pair of
-//! places, and fewer without power, `XTASK_TEST_MODE=nightly` all of them. A whole run can be divided, `XTASK_CRASH_SHARD=i/n` with i from 1
+//! A host with debug assertions does that, no release. The gate tries every seventh pair of places, and fewer without power, `XTASK_TEST_MODE=nightly` all of them. A whole run can be divided, `XTASK_CRASH_SHARD=i/n` with i from 1
 //! on, and goes on where it was if `XTASK_CRASH_LOG` names a file: it has a line for each pair that passed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,18 +102,18 @@ impl Summary {
     }
 }
 
-async fn place_of<'a>(case: &'a Case, program: &str, plan: &'a Plan) -> Place<'a> {
-    Place::new(case, Setup::new().program(program), "auto", &plan.ending).await
+async fn place_of<'a>(case: &'a Case, plan: &'a Plan) -> Place<'a> {
+    Place::new(case, Setup::new(), "auto", &plan.ending).await
 }
 
-async fn try_pair(case: &Case, program: &str, (first, second): (usize, usize), plan: &Plan) -> Ended {
-    let ended = place_of(case, program, plan).await.check(first, second).await;
+async fn try_pair(case: &Case, (first, second): (usize, usize), plan: &Plan) -> Ended {
+    let ended = place_of(case, plan).await.check(first, second).await;
     plan.note(&ended);
     ended
 }
 
-async fn try_case(case: &Case, program: &str, plan: &mut Plan) -> Summary {
-    let (before, all) = place_of(case, program, plan).await.count_places().await;
+async fn try_case(case: &Case, plan: &mut Plan) -> Summary {
+    let (before, all) = place_of(case, plan).await.count_places().await;
     let mut pairs = plan.pairs(before, all);
     let planned = pairs.len();
     pairs.retain(|pair| !plan.passed.contains(&plan.ending.named_pair(case, *pair)));
@@ -122,7 +121,7 @@ async fn try_case(case: &Case, program: &str, plan: &mut Plan) -> Summary {
     {
         let plan = &*plan;
         let mut lives =
-            futures::stream::iter(pairs).map(|pair| try_pair(case, program, pair, plan)).buffer_unordered(AT_ONCE);
+            futures::stream::iter(pairs).map(|pair| try_pair(case, pair, plan)).buffer_unordered(AT_ONCE);
         while let Some(ended) = lives.next().await {
             summary.add(&ended);
         }
@@ -130,12 +129,12 @@ async fn try_case(case: &Case, program: &str, plan: &mut Plan) -> Summary {
     if summary.crashes[0] == 0 && plan.shard.1 == 1 {
         // A tool without effects has few places, and none of them was to be tried; or those that were come last, which are not reached each
         // time. One in the middle is.
-        summary.add(&try_pair(case, program, ((before + all).div_ceil(2), before + 1), plan).await);
+        summary.add(&try_pair(case, ((before + all).div_ceil(2), before + 1), plan).await);
     }
     if plan.stride == 1 && plan.shard.0 == plan.shard.1 {
         // How many places there are is not the same each time: on, until the first life has no further one.
         for further in 1.. {
-            let ended = try_pair(case, program, (all + further, before + 1), plan).await;
+            let ended = try_pair(case, (all + further, before + 1), plan).await;
             summary.add(&ended);
             if ended.ends[0].is_none() {
                 break;
@@ -166,17 +165,17 @@ async fn durable_power_cut_matrix() {
 }
 
 async fn try_all(ending: Ending) {
-    let Ok(program) = std::env::var("XTASK_CRASH_POINTS") else {
-        eprintln!("not run: XTASK_CRASH_POINTS names no host that ends at places (`cargo xtask test` builds one)");
+    if !place::has_crash_points() {
+        eprintln!("not run: the host under test is no debug build, and so has no crash points");
         return;
-    };
+    }
     let mut plan = Plan::of_environment(ending);
     let mut total = Summary::default();
     for case in &CASES {
         if place::left_out(case.languages) {
             continue;
         }
-        let summary = try_case(case, &program, &mut plan).await;
+        let summary = try_case(case, &mut plan).await;
         let is_part = plan.shard.1 > 1 || !plan.passed.is_empty();
         assert!(is_part || summary.crashes[0] > 0, "{}: the host never ended", case.tool);
         total.pairs += summary.pairs;
@@ -194,10 +193,27 @@ async fn try_all(ending: Ending) {
     );
 }
 
+/// The module of the places, compiled as a release is: its own test says that nothing is reached there.
 #[tokio::test]
-async fn release_build_knows_no_crash_points() {
-    let said = command::run(&mut command::bulkhead(), &["--version"], None).await;
-    assert!(!said.contains("crash"), "{said}");
+async fn release_build_has_no_crash_points() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("crash_points");
+    let mut rustc = tokio::process::Command::new("rustc");
+    rustc.args(["--edition=2024", "--test", "-O", "-Cdebug-assertions=off", "-o"]).arg(&program);
+    rustc.arg(place::root().join("host/domain/src/crash_points.rs"));
+    for mut command in [rustc, tokio::process::Command::new(&program)] {
+        let output = command::output(&mut command, &[], None).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+/// `.ci/run nightly` builds a release and runs this test with it.
+#[tokio::test]
+async fn release_host_lives_on_at_a_crash_point() {
+    if place::has_crash_points() {
+        eprintln!("not run: the host under test is a debug build");
+        return;
+    }
     // A host that starts writes to its store: it lives on, and says nothing of places.
     let host = Setup::with(&["text"]).env("CRASH_AT", "1").start().await;
     Modern::plain(&host, None).tool("echo", json!({"text": "words"})).await;

@@ -16,11 +16,11 @@ use super::tokens::TokenCommand;
 use super::top::TopArguments;
 use super::values::{OnOff, duration_ms, ratio, share};
 
-/// A build that ends itself where a test wants it to says so.
-#[cfg(not(feature = "crash-points"))]
+/// A build with debug assertions says so: it is slower, and a test can end it at a crash point.
+#[cfg(not(debug_assertions))]
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-#[cfg(feature = "crash-points")]
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " with crash points");
+#[cfg(debug_assertions)]
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (debug build)");
 
 /// A WebAssembly plugin host for sandboxed MCP task tools.
 #[derive(Debug, Parser)]

@@ -107,7 +107,7 @@ mod tests {
                 (func (export "{name}#open") (param i32 i32) (result i32) (i32.const 1)) {seven})"#
         );
         let mut module = wat::parse_str(module).unwrap();
-        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
         check(&ComponentEncoder::default().module(&module).unwrap().encode().unwrap())
     }
 

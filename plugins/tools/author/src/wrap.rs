@@ -79,7 +79,7 @@ pub(crate) fn component_of(mut module: Vec<u8>, world: Option<(&Path, &str)>) ->
             let world = resolve
                 .select_world(&[package], Some(world))
                 .map_err(|error| format!("--world {world} is not in {}: {error:#}", wit.display()))?;
-            embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false)
+            embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)
                 .map_err(|error| format!("the types of the world do not go into the module: {error:#}"))?;
         }
         (false, None) => {
@@ -203,7 +203,7 @@ mod tests {
         let mut module = std::fs::read(folder.path("units.wasm")).unwrap();
         let (resolve, package) = read_wit(&folder.path("units.wit")).unwrap();
         let world = resolve.select_world(&[package], Some("library")).unwrap();
-        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
         folder.write("units.wasm", &module);
         assert!(folder.wrap(None).is_ok());
     }
