@@ -112,8 +112,7 @@ pub(crate) async fn calls_and_reads(plan: &Plan, report: &mut Report) -> anyhow:
 }
 
 /// Profiles that compile sooner than `dist`, and where `cargo xtask bench` says that it put their hosts.
-const SOONER_PROFILES: [(&str, &str); 2] =
-    [("release", "BENCH_RELEASE_HOST"), ("quick-start", "BENCH_QUICK_START_HOST")];
+const SOONER_PROFILES: [(&str, &str); 2] = [("release", "BENCH_RELEASE_HOST"), ("dev", "BENCH_DEV_HOST")];
 
 /// What a quicker build costs: echo calls on its host, against the one of `dist`.
 pub(crate) async fn profiles(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {

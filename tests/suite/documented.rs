@@ -94,11 +94,11 @@ async fn quickstart_commands_work_as_written() {
         blocks("quickstart.md", "sh").into_iter().filter(|block| block != "cargo xtask run\n").collect();
     assert!(commands.len() >= 5, "{commands:?}");
     let script = commands.concat();
-    for part in [SERVED_AT, "target/quick-start/bulkhead ", "target/plugins/"] {
+    for part in [SERVED_AT, "target/debug/bulkhead ", "target/plugins/"] {
         assert!(script.contains(part), "{part}");
     }
     let program = format!("{} ", place::host_binary().display());
-    let script = script.replace(SERVED_AT, &host.url).replace("target/quick-start/bulkhead ", &program);
+    let script = script.replace(SERVED_AT, &host.url).replace("target/debug/bulkhead ", &program);
     let mut shell = tokio::process::Command::new("sh");
     shell.current_dir(place::root()).env("XDG_CACHE_HOME", place::root().join("target/test-code"));
     let output = command::output(shell.arg("-euc"), &[&script], None).await;

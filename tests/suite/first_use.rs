@@ -3,26 +3,34 @@
 use serde_json::{Value, json};
 use tests::{Setup, command, place};
 
-/// The block of README.md that begins with `curl` and speaks 2026-07-28, for a host at another address.
-fn example(url: &str) -> String {
+/// The block of README.md that holds this text, for a host at another address.
+fn example(text: &str, url: &str) -> String {
     let readme = std::fs::read_to_string(place::root().join("README.md")).expect("README.md");
     let blocks = readme.split("```sh\n").skip(1).filter_map(|rest| rest.split_once("```").map(|(block, _)| block));
-    let mut found =
-        blocks.filter(|block| block.starts_with("curl ") && block.contains("MCP-Protocol-Version: 2026-07-28"));
-    let block = found.next().expect("the example");
+    let block = blocks.into_iter().find(|block| block.contains(text)).expect("the example");
     assert!(block.contains("http://127.0.0.1:8808/mcp"), "{block}");
     block.replace("http://127.0.0.1:8808/mcp", url)
 }
 
+/// What a shell prints for it: the messages of the host.
+async fn answers(example: &str) -> Vec<Value> {
+    let output = command::output(tokio::process::Command::new("bash").arg("-euc"), &[example], None).await;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let lines = said.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+    let messages = lines.filter(|line| line.contains("\"jsonrpc\""));
+    messages.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {output:?}"))).collect()
+}
+
 #[tokio::test]
-async fn readme_task_example_returns_a_task() {
+async fn readme_examples_return_and_list_tasks() {
     // With the limits that `cargo xtask run` has, too: the defaults.
     let host = Setup::with(&["primes", "desk"]).start().await;
-    let output = command::output(tokio::process::Command::new("sh").arg("-ec"), &[&example(&host.url)], None).await;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let data = said.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&said);
-    let answer: Value = serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    assert_eq!(answer["result"]["resultType"], "task", "{answer}");
+    let modern = answers(&example("MCP-Protocol-Version: 2026-07-28", &host.url)).await;
+    assert_eq!(modern[0]["result"]["resultType"], "task", "{modern:?}");
+    let legacy = answers(&example("initialize", &host.url)).await;
+    let [created, listed] = &legacy[..] else { panic!("{legacy:?}") };
+    assert_eq!(created["result"]["task"]["status"], "working", "{created}");
+    assert_eq!(listed["result"]["tasks"].as_array().map(Vec::len), Some(2), "{listed}");
 }
 
 #[tokio::test]

@@ -120,8 +120,7 @@ async fn try_case(case: &Case, plan: &mut Plan) -> Summary {
     let mut summary = Summary::default();
     {
         let plan = &*plan;
-        let mut lives =
-            futures::stream::iter(pairs).map(|pair| try_pair(case, pair, plan)).buffer_unordered(AT_ONCE);
+        let mut lives = futures::stream::iter(pairs).map(|pair| try_pair(case, pair, plan)).buffer_unordered(AT_ONCE);
         while let Some(ended) = lives.next().await {
             summary.add(&ended);
         }

@@ -113,8 +113,7 @@ fn without_docs(component: &[u8]) -> Vec<u8> {
     for payload in Parser::new(0).parse_all(component).filter_map(Result::ok) {
         if let Payload::CustomSection(section) = payload
             && section.name() == PackageMetadata::SECTION_NAME
-            && let Some(begin) = usize::try_from(section.data_offset()).ok()
-            && let Some(begin) = begin.checked_sub(section.name().len())
+            && let Some(begin) = section.data_offset().checked_sub(section.name().len())
             && let Some(letter) = bytes.get_mut(begin)
         {
             *letter = b'-';

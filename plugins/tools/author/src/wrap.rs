@@ -89,13 +89,12 @@ pub(crate) fn component_of(mut module: Vec<u8>, world: Option<(&Path, &str)>) ->
             ));
         }
     }
-    let mut encoder = ComponentEncoder::default();
-    encoder.validate(true);
+    let encoder = ComponentEncoder::default().validate(true);
     let prepared = encoder.module(&module).and_then(|encoder| match needs_adapter {
         true => encoder.adapter(WASI_PREVIEW1, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER),
         false => Ok(encoder),
     });
-    let encoded = prepared.and_then(|encoder| encoder.encode());
+    let encoded = prepared.and_then(|mut encoder| encoder.encode());
     encoded.map_err(|error| format!("no component can be made of it: {error:#}"))
 }
 

@@ -2,8 +2,7 @@
 
 use std::process::Command;
 
-use crate::serve::QUICK_START;
-use crate::{guests, layout, steps};
+use crate::{guests, layout, serve, steps};
 
 /// Builds the guests, and host and bench program as they are packaged, and runs the latter. It compares that host with those of the
 /// profiles that compile sooner.
@@ -19,11 +18,14 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     dist.args(["--package", "tests", "--bins", "--features", "tests/bench"]);
     steps::run("build host and bench", &mut dist)?;
     steps::run("build the host of the release profile", &mut build("release"))?;
-    steps::run("build the host of `cargo xtask run`", &mut build(QUICK_START))?;
+    steps::run(
+        "build the host of `cargo xtask run`",
+        steps::cargo().args(serve::HOST).arg("--target-dir").arg(layout::target()),
+    )?;
     let mut bench = Command::new(layout::target().join("dist/bench"));
     bench.args(arguments);
-    for (profile, variable) in [("release", "BENCH_RELEASE_HOST"), (QUICK_START, "BENCH_QUICK_START_HOST")] {
-        bench.env(variable, layout::target().join(profile).join("bulkhead"));
+    for (folder, variable) in [("release", "BENCH_RELEASE_HOST"), ("debug", "BENCH_DEV_HOST")] {
+        bench.env(variable, layout::target().join(folder).join("bulkhead"));
     }
     steps::run("bench", &mut bench)
 }

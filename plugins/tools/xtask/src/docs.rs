@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-use crate::{layout, steps, suite};
+use crate::{layout, serve, steps, suite};
 
 /// What to do, and with which host.
 #[derive(clap::Args, Default)]
@@ -70,7 +70,7 @@ fn generated(options: &Options) -> anyhow::Result<Vec<(String, String)>> {
     let host = match &options.host {
         Some(host) => host.clone(),
         None => {
-            steps::run("build the host", steps::cargo().args(["build", "--workspace", "--bin", "bulkhead"]))?;
+            steps::run("build the host", steps::cargo().args(serve::HOST))?;
             built_host()?
         }
     };

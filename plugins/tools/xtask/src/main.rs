@@ -9,13 +9,17 @@ mod dist;
 mod docs;
 mod guests;
 mod layout;
+mod lint;
 mod manifest;
 mod scripted;
 mod serve;
 mod steps;
 mod suite;
+mod test_programs;
+mod times;
 mod toolchain;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -48,7 +52,7 @@ Examples:
   cargo xtask tidy                    what the code and the documents say of each other
   cargo xtask docs                    write the reference pages, check every page
   cargo xtask dist                    packages in target/dist
-  cargo xtask test                    format, tidy, clippy, docs, guests, every test
+  cargo xtask test                    format, tidy, lints, documents, guests, every test
   cargo xtask test --quick -- csv     guests and the tests whose names contain `csv`";
 
 #[derive(Subcommand)]
@@ -75,9 +79,15 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Print what the steps, modules and slowest tests of a run took that had XTASK_TIMES set to this folder.
+    Times { folder: PathBuf },
 }
 
 fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(code) = lint::compile_as_wrapper(&arguments) {
+        return code;
+    }
     let outcome = match Arguments::parse().command {
         Command::Plugins { names } => guests::build(&names),
         Command::Run(options) => serve::run(&options),
@@ -86,6 +96,7 @@ fn main() -> ExitCode {
         Command::Docs(options) => docs::run(&options),
         Command::Dist(options) => dist::run(&options),
         Command::Bench { arguments } => bench::run(&arguments),
+        Command::Times { folder } => times::print(&folder),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

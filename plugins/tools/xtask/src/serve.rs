@@ -18,16 +18,16 @@ pub(crate) struct Options {
     /// The address of the dashboard.
     #[arg(long, default_value = "127.0.0.1:8810")]
     dashboard: String,
-    /// Build the host with the dev profile: with debug assertions, and slower when it runs.
+    /// Build the host with the release profile: it serves several times as fast, and compiles for longer.
     #[arg(long)]
-    dev: bool,
+    release: bool,
     /// Passed on to `bulkhead serve`.
     #[arg(last = true)]
     arguments: Vec<String>,
 }
 
-/// The profile of the host that a visitor waits for, and the folder that cargo puts it into.
-pub(crate) const QUICK_START: &str = "quick-start";
+/// What Cargo is given to build the host that a visitor waits for: that of the tests, so that the second command finds it built.
+pub(crate) const HOST: [&str; 4] = ["build", "--workspace", "--bin", "bulkhead"];
 
 /// The guests that a visitor wants to see, with what their tools are.
 const SAMPLES: [(&str, &str); 6] = [
@@ -44,14 +44,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let samples = SAMPLES.map(|(name, _)| name.to_owned());
     steps::part(1, 2, "the sample plugins", || guests::build(&samples))?;
     let mut cargo = steps::cargo();
-    cargo.args(["build", "--package", "bulkhead", "--target-dir"]).arg(layout::target());
-    cargo.args(["--profile", if options.dev { "dev" } else { QUICK_START }]);
+    cargo.args(HOST).arg("--target-dir").arg(layout::target());
+    if options.release {
+        cargo.arg("--release");
+    }
     steps::part(2, 2, "the host", || steps::run("build the host", &mut cargo))?;
 
     let config = write_config(&options.dashboard)?;
     let data = layout::target().join("bulkhead-data");
     explain(&options.listen, &config, &data);
-    let host = layout::target().join(if options.dev { "debug" } else { QUICK_START }).join("bulkhead");
+    let host = layout::target().join(if options.release { "release" } else { "debug" }).join("bulkhead");
     print_login_link(&host, &data)?;
     // The host takes this process's place, so that Ctrl-C and SIGTERM reach it and its exit code is ours.
     // Pinned, because what was just built is what a visitor wants to see, whatever the data directory remembers.

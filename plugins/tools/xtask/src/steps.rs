@@ -1,12 +1,29 @@
 //! Runs other programs, says which and how long they took.
+//!
+//! Owns how a program is waited for, and the times of the steps: where `XTASK_TIMES` names a folder, each step adds a line to its file
+//! `steps`, with wall and processor seconds. Must not know what the steps are for. Invariant: processor seconds are those of the program
+//! and of all the programs that it has waited for.
 
 use std::ffi::OsString;
-use std::process::Command;
-use std::time::Instant;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::layout;
+
+/// The folder that times are written into.
+const TIMES: &str = "XTASK_TIMES";
+
+/// What a program took.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Times {
+    pub(crate) wall: Duration,
+    pub(crate) processor: Duration,
+}
 
 /// Cargo, in the repository's root.
 pub(crate) fn cargo() -> Command {
@@ -19,12 +36,47 @@ pub(crate) fn cargo() -> Command {
 pub(crate) fn run(title: &str, command: &mut Command) -> anyhow::Result<()> {
     eprintln!("xtask: {title}");
     let started = Instant::now();
-    let status = command.status().with_context(|| format!("cannot start {}", command.get_program().display()))?;
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
+    let (status, times) = wait(&mut child, started)?;
     if !status.success() {
         bail!("{title}: failed with {status}");
     }
-    eprintln!("xtask: {title}: {:.1} s", started.elapsed().as_secs_f64());
-    Ok(())
+    eprintln!("xtask: {title}: {:.1} s", times.wall.as_secs_f64());
+    note(title, times)
+}
+
+/// Waits for a program that was started at this moment.
+pub(crate) fn wait(child: &mut Child, started: Instant) -> anyhow::Result<(ExitStatus, Times)> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process without a number")?;
+    // It is looked at before it is reaped: what its own children took is known then, and its entry is still there.
+    waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    let processor = processor_time(child.id()).unwrap_or_default();
+    let wall = started.elapsed();
+    Ok((child.wait()?, Times { wall, processor }))
+}
+
+/// What a process and the children that it has waited for have used, after proc_pid_stat(5).
+fn processor_time(pid: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The fields behind the command's name, which may hold spaces: the state is the first, utime, stime, cutime and cstime are the
+    // 12th to 15th.
+    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+    let ticks: u64 = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
+    Some(Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second()))
+}
+
+/// Adds a step to the times.
+pub(crate) fn note(title: &str, times: Times) -> anyhow::Result<()> {
+    let line = format!("{title}\t{:.1}\t{:.1}\n", times.wall.as_secs_f64(), times.processor.as_secs_f64());
+    append("steps", &line)
+}
+
+/// Adds lines to a file of the times, where there is a folder of them.
+pub(crate) fn append(file: &str, lines: &str) -> anyhow::Result<()> {
+    let Some(folder) = std::env::var_os(TIMES) else { return Ok(()) };
+    let path = PathBuf::from(folder).join(file);
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+    file.and_then(|mut file| file.write_all(lines.as_bytes())).with_context(|| format!("{}", path.display()))
 }
 
 /// Does one of several parts of a long command; says which, and how long it took.
@@ -48,4 +100,19 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
         );
     }
     String::from_utf8(output.stdout).context("the output is not UTF-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_of_a_programs_children_counts() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; exit 3"]);
+        let (status, times) = wait(&mut shell.spawn().unwrap(), Instant::now()).unwrap();
+        assert_eq!(status.code(), Some(3));
+        assert!(times.processor >= Duration::from_millis(20), "{:?}", times.processor);
+        assert!(times.wall >= Duration::from_millis(20), "{:?}", times.wall);
+    }
 }
