@@ -150,7 +150,7 @@ fn resident_kib(host: &Host) -> anyhow::Result<u64> {
 
 /// From the start of the process to the first answer, with twenty plugins.
 pub(crate) async fn warm_start(report: &mut Report) -> anyhow::Result<()> {
-    let mut setup = Setup::new().config(UNLIMITED);
+    let mut setup = Setup::new().own_code().config(UNLIMITED);
     for at in 0..20 {
         let name = ["text", "primes", "desk", "csv"][at % 4];
         setup = setup.plugin_as(&format!("{name}-{at}"), name, &format!("prefix = \"p{at}_\""));

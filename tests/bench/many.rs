@@ -21,7 +21,7 @@ const TURNS: u32 = 3;
 
 /// A host with this many plugins, each with the tools of `text` under names of its own.
 fn setup(count: usize) -> Setup {
-    (0..count).fold(Setup::new().config(UNLIMITED), |setup, at| {
+    (0..count).fold(Setup::new().own_code().config(UNLIMITED), |setup, at| {
         setup.plugin_as(&format!("text-{at}"), "text", &format!("prefix = \"p{at}_\""))
     })
 }

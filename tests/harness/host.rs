@@ -1,6 +1,9 @@
 //! A host as an operator runs it: the program, a data directory, a configuration, signals.
 
 use std::fmt::Write as _;
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -24,6 +27,7 @@ pub struct Setup {
     plugins: String,
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
+    shares_code: bool,
 }
 
 impl Setup {
@@ -37,6 +41,7 @@ impl Setup {
             plugins: String::new(),
             environment: Vec::new(),
             arguments: Vec::new(),
+            shares_code: true,
         }
     }
 
@@ -74,6 +79,13 @@ impl Setup {
         self
     }
 
+    /// Compiles its components itself, for tests of just that, and of what a whole data directory holds. Other hosts share with each
+    /// other what was compiled once: it takes seconds.
+    pub fn own_code(mut self) -> Self {
+        self.shares_code = false;
+        self
+    }
+
     /// An environment variable of the host.
     pub fn env(mut self, key: &str, value: &str) -> Self {
         self.environment.push((key.to_owned(), value.to_owned()));
@@ -100,6 +112,9 @@ impl Setup {
     pub fn command(&self, subcommand: &str) -> Command {
         let config = self.path("bulkhead.toml");
         std::fs::write(&config, format!("{}{}", self.sections, self.plugins)).expect("the configuration is written");
+        if self.shares_code {
+            self.link_code();
+        }
         let mut command = command::program(&self.program);
         command.arg(subcommand).arg("--config").arg(config).arg("--data").arg(self.data());
         command.envs(self.environment.iter().map(|(key, value)| (key, value))).args(&self.arguments);
@@ -113,14 +128,16 @@ impl Setup {
         command
     }
 
-    /// Shares compiled code with other hosts and other runs: components of ten megabytes and more take seconds to compile.
-    pub fn shared_code(self) -> Self {
-        let (shared, data) = (place::compiled_code(), self.data());
-        std::fs::create_dir_all(&data).expect("a data directory");
+    /// Links the code that all tests share into a data directory that has none of its own.
+    fn link_code(&self) {
+        let data = self.data();
+        DirBuilder::new().recursive(true).mode(0o700).create(&data).expect("a data directory");
         for name in ["cache", "cache.key"] {
-            std::os::unix::fs::symlink(shared.join(name), data.join(name)).expect("a link");
+            match symlink(place::compiled_code().join(name), data.join(name)) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => panic!("{name} cannot be linked: {error}"),
+                _ => {}
+            }
         }
-        self
     }
 
     /// Starts a host and waits until it says where it listens.

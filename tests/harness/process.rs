@@ -57,8 +57,8 @@ impl fmt::Display for Holdings {
 fn collect(folder: &Path, prefix: &str, files: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-        // The engine's own files come and go as it likes.
-        if entry.path().is_dir() {
+        // The engine's own files come and go as it likes, and what is linked lies elsewhere.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             if !["store", "audit"].contains(&name.as_str()) {
                 collect(&entry.path(), &format!("{name}/"), files);
             }

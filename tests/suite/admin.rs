@@ -58,7 +58,7 @@ fn ids(value: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn admin_lists_steers_and_purges_tasks_of_all_requestors() {
-    let setup = Setup::with(&["hostile", "text"]).config("[audit]\nenabled = true").shared_code();
+    let setup = Setup::with(&["hostile", "text"]).config("[audit]\nenabled = true");
     let host = setup.start().await;
     let (anna, ben) = (client(&host, "anna", "acme").await, client(&host, "ben", "globex").await);
     let mut of_anna = Vec::new();
@@ -124,11 +124,7 @@ async fn admin_lists_steers_and_purges_tasks_of_all_requestors() {
 
 #[tokio::test]
 async fn limits_are_shown_with_their_usage() {
-    let host = Setup::with(&["hostile"])
-        .config("[tenant.acme.limits]\ncalls_running_per_tenant = 7")
-        .shared_code()
-        .start()
-        .await;
+    let host = Setup::with(&["hostile"]).config("[tenant.acme.limits]\ncalls_running_per_tenant = 7").start().await;
     let anna = client(&host, "anna", "acme").await;
     host.setup.token("idle", "acme").await;
     let task = anna.task("ignore_cancel", json!({})).await;
@@ -171,7 +167,7 @@ async fn limits_are_shown_with_their_usage() {
 
 #[tokio::test]
 async fn drain_finishes_running_tasks_and_refuses_new_calls() {
-    let host = Setup::with(&["primes", "text"]).shared_code().start().await;
+    let host = Setup::with(&["primes", "text"]).start().await;
     let client = client(&host, "anna", "acme").await;
     let task = client.task("count_primes", json!({"below": 3_000_000})).await;
     // Whoever follows it may go: it was said, and holds.
@@ -220,8 +216,7 @@ async fn burst(client: &Client) -> usize {
 
 #[tokio::test]
 async fn config_reload_applies_wholly_or_not_at_all() {
-    let setup =
-        Setup::with(&["text"]).config("[audit]\nenabled = true\n[limits]\nrequests_per_second = 200").shared_code();
+    let setup = Setup::with(&["text"]).config("[audit]\nenabled = true\n[limits]\nrequests_per_second = 200");
     let host = setup.start().await;
     let token = setup.token("anna", "acme").await;
     let client = Client::connect_as(&host, Some(&token), all_capabilities()).await;
@@ -292,8 +287,7 @@ async fn config_reload_changes_tenant_settings() {
     let web = Web::start().await;
     let setup = Setup::new()
         .config("[audit]\nenabled = true")
-        .plugin("http", &format!("[plugin.grants]\nhttp = [{:?}]\n", web.origin))
-        .shared_code();
+        .plugin("http", &format!("[plugin.grants]\nhttp = [{:?}]\n", web.origin));
     let host = setup.start().await;
     let (anna, ben) = (client(&host, "anna", "acme").await, client(&host, "ben", "globex").await);
     let reaches = async |client: &Client| {
@@ -344,7 +338,7 @@ async fn config_reload_changes_tenant_settings() {
 
 #[tokio::test]
 async fn kill_during_config_reload_starts_with_the_file() {
-    let setup = Setup::with(&["text"]).shared_code();
+    let setup = Setup::with(&["text"]);
     let mut host = setup.start().await;
     let token = setup.token("anna", "acme").await;
     for round in 0..5_u64 {
@@ -367,10 +361,7 @@ async fn kill_during_config_reload_starts_with_the_file() {
 
 #[tokio::test]
 async fn config_reload_under_load_fails_no_call() {
-    let setup = Setup::new()
-        .plugin("text", "# terms\n")
-        .config("[[auth.scope]]\nname = \"all\"\ntools = [\"*\"]")
-        .shared_code();
+    let setup = Setup::new().plugin("text", "# terms\n").config("[[auth.scope]]\nname = \"all\"\ntools = [\"*\"]");
     let host = setup.start().await;
     let data = setup.data();
     let scoped = async |scope: &str| {
@@ -446,7 +437,7 @@ pub(super) async fn listener(host: &Host) -> String {
 
 #[tokio::test]
 async fn remote_admin_needs_its_own_token() {
-    let setup = Setup::with(&["text"]).shared_code();
+    let setup = Setup::with(&["text"]);
     let secret = setup.path("admin.token");
     std::fs::write(&secret, format!("{TOKEN}\n")).expect("a file");
     let setup =
@@ -509,7 +500,7 @@ async fn remote_admin_needs_its_own_token() {
 
 #[tokio::test]
 async fn remote_admin_is_served_with_tls() {
-    let setup = Setup::with(&["text"]).shared_code();
+    let setup = Setup::with(&["text"]);
     for (name, text) in [
         ("host.pem", include_str!("../harness/keys/host1.pem")),
         ("host.key", include_str!("../harness/keys/host1.key.pem")),

@@ -233,7 +233,7 @@ async fn busy_host() -> Host {
          [limits]\ntasks_queued_per_requestor = 1\ntasks_running_per_requestor = 1";
     let (web, nobody) = (crate::egress::Web::start().await, "http://127.0.0.1:1");
     let grants = format!("[plugin.grants]\nhttp = {:?}\n", [&web.origin, nobody]);
-    let setup = Setup::with(&["text", "hostile"]).plugin("http", &grants).config(sections).shared_code();
+    let setup = Setup::with(&["text", "hostile"]).plugin("http", &grants).config(sections);
     let host = setup.start().await;
     let token = setup.token("anna", "acme").await;
     let client = Client::connect_as(&host, Some(&token), all_capabilities()).await;

@@ -9,7 +9,7 @@ const OPEN: &str = "[auth]\nanonymous_loopback = true\n";
 
 #[tokio::test]
 async fn anonymous_loopback_client_and_token_holder_do_not_see_each_other() {
-    let setup = Setup::with(&["desk"]).config(OPEN).shared_code();
+    let setup = Setup::with(&["desk"]).config(OPEN);
     let token = setup.token("alice", "acme").await;
     let same_name = setup.token("local", "default").await;
     let host = setup.start().await;
@@ -38,7 +38,7 @@ async fn anonymous_loopback_client_and_token_holder_do_not_see_each_other() {
 
 #[tokio::test]
 async fn bad_credential_is_refused_where_none_is_needed() {
-    let setup = Setup::with(&["text"]).config(OPEN).shared_code();
+    let setup = Setup::with(&["text"]).config(OPEN);
     let token = setup.token("alice", "acme").await;
     let made = command::json(&["token", "list"], &setup.data()).await;
     let host = setup.start().await;
@@ -63,7 +63,7 @@ async fn bad_credential_is_refused_where_none_is_needed() {
 
 #[tokio::test]
 async fn anonymous_loopback_follows_a_reload() {
-    let setup = Setup::with(&["text"]).shared_code();
+    let setup = Setup::with(&["text"]);
     setup.token("alice", "acme").await;
     let host = setup.start().await;
     let status = async || Client::new(&host.url, None).post(HELLO, None).await.status;

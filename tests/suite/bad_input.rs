@@ -228,7 +228,7 @@ fn largest_file(folder: &std::path::Path, name: &str) -> std::path::PathBuf {
 
 #[tokio::test]
 async fn full_disk_stops_writes_only_until_space_returns() {
-    let setup = Setup::with(&["primes"]);
+    let setup = Setup::with(&["primes"]).own_code();
     let Some(disk) = SmallDisk::mount(setup.data(), 160) else { return };
     let host = setup.start().await;
     let client = Client::connect(&host).await;

@@ -241,7 +241,7 @@ async fn watched_component_is_recompiled_after_compiler_kill() {
     let setup = Setup::new();
     let folder = setup.path("drop");
     fs::create_dir(&folder).expect("a folder");
-    let setup = setup.config("[sources]\nwatch = ['drop']");
+    let setup = setup.config("[sources]\nwatch = ['drop']").own_code();
     let host = setup.start().await;
     // Nobody has compiled this one yet.
     let bytes = tests::place::variant("text", "The texts are the same.", "The texts are not dead.");
@@ -269,7 +269,7 @@ async fn compiler_child_does_not_outlive_its_host() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_component_is_compiled_once() {
-    let mut setup = Setup::new().config("[log]\nlevel = \"debug\"");
+    let mut setup = Setup::new().own_code().config("[log]\nlevel = \"debug\"");
     for at in 0..8 {
         setup = setup.plugin_as(&format!("text-{at}"), "text", &format!("prefix = \"p{at}_\""));
     }
@@ -283,7 +283,7 @@ async fn shared_component_is_compiled_once() {
 
 #[tokio::test]
 async fn unused_component_files_are_removed_after_a_month() {
-    let setup = Setup::with(&["text"]);
+    let setup = Setup::with(&["text"]).own_code();
     setup.start().await.terminate().await;
     let folders = ["components", "cache"].map(|name| setup.data().join(name));
     let files = || folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder").flatten());

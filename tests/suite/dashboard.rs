@@ -435,7 +435,7 @@ async fn requests_of_a_requestor_count_against_its_rate() {
 
 #[tokio::test]
 async fn dashboard_is_off_by_default_and_needs_tls_beyond_loopback() {
-    let host = Setup::with(&["text"]).shared_code().start().await;
+    let host = Setup::with(&["text"]).start().await;
     assert!(!host.log().contains("the dashboard is served"));
     let arguments = ["dashboard", "login", "--data"];
     let output = command::output(&mut command::bulkhead(), &arguments, Some(&host.setup.data())).await;

@@ -19,12 +19,13 @@ const NAME: &str = "okapi";
 /// In the names that clients give their tasks.
 const ALIAS: &str = "quokka";
 
-/// The files below a folder that hold the bytes, but for those below a folder of this name.
+/// The files below a folder that hold the bytes, but for those below a folder of this name. What is linked lies elsewhere.
 fn holding(folder: &Path, bytes: &str, not_in: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
+        let entry = entry.expect("an entry");
+        let path = entry.path();
+        if entry.file_type().expect("a type").is_dir() {
             if path.file_name().is_none_or(|name| name != not_in) {
                 found.extend(holding(&path, bytes, not_in));
             }
@@ -79,7 +80,7 @@ fn plugins() -> Setup {
 
 #[tokio::test]
 async fn encrypted_store_hides_data_from_disk_thief() {
-    let setup = plugins().config("[encryption]\nkey_env = \"BULKHEAD_STORE_KEY\"\n");
+    let setup = plugins().own_code().config("[encryption]\nkey_env = \"BULKHEAD_STORE_KEY\"\n");
     let (old, new) = ("3a".repeat(32), "4b".repeat(32));
     let with = |keys: &str| setup.clone().env("BULKHEAD_STORE_KEY", keys);
     let host = with(&old).start().await;
@@ -107,7 +108,7 @@ async fn encrypted_store_hides_data_from_disk_thief() {
 
 #[tokio::test]
 async fn tenant_purge_leaves_no_bytes_behind() {
-    let setup = plugins().config("[audit]\nenabled = true\n[call]\npromote_after_ms = 0\n");
+    let setup = plugins().own_code().config("[audit]\nenabled = true\n[call]\npromote_after_ms = 0\n");
     let (alice, bob) = (setup.token(&format!("{NAME}-alice"), NAME).await, setup.token("bob", "globex").await);
     let host = setup.start().await;
     fill(&host, Some(&alice)).await;

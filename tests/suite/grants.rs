@@ -121,7 +121,7 @@ async fn tenant_purge_names_remaining_directories() {
     let setup = Setup::new();
     let folder = setup.path("tenants");
     std::fs::create_dir(&folder).expect("a folder");
-    let setup = setup.plugin("hostile", &directory(&folder.join("{tenant}"), true)).shared_code();
+    let setup = setup.plugin("hostile", &directory(&folder.join("{tenant}"), true));
     let tokens = [setup.token("alice", "acme").await, setup.token("bob", "globex").await];
     let host = setup.start().await;
     for token in tokens {

@@ -138,8 +138,7 @@ async fn keyvalue_works_in_python_and_javascript_plugins() {
     }
     let setup = Setup::new()
         .plugin("probe-python", "[plugin.kv]\n")
-        .plugin("probe-javascript", "[plugin.kv]\nvalue_bytes_max = 1\n")
-        .shared_code();
+        .plugin("probe-javascript", "[plugin.kv]\nvalue_bytes_max = 1\n");
     let host = setup.start_within(std::time::Duration::from_secs(300)).await;
     let client = Client::connect(&host).await;
     for count in 1..3 {

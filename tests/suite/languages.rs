@@ -27,10 +27,10 @@ async fn setup(plugins: &[&str]) -> Setup {
     static COMPILED: OnceCell<()> = OnceCell::const_new();
     let compile = || async {
         let all = [&SAMPLES[..], &PROBES].concat();
-        drop(Setup::with(&all).shared_code().start_within(COMPILING).await);
+        drop(Setup::with(&all).start_within(COMPILING).await);
     };
     COMPILED.get_or_init(compile).await;
-    Setup::with(plugins).shared_code()
+    Setup::with(plugins)
 }
 
 pub(crate) async fn host(plugins: &[&str]) -> Host {

@@ -58,7 +58,7 @@ fn series(page: &str) -> Vec<&str> {
 #[tokio::test]
 async fn calls_refusals_and_tool_errors_are_counted_by_outcome_and_limit() {
     let sections = format!("{METRICS}[limits]\ntasks_queued_per_requestor = 1\ntasks_running_per_requestor = 1");
-    let setup = Setup::with(&["hostile", "text"]).config(&sections).shared_code();
+    let setup = Setup::with(&["hostile", "text"]).config(&sections);
     let host = setup.start().await;
     let client = Client::connect(&host).await;
     client.tool("echo", json!({"text": "a"})).await.expect("a result");
@@ -100,7 +100,7 @@ async fn calls_refusals_and_tool_errors_are_counted_by_outcome_and_limit() {
 #[tokio::test]
 async fn what_clients_make_up_is_no_label_and_no_line() {
     const MARKERS: [&str; 5] = ["marker-argument", "marker-requestor", "marker-tool", "marker-uri", "marker-tenant"];
-    let setup = Setup::with(&["text", "primes"]).config(&unhurried()).shared_code();
+    let setup = Setup::with(&["text", "primes"]).config(&unhurried());
     let host = setup.start().await;
     let token = setup.token("marker-requestor", "marker-tenant").await;
     let client = Client::connect_as(&host, Some(&token), all_capabilities()).await;
@@ -131,7 +131,7 @@ async fn what_clients_make_up_is_no_label_and_no_line() {
 
 #[tokio::test]
 async fn traced_request_leaves_its_trace_as_an_exemplar_for_openmetrics_only() {
-    let host = Setup::with(&["text"]).config(METRICS).shared_code().start().await;
+    let host = Setup::with(&["text"]).config(METRICS).start().await;
     let client = Client::connect(&host).await;
     let trace = "0af7651916cd43dd8448eb211c80319c";
     let meta = json!({"traceparent": format!("00-{trace}-b7ad6b7169203331-01")});
@@ -147,7 +147,7 @@ async fn traced_request_leaves_its_trace_as_an_exemplar_for_openmetrics_only() {
 
 #[tokio::test]
 async fn page_needs_its_token_where_one_is_set() {
-    let setup = Setup::with(&["text"]).shared_code();
+    let setup = Setup::with(&["text"]);
     std::fs::write(setup.path("token"), TOKEN).expect("a file");
     let file = setup.path("token");
     let host = setup.config(&format!("{METRICS}token_file = {file:?}\n")).start().await;
@@ -181,7 +181,7 @@ async fn listener_beyond_loopback_needs_token_and_tls() {
 #[tokio::test]
 async fn series_go_with_a_removed_plugin_and_a_purged_tenant() {
     let sections = format!("{METRICS}[tenant.acme]\ncpu_weight = 2\n");
-    let setup = Setup::new().config(&sections).shared_code();
+    let setup = Setup::new().config(&sections);
     let host = setup.start().await;
     let data = setup.data();
     let component = tests::place::component("text");
@@ -213,7 +213,7 @@ async fn prometheus_scrapes_a_host_under_load_and_promtool_has_no_complaint() {
     let Some(programs) = programs().await else { return };
     let sections =
         format!("{METRICS}[limits]\nrequests_per_second = 100000\nrequests_per_second_per_tenant = 100000\n");
-    let host = Setup::with(&["text", "hostile"]).config(&sections).shared_code().start().await;
+    let host = Setup::with(&["text", "hostile"]).config(&sections).start().await;
     let client = Client::connect(&host).await;
     let target = page_of(&host).replace("http://", "").replace("/metrics", "");
     let prometheus = Prometheus::start(&programs, &target).await;

@@ -99,7 +99,7 @@ async fn commands_find_the_data_directory_of_their_host() {
 
 #[tokio::test]
 async fn top_shows_what_runs_by_tenant_and_plugin() {
-    let setup = Setup::with(&["desk"]).shared_code();
+    let setup = Setup::with(&["desk"]);
     let token = setup.token("anna", "acme").await;
     let host = setup.start().await;
     let anna = Client::connect_as(&host, Some(&token), all_capabilities()).await;
@@ -129,7 +129,7 @@ async fn top_shows_what_runs_by_tenant_and_plugin() {
 
 #[tokio::test]
 async fn audit_tail_names_tenants_and_requestors_of_a_running_host() {
-    let setup = Setup::with(&["text"]).config("[audit]\nenabled = true").shared_code();
+    let setup = Setup::with(&["text"]).config("[audit]\nenabled = true");
     let token = setup.token("anna", "acme").await;
     let host = setup.start().await;
     let anna = Client::connect_as(&host, Some(&token), all_capabilities()).await;

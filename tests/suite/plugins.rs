@@ -344,7 +344,7 @@ async fn plugin_list_change_is_notified_in_both_eras() {
 
 #[tokio::test]
 async fn a_kill_in_the_middle_of_a_switch_leaves_one_version() {
-    let setup = Setup::with(&["text"]);
+    let setup = Setup::with(&["text"]).own_code();
     let host = setup.start().await;
     let data = setup.data();
     add(&setup, "text", &second_text(&setup)).await;

@@ -46,7 +46,7 @@ async fn streams(host: &Host, token: &str) -> [(&'static str, Incoming); 4] {
 
 #[tokio::test]
 async fn stream_ends_when_its_token_is_revoked_or_expired() {
-    let host = Setup::with(&["hostile"]).config("[server]\nsse_after_ms = 50").shared_code().start().await;
+    let host = Setup::with(&["hostile"]).config("[server]\nsse_after_ms = 50").start().await;
     let (good, _) = made(&host, &["--requestor", "anna"]).await;
     let (revoked, id) = made(&host, &["--requestor", "anna"]).await;
     let (short, _) = made(&host, &["--requestor", "ben", "--expires", "4s"]).await;
@@ -72,7 +72,7 @@ async fn stream_ends_when_its_token_is_revoked_or_expired() {
 
 #[tokio::test]
 async fn subscription_ends_with_result_on_token_revocation() {
-    let host = Setup::with(&["hostile"]).config("[server]\nsse_after_ms = 50").shared_code().start().await;
+    let host = Setup::with(&["hostile"]).config("[server]\nsse_after_ms = 50").start().await;
     let (token, id) = made(&host, &["--requestor", "anna"]).await;
     let mut all = streams(&host, &token).await;
     command::json(&["token", "revoke", &id], &host.setup.data()).await;
@@ -99,7 +99,7 @@ async fn subscription_ends_with_result_on_token_revocation() {
 
 #[tokio::test]
 async fn pending_json_answer_is_refused_after_token_revocation() {
-    let host = Setup::with(&["hostile"]).shared_code().start().await;
+    let host = Setup::with(&["hostile"]).start().await;
     let (token, id) = made(&host, &["--requestor", "anna"]).await;
     let modern = Modern::plain(&host, Some(&token));
     let params = json!({"name": "ignore_cancel", "arguments": {}});
@@ -114,8 +114,7 @@ async fn pending_json_answer_is_refused_after_token_revocation() {
 
 #[tokio::test]
 async fn bad_token_attempts_are_rate_limited() {
-    let host =
-        Setup::with(&["text"]).config("[server]\ncredential_failures_per_minute = 5").shared_code().start().await;
+    let host = Setup::with(&["text"]).config("[server]\ncredential_failures_per_minute = 5").start().await;
     let (good, _) = made(&host, &["--requestor", "anna"]).await;
     let http = reqwest::Client::builder().no_proxy().build().expect("a client");
     let send = async |token: &str| {

@@ -101,7 +101,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 #[tokio::test]
 async fn server_gets_the_secret_and_guest_a_placeholder() {
     let echo = echo().await;
-    let setup = setup(&echo);
+    let setup = setup(&echo).own_code();
     let host = setup.start().await;
     // While the host runs, over its socket.
     set(&setup, "KEY", &echo.origin, &["--in", "header", "--in", "query", "--in", "body"]).await;

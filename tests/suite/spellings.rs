@@ -134,7 +134,7 @@ fn without_spans(said: &str) -> String {
 
 #[tokio::test]
 async fn earlier_spellings_say_what_the_present_ones_say() {
-    let setup = Setup::with(&["desk", "text"]).shared_code();
+    let setup = Setup::with(&["desk", "text"]);
     let file = setup.path("admin.token");
     std::fs::write(&file, TOKEN).expect("a file");
     let setup = setup.config(&format!("[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = {file:?}"));

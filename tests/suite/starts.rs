@@ -150,7 +150,7 @@ async fn killed_store_probe_is_not_reported_as_damage() {
 
 #[tokio::test]
 async fn host_starts_on_a_full_disk() {
-    let setup = Setup::with(&["primes"]);
+    let setup = Setup::with(&["primes"]).own_code();
     let Some(disk) = SmallDisk::mount(setup.data(), 192) else { return };
     let mut host = setup.start().await;
     let client = Client::connect(&host).await;
@@ -209,7 +209,7 @@ fn with_umask_0(command: &tokio::process::Command) -> tokio::process::Command {
 
 #[tokio::test]
 async fn data_and_export_files_are_private_for_any_umask() {
-    let setup = Setup::with(&["primes"]).config("[audit]\nenabled = true");
+    let setup = Setup::with(&["primes"]).own_code().config("[audit]\nenabled = true");
     let mut host = with_umask_0(&setup.serve());
     let mut host = host.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("it starts");
     let mut lines = tokio::io::BufReader::new(host.stdout.take().expect("a pipe"));
@@ -246,7 +246,7 @@ async fn serve_says_in_its_log_what_it_compiles_while_that_takes_long() {
         return;
     }
     // Of a language's whole runtime no machine makes code within a second.
-    let setup = Setup::with(&["text", "dedup"]);
+    let setup = Setup::with(&["text", "dedup"]).own_code();
     let host = setup.start_within(10 * PATIENCE).await;
     let log = host.log();
     let lines: Vec<_> = log.lines().filter(|line| line.contains("loading plugins, ")).collect();

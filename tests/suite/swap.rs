@@ -273,7 +273,7 @@ enum Step {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kill_during_switch_leaves_old_or_new_version() {
-    let setup = Setup::with(&["text"]).config("[limits]\nrequests_per_second = 100000\n");
+    let setup = Setup::with(&["text"]).own_code().config("[limits]\nrequests_per_second = 100000\n");
     let data = setup.data();
     let count = |folder: &str, ending: &str| {
         let files = std::fs::read_dir(data.join(folder)).expect("a folder").flatten();

@@ -137,10 +137,10 @@ async fn large_body_flood_does_not_slow_other_tenants() {
         ("", false),
         ("[limits]\nrequest_bytes_per_second = 8000000\nrequest_bytes_open_per_requestor = 8300000", true),
     ] {
-        let setup = Setup::with(&["text"]).config(config).shared_code();
+        let setup = Setup::with(&["text"]).config(config);
         let (alice, bob) = (setup.token("alice", "red").await, setup.token("bob", "blue").await);
         let mut host = setup.start().await;
-        let other = Setup::with(&["text"]).shared_code();
+        let other = Setup::with(&["text"]);
         let token = other.token("bob", "blue").await;
         let control = other.start().await;
         let echo = async |host: &Host, token: &str| {

@@ -244,7 +244,7 @@ async fn p99(client: &Client, time: Duration) -> f64 {
 #[tokio::test]
 async fn unread_answers_use_bounded_memory_without_slowing_others() {
     let (count, bytes) = (rounds(40, 900), 4_100_000);
-    let setup = || Setup::with(&["text", "hostile"]).shared_code();
+    let setup = || Setup::with(&["text", "hostile"]);
     let (setup, control) = (setup(), setup());
     let mallory = setup.token("mallory", "dark").await;
     let (bob, bert) = (setup.token("bob", "light").await, control.token("bert", "light").await);

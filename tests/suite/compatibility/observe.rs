@@ -124,7 +124,6 @@ impl Observer {
 
     /// Every command of the command line that a stopped host's data directory can be asked, then those that change it.
     pub(super) async fn commands(&mut self) {
-        self.setup = self.setup.clone().shared_code();
         for line in READING.lines().filter(|line| !line.is_empty()) {
             self.run(line).await;
         }
@@ -164,7 +163,6 @@ impl Observer {
 
     /// Starts a host on the folder, lets it recover, and asks everything of it as each requestor.
     pub(super) async fn serve(&mut self) {
-        self.setup = self.setup.clone().shared_code();
         let host = self.setup.start_within(PATIENCE * 5).await;
         until("what was queued to be over", async || {
             let tasks = command::json(&["tasks", "list"], &self.setup.data()).await;

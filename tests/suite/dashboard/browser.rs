@@ -134,7 +134,7 @@ pub(super) async fn client(host: &Host, token: &str) -> Client {
 }
 
 pub(super) fn setup(plugins: &[&str]) -> Setup {
-    Setup::with(plugins).config(DASHBOARD).shared_code()
+    Setup::with(plugins).config(DASHBOARD)
 }
 
 /// A page without what the host itself puts there: its one script, and what reloads a page where no script runs.

@@ -24,7 +24,7 @@ fn setup(plugins: &[&str], further: &str) -> Setup {
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let port = port.expect("a port").port();
     let config = format!("[audit]\nenabled = true\n[dashboard]\nlisten = \"127.0.0.1:{port}\"\n{further}");
-    Setup::with(plugins).config(&config).shared_code()
+    Setup::with(plugins).config(&config)
 }
 
 /// One at which people of an issuer log in.

@@ -63,7 +63,6 @@ async fn tools_are_those_that_the_client_is_listed() {
     let setup = Setup::new()
         .config(DASHBOARD)
         .config("[[toolset]]\nname = \"few\"\ntenants = [\"globex\"]\nexclude = { tools = [\"word_count\"] }")
-        .shared_code()
         .plugin("text", "[plugin.tool.echo]\nname = \"say\"\n[plugin.tool.diff]\nhidden = true\n")
         .plugin("primes", "");
     let host = setup.start().await;
@@ -319,7 +318,7 @@ async fn what_a_plugin_says_of_its_tools_is_text() {
     let toml = format!(
         "[plugin.tool.speak]\ntitle = \"{said}\"\ndescription = \"{said}\"\n[plugin.tool.trap]\ndescription = \"{long}\"\n"
     );
-    let setup = Setup::new().config(DASHBOARD).shared_code().plugin("hostile", &toml);
+    let setup = Setup::new().config(DASHBOARD).plugin("hostile", &toml);
     let host = setup.start().await;
     let (_, browser) = signed_in(&host, &setup.token("anna", "acme").await).await;
     let names = tools_of(&browser).await;

@@ -54,7 +54,7 @@ async fn staged(setup: &Setup, bytes: &[u8]) -> (Host, Browser, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn version_is_staged_read_accepted_activated_and_rolled_back() {
     let web = Web::start().await;
-    let setup = Setup::with(&["text"]).shared_code().config(DASHBOARD);
+    let setup = Setup::with(&["text"]).config(DASHBOARD);
     let section = web.section(&setup.path(""));
     let setup = setup.config(&section).config("[audit]\nenabled = true\n");
     let host = setup.start().await;

@@ -231,7 +231,7 @@ impl<'a> Place<'a> {
         let kept = if case.keeps { "[plugin.kv]\n" } else { "" };
         let grants = format!("durable = {durable:?}\n[plugin.grants]\nhttp = [{origin:?}]\n{kept}");
         let setup = setup.plugin(case.plugin, &grants);
-        let setup = setup.config("[call]\npromote_after_ms = 0").shared_code();
+        let setup = setup.config("[call]\npromote_after_ms = 0");
         Self { case, ending, setup, arguments: (case.arguments)(&origin), sent, client: Client::default() }
     }
 

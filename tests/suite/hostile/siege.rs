@@ -141,7 +141,7 @@ async fn other_tenants_are_served_while_every_attack_runs() {
 
 #[tokio::test]
 async fn attacks_leave_no_resources_behind() {
-    let setup = setup();
+    let setup = setup().own_code();
     let temporary = setup.path("tmp");
     std::fs::create_dir(&temporary).expect("a folder");
     let setup = setup.env("TMPDIR", temporary.to_str().expect("a path"));

@@ -135,7 +135,7 @@ fn setup(issuer: &Issuer, further: &str) -> Setup {
          tenant = \"acme\"\nkeys_retry_ms = 100\n{further}",
         issuer.url
     );
-    Setup::with(&["text", "primes"]).config(&config).shared_code()
+    Setup::with(&["text", "primes"]).config(&config)
 }
 
 #[tokio::test]

@@ -195,7 +195,7 @@ async fn host(issuer: &Issuer, server: &str) -> Host {
         issuer.url,
         issuer.at("/introspect"),
     );
-    Setup::with(&["desk"]).config(&config).env("ISSUER_SECRET", "secret").shared_code().start().await
+    Setup::with(&["desk"]).config(&config).env("ISSUER_SECRET", "secret").start().await
 }
 
 async fn status(host: &Host, token: &str) -> StatusCode {

@@ -62,7 +62,7 @@ async fn audit_maps_requestor_to_issuer_and_names_refused_one() {
 
 #[tokio::test]
 async fn audit_records_host_token_use_with_requestor() {
-    let setup = Setup::with(&["text"]).config("[audit]\nenabled = true").shared_code();
+    let setup = Setup::with(&["text"]).config("[audit]\nenabled = true");
     let token = setup.token("anna", "acme").await;
     let host = setup.start().await;
     let client = Client::connect_as(&host, Some(&token), all_capabilities()).await;

@@ -260,7 +260,7 @@ async fn public_examples_are_served_side_by_side_with_their_grants() {
         let grants = example.grants.replace("DATA", &shared).replace("WEB", &web.origin);
         format!("[[plugin]]\nname = {:?}\nfile = {:?}\n{grants}\n", example.name, components[example.name])
     });
-    let setup = Setup::new().shared_code().config(&entries.collect::<String>());
+    let setup = Setup::new().config(&entries.collect::<String>());
     // Four interpreters are compiled for it, if no run before has done that.
     let host = setup.start_within(Duration::from_secs(600)).await;
     let client = Client::connect(&host).await;
