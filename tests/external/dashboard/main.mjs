@@ -1,4 +1,4 @@
-// main.mjs [--only WORD] [--screenshots]; see `run`.
+// main.mjs [--every-way] [--only WORD] [--screenshots]; see `run`.
 import { parseArgs } from "node:util";
 
 import { Viewers, launch } from "./browser.mjs";
@@ -14,7 +14,9 @@ import { Issuer } from "./servers.mjs";
 import { takePictures } from "./screenshots.mjs";
 import { PLUGINS, SECTIONS, makeWorld } from "./world.mjs";
 
-const { values: options } = parseArgs({ options: { only: { type: "string" }, screenshots: { type: "boolean" } } });
+const { values: options } = parseArgs({
+  options: { "every-way": { type: "boolean" }, only: { type: "string" }, screenshots: { type: "boolean" } },
+});
 
 const began = performance.now();
 const browser = await launch();
@@ -37,6 +39,7 @@ try {
 async function runChecks() {
   const report = new Report(browser, { only: options.only, folder: await emptied("failed") });
   const world = await makeWorld(host, new Viewers(browser, host), issuer);
+  world.everyWay = options["every-way"] ?? false;
   await Promise.all(browser.contexts().map((context) => context.close()));
   for (const checks of [login, tasks, access, hostile, live, ...Object.values(features)]) await checks(report, world);
   report.note(`${Math.round((performance.now() - began) / 1_000)} s with ${browser.version()}`);

@@ -1,6 +1,9 @@
 // The pages that there are: every check of all pages goes through this table. A new page is one more line.
 //
-// `path` may need what is on the host (`world.mjs`), and `heading` is what the page is called.
+// `path` may need what is on the host (`world.mjs`), and `heading` is what the page is called. `like` names another page that is made
+// alike, of the same parts: a gate opens that one in every way, and this one in one way.
+
+import assert from "node:assert/strict";
 
 const NOBODY = [
   { name: "login", path: "/login", heading: "Log in" },
@@ -8,20 +11,20 @@ const NOBODY = [
 ];
 
 const REQUESTOR = [
-  { name: "first page", path: "/", heading: "My tasks" },
+  { name: "first page", path: "/", heading: "My tasks", like: "my tasks" },
   { name: "my tasks", path: "/tasks", heading: "My tasks" },
-  { name: "my tasks, filtered", path: "/tasks?status=running&tool=wait", heading: "My tasks" },
-  { name: "my tasks, none", path: "/tasks?tool=none", heading: "My tasks" },
+  { name: "my tasks, filtered", path: "/tasks?status=running&tool=wait", heading: "My tasks", like: "my tasks" },
+  { name: "my tasks, none", path: "/tasks?tool=none", heading: "My tasks", like: "my tasks" },
   { name: "task that asks", path: ({ tasks }) => `/tasks/${tasks.form}`, heading: "ask_form" },
   { name: "task that sends to a page", path: ({ tasks }) => `/tasks/${tasks.visit}`, heading: "ask_url" },
-  { name: "task that asks an MCP client", path: ({ tasks }) => `/tasks/${tasks.roots}`, heading: "ask_roots" },
+  { name: "task that asks an MCP client", path: ({ tasks }) => `/tasks/${tasks.roots}`, heading: "ask_roots", like: "task that asks" },
   { name: "running task", path: ({ tasks }) => `/tasks/${tasks.running}`, heading: "wait" },
-  { name: "paused task", path: ({ tasks }) => `/tasks/${tasks.paused}`, heading: "wait" },
-  { name: "cancelled task", path: ({ tasks }) => `/tasks/${tasks.cancelled}`, heading: "wait" },
+  { name: "paused task", path: ({ tasks }) => `/tasks/${tasks.paused}`, heading: "wait", like: "running task" },
+  { name: "cancelled task", path: ({ tasks }) => `/tasks/${tasks.cancelled}`, heading: "wait", like: "finished task" },
   { name: "finished task", path: ({ tasks }) => `/tasks/${tasks.done}`, heading: "contents" },
   { name: "image of a result", path: ({ tasks }) => `/tasks/${tasks.done}/image/1`, heading: "An image of a result" },
-  { name: "task with a tool's error", path: ({ tasks }) => `/tasks/${tasks.toolError}`, heading: "fail" },
-  { name: "failed task", path: ({ tasks }) => `/tasks/${tasks.failed}`, heading: "fail" },
+  { name: "task with a tool's error", path: ({ tasks }) => `/tasks/${tasks.toolError}`, heading: "fail", like: "finished task" },
+  { name: "failed task", path: ({ tasks }) => `/tasks/${tasks.failed}`, heading: "fail", like: "finished task" },
   { name: "nothing", path: "/nothing", heading: /./ },
   { name: "tools", path: "/tools", heading: "Tools" },
   { name: "tool", path: "/tools/book_trip", heading: /trip/i },
@@ -31,15 +34,15 @@ const REQUESTOR = [
 const OPERATOR = [
   { name: "overview", path: "/", heading: "Overview" },
   { name: "tasks", path: "/tasks", heading: "Tasks" },
-  { name: "tasks, filtered", path: "/tasks?status=input_required&tenant=acme", heading: "Tasks" },
-  { name: "task that asks", path: ({ tasks }) => `/tasks/${tasks.form}`, heading: "ask_form" },
+  { name: "tasks, filtered", path: "/tasks?status=input_required&tenant=acme", heading: "Tasks", like: "tasks" },
+  { name: "task that asks", path: ({ tasks }) => `/tasks/${tasks.form}`, heading: "ask_form", like: "paused task" },
   { name: "paused task", path: ({ tasks }) => `/tasks/${tasks.paused}`, heading: "wait" },
-  { name: "finished task", path: ({ tasks }) => `/tasks/${tasks.done}`, heading: "contents" },
+  { name: "finished task", path: ({ tasks }) => `/tasks/${tasks.done}`, heading: "contents", like: "paused task" },
   { name: "plugins", path: "/plugins", heading: "Plugins" },
   { name: "plugin", path: "/plugins/desk", heading: "Plugin desk" },
   { name: "tenants", path: "/tenants", heading: "Tenants" },
   { name: "tenant", path: "/tenants/acme", heading: "Tenant acme" },
-  { name: "nothing", path: "/nothing", heading: /./ },
+  { name: "nothing", path: "/nothing", heading: /./, like: "nothing of anna" },
   { name: "denials", path: "/denials", heading: /denials/i },
   { name: "audit log", path: "/audit", heading: /audit/i },
   { name: "tokens", path: "/tokens", heading: /tokens/i },
@@ -110,6 +113,9 @@ export const HOSTILE_PAGES = [
   ...withViewer("operator", OF_OPERATOR),
 ];
 
+/** One page of each kind. */
+export const ONE_OF_EACH_KIND = PAGES.filter((page) => !page.like);
+
 /** Where a page is. */
 export function placeOf(page, world) {
   return typeof page.path === "string" ? page.path : page.path(world);
@@ -118,4 +124,8 @@ export function placeOf(page, world) {
 /** How a page is called in what is printed. */
 export function titleOf(page) {
   return `${page.name} of ${page.viewer}`;
+}
+
+for (const { like } of PAGES.filter((page) => page.like)) {
+  assert.ok(ONE_OF_EACH_KIND.some((one) => [one.name, titleOf(one)].includes(like)), `no page is opened in every way for ${like}`);
 }

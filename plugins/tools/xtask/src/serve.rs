@@ -42,17 +42,24 @@ const SAMPLES: [(&str, &str); 6] = [
 /// Builds everything and becomes the host.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let samples = SAMPLES.map(|(name, _)| name.to_owned());
-    steps::part(1, 2, "the sample plugins", || guests::build(&samples))?;
     let mut cargo = steps::cargo();
     cargo.args(HOST).arg("--target-dir").arg(layout::target());
     if options.release {
         cargo.arg("--release");
     }
-    steps::part(2, 2, "the host", || steps::run("build the host", &mut cargo))?;
+    // The guests are linked one after the other, and leave a processor to the host.
+    std::thread::scope(|scope| {
+        let host = scope.spawn(move || steps::run("build the host", &mut cargo));
+        let built = guests::build(&samples);
+        host.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(built)
+    })?;
 
     let config = write_config(&options.dashboard)?;
     let data = layout::target().join("bulkhead-data");
     explain(&options.listen, &config, &data);
+    if !options.release {
+        eprintln!("This is a debug build; `cargo xtask run --release` serves several times as fast.");
+    }
     let host = layout::target().join(if options.release { "release" } else { "debug" }).join("bulkhead");
     print_login_link(&host, &data)?;
     // The host takes this process's place, so that Ctrl-C and SIGTERM reach it and its exit code is ours.

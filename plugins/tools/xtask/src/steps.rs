@@ -79,15 +79,6 @@ pub(crate) fn append(file: &str, lines: &str) -> anyhow::Result<()> {
     file.and_then(|mut file| file.write_all(lines.as_bytes())).with_context(|| format!("{}", path.display()))
 }
 
-/// Does one of several parts of a long command; says which, and how long it took.
-pub(crate) fn part(number: u32, of: u32, title: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    eprintln!("xtask: step {number} of {of}: {title}");
-    let started = Instant::now();
-    work()?;
-    eprintln!("xtask: step {number} of {of}: {title}: done after {:.0} s", started.elapsed().as_secs_f64());
-    Ok(())
-}
-
 /// Runs a command and returns what it printed on stdout; stderr becomes part of the error.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("cannot start {}", command.get_program().display()))?;

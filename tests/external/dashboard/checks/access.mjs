@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 
 import { DESKTOP, settle, violations } from "../browser.mjs";
-import { PAGES, placeOf, titleOf } from "../pages.mjs";
+import { ONE_OF_EACH_KIND, PAGES, placeOf, titleOf } from "../pages.mjs";
 import { FORM } from "../world.mjs";
 import { answerShown, fill, isSent, shows } from "./tasks.mjs";
 
@@ -12,8 +12,13 @@ const STOPS_MAX = 400;
 const NARROW = [360, 320];
 const HOUR = { ms: 3_600_000 };
 
-function everyPage(world, look, options) {
-  return world.viewers.each(PAGES, (entry) => placeOf(entry, world), look, options);
+/** The pages that are opened in every way. */
+function pagesOf(world) {
+  return world.everyWay ? PAGES : ONE_OF_EACH_KIND;
+}
+
+function eachPage(world, pages, look, options) {
+  return world.viewers.each(pages, (entry) => placeOf(entry, world), look, options);
 }
 
 /** Elements that a keyboard must reach, as places in the order of the page. */
@@ -67,8 +72,8 @@ async function tabAndPress(page, locator, key = "Enter") {
 async function keyboard(report, world) {
   const { viewers, clients, tokens } = world;
 
-  await report.check("keyboard: Tab reaches everything on every page, in its order and visibly", async () => {
-    await everyPage(world, async (page, entry) => {
+  await report.check("keyboard: Tab reaches everything on a page, in its order and visibly", async () => {
+    await eachPage(world, pagesOf(world), async (page, entry) => {
       // A page that changes meanwhile would be counted twice.
       await page.context().setOffline(true);
       const expected = await reachable(page);
@@ -154,16 +159,6 @@ export function overflow(page) {
 }
 
 async function layout(report, world) {
-  await report.check(`layout: no page is wider than a screen of ${NARROW.join(" or ")} pixels`, async () => {
-    await everyPage(world, async (page, entry) => {
-      assert.match(await page.getByRole("heading", { level: 1 }).innerText(), new RegExp(entry.heading), titleOf(entry));
-      for (const width of NARROW) {
-        await page.setViewportSize({ width, height: 700 });
-        assert.deepEqual(await overflow(page), [], `${titleOf(entry)} at ${width}`);
-      }
-    });
-  });
-
   await report.check("layout: on a small screen a task can be paused and a question answered", async () => {
     const { viewers, clients } = world;
     const small = { viewport: { width: 360, height: 640 }, hasTouch: true };
@@ -192,23 +187,46 @@ function brightness(page) {
   });
 }
 
+/** What WCAG has against a page in these colour schemes. */
+async function violationsOf(page, entry, schemes) {
+  const found = [];
+  for (const colorScheme of schemes) {
+    await page.emulateMedia({ colorScheme });
+    await settle(page);
+    const bright = await brightness(page);
+    assert.ok(colorScheme === "light" ? bright > 230 : bright < 40, `${titleOf(entry)} is not ${colorScheme}`);
+    // What the second scheme changes is colours.
+    const rules = colorScheme === "light" ? undefined : ["color-contrast", "link-in-text-block"];
+    const violated = await violations(page, rules);
+    found.push(...violated.map((violation) => `${titleOf(entry)}, ${colorScheme}: ${violation}`));
+  }
+  return found;
+}
+
+/** Leaves the page as it was. */
+async function isNamedAndFits(page, entry) {
+  assert.match(await page.getByRole("heading", { level: 1 }).innerText(), new RegExp(entry.heading), titleOf(entry));
+  for (const width of NARROW) {
+    await page.setViewportSize({ width, height: 700 });
+    assert.deepEqual(await overflow(page), [], `${titleOf(entry)} at ${width}`);
+  }
+  await page.setViewportSize(DESKTOP);
+}
+
 async function schemes(report, world) {
-  await report.check("accessibility: no page violates WCAG 2.1 AA, in the light scheme or the dark one", async () => {
-    const found = [];
-    await everyPage(world, async (page, entry) => {
-      for (const colorScheme of ["light", "dark"]) {
-        await page.emulateMedia({ colorScheme });
-        await settle(page);
-        const bright = await brightness(page);
-        assert.ok(colorScheme === "light" ? bright > 230 : bright < 40, `${titleOf(entry)} is not ${colorScheme}`);
-        // What the second scheme changes is colours.
-        const rules = colorScheme === "light" ? undefined : ["color-contrast", "link-in-text-block"];
-        const violated = await violations(page, rules);
-        found.push(...violated.map((violation) => `${titleOf(entry)}, ${colorScheme}: ${violation}`));
-      }
+  // Each page is opened once for all of this.
+  for (const viewer of new Set(PAGES.map((page) => page.viewer))) {
+    const what = `violates WCAG 2.1 AA, or is wider than a screen of ${NARROW.join(" or ")} pixels`;
+    await report.check(`accessibility: no page of ${viewer} ${what}`, async () => {
+      const found = [];
+      const pages = PAGES.filter((page) => page.viewer === viewer);
+      await eachPage(world, pages, async (page, entry) => {
+        found.push(...(await violationsOf(page, entry, pagesOf(world).includes(entry) ? ["light", "dark"] : ["light"])));
+        await isNamedAndFits(page, entry);
+      });
+      assert.deepEqual(found, []);
     });
-    assert.deepEqual(found, []);
-  });
+  }
 
   await report.check("accessibility: WCAG has something against a careless page", async () => {
     const page = await world.viewers.open("nobody");
@@ -222,10 +240,10 @@ async function withoutScript(report, world) {
   const { host, viewers, clients } = world;
   const off = { javaScriptEnabled: false, viewport: DESKTOP };
 
-  await report.check("no script: every page is there", async () => {
+  await report.check("no script: a page is there", async () => {
     const look = (page, { heading }) =>
       page.getByRole("heading", { level: 1 }).filter({ hasText: new RegExp(heading) }).waitFor();
-    await everyPage(world, look, off);
+    await eachPage(world, pagesOf(world), look, off);
   });
 
   await report.check("no script: an operator logs in by a link, pauses and resumes a task", async () => {
