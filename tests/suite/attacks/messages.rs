@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tests::client::{Client, text};
 use tests::modern::Modern;
+use tests::place::rounds;
 use tests::{Host, Setup};
 
 use super::serves_on;
@@ -52,8 +53,9 @@ async fn deeply_nested_message_is_refused() {
                 "]" => format!("{open}{}", "]".repeat(open.len())),
                 _ => format!("{open}0{}", "}".repeat(open.len() / 5)),
             };
-            // Closed, and cut off in the middle.
-            for bomb in [bomb.as_str(), open.as_str()] {
+            // Closed, and cut off in the middle. The deepest are four megabytes each; of them the gate sends those that are closed.
+            let is_cut_too = depth < 1_900_000 || rounds(0, 1) == 1;
+            for bomb in [Some(bomb.as_str()), is_cut_too.then_some(open.as_str())].into_iter().flatten() {
                 for (place, body) in [
                     ("the message", bomb.to_owned()),
                     ("params", format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{bomb}}}"#)),

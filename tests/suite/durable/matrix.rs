@@ -1,7 +1,7 @@
 //! The crash matrix: for each tool, a host that ends at each of the places that it reaches, and at one of those of its second life. It is
 //! tried with a kill, and with a power cut, after which the next host finds what was synced alone.
 //!
-//! A host with debug assertions does that, no release. The gate tries every seventh pair of places, and fewer without power, `XTASK_TEST_MODE=nightly` all of them. A whole run can be divided, `XTASK_CRASH_SHARD=i/n` with i from 1
+//! A host with debug assertions does that, no release. The gate tries every eleventh pair of places, and fewer without power, `XTASK_TEST_MODE=nightly` all of them. A whole run can be divided, `XTASK_CRASH_SHARD=i/n` with i from 1
 //! on, and goes on where it was if `XTASK_CRASH_LOG` names a file: it has a line for each pair that passed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,8 +21,8 @@ use super::lives::{Ended, Ending, Place};
 const AT_ONCE: usize = 3;
 
 /// Of the pairs of a kill, and of a power cut, the gate tries one in so many.
-const KILLS_EVERY: u32 = 7;
-const POWER_CUTS_EVERY: u32 = 13;
+const KILLS_EVERY: u32 = 11;
+const POWER_CUTS_EVERY: u32 = 19;
 
 /// Which pairs are tried.
 struct Plan {
