@@ -9,5 +9,5 @@ fn the_program_says_which_version_it_is() {
     let output = Command::new(env!("CARGO_BIN_EXE_bulkhead")).arg("--version").output().expect("the program starts");
     assert!(output.status.success(), "{}", output.status);
     let said = String::from_utf8(output.stdout).expect("UTF-8");
-    assert_eq!(said.trim_end(), concat!("bulkhead ", env!("CARGO_PKG_VERSION")));
+    assert_eq!(said.trim_end(), concat!("bulkhead ", env!("CARGO_PKG_VERSION"), " (debug build)"));
 }
