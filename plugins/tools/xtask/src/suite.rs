@@ -8,6 +8,9 @@ use crate::{docs, guests, layout, scripted, steps, test_programs};
 /// Whether it is tried first to build a guest on a machine that has only just been set up: `required`.
 const FRESH_MACHINE: &str = "XTASK_FRESH_MACHINE";
 
+/// The host that the tests start.
+const HOST: &str = "XTASK_HOST_BIN";
+
 /// What to leave out and what to pass on.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -60,5 +63,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         test_programs::run_documentation_tests()?;
     }
     // Tests of guests that could not be built say that they are not run.
-    programs.run(&options.arguments, &[("XTASK_WITHOUT", scripted::missing().join(","))])
+    let mut environment = vec![("XTASK_WITHOUT", scripted::missing().join(","))];
+    if std::env::var_os(HOST).is_none() {
+        // Cargo has just found it fresh. By its time alone it could be older than a test.
+        environment.push((HOST, docs::built_host()?.display().to_string()));
+    }
+    programs.run(&options.arguments, &environment)
 }
