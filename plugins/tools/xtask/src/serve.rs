@@ -44,6 +44,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let samples = SAMPLES.map(|(name, _)| name.to_owned());
     let mut cargo = steps::cargo();
     cargo.args(HOST).arg("--target-dir").arg(layout::target());
+    // A first look compiles once: what only helps the next compilation is left out.
+    cargo.env("CARGO_INCREMENTAL", "0");
     if options.release {
         cargo.arg("--release");
     }
