@@ -129,6 +129,8 @@ async fn audit_records_failed_and_abandoned_work() {
     let call = json!({"name": "count_primes", "arguments": {"below": 1_000}, "_meta": named});
     alice.call("tools/call", call).await.expect("a result");
     alice.about("tasks/delete", "mine").await.expect("deleted");
+    // The log is written beside the answer, and a kill may come between the two.
+    until("task.deleted", async || events(&lines(&log(&setup)), "task.deleted").first().map(|_| ())).await;
     let setup = host.kill().await;
     let host = setup.start().await;
     let again = client(&host, &alice_token).await;

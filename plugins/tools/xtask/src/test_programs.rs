@@ -88,8 +88,9 @@ impl TestPrograms {
             println!("{line}");
         }
         let (status, times) = steps::wait(&mut child, started)?;
+        note(INTEGRATION, times, &tests, |name| name.split("::").next().unwrap_or(name).to_owned())?;
         ensure!(status.success(), "{INTEGRATION}: failed with {status}");
-        note(INTEGRATION, times, &tests, |name| name.split("::").next().unwrap_or(name).to_owned())
+        Ok(())
     }
 }
 
