@@ -2,7 +2,8 @@
 //!
 //! Owns which hop may be made, redirects, and the bounds of connecting, headers and bodies; the way to an address is [`dial`]'s. Must
 //! not know what is fetched. Invariant: every hop is checked anew, so no redirect reaches what the first address could not; without
-//! [`Client::plain`] nothing goes out without TLS; no redirect takes a credential to another origin than that of its request.
+//! [`Client::plain`] nothing goes out without TLS; no redirect takes a credential along, not even to the same host: what it leads to needs none,
+//! or refuses one that it did not ask for.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -195,16 +196,16 @@ impl Client {
     /// # Errors
     /// As [`fetch_document`](Self::fetch_document); only connecting has a deadline.
     pub async fn send(&self, request: Request) -> Result<Response, ClientError> {
-        let Request { method, mut url, headers, authorization, body, progress } = request;
+        let Request { method, mut url, headers, mut authorization, body, progress } = request;
         let follows = self.redirects_max > 0 && (method == Method::GET || method == Method::HEAD);
-        let origin = url.origin();
         for _ in 0..=self.redirects_max {
             let mut wire =
                 http::Request::new(Upload { rest: body.clone(), bytes: body.len() as u64, progress: progress.clone() });
             *wire.method_mut() = method.clone();
             wire.headers_mut().extend(headers.iter().cloned());
-            if let Some(authorization) = authorization.as_ref().filter(|_| url.origin() == origin) {
-                wire.headers_mut().insert(AUTHORIZATION, authorization.clone());
+            // To the address that it is for, and to none after it.
+            if let Some(authorization) = authorization.take() {
+                wire.headers_mut().insert(AUTHORIZATION, authorization);
             }
             let response = self.send_once(&url, wire).await.map_err(|failure| failure.at(&url))?;
             let is_redirect = matches!(response.status.as_u16(), 301 | 302 | 303 | 307 | 308);
@@ -439,6 +440,21 @@ mod tests {
         assert!(seen.await.unwrap()[0].contains("authorization: Basic x"));
         let asked = seen_there.await.unwrap();
         assert!(asked[0].starts_with("GET /y HTTP/1.1") && !asked[0].contains("authorization"), "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn credential_is_not_sent_along_a_redirect_on_the_same_host() {
+        for credential in ["Basic x", "Bearer x"] {
+            let (port, seen) = server(vec![redirect("/y"), redirect("/z"), body("there")]).await;
+            let request = Request { authorization: Some(HeaderValue::from_static(credential)), ..get(port) };
+            let (status, document) = client(port).fetch_document(request, 20_000, 8).await.unwrap();
+            assert_eq!((status, document.as_slice()), (StatusCode::OK, b"there".as_slice()));
+            let seen = seen.await.unwrap();
+            let with_credential: Vec<_> =
+                seen.iter().map(|asked| asked.contains(&format!("authorization: {credential}"))).collect();
+            assert_eq!(with_credential, [true, false, false], "{seen:?}");
+            assert!(!seen[1..].concat().contains("authorization"), "{seen:?}");
+        }
     }
 
     #[tokio::test]
