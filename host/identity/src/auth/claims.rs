@@ -27,9 +27,10 @@ pub(super) struct Claims {
     aud: Option<OneOrMany>,
     exp: Option<Number>,
     nbf: Option<Number>,
-    scope: Option<String>,
-    /// How some issuers spell `scope`.
-    scp: Option<OneOrMany>,
+    /// A text (RFC 9068), or a list as some issuers write it.
+    scope: Option<Value>,
+    /// How others spell `scope`.
+    scp: Option<Value>,
     client_id: Option<String>,
     /// Who a token was issued to, in the words of OpenID Connect.
     azp: Option<String>,
@@ -85,6 +86,22 @@ pub(super) struct Proof {
     pub tenant: String,
     pub scopes: Vec<String>,
     pub expires_at: UnixMs,
+}
+
+/// Why most tokens are refused that were good once.
+const EXPIRED: &str = "it has expired";
+
+/// Tells the operator why a token is refused that its issuer vouches for. The client learns that it is refused.
+pub(super) fn tell_refused(issuer: &str, reason: &'static str) {
+    if reason == EXPIRED {
+        tracing::debug!(issuer, reason, "refused a token");
+    } else {
+        tracing::info!(
+            issuer,
+            reason,
+            "refused a token of the issuer: what it says is not what the configuration wants"
+        );
+    }
 }
 
 /// Whether the issuer has to be named: a signed token does, an answer to a question need not.
@@ -153,7 +170,7 @@ impl Claims {
         // Of a signed token the end is all there is; skew works in favour of the client, as everywhere.
         let expires_at = exp.saturating_add(options.clock_skew_ms);
         if now >= expires_at {
-            return Err("it has expired");
+            return Err(EXPIRED);
         }
         if let Some(nbf) = &self.nbf {
             let from = milliseconds(nbf).ok_or("its begin is no time")?;
@@ -173,9 +190,11 @@ impl Claims {
             return Err("it names no client");
         }
         let subject = self.sub.filter(|subject| is_identifier(subject)).ok_or("it has no usable subject")?;
-        let spelled = self.scope.as_deref().unwrap_or_default().split(' ');
-        let listed = self.scp.as_ref().map(OneOrMany::all).unwrap_or_default().iter().flat_map(|text| text.split(' '));
-        let scopes: Vec<_> = spelled.chain(listed).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let wrong = "its scopes are neither a text nor a list of texts";
+        let claims = [&self.scope, &self.scp].into_iter().flatten();
+        let texts: Vec<_> = claims.map(texts).collect::<Option<Vec<_>>>().ok_or(wrong)?.concat();
+        let names = texts.iter().flat_map(|text| text.split(' ')).filter(|name| !name.is_empty());
+        let scopes: Vec<_> = names.map(str::to_owned).collect();
         if scopes.len() > SCOPES_MAX {
             return Err("it has too many scopes");
         }
@@ -203,6 +222,15 @@ impl Claims {
             "azp" => self.azp.as_deref(),
             other => self.further.get(other).and_then(Value::as_str),
         }
+    }
+}
+
+/// A text, or the texts of a list; `None`: it is something else.
+fn texts(claim: &Value) -> Option<Vec<&str>> {
+    match claim {
+        Value::String(text) => Some(vec![text]),
+        Value::Array(list) => list.iter().map(Value::as_str).collect(),
+        _ => None,
     }
 }
 
@@ -252,6 +280,51 @@ mod tests {
             r#"{"exp": 1, "exp": 2}"#,
         ] {
             assert!(read(twice).is_err(), "{twice}");
+        }
+    }
+
+    #[test]
+    fn token_scopes_are_read_in_each_shape_that_issuers_write() {
+        let options = IssuerOptions {
+            issuer: "https://issuer.example".to_owned(),
+            url: "https://issuer.example".parse().unwrap(),
+            audiences: vec!["https://mcp.example.com/mcp".to_owned()],
+            jwks_url: None,
+            algorithms: Vec::new(),
+            client_id_in_principal: false,
+            require_at_jwt: false,
+            clock_skew_ms: 0,
+            keys_fresh_ms: 0,
+            keys_stale_ms: 0,
+            keys_retry_ms: 0,
+            fetch_ms_max: 0,
+            private_addresses: Vec::new(),
+            introspection: None,
+            tenant: super::super::TenantRule::Fixed("acme".to_owned()),
+        };
+        let refused = Err("its scopes are neither a text nor a list of texts");
+        for (shape, expected) in [
+            (r#""read write""#, Ok(vec!["read", "write"])),
+            (r#"["read", "write"]"#, Ok(vec!["read", "write"])),
+            (r#"["read write", "admin"]"#, Ok(vec!["read", "write", "admin"])),
+            (r#""""#, Ok(vec![])),
+            ("[]", Ok(vec![])),
+            ("null", Ok(vec![])),
+            ("7", refused.clone()),
+            (r#"["read", 7]"#, refused.clone()),
+            (r#"[["read"]]"#, refused.clone()),
+            (r#"{"read": true}"#, refused.clone()),
+            ("true", refused),
+        ] {
+            for claim in ["scope", "scp"] {
+                let text = format!(
+                    r#"{{"iss": "https://issuer.example", "aud": "https://mcp.example.com/mcp", "exp": 9, "sub": "anna", "{claim}": {shape}}}"#
+                );
+                let proof = serde_json::from_str::<Claims>(&text).unwrap().check(&options, IssuerClaim::Always, 1);
+                let scopes = proof.map(|proof| proof.scopes);
+                let expected = expected.clone().map(|names| names.into_iter().map(str::to_owned).collect::<Vec<_>>());
+                assert_eq!(scopes, expected, "{claim}: {shape}");
+            }
         }
     }
 

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use super::claims::{Claims, IssuerClaim, Proof};
+use super::claims::{Claims, IssuerClaim, Proof, tell_refused};
 use super::introspection_limiter::{IntrospectionLimiter, TokenReputation};
 use super::oauth::{DOCUMENT_BYTES_MAX, IntrospectionOptions};
 use super::revalidation::look_at;
@@ -205,7 +205,7 @@ impl Introspection {
         let judged = serde_json::from_slice::<Claims>(&body)
             .map_err(|_| "the answer cannot be read")
             .and_then(|claims| claims.check(&self.options, IssuerClaim::IfAtAll, self.now.system()));
-        Ok(judged.map_err(|reason| tracing::debug!(issuer = self.options.issuer, reason, "refused a token")).ok())
+        Ok(judged.map_err(|reason| tell_refused(&self.options.issuer, reason)).ok())
     }
 
     /// A client that sends tokens can cause this as often as it likes: there is one line for all of it in `keys_retry_ms`.

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use jsonwebtoken::Algorithm;
 use url::Url;
 
-use super::claims::{Claims, IssuerClaim, Proof};
+use super::claims::{Claims, IssuerClaim, Proof, tell_refused};
 use super::introspection::Introspection;
 use super::jwt::Purpose;
 use super::keys::IssuerKeys;
@@ -150,7 +150,12 @@ impl Issuer {
 
     async fn signed(&self, token: &str, now: &SharedClock) -> Result<(Proof, Option<String>), Denied> {
         let (claims, kid) = self.claims(token, Purpose::Access).await?;
-        Ok((self.judged(claims.check(&self.options, IssuerClaim::Always, now.system()))?, kid))
+        let proof = claims.check(&self.options, IssuerClaim::Always, now.system());
+        let proof = proof.map_err(|reason| {
+            tell_refused(&self.options.issuer, reason);
+            Denied::Invalid
+        })?;
+        Ok((proof, kid))
     }
 
     /// The claims of a token that it has signed, and the name of the key.
