@@ -63,6 +63,19 @@ impl fmt::Debug for Json {
 /// Milliseconds since the Unix epoch.
 pub type UnixMs = u64;
 
+/// The mark that some editors and shells write in front of a text.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// A text without the one byte order mark that may stand in front of it: a reader of JSON may ignore it (RFC 8259, 8.1).
+pub fn without_byte_order_mark(text: &str) -> &str {
+    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
+}
+
+/// How many bytes of a message are the byte order mark in front of it.
+pub fn byte_order_mark(message: &[u8]) -> usize {
+    if message.starts_with(BYTE_ORDER_MARK.as_bytes()) { BYTE_ORDER_MARK.len() } else { 0 }
+}
+
 /// Bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| hex_digits(*byte)).map(char::from).collect()

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use docker_credential::{CredentialRetrievalError, DockerCredential, get_credential_from_reader};
 
 use crate::{Error, OciReference};
+use bulkhead_domain::without_byte_order_mark;
 
 /// What Docker Hub's credentials are stored under.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
@@ -106,14 +107,22 @@ fn is_absent(path: &Path, error: &std::io::Error) -> bool {
 
 fn find_in(place: &str, text: &str, reference: &OciReference) -> Result<Option<Credential>, Error> {
     let unusable = |why: String| Error::File(format!("the credentials in {place} cannot be used: {why}"));
-    let config: serde_json::Value = serde_json::from_str(text).map_err(|_| unusable("it is not JSON".to_owned()))?;
+    let text = without_byte_order_mark(text);
+    let mut config: serde_json::Value =
+        serde_json::from_str(text).map_err(|_| unusable("it is not JSON".to_owned()))?;
+    // `base64` breaks its lines, and readers of base64 want none.
+    for entry in config.get_mut("auths").and_then(serde_json::Value::as_object_mut).into_iter().flatten() {
+        if let Some(serde_json::Value::String(auth)) = entry.1.get_mut("auth") {
+            auth.retain(|letter| !letter.is_ascii_whitespace());
+        }
+    }
     let registry = if reference.registry == "docker.io" { DOCKER_HUB } else { &reference.registry };
     // Podman keeps credentials of a part of a registry under its path: the longest one decides.
     let path = format!("{}/{}", reference.registry, reference.repository);
     let key = std::iter::successors(Some(path.as_str()), |path| Some(path.rsplit_once('/')?.0))
         .find(|path| path.contains('/') && config.pointer("/auths").and_then(|auths| auths.get(*path)).is_some())
         .unwrap_or(registry);
-    match get_credential_from_reader(text.as_bytes(), key) {
+    match get_credential_from_reader(config.to_string().as_bytes(), key) {
         Ok(DockerCredential::UsernamePassword(username, password)) => {
             Ok(Some(Credential::Password { username, password }))
         }
@@ -181,6 +190,19 @@ mod tests {
         }
         let shown = format!("{logins:?}");
         assert!(!shown.contains("YWxp") && !shown.contains("three"), "{shown}");
+    }
+
+    #[test]
+    fn registry_login_is_read_however_it_was_written() {
+        for (text, expected) in [
+            ("{\"auths\":{\"ghcr.io\":{\"auth\":\"YWxpY2U6b25l\"}}}", Some("alice:one")),
+            ("\u{feff}{\"auths\":{\"ghcr.io\":{\"auth\":\"YWxpY2U6b25l\"}}}", Some("alice:one")),
+            ("{\"auths\":{\"ghcr.io\":{\"auth\":\"YWxp\\nY2U6b25l\\r\\n\"}}}", Some("alice:one")),
+            ("{\"auths\":{\"quay.io\":{\"auth\":7}}}", None),
+        ] {
+            let logins = Logins { inline: Some(text.to_owned()), files: Vec::new() };
+            assert_eq!(password_of(&logins, "oci://ghcr.io/csv:1").as_deref(), expected, "{text}");
+        }
     }
 
     #[test]

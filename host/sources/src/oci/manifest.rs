@@ -100,12 +100,26 @@ impl Manifest {
             #[serde(rename = "mediaType", default)]
             media_type: Option<String>,
             #[serde(default)]
-            manifests: Option<Vec<serde::de::IgnoredAny>>,
+            manifests: Option<Vec<Entry>>,
+        }
+        #[derive(Deserialize)]
+        struct Entry {
+            #[serde(default)]
+            digest: String,
         }
         let no_manifest = |error: serde_json::Error| format!("what is there is no image manifest: {error}");
         let head: ManifestKind = serde_json::from_slice(bytes).map_err(no_manifest)?;
         if head.manifests.is_some() || head.media_type.as_deref() == Some(INDEX) {
-            return Err("there is an index of several artifacts; name the one that you want by its digest".to_owned());
+            let listed = head.manifests.unwrap_or_default();
+            let mut digests: Vec<_> = listed.iter().take(DIGESTS_SHOWN).map(|entry| shortened(&entry.digest)).collect();
+            digests.retain(|digest| !digest.is_empty());
+            if listed.len() > DIGESTS_SHOWN {
+                digests.push("…".to_owned());
+            }
+            let what = if listed.len() == 1 { "one artifact" } else { "several artifacts" };
+            let digests = Some(digests.join(", ")).filter(|digests| !digests.is_empty());
+            let digests = digests.map_or_else(String::new, |digests| format!(": {digests}"));
+            return Err(format!("there is an index of {what}; name the one that you want by its digest{digests}"));
         }
         match head.media_type.as_deref() {
             None | Some(MANIFEST | DOCKER_MANIFEST) => serde_json::from_slice(bytes).map_err(no_manifest),
@@ -190,6 +204,9 @@ impl World {
     }
 }
 
+/// Artifacts of an index that a message names.
+const DIGESTS_SHOWN: usize = 4;
+
 /// Of what a stranger wrote, as much as a message has room for.
 fn shortened(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(100).collect()
@@ -233,6 +250,15 @@ mod tests {
         assert!(Manifest::parse(index).unwrap_err().contains("by its digest"));
         let bare = br#"{"schemaVersion":2,"manifests":[{}]}"#;
         assert!(Manifest::parse(bare).unwrap_err().contains("by its digest"));
+        for (count, expected) in [
+            (1, "index of one artifact; name the one that you want by its digest: sha256:0"),
+            (2, "index of several artifacts; name the one that you want by its digest: sha256:0, sha256:1"),
+            (9, "sha256:0, sha256:1, sha256:2, sha256:3, …"),
+        ] {
+            let listed: Vec<_> = (0..count).map(|at| serde_json::json!({"digest": format!("sha256:{at}")})).collect();
+            let refused = Manifest::parse(serde_json::json!({"manifests": listed}).to_string().as_bytes()).unwrap_err();
+            assert!(refused.ends_with(expected), "{refused}");
+        }
         for other in [&b"not json"[..], b"{}", br#"{"mediaType":"text/html"}"#, b"[]"] {
             assert!(Manifest::parse(other).is_err());
         }

@@ -217,11 +217,6 @@ impl<'a> Registry<'a> {
 
     /// Asks the token service of a registry.
     async fn token(&self, realm: Url, service: Option<String>, login: Option<&Login>) -> Result<HeaderValue, Error> {
-        #[derive(Deserialize)]
-        struct Answer {
-            token: Option<String>,
-            access_token: Option<String>,
-        }
         let repository = self.base.path().trim_start_matches("/v2/").trim_end_matches('/');
         let mut form = vec![("scope", format!("repository:{repository}:{}", self.actions))];
         form.extend(service.map(|service| ("service", service)));
@@ -253,9 +248,7 @@ impl<'a> Registry<'a> {
         let url = response.url.clone();
         let bytes = response.bytes(ANSWER_BYTES_MAX, &Progress::default()).await?;
         // What it says is not repeated: it may hold a token.
-        let answer: Option<Answer> = serde_json::from_slice(&bytes).ok();
-        let token = answer.and_then(|answer| answer.token.or(answer.access_token)).filter(|token| !token.is_empty());
-        let token = token.ok_or_else(|| failed(&url, "the token service gave no token"))?;
+        let token = token_in(&bytes).ok_or_else(|| failed(&url, "the token service gave no token"))?;
         secret(&format!("Bearer {token}")).ok_or_else(|| failed(&url, "the token cannot be sent"))
     }
 
@@ -291,6 +284,17 @@ impl<'a> Registry<'a> {
     }
 }
 
+/// The token in the answer of a token service, under either of its names; an empty one is none.
+fn token_in(answer: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        token: Option<String>,
+        access_token: Option<String>,
+    }
+    let answer: Answer = serde_json::from_slice(answer).ok()?;
+    [answer.token, answer.access_token].into_iter().flatten().find(|token| !token.is_empty())
+}
+
 /// The message of an error, as the distribution specification has it: bounded and printable, because a stranger wrote it.
 fn said(bytes: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
@@ -319,4 +323,25 @@ fn secret(text: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(text).ok()?;
     value.set_sensitive(true);
     Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registry_token_has_either_name() {
+        for (answer, expected) in [
+            (r#"{"token": "a"}"#, Some("a")),
+            (r#"{"access_token": "b"}"#, Some("b")),
+            (r#"{"token": "a", "access_token": "b"}"#, Some("a")),
+            (r#"{"token": "", "access_token": "b"}"#, Some("b")),
+            (r#"{"token": null, "access_token": "b"}"#, Some("b")),
+            (r#"{"token": "", "access_token": ""}"#, None),
+            ("{}", None),
+            ("no JSON", None),
+        ] {
+            assert_eq!(token_in(answer.as_bytes()).as_deref(), expected, "{answer}");
+        }
+    }
 }
