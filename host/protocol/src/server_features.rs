@@ -5,6 +5,7 @@
 //! there is nothing to say. Invariant: a plugin that fails stops no other one's resources from being listed.
 
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use serde_json::value::RawValue;
 
 use super::cursor::{self, PAGE, Paged, bad_cursor};
 use super::error::RpcError;
+use super::tool_lists::PAGE_BYTES_MAX;
 use super::{ProtocolContext, ProtocolOptions};
 use super::{jsonrpc, reader, tool_search, unknown};
 use bulkhead_domain::call::{CallError, ClientFeatures};
@@ -25,6 +27,31 @@ use bulkhead_tasks::{CallNews, ClientContext, Fallback, PlainCall, PluginRequest
 const LOOKED_AT_MAX: usize = 16;
 /// What cursors of lists of tools are bound to.
 const TOOLS_LIST: &str = "tools/list";
+
+/// What is on one page of what is left: so many, and of a bounded size together; the first in any case.
+fn on_one_page<'a, T: 'a>(
+    left: &mut Peekable<impl Iterator<Item = &'a Arc<T>>>,
+    length: usize,
+    size: impl Fn(&T) -> usize,
+) -> Vec<Arc<T>> {
+    let mut entries = Vec::new();
+    let mut bytes = 0_usize;
+    let fits = |count: usize, bytes: usize| count == 0 || count < length && bytes <= PAGE_BYTES_MAX;
+    while let Some(entry) = left.next_if(|entry| fits(entries.len(), bytes + size(entry))) {
+        bytes += size(entry);
+        entries.push(Arc::clone(entry));
+    }
+    entries
+}
+
+/// Bytes of what a client is told of a tool, nearly.
+fn tool_bytes(tool: &Tool) -> usize {
+    let schemas =
+        tool.input_schema.as_str().len() + tool.output_schema.as_ref().map_or(0, |schema| schema.as_str().len());
+    let icons: usize = tool.icons.iter().map(|icon| icon.src.len()).sum();
+    let meta: usize = tool.meta.iter().map(|(key, value)| key.len() + value.as_str().len()).sum();
+    tool.name.len() + tool.title.as_ref().map_or(0, String::len) + tool.description.len() + schemas + icons + meta
+}
 
 /// What a prompt is filled in with, by name.
 pub(crate) type Arguments = Vec<(String, String)>;
@@ -52,7 +79,7 @@ impl CatalogReader {
         may: impl Fn(&Tool) -> bool,
     ) -> Result<Page<Arc<ToolEntry>>, RpcError> {
         let tools = self.catalog.tools().iter().filter(|entry| may(&entry.tool));
-        self.page(TOOLS_LIST, params, length, tools, |entry| &entry.tool.name)
+        self.page(TOOLS_LIST, params, length, tools, |entry| &entry.tool.name, |entry| tool_bytes(&entry.tool))
     }
 
     /// `tools/list` of the host's own tools, where the requestor searches for the others. They are on one page, and a cursor of a longer
@@ -65,13 +92,14 @@ impl CatalogReader {
 
     /// `prompts/list`.
     pub(crate) fn prompts(&self, params: Option<&str>) -> Result<Page<Arc<PromptEntry>>, RpcError> {
-        self.page("prompts/list", params, PAGE, self.catalog.prompts().iter(), |entry| &entry.prompt.described.name)
+        let prompts = self.catalog.prompts().iter();
+        self.page("prompts/list", params, PAGE, prompts, |entry| &entry.prompt.described.name, |_| 0)
     }
 
     /// `resources/templates/list`.
     pub(crate) fn templates(&self, params: Option<&str>) -> Result<Page<Arc<TemplateEntry>>, RpcError> {
         let templates = self.catalog.templates().iter();
-        self.page("resources/templates/list", params, PAGE, templates, |entry| &entry.template.uri_template)
+        self.page("resources/templates/list", params, PAGE, templates, |entry| &entry.template.uri_template, |_| 0)
     }
 
     /// A page of a list that is known already and sorted by name.
@@ -82,11 +110,12 @@ impl CatalogReader {
         length: usize,
         all: impl Iterator<Item = &'a Arc<T>>,
         name: impl Fn(&T) -> &String,
+        size: impl Fn(&T) -> usize,
     ) -> Result<Page<Arc<T>>, RpcError> {
         let after = self.position(method, &jsonrpc::params::<Paged>(params)?)?;
         let is_left = |entry: &&Arc<T>| after.as_ref().is_none_or(|after| name(entry).as_bytes() > after.as_slice());
-        let mut left = all.filter(is_left).cloned();
-        let entries: Vec<_> = left.by_ref().take(length).collect();
+        let mut left = all.filter(is_left).peekable();
+        let entries = on_one_page(&mut left, length, size);
         let next_cursor = match (left.next(), entries.last()) {
             (Some(_), Some(last)) => self.sign(method, name(last).as_bytes()),
             _ => None,
@@ -357,4 +386,39 @@ pub(crate) fn wanted(catalog: &Catalog, params: Option<&str>) -> Result<Completi
 
 fn unknown_prompt(catalog: &Catalog, name: &str) -> RpcError {
     unknown::refusal("prompt", name, catalog.prompts().iter().map(|entry| entry.prompt.described.name.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_ends_by_count_and_by_bytes() {
+        let large = PAGE_BYTES_MAX / 2;
+        for (sizes, length, expected) in [
+            (vec![1; 5], 200, vec![5]),
+            (vec![1; 5], 2, vec![2, 2, 1]),
+            (vec![large, large, 1], 200, vec![2, 1]),
+            (vec![large, large + 1, 1], 200, vec![1, 2]),
+            (vec![1, 3 * large, 3 * large, 1], 200, vec![1, 1, 1, 1]),
+            (vec![large; 4], 1, vec![1, 1, 1, 1]),
+        ] {
+            let all: Vec<_> = sizes.iter().copied().map(Arc::new).collect();
+            let mut left = all.iter().peekable();
+            let mut pages = Vec::new();
+            while left.peek().is_some() {
+                pages.push(on_one_page(&mut left, length, |size: &usize| *size).len());
+            }
+            assert_eq!(pages, expected, "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn tool_counts_with_all_its_texts() {
+        let tool = Tool { description: "d".repeat(1_000), ..Tool::sample("t") };
+        let plain = tool_bytes(&Tool::sample("t"));
+        assert!(tool_bytes(&tool) >= 1_000);
+        let meta = vec![("k".repeat(10), bulkhead_domain::Json::new("x".repeat(90)))];
+        assert_eq!(tool_bytes(&Tool { meta, ..Tool::sample("t") }), plain + 100);
+    }
 }

@@ -14,8 +14,10 @@ use bulkhead_domain::rights::Rights;
 use bulkhead_domain::toolset::{Selection, Toolsets};
 use bulkhead_runtime::{Catalog, CatalogPlugin, ToolEntry};
 
-/// Tools of a page unless the operator says otherwise.
-pub const TOOLS_PER_PAGE: usize = 50;
+/// Tools of a page unless the operator says otherwise. Many clients read the first page only.
+pub const TOOLS_PER_PAGE: usize = 200;
+/// Bytes of the texts and schemas on one page of tools; a tool that is larger has a page of its own.
+pub(crate) const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Narrowed catalogs that are kept: one for each combination of toolsets and canaries that asked. More are made again when they are
 /// asked for.
 const VIEWS_MAX: usize = 256;

@@ -57,7 +57,7 @@ async fn stage() -> Stage {
     let key = Key::ed("k1");
     let issuer = Issuer::start(&[&key]).await;
     let config = format!(
-        "[server]\ncredential_failures_per_minute = 1000000\n[auth]\nresource = \"{RESOURCE}\"\n[[auth.issuer]]\nissuer = \"{}\"\ntenant_claim = \"org\"\n\
+        "[server]\ntools_per_page = 50\ncredential_failures_per_minute = 1000000\n[auth]\nresource = \"{RESOURCE}\"\n[[auth.issuer]]\nissuer = \"{}\"\ntenant_claim = \"org\"\n\
          tenants = [\"red\", \"blue\"]\nkeys_retry_ms = 100\n[limits]\nrequests_per_second = 100000\n\
          task_creations_per_second = 100000",
         issuer.url

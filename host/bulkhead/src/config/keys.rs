@@ -332,7 +332,7 @@ section!(SERVER, blank_server, struct ServerConfig, "server", {
         "Credentials from one address (of IPv6: one /64) that may be invalid, before the answer is 429; valid ones are not counted";
     connection_workers: bool = Kind::Switch { default: true }, Host,
         "Whether a connection stays on one thread and leaves it for large bodies; false lets all threads serve all connections";
-    tools_per_page: u32 = count(50, 1, 1_000), Host,
+    tools_per_page: u32 = count(200, 1, 1_000), Host,
         "Tools on one page of tools/list";
     tool_search: bool = Kind::Switch { default: false }, Host,
         "Whether clients are listed search_tools and call_tool in the place of all tools; a toolset may say otherwise";

@@ -91,6 +91,7 @@ async fn malformed_messages_are_rejected() {
 #[tokio::test]
 async fn legacy_tools_list_is_paged_per_requestor() {
     let world = world();
+    world.protocol.set_tool_listing(ToolListing { per_page: 50, ..ToolListing::default() });
     let (anna, bob) = (world.anna().await, world.client(BOB, "2025-11-25", json!({})).await);
     let mut names = Vec::new();
     let mut params = json!({});
