@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use bulkhead_domain::byte_order_mark;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 use bulkhead_limits::Permit;
@@ -131,6 +132,7 @@ impl Connection {
 
     async fn receive(&mut self, message: Bytes) {
         self.options.quota.count_bytes_in(&self.requestor, message.len());
+        let message = message.slice(byte_order_mark(&message)..);
         if Batch::begins(&message) && self.session.as_ref().is_some_and(|(session, _)| session.takes_batches()) {
             return self.receive_batch(&message).await;
         }

@@ -5,8 +5,8 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
-use bulkhead_domain::Json;
 use bulkhead_domain::call::{ElicitationAction, InputRequest, InputRequestKind, InputResponse, Root};
+use bulkhead_domain::{Json, without_byte_order_mark};
 use serde_json::{Map, Value, json};
 
 /// Where answers come from.
@@ -33,7 +33,7 @@ impl Answers {
     pub(crate) fn of_file(path: &Path) -> anyhow::Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("the answers {} cannot be read", path.display()))?;
-        let file = serde_json::from_str(&text);
+        let file = serde_json::from_str(without_byte_order_mark(&text));
         Ok(Self::given(file.with_context(|| format!("the answers {} are not a JSON object", path.display()))?))
     }
 

@@ -12,6 +12,7 @@ use bulkhead_audit::Audit;
 use bulkhead_control::remote::AdminTokenDigest;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::rights::ScopeBook;
+use bulkhead_domain::without_byte_order_mark;
 use bulkhead_identity::auth::{Authenticator, Issuer, LoginClient, OauthVerifier, ResourceOptions, Trusted, Verifier};
 use bulkhead_identity::principal::{Principals, TokenVerifier};
 use bulkhead_limits::LiveLimits;
@@ -63,7 +64,7 @@ fn secret(place: &SecretLocation) -> anyhow::Result<String> {
             sources::variable(name).with_context(|| format!("the environment variable {name} is not set"))?
         }
     };
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+    Ok(without_byte_order_mark(&text).trim_end_matches(['\r', '\n']).to_owned())
 }
 
 /// The host's own certificate.

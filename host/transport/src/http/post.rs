@@ -19,6 +19,7 @@ use crate::refusal::{Refusal, request_id, retry_after};
 use crate::session::{LiveSession, SessionRequest};
 use crate::sse::EventLog;
 use bulkhead_audit::Entry;
+use bulkhead_domain::byte_order_mark;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::Era;
@@ -71,6 +72,7 @@ impl Server {
         if let Some(counts) = counts {
             counts.add_bytes_in(message.len() as u64);
         }
+        let message = message.slice(byte_order_mark(&message)..);
         // What is modern, by its headers or by its body alone, knows no sessions; the latter is refused by the protocol.
         let legacy = checks::is_legacy(headers);
         if legacy

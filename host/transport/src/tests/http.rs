@@ -107,6 +107,16 @@ async fn foreign_host_and_origin_headers_are_refused() {
 }
 
 #[tokio::test]
+async fn byte_order_mark_in_front_of_a_body_is_skipped() {
+    let edge = Edge::usual().await;
+    let client = edge.session().await;
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"do","params":{}}"#;
+    for (marks, status) in [(0, 200), (1, 200), (2, 400)] {
+        assert_eq!(client.post(&format!("{}{call}", "\u{feff}".repeat(marks))).await.status, status, "{marks} marks");
+    }
+}
+
+#[tokio::test]
 async fn cors_is_for_configured_origins_only() {
     let edge = Edge::usual().await;
     let ask = |origin: &str| {

@@ -74,6 +74,17 @@ async fn stdio_requests_run_concurrently() {
 }
 
 #[tokio::test]
+async fn stdio_byte_order_mark_in_front_of_a_line_is_skipped() {
+    let mut pipe = Pipe::open();
+    let begin = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {} });
+    pipe.send(&format!("\u{feff}{begin}\n")).await;
+    let answer = pipe.line().await.unwrap();
+    assert!(answer["id"] == 0 && answer.get("error").is_none(), "{answer}");
+    pipe.send("\u{feff}\u{feff}{}\n").await;
+    assert_eq!(pipe.line().await.unwrap()["error"]["code"], -32700, "one is skipped");
+}
+
+#[tokio::test]
 async fn stdio_overlong_line_is_refused_and_next_one_served() {
     let mut pipe = Pipe::initialized().await;
     pipe.send(&"x".repeat(50_000)).await;

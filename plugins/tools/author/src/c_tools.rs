@@ -66,7 +66,8 @@ pub(crate) fn entry(folder: &Path) -> Result<String, Error> {
 }
 
 fn table(text: &str) -> serde_json::Result<String> {
-    let tools: Vec<Tool> = serde_json::from_str(text)?;
+    // Some editors write a byte order mark in front.
+    let tools: Vec<Tool> = serde_json::from_str(text.strip_prefix('\u{feff}').unwrap_or(text))?;
     let mut lines = String::new();
     for tool in &tools {
         let texts = [
@@ -124,6 +125,7 @@ mod tests {
         let line = r#"  {"a", NULL, "Says \"\303\251\077\"", "{\"type\": \"object\"}", NULL, 1, 0, -1, -1, EXPORTS_BULKHEAD_PLUGIN_TOOLS_TASK_SUPPORT_OPTIONAL},"#;
         assert!(written.contains(line), "{written}");
         assert!(written.contains("bulkhead_list(TOOLS, 1, listed)"), "{written}");
+        assert_eq!(table(&format!("\u{feff}{text}")).unwrap(), written, "a byte order mark is skipped");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
+use bulkhead_domain::without_byte_order_mark;
 
 /// Copies of one file that are kept; the user removes old ones.
 const BACKUPS_MAX: u32 = 100;
@@ -59,7 +60,7 @@ impl ClientFile {
     }
 
     pub(super) fn text(&self) -> &str {
-        self.there.as_ref().map_or("", |there| &there.text)
+        self.there.as_ref().map_or("", |there| without_byte_order_mark(&there.text))
     }
 
     /// Whether anybody but its owner can read it.
