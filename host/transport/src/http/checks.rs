@@ -4,7 +4,7 @@
 //! gets nowhere: it cannot name itself as the host (DNS rebinding), nor pass the Origin check, nor read an answer.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 use axum::response::Response;
 use http::uri::Authority;
@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, reque
 use serde_json::json;
 
 use crate::refusal::Refusal;
+use bulkhead_net::address::{is_this_machine, normal_host};
 use bulkhead_protocol::{BATCH_VERSION, Declared, Session, VERSIONS, is_modern_version};
 
 use super::Server;
@@ -71,10 +72,10 @@ impl Server {
         if is_plain_loopback(name) {
             return true;
         }
-        let name = one_spelling(name);
-        if self.hosts.contains(&name) {
+        if self.hosts.contains(&one_spelling(name)) {
             return true;
         }
+        // As it was sent: the short spelling of an address of IPv6 is no authority.
         let Ok(authority) = name.parse::<Authority>() else { return false };
         // `user@host` is no Host.
         !name.contains('@') && (is_loopback(authority.host()) || self.hosts.contains(&one_spelling(authority.host())))
@@ -274,8 +275,8 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     value.to_str().map(|value| Some(value.trim())).map_err(|_| wrong())
 }
 
-/// A host, with a port or without, as it is compared: in lower case, and an address of IPv6 in its shortest form, in brackets only
-/// where a port follows.
+/// A host, with a port or without, as it is compared: in lower case, without the dot of a complete name, and an address of IPv6 in its
+/// shortest form, in brackets only where a port follows.
 pub(super) fn one_spelling(host: &str) -> String {
     let host = host.to_ascii_lowercase();
     let inside = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
@@ -283,13 +284,12 @@ pub(super) fn one_spelling(host: &str) -> String {
     match address.parse::<Ipv6Addr>() {
         Ok(address) if port.is_empty() => address.to_string(),
         Ok(address) => format!("[{address}]{port}"),
-        Err(_) => host,
+        Err(_) => host.strip_suffix('.').map_or_else(|| host.clone(), str::to_owned),
     }
 }
 
 fn is_loopback(host: &str) -> bool {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    is_this_machine(&normal_host(host))
 }
 
 /// Whether a Host is the usual spelling of this machine's, with a port or without: what need not be looked at more closely.
@@ -331,14 +331,17 @@ mod unit {
             assert_eq!(one_spelling(name), name);
         }
         assert_eq!(one_spelling("Example.COM"), "example.com");
+        assert_eq!(one_spelling("Example.COM."), "example.com");
     }
 
     #[test]
     fn loopback_host_names_are_recognized() {
-        for name in ["localhost", "LOCALHOST", "127.0.0.1", "127.8.8.8", "[::1]", "::1"] {
+        for name in
+            ["localhost", "LOCALHOST", "localhost.", "127.0.0.1", "127.8.8.8", "[::1]", "::1", "[::ffff:127.0.0.1]"]
+        {
             assert!(is_loopback(name), "{name}");
         }
-        for name in ["localhost.evil.example", "10.0.0.1", "[::2]", "127.0.0.1.example", ""] {
+        for name in ["localhost.evil.example", "10.0.0.1", "[::2]", "[::ffff:10.0.0.1]", "127.0.0.1.example", ".", ""] {
             assert!(!is_loopback(name), "{name}");
         }
     }

@@ -80,15 +80,29 @@ async fn foreign_host_and_origin_headers_are_refused() {
     for host in ["evil.example", "localhost.evil.example", "exact.example", "127.0.0.1@evil.example", ""] {
         assert_eq!(client.with("Host", host).post(call).await.status, 403, "{host}");
     }
-    for host in ["LOCALHOST:9", "127.0.0.1", "[::1]:8808", "bulkhead.example", "Bulkhead.Example:1", "exact.example:99"]
-    {
+    for host in [
+        "LOCALHOST:9",
+        "127.0.0.1",
+        "[::1]:8808",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:127.0.0.1]:8808",
+        "localhost.",
+        "localhost.:8808",
+        "bulkhead.example",
+        "bulkhead.example.",
+        "Bulkhead.Example:1",
+        "exact.example:99",
+    ] {
         assert_eq!(client.with("Host", host).post(call).await.status, 200, "{host}");
     }
     // With brackets or without, as the operator wrote it and as clients send it.
     for host in ["[2001:db8::1]", "[2001:DB8:0::1]:8808", "[2001:db8::2]:1"] {
         assert_eq!(client.with("Host", host).post(call).await.status, 200, "{host}");
     }
-    assert_eq!(client.with("Host", "[2001:db8::3]").post(call).await.status, 403);
+    for host in ["[2001:db8::3]", "[::2]", "[::ffff:10.0.0.1]", "::1]", "evil.example."] {
+        assert_eq!(client.with("Host", host).post(call).await.status, 403, "{host}");
+    }
     for origin in
         ["https://evil.example", "null", "http://localhost.evil.example", "http://a@localhost", "http://app.example"]
     {
