@@ -198,7 +198,7 @@ mod tests {
             ("{\"auths\":{\"ghcr.io\":{\"auth\":\"YWxpY2U6b25l\"}}}", Some("alice:one")),
             ("\u{feff}{\"auths\":{\"ghcr.io\":{\"auth\":\"YWxpY2U6b25l\"}}}", Some("alice:one")),
             ("{\"auths\":{\"ghcr.io\":{\"auth\":\"YWxp\\nY2U6b25l\\r\\n\"}}}", Some("alice:one")),
-            ("{\"auths\":{\"quay.io\":{\"auth\":7}}}", None),
+            ("{\"auths\":{\"quay.io\":{\"auth\":\"YWxpY2U6b25l\"}}}", None),
         ] {
             let logins = Logins { inline: Some(text.to_owned()), files: Vec::new() };
             assert_eq!(password_of(&logins, "oci://ghcr.io/csv:1").as_deref(), expected, "{text}");

@@ -31,7 +31,7 @@ fn toolset_is_read() {
     let rest = Toolset { name: "rest".to_owned(), ..Toolset::default() };
     assert_eq!(config.toolsets, [support, rest]);
     let plain = load("").unwrap();
-    assert_eq!((plain.server.tools_per_page, plain.server.tool_search), (50, false));
+    assert_eq!((plain.server.tools_per_page, plain.server.tool_search), (200, false));
 }
 
 #[test]

@@ -224,6 +224,7 @@ async fn request_meta_members_are_validated() {
 #[tokio::test]
 async fn modern_tools_list_is_paged() {
     let world = world();
+    world.protocol.set_tool_listing(ToolListing { per_page: 50, ..ToolListing::default() });
     let client = world.plain();
     let mut names = Vec::new();
     let mut params = json!({});
