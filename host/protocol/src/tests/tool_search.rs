@@ -37,7 +37,7 @@ async fn searching_clients_are_listed_two_tools() {
         jsonschema::validator_for(schema).unwrap();
     }
     // A place in the list as it was before: what comes after it.
-    world.protocol.set_tool_listing(ToolListing { per_page: 10, ..ToolListing::default() });
+    world.protocol.set_tool_listing(ToolListing { per_page: 50, ..ToolListing::default() });
     let cursor = anna.result("tools/list", json!({})).await["nextCursor"].clone();
     world.list_by(Vec::new(), true);
     assert_eq!(anna.result("tools/list", json!({"cursor": cursor})).await["tools"], json!([]));
