@@ -1,5 +1,6 @@
 //! A host as an operator runs it: the program, a data directory, a configuration, signals.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
@@ -13,10 +14,20 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::command;
 use crate::place;
 use crate::wait::{PATIENCE, soon};
+
+/// A component of this size holds the runtime of a language, and takes a processor half a minute to compile.
+const LARGE_COMPONENT_BYTES: u64 = 4 << 20;
+/// What compiling some of them may take on a machine that does other things as well.
+const COMPILING: Duration = Duration::from_secs(900);
+
+/// The large components whose shared code is there. The lock is held while a host compiles others: hosts that start beside each other
+/// would each compile the same.
+static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::const_new(BTreeSet::new());
 
 /// What a host is started with. Clones share the data directory: that is how a restart is written.
 #[derive(Clone)]
@@ -25,6 +36,7 @@ pub struct Setup {
     folder: Arc<TempDir>,
     sections: String,
     plugins: String,
+    components: Vec<PathBuf>,
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
     shares_code: bool,
@@ -39,6 +51,7 @@ impl Setup {
             folder,
             sections: String::new(),
             plugins: String::new(),
+            components: Vec::new(),
             environment: Vec::new(),
             arguments: Vec::new(),
             shares_code: true,
@@ -76,6 +89,7 @@ impl Setup {
             if component == "hostile" && !toml.contains("quarantine_after") { "quarantine_after = 0\n" } else { "" };
         writeln!(self.plugins, "[[plugin]]\nname = {name:?}\nfile = {file:?}\n{faults}{toml}")
             .expect("strings take text");
+        self.components.push(file);
         self
     }
 
@@ -140,6 +154,18 @@ impl Setup {
         }
     }
 
+    /// The large components of this setup that no host has compiled yet, with the right to be the one that does.
+    async fn to_compile(&self) -> Option<(MutexGuard<'static, BTreeSet<PathBuf>>, Vec<PathBuf>)> {
+        let is_large = |file: &&PathBuf| file.metadata().is_ok_and(|facts| facts.len() >= LARGE_COMPONENT_BYTES);
+        let mut large: Vec<_> = self.components.iter().filter(is_large).cloned().collect();
+        if !self.shares_code || large.is_empty() {
+            return None;
+        }
+        let compiled = COMPILED.lock().await;
+        large.retain(|file| !compiled.contains(file));
+        (!large.is_empty()).then_some((compiled, large))
+    }
+
     /// Starts a host and waits until it says where it listens.
     pub async fn start(&self) -> Host {
         self.start_within(PATIENCE).await
@@ -154,6 +180,8 @@ impl Setup {
 
     /// The same for a host that may end before it listens: what it said instead.
     pub async fn start_or_end(&self, patience: Duration) -> Result<Host, Option<String>> {
+        let to_compile = self.to_compile().await;
+        let patience = if to_compile.is_some() { patience.max(COMPILING) } else { patience };
         let log = self.path("log");
         let file = std::fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
         let mut child = self
@@ -169,6 +197,9 @@ impl Setup {
         let line = line.expect("stdout can be read");
         let url = line.as_deref().and_then(|line| line.strip_prefix("bulkhead: listening on ")).map(str::to_owned);
         let Some(url) = url else { return Err(line) };
+        if let Some((mut compiled, large)) = to_compile {
+            compiled.extend(large);
+        }
         // Nothing else may come on stdout; who waits for the host reads the rest.
         let rest = tokio::spawn(async move {
             let mut rest = Vec::new();

@@ -139,7 +139,7 @@ async fn keyvalue_works_in_python_and_javascript_plugins() {
     let setup = Setup::new()
         .plugin("probe-python", "[plugin.kv]\n")
         .plugin("probe-javascript", "[plugin.kv]\nvalue_bytes_max = 1\n");
-    let host = setup.start_within(std::time::Duration::from_secs(300)).await;
+    let host = setup.start().await;
     let client = Client::connect(&host).await;
     for count in 1..3 {
         let found = client.tool("py_keep", json!({"key": "n"})).await.expect("a result");

@@ -8,12 +8,8 @@ use tests::modern::Modern;
 use tests::stream::Incoming;
 use tests::wait::soon;
 use tests::{Host, Setup, place};
-use tokio::sync::OnceCell;
 
 use crate::egress::Web;
-
-/// What compiling everything here may take on a machine that does other things as well.
-const COMPILING: Duration = Duration::from_secs(900);
 
 pub(crate) const SAMPLES: [&str; 2] = ["dedup", "meetings"];
 pub(crate) const PROBES: [&str; 2] = ["probe-python", "probe-javascript"];
@@ -22,19 +18,8 @@ pub(crate) fn left_out() -> bool {
     place::left_out(&["python", "javascript"])
 }
 
-/// A host with these plugins, whose code is compiled once for all tests.
-async fn setup(plugins: &[&str]) -> Setup {
-    static COMPILED: OnceCell<()> = OnceCell::const_new();
-    let compile = || async {
-        let all = [&SAMPLES[..], &PROBES].concat();
-        drop(Setup::with(&all).start_within(COMPILING).await);
-    };
-    COMPILED.get_or_init(compile).await;
-    Setup::with(plugins)
-}
-
 pub(crate) async fn host(plugins: &[&str]) -> Host {
-    setup(plugins).await.start().await
+    Setup::with(plugins).start().await
 }
 
 fn records() -> Value {
@@ -117,7 +102,7 @@ async fn script_plugin_call_does_multi_round_trip_across_restart() {
     if left_out() {
         return;
     }
-    let setup = setup(&SAMPLES).await;
+    let setup = Setup::with(&SAMPLES);
     let mut host = setup.start().await;
     for (tool, arguments, key, answer, expected) in dialogs() {
         let asked = Modern::plain(&host, None).tool(tool, arguments.clone()).await;
@@ -209,7 +194,7 @@ async fn script_plugin_loops_and_allocations_end_at_limits() {
     if left_out() {
         return;
     }
-    let setup = setup(&[&PROBES[..], &["text"]].concat()).await.config("[call]\ncpu_ms = 1500\nwall_ms = 60000");
+    let setup = Setup::with(&[&PROBES[..], &["text"]].concat()).config("[call]\ncpu_ms = 1500\nwall_ms = 60000");
     let mut host = setup.start().await;
     let client = Client::connect(&host).await;
     for (tool, codes) in [
@@ -299,7 +284,7 @@ async fn script_plugin_guests_see_only_their_call() {
     if left_out() {
         return;
     }
-    let setup = setup(&["probe-javascript"]).await.plugin("probe-python", "config = { delimiter = \";\" }");
+    let setup = Setup::with(&["probe-javascript"]).plugin("probe-python", "config = { delimiter = \";\" }");
     let host = setup.env("SECRET_OF_THE_HOST", "hunter2").start().await;
     let client = Client::connect_as(&host, None, all_capabilities()).await;
     for (tool, delimiter) in [("py_facts", ";"), ("js_facts", ",")] {
@@ -341,7 +326,7 @@ async fn script_plugin_time_and_random_are_per_call() {
 
 /// A host where the probe reaches these origins.
 async fn with_egress(origins: &[&str]) -> (Host, Client) {
-    let host = setup(&[]).await.plugin("probe-python", &format!("[plugin.grants]\nhttp = {origins:?}\n")).start().await;
+    let host = Setup::new().plugin("probe-python", &format!("[plugin.grants]\nhttp = {origins:?}\n")).start().await;
     let client = Client::connect(&host).await;
     (host, client)
 }
