@@ -6,10 +6,11 @@
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 use wasmtime_wasi::I32Exit;
+use wasmtime_wasi_http::FieldMapError;
 
 use super::journal::{AtMark, Divergence};
 use super::journal_sink::Fenced;
-use super::limits::{Bytes, ERROR_BYTES_MAX, HOST_RESOURCES_MAX, LimitHit};
+use super::limits::{Bytes, ERROR_BYTES_MAX, HOST_RESOURCES_MAX, HTTP_FIELD_BYTES_MAX, LimitHit};
 use super::wasi_context::{beginning, escaped};
 use bulkhead_domain::call::{CallError, FaultKind};
 
@@ -75,6 +76,10 @@ pub(super) fn classify(plugin: &str, error: &wasmtime::Error, passed_max: u64) -
     if let Some(ResourceTableError::Full) = error.downcast_ref::<ResourceTableError>() {
         // The table of what is pending in WASI 0.3 has as many places.
         return limit(format!("the tool holds more than {HOST_RESOURCES_MAX} host resources at once"));
+    }
+    if let Some(FieldMapError::TotalSizeTooBig | FieldMapError::TooManyFields) = error.downcast_ref::<FieldMapError>() {
+        let bytes_max = Bytes(HTTP_FIELD_BYTES_MAX as u64);
+        return limit(format!("the headers of one HTTP message of the tool are longer than {bytes_max}, or too many"));
     }
     tracing::debug!(plugin, error = escaped(beginning(&format!("{error:#}"), LOGGED_BYTES_MAX)), "guest fault");
     if let Some(exit) = error.downcast_ref::<I32Exit>() {

@@ -105,6 +105,10 @@ pub(super) enum LimitHit {
         what: &'static str,
         bytes_max: u64,
     },
+    /// In one request.
+    RandomBytes {
+        count: u64,
+    },
 }
 
 impl fmt::Display for LimitHit {
@@ -114,6 +118,9 @@ impl fmt::Display for LimitHit {
             Self::TableElements => write!(f, "the tool used more than {TABLE_ELEMENTS_MAX} table elements"),
             Self::Output { what, bytes_max } => {
                 write!(f, "the tool's {what} is longer than {}, which is call.result_bytes", Bytes(*bytes_max))
+            }
+            Self::RandomBytes { count } => {
+                write!(f, "the tool asked for {count} random bytes at once; {RANDOM_BYTES_MAX} is the most")
             }
         }
     }

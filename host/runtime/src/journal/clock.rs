@@ -26,7 +26,7 @@ use super::state::Journal;
 use super::status::Divergence;
 use super::{CallJournal, names::Import};
 use crate::call::Call;
-use crate::limits::RANDOM_BYTES_MAX;
+use crate::limits::{LimitHit, RANDOM_BYTES_MAX};
 use crate::wasi_context::MONOTONIC_BASE;
 
 const NANOS_PER_MS: u64 = 1_000_000;
@@ -218,20 +218,23 @@ impl MonotonicHost for Call {
     }
 }
 
-fn bytes(rng: &mut ChaCha20Rng, count: u64) -> Result<Vec<u8>> {
-    if count > RANDOM_BYTES_MAX {
-        bail!("{count} random bytes at once; {RANDOM_BYTES_MAX} is the most");
-    }
+/// The count, if a call may have as many random bytes at once.
+fn permitted(count: u64) -> Result<u64, LimitHit> {
+    if count > RANDOM_BYTES_MAX { Err(LimitHit::RandomBytes { count }) } else { Ok(count) }
+}
+
+fn bytes(rng: &mut ChaCha20Rng, count: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(count).unwrap_or_default()];
     rng.fill_bytes(&mut bytes);
-    Ok(bytes)
+    bytes
 }
 
 impl random::Host for Call {
     fn get_random_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
+        let count = permitted(count)?;
         self.step(names::RANDOM_BYTES)?;
         match &mut self.journal {
-            Some(journal) => bytes(journal.secure(), count),
+            Some(journal) => Ok(bytes(journal.secure(), count)),
             None => self.ctx().ctx.random().get_random_bytes(count),
         }
     }
@@ -247,9 +250,10 @@ impl random::Host for Call {
 
 impl insecure::Host for Call {
     fn get_insecure_random_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
+        let count = permitted(count)?;
         self.step(names::INSECURE_BYTES)?;
         match &mut self.journal {
-            Some(journal) => bytes(journal.insecure(), count),
+            Some(journal) => Ok(bytes(journal.insecure(), count)),
             None => self.ctx().ctx.random().get_insecure_random_bytes(count),
         }
     }

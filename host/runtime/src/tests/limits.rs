@@ -5,6 +5,10 @@ use std::time::Instant;
 
 use wasmtime::component::{Component, InstancePre};
 use wasmtime_wasi::WasiView as _;
+use wasmtime_wasi::p2::bindings::random::insecure::Host as _;
+use wasmtime_wasi::p2::bindings::random::random::Host as _;
+use wasmtime_wasi_http::FieldMapError;
+use wasmtime_wasi_http::p2::HeaderError;
 
 use super::*;
 use crate::blocking::Blocking;
@@ -12,6 +16,7 @@ use crate::call::{Call, HostContext, Surroundings, visit};
 use crate::engine::{Effort, EngineKind};
 use crate::engines::{Engines, Ticks};
 use crate::events::Outbox;
+use crate::fault;
 use crate::limits::HOST_RESOURCES_MAX;
 use crate::load;
 use crate::policy::Granted;
@@ -108,6 +113,25 @@ async fn host_resources_stay_bounded_after_they_were_dropped() {
         let held = (0..=HOST_RESOURCES_MAX).take_while(|_| call.ctx().table.push(()).is_ok()).count();
         assert_eq!(held, HOST_RESOURCES_MAX);
         call.drop_resources();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bounds_of_wasi_functions_are_limits_with_their_numbers() {
+    let (sender, _receiver) = mpsc::channel(1);
+    let mut call =
+        Subject::new(&component("")).call(&limits(), Arc::new(CallState::default()), Outbox::new(sender, 10, 0));
+    assert_eq!(call.get_random_bytes(65_536).unwrap().len(), 65_536);
+    let random = "the tool asked for 65537 random bytes at once; 65536 is the most";
+    let headers = "the headers of one HTTP message of the tool are longer than 64 KiB, or too many";
+    for (error, expected) in [
+        (call.get_random_bytes(65_537).unwrap_err(), random),
+        (call.get_insecure_random_bytes(65_537).unwrap_err(), random),
+        (HeaderError::from(FieldMapError::TotalSizeTooBig).downcast().unwrap_err(), headers),
+        (HeaderError::from(FieldMapError::TooManyFields).downcast().unwrap_err(), headers),
+    ] {
+        let expected = CallError::Fault { kind: FaultKind::Limit, reason: expected.to_owned() };
+        assert_eq!(fault::classify("test", &error, 0), expected);
     }
 }
 
