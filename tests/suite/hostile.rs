@@ -47,6 +47,18 @@ enum End {
 }
 
 #[tokio::test]
+async fn operator_reads_what_a_crashed_guest_wrote_to_standard_error() {
+    let host = Setup::with(&["hostile"]).start().await;
+    let client = Client::connect(&host).await;
+    let failure = client.tool("trap", json!({})).await.expect_err("it crashes");
+    assert_eq!((failure.code, &*failure.message), (1001, "the tool crashed: it panicked or aborted"));
+    let log = host.log();
+    let line = log.lines().find(|line| line.contains("a guest crashed")).unwrap_or_else(|| panic!("no line:\n{log}"));
+    assert!(line.contains(" INFO ") && line.contains("this plugin traps on purpose"), "{line}");
+    assert!(line.contains("plugin=\"hostile\""), "{line}");
+}
+
+#[tokio::test]
 async fn every_hostile_call_ends_without_affecting_others() {
     let Scene { mut host, attacker, bystander } = scene(arena()).await;
     let attacks: [(&str, Value, End); 16] = [

@@ -36,7 +36,7 @@ use super::output;
 use super::policy::{DirGrant, Granted, GrantedTo};
 use super::programs::Program;
 use super::supervise::{Stopped, Supervised};
-use super::wasi_context::{Clock, Printed, Stream, random};
+use super::wasi_context::{Clock, Printed, StderrTail, Stream, random};
 use super::{CallContext, CallEvent, CallSpec, TenantNames, ToolEntry};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
@@ -187,7 +187,7 @@ impl Call {
         let (mut wasi, mut rooms) = (None, DirectoryQuotas::default());
         if !granted.directories.is_empty() {
             let heard = journal.as_ref().map(|_| outbox.clone());
-            let mut world = world(&plugin, &granted, &facts, clock, program.as_ref(), heard);
+            let mut world = world(&plugin, &granted, &facts, clock, program.as_ref(), &shared.stderr, heard);
             rooms = files::open(&mut world, &granted.directories, tenant, quotas, &blocking)?;
             wasi = Some(world.build());
         }
@@ -270,6 +270,7 @@ fn world(
     facts: &CallContext,
     clock: Clock,
     program: Option<&Program>,
+    stderr: &StderrTail,
     heard: Option<Outbox>,
 ) -> WasiCtxBuilder {
     let mut world = WasiCtx::builder();
@@ -288,7 +289,7 @@ fn world(
         Some(program) => program.set_up(&mut world, heard),
         None => {
             let printed = |stream| Printed::beside(Arc::clone(plugin), stream, heard.clone());
-            world.stdout(printed("stdout")).stderr(printed("stderr"));
+            world.stdout(printed("stdout")).stderr(printed("stderr").keeping(stderr.clone()));
         }
     }
     world
@@ -296,10 +297,10 @@ fn world(
 
 impl WasiView for Call {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self { wasi, table, denials, facts, clock, program, journal, outbox, .. } = self;
+        let Self { wasi, table, denials, facts, clock, program, journal, outbox, shared, .. } = self;
         let wasi = wasi.get_or_insert_with(|| {
             let heard = journal.as_ref().map(|_| outbox.clone());
-            world(denials.plugin(), denials.granted(), facts, *clock, program.as_ref(), heard).build()
+            world(denials.plugin(), denials.granted(), facts, *clock, program.as_ref(), &shared.stderr, heard).build()
         });
         WasiCtxView { ctx: wasi, table }
     }
@@ -364,6 +365,7 @@ async fn execute(
         return Err(CallError::InvalidParams(format!("the arguments are larger than {}", Bytes(bytes_max))));
     }
     let span = shared.span.clone();
+    let stderr = shared.stderr.clone();
     let name = Arc::clone(&plugin.name);
     let operation = Arc::new(operation);
     let mut granted = Arc::clone(plugin.granted.of(tenant));
@@ -418,18 +420,25 @@ async fn execute(
         Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
         Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
     });
-    denials.name_in(outcome.map_err(|error| with_stderr(error, program.as_ref())))
+    denials.name_in(outcome.map_err(|error| with_stderr(error, plugin, program.as_ref(), &stderr)))
 }
 
-/// A program that crashes says why on standard error.
-fn with_stderr(error: CallError, program: Option<&Program>) -> CallError {
-    match (error, program.and_then(Program::stderr_line)) {
-        (CallError::Fault { kind: FaultKind::Trap, reason }, Some(stderr)) => {
-            let reason = fault::cut(format!("{reason}; the end of its standard error: {stderr}"));
-            CallError::Fault { kind: FaultKind::Trap, reason }
-        }
-        (error, _) => error,
-    }
+/// A guest that crashes says why on standard error: the operator is told all of it that is kept. A caller is told of components that
+/// cannot say it in another way: all of a program's, and the last line of a typed function's.
+fn with_stderr(error: CallError, plugin: &Plugin, program: Option<&Program>, stderr: &StderrTail) -> CallError {
+    let CallError::Fault { kind: FaultKind::Trap, reason } = error else { return error };
+    let stderr = program.map_or_else(|| stderr.clone(), Program::stderr);
+    let Some(line) = stderr.line() else { return CallError::Fault { kind: FaultKind::Trap, reason } };
+    fault::log_crash(&plugin.name, &line);
+    let told = match program {
+        Some(_) => Some(line),
+        None => stderr.last_line().filter(|_| plugin.exports.is_typed()),
+    };
+    let reason = match told {
+        Some(told) => fault::cut(format!("{reason}; the end of its standard error: {told}")),
+        None => reason,
+    };
+    CallError::Fault { kind: FaultKind::Trap, reason }
 }
 
 /// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end. Waiting for a

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use super::counted_call::CallActivity;
 use super::journal::JournalReport;
 use super::journal_sink::Spent;
+use super::wasi_context::StderrTail;
 use super::{CallContext, Control};
 use bulkhead_domain::call::{ClientFeatures, LogLevel};
 use bulkhead_traces::{Kind, Span};
@@ -42,6 +43,8 @@ pub struct CallState {
     wall: Mutex<Wall>,
     /// None of a call that is not recorded.
     pub(super) span: Option<Span>,
+    /// Of a guest that runs no program.
+    pub(super) stderr: StderrTail,
     /// Of a call with a journal that is over.
     journal: OnceLock<Box<JournalReport>>,
     /// Told when the wall clock starts again, since its timer is then out of date.

@@ -116,6 +116,13 @@ fn by_text(text: &str, passed_max: u64) -> CallError {
     trap("the tool broke the rules of its interface")
 }
 
+/// What a guest that crashed had written to its standard error, for the operator only.
+pub(super) fn log_crash(plugin: &str, stderr: &str) {
+    let begin = stderr.ceil_char_boundary(stderr.len().saturating_sub(LOGGED_BYTES_MAX));
+    let stderr = stderr.get(begin..).unwrap_or_default();
+    tracing::info!(plugin, stderr, "a guest crashed; this is the end of its standard error");
+}
+
 /// A failure that is not the guest's. Logged here, once, under the incident id that the client gets.
 pub(super) fn internal(plugin: &str, text: &str) -> CallError {
     let incident = incident();

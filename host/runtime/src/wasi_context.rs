@@ -3,6 +3,7 @@
 //! Owns the clocks and the random streams of one call, and the sink of its stdout and stderr. Invariant: everything random comes
 //! from the call's seed, and no clock is finer than a millisecond.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -114,10 +115,54 @@ pub(super) fn random_id(rng: &mut ChaCha20Rng) -> String {
 /// Where what guests print is logged, line by line.
 pub const PRINTED: &str = "bulkhead::guest";
 
+/// Bytes of the end of standard error that a failure shows.
+const STDERR_TAIL_BYTES_MAX: usize = 4 << 10;
+
+/// The end of what a guest writes to its standard error: a guest that crashes says why there. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StderrTail(Arc<Mutex<VecDeque<u8>>>);
+
+impl StderrTail {
+    pub(super) fn push(&self, bytes: &[u8]) {
+        let kept = bytes.get(bytes.len().saturating_sub(STDERR_TAIL_BYTES_MAX)..).unwrap_or_default();
+        let mut tail = self.0.lock();
+        let excess = (tail.len() + kept.len()).saturating_sub(STDERR_TAIL_BYTES_MAX);
+        tail.drain(..excess);
+        tail.extend(kept);
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut tail = self.0.lock();
+        let tail = tail.make_contiguous();
+        // It may begin inside of a character.
+        let begin = tail.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
+        String::from_utf8_lossy(tail.get(begin..).unwrap_or_default()).trim_end().to_owned()
+    }
+
+    /// Its lines in one; `None`: nothing was written there.
+    pub(super) fn line(&self) -> Option<String> {
+        let lines = self.lines();
+        (!lines.is_empty()).then(|| lines.join(" / "))
+    }
+
+    /// The last line: of a language's runtime the one that names the error, below the places where it came by.
+    pub(super) fn last_line(&self) -> Option<String> {
+        self.lines().pop()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.text().lines().map(|line| escaped(line.trim())).filter(|line| !line.is_empty()).collect()
+    }
+}
+
 /// A guest's stdout or stderr: shown to the operator at debug level up to a limit, then swallowed. Writing never fails, so that
 /// a talkative guest does not trap.
 #[derive(Clone)]
-pub(super) struct Printed(Arc<Mutex<PrintedLine>>);
+pub(super) struct Printed {
+    line: Arc<Mutex<PrintedLine>>,
+    /// Keeps the end of standard error.
+    tail: Option<StderrTail>,
+}
 
 /// What a guest has printed since its last line break. The rest is shown when the call ends.
 struct PrintedLine {
@@ -137,16 +182,24 @@ impl Printed {
     /// The same, silent while this is.
     pub(super) fn beside(plugin: Arc<str>, stream: &'static str, outbox: Option<Outbox>) -> Self {
         let (left, bytes) = (STDIO_BYTES_MAX, Vec::new());
-        Self(Arc::new(Mutex::new(PrintedLine { plugin, stream, left, bytes, outbox })))
+        Self { line: Arc::new(Mutex::new(PrintedLine { plugin, stream, left, bytes, outbox })), tail: None }
+    }
+
+    /// The same, whose end is kept.
+    pub(super) fn keeping(self, tail: StderrTail) -> Self {
+        Self { tail: Some(tail), ..self }
     }
 
     pub(super) fn set_outbox(&self, outbox: Option<Outbox>) {
-        self.0.lock().outbox = outbox;
+        self.line.lock().outbox = outbox;
     }
 
     pub(super) fn show(&self, bytes: &[u8]) {
+        if let Some(tail) = &self.tail {
+            tail.push(bytes);
+        }
         if tracing::enabled!(target: PRINTED, tracing::Level::DEBUG) {
-            let mut line = self.0.lock();
+            let mut line = self.line.lock();
             if line.outbox.as_ref().is_none_or(|outbox| !outbox.is_silent()) {
                 line.add(bytes);
             }
@@ -279,6 +332,18 @@ pub(crate) mod tests {
         assert!(HostMonotonicClock::now(&clock) > 3_600_000_000_000);
         assert!(HostMonotonicClock::now(&standing) > 3_600_000_000_000, "what measures goes on");
         assert_eq!(HostWallClock::now(&standing), Duration::from_secs(86_400));
+    }
+
+    #[test]
+    fn standard_error_is_kept_to_its_end() {
+        let tail = StderrTail::default();
+        assert_eq!((tail.line(), tail.last_line()), (None, None));
+        let mut stream = Printed::new("p".into(), "stderr").keeping(tail.clone());
+        stream.write(Bytes::from("ü".repeat(STDERR_TAIL_BYTES_MAX))).unwrap();
+        assert!(tail.text().len() <= STDERR_TAIL_BYTES_MAX && tail.text().chars().all(|c| c == 'ü'));
+        stream.write(Bytes::from_static(b"\nTraceback:\n  line 3\x1b\nKeyError: 'k'\n\n")).unwrap();
+        assert!(tail.line().unwrap().ends_with("ü / Traceback: / line 3\\u{1b} / KeyError: 'k'"), "{:?}", tail.line());
+        assert_eq!(tail.last_line().as_deref(), Some("KeyError: 'k'"));
     }
 
     #[test]

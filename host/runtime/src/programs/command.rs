@@ -3,7 +3,6 @@
 //! Owns the streams of one call, whichever version of WASI they are written through. Standard output is the result, so writing more of it
 //! than a result may hold ends the call; standard error goes to the operator's log, and its end to the caller if the program fails.
 
-use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,13 +30,10 @@ use crate::fault::HostFailure;
 use crate::json::accept;
 use crate::limits::{LimitHit, STDIO_BYTES_MAX};
 use crate::output::{base64_size, block_size};
-use crate::wasi_context::{Printed, escaped};
+use crate::wasi_context::{Printed, StderrTail};
 
 /// Arguments of one run. Each costs some bytes of the host, however short it is, and again whenever the guest asks for them.
 const ARGUMENTS_MAX: usize = 256;
-
-/// Bytes of the end of standard error that a failure shows.
-const STDERR_TAIL_BYTES_MAX: usize = 4 << 10;
 
 /// Where the bytes of a program come from that are no text.
 const STDOUT_URI: &str = "bulkhead:stdout";
@@ -100,7 +96,7 @@ impl Program {
             arguments: [plugin.to_owned()].into_iter().chain(args).collect(),
             stdin: MemoryInputPipe::new(stdin),
             stdout: Sink::new(Stdout { bytes: Vec::new(), bytes_max: stdout_bytes_max, is_full: false }),
-            stderr: Sink::new(Stderr { printed: Printed::new(plugin.into(), "stderr"), tail: VecDeque::new() }),
+            stderr: Sink::new(Stderr { printed: Printed::new(plugin.into(), "stderr"), tail: StderrTail::default() }),
         })
     }
 
@@ -110,19 +106,9 @@ impl Program {
         world.args(&self.arguments).stdin(self.stdin.clone()).stdout(self.stdout.clone()).stderr(self.stderr.clone());
     }
 
-    /// The end of standard error in one line; `None`: nothing was written there.
-    pub(crate) fn stderr_line(&self) -> Option<String> {
-        let tail = self.stderr_tail();
-        let lines: Vec<_> = tail.lines().map(|line| escaped(line.trim())).filter(|line| !line.is_empty()).collect();
-        (!lines.is_empty()).then(|| lines.join(" / "))
-    }
-
-    fn stderr_tail(&self) -> String {
-        let mut stderr = self.stderr.0.lock();
-        let tail = stderr.tail.make_contiguous();
-        // It may begin inside of a character.
-        let begin = tail.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
-        String::from_utf8_lossy(tail.get(begin..).unwrap_or_default()).trim_end().to_owned()
+    /// The end of standard error.
+    pub(crate) fn stderr(&self) -> StderrTail {
+        self.stderr.0.lock().tail.clone()
     }
 
     /// What a run is that ended so.
@@ -148,7 +134,7 @@ impl Program {
         if code == 0 {
             return success(stdout);
         }
-        failure(code, &self.stderr_tail(), stdout, usize::try_from(bytes_max).unwrap_or(usize::MAX))
+        failure(code, &self.stderr().text(), stdout, usize::try_from(bytes_max).unwrap_or(usize::MAX))
     }
 }
 
@@ -273,16 +259,13 @@ impl Take for Stdout {
 /// Standard error: logged as that of every plugin, and its end kept.
 struct Stderr {
     printed: Printed,
-    tail: VecDeque<u8>,
+    tail: StderrTail,
 }
 
 impl Take for Stderr {
     fn take(&mut self, bytes: &[u8]) -> Result<(), LimitHit> {
         self.printed.show(bytes);
-        let kept = bytes.get(bytes.len().saturating_sub(STDERR_TAIL_BYTES_MAX)..).unwrap_or_default();
-        let excess = (self.tail.len() + kept.len()).saturating_sub(STDERR_TAIL_BYTES_MAX);
-        self.tail.drain(..excess);
-        self.tail.extend(kept);
+        self.tail.push(bytes);
         Ok(())
     }
 }
@@ -437,7 +420,7 @@ mod tests {
         };
         write(program.stdout.async_stream(), b"half").unwrap();
         write(program.stderr.async_stream(), b"because\n").unwrap();
-        assert_eq!(program.stderr_line().as_deref(), Some("because"));
+        assert_eq!(program.stderr().line().as_deref(), Some("because"));
         write(program.stdout.async_stream(), b" of it").unwrap();
         let output = program.ended(Ok(Ok(()))).unwrap();
         assert_eq!(texts(&output), ["half of it"]);
@@ -503,13 +486,13 @@ mod tests {
     fn failure_shows_code_stdout_and_end_of_stderr() {
         let mut program = Program::new("tool", "{}", 16 << 10).unwrap();
         program.stdout.write(Bytes::from_static(b"half")).unwrap();
-        program.stderr.write(Bytes::from("ü".repeat(STDERR_TAIL_BYTES_MAX))).unwrap();
+        program.stderr.write(Bytes::from("ü".repeat(4096))).unwrap();
         program.stderr.write(Bytes::from_static(b"no such\nfile\n")).unwrap();
         let output = program.output(3);
         assert!(output.is_error);
         let [words, "half"] = texts(&output)[..] else { panic!("{output:?}") };
         assert!(words.starts_with("The program ended with exit code 3. The end of its standard error:\nü"), "{words}");
-        assert!(words.ends_with("üno such\nfile") && words.len() < STDERR_TAIL_BYTES_MAX + 100, "{words}");
-        assert!(program.stderr_line().unwrap().ends_with("üno such / file"));
+        assert!(words.ends_with("üno such\nfile") && words.len() < 4096 + 100, "{words}");
+        assert!(program.stderr().line().unwrap().ends_with("üno such / file"));
     }
 }
