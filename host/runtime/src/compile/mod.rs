@@ -45,6 +45,14 @@ const WALL_FACTOR: u64 = 5;
 /// Time that even a short compilation may take.
 const WALL_MS_MIN: u64 = 60_000;
 
+/// What tools for components write by default and wasmtime does not take by default: the feature as its validator names it, what an author
+/// wrote, and what does the same.
+const LEFT_OUT: [(&str, &str, &str); 3] = [
+    ("component model map feature", "`map<K, V>`", "`list<tuple<K, V>>`"),
+    ("component model fixed-length lists feature", "`list<T, N>`", "`list<T>`"),
+    ("component model error-context feature", "`error-context`", "`string`"),
+];
+
 /// Where components are compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompilerMode {
@@ -257,6 +265,9 @@ fn refusal(error: &wasmtime::Error, limits: &CompileLimits) -> String {
     }
     if text.contains("unexpected end") {
         return "the file is truncated".to_owned();
+    }
+    if let Some((_, what, instead)) = LEFT_OUT.iter().find(|(feature, ..)| text.contains(feature)) {
+        return format!("it has {what} in its types, which this host does not offer: write {instead}");
     }
     format!("it is not a valid component: {}", escaped(&text))
 }

@@ -126,3 +126,18 @@ fn quick_code_runs_on_the_pooled_engine() {
         assert!(loaded.is_ok(), "{effort:?}: {:?}", loaded.err());
     }
 }
+
+#[test]
+fn types_that_this_host_does_not_offer_are_named_with_what_does_the_same() {
+    let engine = engine_for_tests();
+    for (ty, what, instead) in [
+        ("(map string u32)", "`map<K, V>`", "`list<tuple<K, V>>`"),
+        ("(list u8 4)", "`list<T, N>`", "`list<T>`"),
+        ("error-context", "`error-context`", "`string`"),
+    ] {
+        let component = wat::parse_str(format!("(component (type (func (param \"x\" {ty}))))")).unwrap();
+        let error = engine.precompile_component(&component).unwrap_err();
+        let expected = format!("it has {what} in its types, which this host does not offer: write {instead}");
+        assert_eq!(refusal(&error, &limits()), expected, "{error:#}");
+    }
+}

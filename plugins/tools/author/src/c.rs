@@ -14,6 +14,8 @@ use crate::{Error, Options, Project, c_tools, programs, wrap};
 
 /// The version of Zig that the SDK is tested with, as pip wants it.
 pub const ZIG: &str = "ziglang==0.17.1";
+/// One MiB, as Rust's components have. By itself Zig asks for 16 MiB, which each call would have to have of its memory.
+const ZIG_STACK: &str = "-Wl,-z,stack-size=1048576";
 
 /// The world of a plugin that speaks for itself.
 const WORLD: &str = "plugin";
@@ -144,7 +146,7 @@ impl Compiler {
             Self::WasiSdk(_) => command.arg("--target=wasm32-wasip1"),
             // Where Debian and its like put the headers and libraries of WASI.
             Self::Clang(_) => command.args(["--target=wasm32-wasi", "--sysroot=/usr"]),
-            Self::Zig(_) => command.args(["cc", "--target=wasm32-wasi"]),
+            Self::Zig(_) => command.args(["cc", "--target=wasm32-wasi", ZIG_STACK]),
         };
         command
     }
@@ -194,6 +196,6 @@ mod tests {
         // A machine with clang and wasi-libc takes those.
         assert!(found == Compiler::Zig(zig) || !matches!(found, Compiler::Zig(_)), "{found:?}");
         let arguments: Vec<_> = Compiler::Zig("zig".into()).command().get_args().map(ToOwned::to_owned).collect();
-        assert_eq!(arguments, ["cc", "--target=wasm32-wasi"]);
+        assert_eq!(arguments, ["cc", "--target=wasm32-wasi", "-Wl,-z,stack-size=1048576"]);
     }
 }
