@@ -11,7 +11,7 @@ use wit_parser::{PackageMetadata, Resolve, TypeDefKind, TypeId, World, WorldItem
 use bulkhead_domain::imports;
 
 use crate::interface::{self, Direction};
-use crate::{functions, manifest, project};
+use crate::{componentize_js, functions, manifest, project};
 
 /// Bytes of a component and of its manifest that a host reads.
 const COMPONENT_BYTES_MAX: usize = 128 << 20;
@@ -81,6 +81,7 @@ pub fn check(component: &[u8]) -> Findings {
         return findings;
     }
     of_world(component, &mut findings);
+    findings.warnings.extend(wrong_integers(component));
     match manifest_of(component) {
         Some(Ok(text)) => {
             findings.refused.extend(manifest(&text).err().into_iter().flatten());
@@ -91,6 +92,11 @@ pub fn check(component: &[u8]) -> Findings {
         None => findings.warnings.extend(manifest_warnings(None, &findings.imports)),
     }
     findings
+}
+
+/// The integers of its functions that arrive as others than were sent, for the tool that made it.
+pub fn wrong_integers(component: &[u8]) -> Vec<String> {
+    componentize_js::wrong_integers(component)
 }
 
 /// The text of the manifest that a component carries.
@@ -108,7 +114,7 @@ fn manifest_of(component: &[u8]) -> Option<Result<String, String>> {
 
 /// The component with its section of descriptions under another name. They are of the author's package, and a reader of types takes
 /// them for those of the package that it makes up for a component.
-fn without_docs(component: &[u8]) -> Vec<u8> {
+pub(crate) fn without_docs(component: &[u8]) -> Vec<u8> {
     let mut bytes = component.to_vec();
     for payload in Parser::new(0).parse_all(component).filter_map(Result::ok) {
         if let Payload::CustomSection(section) = payload

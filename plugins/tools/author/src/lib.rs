@@ -10,6 +10,7 @@
 mod c;
 mod c_tools;
 pub mod check;
+mod componentize_js;
 mod docs;
 mod functions;
 mod interface;
