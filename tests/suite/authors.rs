@@ -241,7 +241,7 @@ async fn component_of_own_wit_interface_carries_its_docs() {
     let inspected = plugin(folder.path(), &shop.path, &["inspect", "alone.wasm", "--json"]).await;
     let report: Value = serde_json::from_str(&inspected.out).expect("JSON");
     let tool = &report["tools"][0];
-    assert_eq!((&tool["name"], &report["typed"]), (&json!("acme.lengths.units.to-feet"), &json!(true)), "{report}");
+    assert_eq!((&tool["name"], &report["typed"]), (&json!("acme_lengths_units_to-feet"), &json!(true)), "{report}");
     assert_eq!(tool["description"], "Converts a length to feet.", "{report}");
     let span = &tool["inputSchema"]["properties"]["span"];
     assert_eq!(span["description"], "How long something is.", "{report}");
@@ -249,7 +249,7 @@ async fn component_of_own_wit_interface_carries_its_docs() {
     let shown = plugin(
         folder.path(),
         &shop.path,
-        &["call", "alone.wasm", "acme.lengths.units.to-feet", r#"{"span": {"metres": 381}}"#],
+        &["call", "alone.wasm", "acme_lengths_units_to-feet", r#"{"span": {"metres": 381}}"#],
     )
     .await;
     assert!(shown.out.contains("1250"), "{} {}", shown.out, shown.err);
@@ -704,7 +704,7 @@ async fn wrapped_module_is_a_plugin_with_described_tools() {
     let report: Value = serde_json::from_str(&inspected.out).expect("JSON");
     assert_eq!(report["name"], "units", "{report}");
     assert_eq!(report["tools"][0]["description"], "Twice as long.", "{report}");
-    let called = ["call", "units.wasm", "acme.units.length.double", r#"{"metres": 21}"#];
+    let called = ["call", "units.wasm", "acme_units_length_double", r#"{"metres": 21}"#];
     let called = plugin(folder.path(), nowhere, &called).await;
     assert!(called.code == Some(0) && called.out.contains("42"), "{} {}", called.out, called.err);
 }

@@ -8,7 +8,7 @@ use tests::place::component;
 use tests::wait::until;
 use tests::{Setup, command};
 
-const CHECK: &str = "acme.words.spelling.check";
+const CHECK: &str = "acme_words_spelling_check";
 const FILES: [&str; 3] = ["speller.wasm", "words.wasm", "folding.wasm"];
 
 /// The components beside the data directory; the path of the first one.

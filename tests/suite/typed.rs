@@ -9,8 +9,8 @@ use tests::client::{Client, text};
 use tests::modern::Modern;
 use tests::{Host, Setup, command, place};
 
-const CHECK: &str = "prism.colour.contrast.check";
-const TO_RGB: &str = "prism.colour.convert.to-rgb";
+const CHECK: &str = "prism_colour_contrast_check";
+const TO_RGB: &str = "prism_colour_convert_to-rgb";
 
 async fn host() -> Host {
     Setup::with(&["colour", "text"]).start().await
@@ -36,16 +36,16 @@ async fn typed_functions_are_listed_with_docs_and_schemas() {
         "colour-count",
         "diff",
         "echo",
-        "prism.colour.contrast.check",
-        "prism.colour.contrast.pick",
-        "prism.colour.convert.to-hex",
-        "prism.colour.convert.to-hsl",
-        "prism.colour.convert.to-rgb",
-        "prism.colour.palette.gradient",
-        "prism.colour.palette.harmonise",
-        "prism.colour.palette.load",
-        "prism.colour.palette.parse-all",
-        "prism.colour.palette.swatch",
+        "prism_colour_contrast_check",
+        "prism_colour_contrast_pick",
+        "prism_colour_convert_to-hex",
+        "prism_colour_convert_to-hsl",
+        "prism_colour_convert_to-rgb",
+        "prism_colour_palette_gradient",
+        "prism_colour_palette_harmonise",
+        "prism_colour_palette_load",
+        "prism_colour_palette_parse-all",
+        "prism_colour_palette_swatch",
         "word_count",
     ];
     assert_eq!(names, expected);
@@ -62,7 +62,7 @@ async fn typed_functions_are_listed_with_docs_and_schemas() {
         {
             assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
         }
-        let steps = &tool(page, "prism.colour.palette.gradient")["inputSchema"];
+        let steps = &tool(page, "prism_colour_palette_gradient")["inputSchema"];
         assert_eq!(steps["required"], json!(["start", "end"]), "an option is not required");
         // What the author wrote about types and their parts, which functions of several interfaces use.
         let colour = &check["inputSchema"]["properties"]["background"];
@@ -90,28 +90,28 @@ async fn typed_values_of_every_kind_pass_over_http() {
     // A record is itself; anything else is the member `result`.
     assert_eq!(call(TO_RGB, json!({"colour": css("#1af")})).await, json!({"red": 17, "green": 170, "blue": 255}));
     let rgb = json!({"tag": "rgb", "val": {"red": 0, "green": 0, "blue": 128}});
-    assert_eq!(call("prism.colour.convert.to-hex", json!({"colour": rgb})).await, json!({"result": "#000080"}));
+    assert_eq!(call("prism_colour_convert_to-hex", json!({"colour": rgb})).await, json!({"result": "#000080"}));
     let verdict = call(CHECK, json!({"text": css("black"), "background": css("white")})).await;
     assert_eq!(verdict, json!({"ratio": 21.0, "meets": ["aa-large", "aa", "aaa-large", "aaa"]}));
     let pick = |choices: &[&str]| {
         json!({"choices": choices.iter().map(|choice| css(choice)).collect::<Vec<_>>(),
         "background": css("white"), "needed": ["aa"]})
     };
-    assert_eq!(call("prism.colour.contrast.pick", pick(&["aqua", "navy"])).await, json!({"result": [1, "#000080"]}));
-    assert_eq!(call("prism.colour.contrast.pick", pick(&["aqua"])).await, json!({"result": null}));
+    assert_eq!(call("prism_colour_contrast_pick", pick(&["aqua", "navy"])).await, json!({"result": [1, "#000080"]}));
+    assert_eq!(call("prism_colour_contrast_pick", pick(&["aqua"])).await, json!({"result": null}));
     let gradient = json!({"start": css("black"), "end": css("white"), "steps": 3});
     assert_eq!(
-        call("prism.colour.palette.gradient", gradient).await,
+        call("prism_colour_palette_gradient", gradient).await,
         json!({"result": ["#000000", "#808080", "#ffffff"]})
     );
-    let gradient = call("prism.colour.palette.gradient", json!({"start": css("red"), "end": css("blue")})).await;
+    let gradient = call("prism_colour_palette_gradient", json!({"start": css("red"), "end": css("blue")})).await;
     assert_eq!(gradient["result"].as_array().map(Vec::len), Some(5));
-    let triad = call("prism.colour.palette.harmonise", json!({"base": css("red"), "harmony": "triadic"})).await;
+    let triad = call("prism_colour_palette_harmonise", json!({"base": css("red"), "harmony": "triadic"})).await;
     assert_eq!(triad["result"][1], json!({"red": 0, "green": 255, "blue": 0}));
-    let lines = call("prism.colour.palette.parse-all", json!({"lines": ["#fff", "mauve"]})).await;
+    let lines = call("prism_colour_palette_parse-all", json!({"lines": ["#fff", "mauve"]})).await;
     let (white, unknown) = (json!({"red": 255, "green": 255, "blue": 255}), json!({"tag": "unknown", "val": "mauve"}));
     assert_eq!(lines, json!({"result": [{"tag": "ok", "val": white}, {"tag": "err", "val": unknown}]}));
-    let swatch = call("prism.colour.palette.swatch", json!({"colours": [css("red"), css("lime")], "size": 16})).await;
+    let swatch = call("prism_colour_palette_swatch", json!({"colours": [css("red"), css("lime")], "size": 16})).await;
     assert!(swatch["result"].as_str().is_some_and(|data| data.starts_with("iVBORw0KGgo")), "{swatch}");
     assert_eq!(call("colour-count", json!({})).await, json!({"result": "18446744073709551615"}));
 }
@@ -139,7 +139,7 @@ async fn typed_function_errors_are_readable_tool_errors() {
 
 #[tokio::test]
 async fn typed_plugin_reaches_only_granted_files() {
-    const LOAD: &str = "prism.colour.palette.load";
+    const LOAD: &str = "prism_colour_palette_load";
     let folder = tempfile::tempdir().expect("a folder");
     let palettes = folder.path().join("palettes");
     std::fs::create_dir(&palettes).expect("a folder");
@@ -307,8 +307,8 @@ async fn components_of_several_python_authors_are_served_together() {
     let page = client.call("tools/list", json!({})).await.expect("a list");
     let names: Vec<_> =
         page["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
-    assert_eq!(names, ["acme.adder.add.add", "greet"]);
-    let sum = client.tool("acme.adder.add.add", json!({"x": 40, "y": 2.0})).await.expect("a sum");
+    assert_eq!(names, ["acme_adder_add_add", "greet"]);
+    let sum = client.tool("acme_adder_add_add", json!({"x": 40, "y": 2.0})).await.expect("a sum");
     assert_eq!(sum["structuredContent"], json!({"result": 42}));
     let greeting = client.tool("greet", json!({"name": "Ada"})).await.expect("a greeting");
     assert_eq!(greeting["structuredContent"], json!({"result": "Hello, Ada!"}));

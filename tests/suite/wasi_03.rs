@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use tests::client::Client;
 use tests::{Setup, command, place};
 
-const WAIT: &str = "trial.concurrent.tools.wait-together";
-const SPIN: &str = "trial.concurrent.tools.spin";
-const STALL: &str = "trial.concurrent.tools.stall";
-const ADD: &str = "trial.concurrent.tools.add";
+const WAIT: &str = "trial_concurrent_tools_wait-together";
+const SPIN: &str = "trial_concurrent_tools_spin";
+const STALL: &str = "trial_concurrent_tools_stall";
+const ADD: &str = "trial_concurrent_tools_add";
 
 /// One plugin of 0.3 beside one of 0.2.
 fn allowed(toml: &str) -> Setup {

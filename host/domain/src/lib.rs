@@ -30,6 +30,7 @@ pub mod testing;
 pub mod timeline;
 pub mod timestamp;
 pub mod tool;
+pub mod tool_names;
 pub mod toolset;
 pub mod trace;
 pub mod uri_template;

@@ -27,6 +27,8 @@ pub struct ToolEntry {
     pub plugin: PluginVersion,
     /// The name inside the plugin.
     pub plugin_tool: Arc<str>,
+    /// The name that every client takes of that, without prefix: the configuration knows the tool by it.
+    pub base_name: Arc<str>,
     pub limits: CallLimits,
     /// Whether an interrupted task may run again: the operator said so and the tool is idempotent.
     pub rerun_on_restart: bool,
@@ -43,6 +45,12 @@ impl ToolEntry {
     /// The tool as its plugin declares it, whatever the operator says in its place.
     pub fn declared(&self) -> &Tool {
         self.declared.as_deref().unwrap_or(&self.tool)
+    }
+
+    /// Whether a name is the tool's without the operator's say: the one that every client takes, or that inside the plugin, as clients
+    /// saw it once.
+    pub fn is_own_name(&self, name: &str) -> bool {
+        [&*self.base_name, &*self.plugin_tool].contains(&name)
     }
 }
 

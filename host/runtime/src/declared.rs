@@ -16,6 +16,7 @@ use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::names::TOOL_NAME_CHARS_MAX;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::{TaskSupport, Tool, ToolAnnotations};
+use bulkhead_domain::tool_names;
 use bulkhead_metrics::{Metrics, PluginMetrics};
 
 /// Tools of one plugin. Stops a plugin that fills every client's context.
@@ -55,12 +56,14 @@ pub(super) fn entries(
     if declared.len() > TOOLS_MAX {
         return Err(vec![format!("it offers {} tools; {TOOLS_MAX} is the most", declared.len())]);
     }
-    for tool in declared {
+    let base_names = base_names(&declared);
+    problems.extend(wrong_policies(&declared, &base_names, terms));
+    for (tool, base_name) in declared.into_iter().zip(base_names) {
         let shown = escaped(&tool.name);
         if !seen.insert(tool.name.clone()) {
             problems.push(format!("tool {shown:?}: its name is used twice"));
         }
-        match entry(tool, terms) {
+        match entry(tool, base_name, terms) {
             Ok(entry) => entries.push(Arc::new(entry)),
             Err(wrong) => problems.extend(wrong.into_iter().map(|wrong| format!("tool {shown:?}: {wrong}"))),
         }
@@ -72,11 +75,26 @@ pub(super) fn entries(
         problems.push(format!("its schemas have {patterns} patterns; {PATTERNS_MAX} is the most"));
     }
     problems.extend(same_names(&entries));
-    let strict = terms.unknown_tools == UnknownTools::Refuse;
-    for name in terms.tools.keys().filter(|name| strict && !seen.contains(*name)) {
-        problems.push(format!("the configuration names a tool {name:?} that the plugin does not offer"));
-    }
     if problems.is_empty() { Ok(entries) } else { Err(problems) }
+}
+
+/// The names that every client takes, of tools in their order: without the operator's prefix.
+pub(super) fn base_names(tools: &[wit::Tool]) -> Vec<String> {
+    tool_names::portable(&tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>())
+}
+
+/// What the configuration says of tools that are not there. What says the name inside the plugin is meant for a tool that is, and is never
+/// passed over.
+fn wrong_policies(tools: &[wit::Tool], base_names: &[String], terms: &DeclarationPolicy<'_>) -> Vec<String> {
+    let is_strict = terms.unknown_tools == UnknownTools::Refuse;
+    let unknown = terms.tools.keys().filter(|name| !base_names.contains(name));
+    let problem = |name: &String| match tools.iter().zip(base_names).find(|(tool, _)| tool.name == *name) {
+        Some((_, base_name)) => {
+            Some(format!("the configuration names a tool {name:?}, which is {base_name:?} for clients: write that"))
+        }
+        None => is_strict.then(|| format!("the configuration names a tool {name:?} that the plugin does not offer")),
+    };
+    unknown.filter_map(problem).collect()
 }
 
 /// Tools that the operator calls like another one of the same plugin. What no client sees may be called anything.
@@ -93,10 +111,10 @@ fn same_names(entries: &[Arc<ToolEntry>]) -> Vec<String> {
     shown.filter_map(clash).collect()
 }
 
-fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Vec<String>> {
+fn entry(tool: wit::Tool, base_name: String, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Vec<String>> {
     let mut wrong = Vec::new();
-    let name = format!("{}{}", terms.prefix, tool.name);
-    check_name(&tool.name, &name, &mut wrong);
+    let name = tool_names::prefixed(terms.prefix, &base_name, &tool.name);
+    check_name(&tool.name, &tool.name, &mut wrong);
     check_line("title", tool.title.as_deref().unwrap_or_default(), TITLE_BYTES_MAX, &mut wrong);
     check_description(&tool.description, &mut wrong);
 
@@ -109,7 +127,7 @@ fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Ve
     let output = output.and_then(|text| schema("output schema", text, Validator::compile_any, &mut wrong));
     check_extras(&tool.icons, &tool.meta, &mut wrong);
     let meta = accept_meta(tool.meta).map_err(|problem| wrong.push(problem)).unwrap_or_default();
-    let policy = terms.tools.get(&tool.name);
+    let policy = terms.tools.get(&base_name);
     let task_support = narrowed(tool.task_support, policy.and_then(|policy| policy.task_support), &mut wrong);
     let annotations = tool.annotations.map(|hints| {
         check_line("annotation title", hints.title.as_deref().unwrap_or_default(), TITLE_BYTES_MAX, &mut wrong);
@@ -150,6 +168,7 @@ fn entry(tool: wit::Tool, terms: &DeclarationPolicy<'_>) -> Result<ToolEntry, Ve
         hidden: policy.is_some_and(|policy| policy.hidden),
         plugin: terms.version.clone(),
         plugin_tool: tool.name.into(),
+        base_name: base_name.into(),
         limits: policy.map_or(terms.limits, |policy| &policy.limits).clone(),
         rerun_on_restart: terms.rerun && idempotent,
         journal: terms.journal.clone(),
@@ -189,7 +208,8 @@ pub(super) fn check_name(own: &str, full: &str, wrong: &mut Vec<String>) {
         wrong.push("its name holds other characters than [A-Za-z0-9_.-]".to_owned());
     }
     if full.len() > TOOL_NAME_CHARS_MAX {
-        wrong.push(format!("its name with prefix has {} characters; {TOOL_NAME_CHARS_MAX} is the most", full.len()));
+        let with_prefix = if own == full { "" } else { " with prefix" };
+        wrong.push(format!("its name{with_prefix} has {} characters; {TOOL_NAME_CHARS_MAX} is the most", full.len()));
     }
 }
 
@@ -259,19 +279,44 @@ mod tests {
     }
 
     fn declare_all(tools: Vec<wit::Tool>) -> Result<Vec<Arc<ToolEntry>>, Vec<String>> {
+        declare_under("", &BTreeMap::new(), UnknownTools::Refuse, tools)
+    }
+
+    fn declare_under(
+        prefix: &str,
+        policies: &BTreeMap<String, ToolPolicy>,
+        unknown_tools: UnknownTools,
+        tools: Vec<wit::Tool>,
+    ) -> Result<Vec<Arc<ToolEntry>>, Vec<String>> {
         let limits = CallLimits::generous();
         let version = PluginVersion { name: "p".to_owned(), digest: [0; 32] };
         let terms = DeclarationPolicy {
             version: &version,
-            prefix: "",
+            prefix,
             limits: &limits,
-            tools: &BTreeMap::new(),
+            tools: policies,
             metrics: (&Metrics::off(), &PluginMetrics::default()),
-            unknown_tools: UnknownTools::Refuse,
+            unknown_tools,
             rerun: false,
             journal: None,
         };
         entries(tools, &terms)
+    }
+
+    fn named(names: &[&str]) -> Vec<wit::Tool> {
+        let tool = |name: &&str| wit::Tool { name: (*name).to_owned(), ..tool(r#"{"type":"object"}"#) };
+        names.iter().map(tool).collect()
+    }
+
+    fn hiding(name: &str) -> BTreeMap<String, ToolPolicy> {
+        let policy = ToolPolicy {
+            task_support: None,
+            hidden: true,
+            name: None,
+            presentation: Default::default(),
+            limits: CallLimits::generous(),
+        };
+        BTreeMap::from([(name.to_owned(), policy)])
     }
 
     fn tool(input_schema: &str) -> wit::Tool {
@@ -294,6 +339,35 @@ mod tests {
             .into(),
             meta: Vec::new(),
         }
+    }
+
+    #[test]
+    fn tool_is_named_for_every_client_and_keeps_its_own_name_inside() {
+        let own = ["acme.a/b".replace('/', "."), "acme_a_b".to_owned(), "plain".to_owned(), "x.".repeat(60)];
+        let own: Vec<_> = own.iter().map(String::as_str).collect();
+        let kept = declare_all(named(&own)).unwrap();
+        let names: Vec<_> = kept.iter().map(|entry| entry.tool.name.as_str()).collect();
+        assert_eq!(names[1..3], ["acme_a_b", "plain"]);
+        assert!(names.iter().all(|name| tool_names::is_portable(name)), "{names:?}");
+        assert!(names[0].starts_with("acme_a_b-") && names[3].len() == 64, "{names:?}");
+        assert!(
+            kept.iter().map(|entry| &*entry.plugin_tool).eq(own),
+            "the definition that was accepted is that of this name"
+        );
+        let prefixed = declare_under("t_", &BTreeMap::new(), UnknownTools::Refuse, named(&["a.b"])).unwrap();
+        assert_eq!((&*prefixed[0].tool.name, &*prefixed[0].base_name), ("t_a_b", "a_b"));
+    }
+
+    #[test]
+    fn configuration_by_the_name_inside_the_plugin_is_refused_with_the_new_name() {
+        let of = |policy: &str, unknown_tools| declare_under("", &hiding(policy), unknown_tools, named(&["a.b"]));
+        for unknown_tools in [UnknownTools::Refuse, UnknownTools::Ignore] {
+            let wrong = of("a.b", unknown_tools).unwrap_err();
+            assert_eq!(wrong, ["the configuration names a tool \"a.b\", which is \"a_b\" for clients: write that"]);
+            assert!(of("a_b", unknown_tools).unwrap()[0].hidden);
+        }
+        assert!(of("c", UnknownTools::Refuse).unwrap_err()[0].contains("does not offer"));
+        assert!(!of("c", UnknownTools::Ignore).unwrap()[0].hidden);
     }
 
     #[test]

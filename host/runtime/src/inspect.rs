@@ -29,7 +29,10 @@ pub struct Inspection {
     pub left_out: Vec<String>,
     /// Of such a component without a manifest: the grants that its imports can make use of, and the interface that says so.
     pub usable_grants: Vec<(Grant, &'static str)>,
+    /// As clients see them where the operator says nothing.
     pub tools: Vec<Tool>,
+    /// The name inside the plugin of each, in their order.
+    pub own_names: Vec<String>,
     pub prompts: Vec<Prompt>,
     pub templates: Vec<ResourceTemplate>,
     /// Those that it lists without any grant, as far as a few pages go.

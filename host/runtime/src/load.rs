@@ -72,7 +72,7 @@ pub struct PluginSource {
     pub wasi: WasiVersion,
     /// For each call: the defaults with the plugin's own values already in place.
     pub limits: CallLimits,
-    /// By the tool's own name.
+    /// By the name of a tool that every client takes, without prefix.
     pub tools: BTreeMap<String, ToolPolicy>,
     /// Whether an interrupted task may run again, where the tool is idempotent.
     pub rerun: bool,
@@ -212,7 +212,7 @@ impl LoadedPlugin {
 
     /// Whether the operator says what a tool is called.
     pub(super) fn is_renamed(&self, entry: &ToolEntry) -> bool {
-        self.source.tools.get(&*entry.plugin_tool).is_some_and(|policy| policy.name.is_some())
+        self.source.tools.get(&*entry.base_name).is_some_and(|policy| policy.name.is_some())
     }
 
     /// Whether it runs on these terms already, whatever its component and its name are.

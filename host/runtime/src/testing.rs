@@ -31,13 +31,15 @@ impl ToolEntry {
     pub fn sample(plugin: &str, tool: Tool, limits: CallLimits) -> Self {
         let input = Validator::compile_any(tool.input_schema.as_str()).expect("a schema");
         let plugin = PluginVersion { name: plugin.to_owned(), digest: [1; 32] };
-        let (plugin_tool, rerun_on_restart) = (Arc::from(&*tool.name), false);
+        let plugin_tool: Arc<str> = Arc::from(&*tool.name);
+        let rerun_on_restart = false;
         let (declared, hidden) = (None, false);
         Self {
             tool,
             declared,
             hidden,
             plugin,
+            base_name: Arc::clone(&plugin_tool),
             plugin_tool,
             limits,
             rerun_on_restart,

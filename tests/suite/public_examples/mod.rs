@@ -268,25 +268,25 @@ async fn public_examples_are_served_side_by_side_with_their_grants() {
     let names: Vec<_> =
         page["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
     let expected = [
-        "c-docs.adder.add.add",
-        "docs.adder.add.add",
+        "c-docs_adder_add_add",
+        "docs_adder_add_add",
         "eval",
-        "example.host-logging.log-characters.call",
-        "example.string-reverse.reverse.reverse-string",
+        "example_host-logging_log-characters_call",
+        "example_string-reverse_reverse_reverse-string",
         "exec",
         "fetch",
         "get-file-info",
         "get-weather",
         "hello-command",
         "list-directory",
-        "local.time-server.time.get-current-time",
-        "py-docs.adder.add.add",
+        "local_time-server_time_get-current-time",
+        "py-docs_adder_add_add",
         "read-file",
         "request",
         "search-file",
         "test",
-        "wasmcloud.example-ferris-says.invoke.say",
-        "wasmcloud.example-ferris-says.invoke.say-phrase",
+        "wasmcloud_example-ferris-says_invoke_say",
+        "wasmcloud_example-ferris-says_invoke_say-phrase",
     ];
     assert_eq!(names, expected);
 
@@ -303,7 +303,7 @@ async fn public_examples_are_served_side_by_side_with_their_grants() {
         }
     };
     let said = |text: &str| Ok(json!({ "result": text }));
-    for adder in ["docs.adder.add.add", "c-docs.adder.add.add", "py-docs.adder.add.add"] {
+    for adder in ["docs_adder_add_add", "c-docs_adder_add_add", "py-docs_adder_add_add"] {
         assert_eq!(call(adder, json!({"x": 40, "y": 2})).await, Ok(json!({"result": 42})), "{adder}");
         assert!(call(adder, json!({"x": -1, "y": 2})).await.is_err(), "{adder}");
     }
@@ -318,20 +318,20 @@ async fn public_examples_are_served_side_by_side_with_their_grants() {
     let other = call("fetch", json!({"url": "http://127.0.0.1:9/"})).await;
     assert!(other.as_ref().is_err_and(|error| error.contains("http://127.0.0.1:9")), "{other:?}");
     assert_eq!(call("get-weather", json!({"city": "Lima"})).await, said("19.5"));
-    let now = call("local.time-server.time.get-current-time", json!({})).await.expect("the time");
+    let now = call("local_time-server_time_get-current-time", json!({})).await.expect("the time");
     assert!(now["result"].as_str().is_some_and(|now| now.starts_with("20") && now.ends_with('Z')), "{now}");
     assert_eq!(call("eval", json!({"expression": "[6 * 7, 'a']"})).await, said("[42, \"a\"]"));
     let raised = call("eval", json!({"expression": "1 / 0"})).await;
     assert!(raised.as_ref().is_err_and(|error| error.contains("ZeroDivisionError: division by zero")), "{raised:?}");
     assert_eq!(call("exec", json!({"statements": "print(len('four'))"})).await, said("4\n"));
-    assert_eq!(call("example.string-reverse.reverse.reverse-string", json!({"s": "café"})).await, said("éfac"));
+    assert_eq!(call("example_string-reverse_reverse_reverse-string", json!({"s": "café"})).await, said("éfac"));
     assert_eq!(call("test", json!({})).await, said("a counter is here"));
-    let phrase = call("wasmcloud.example-ferris-says.invoke.say-phrase", json!({"phrase": "Zoë"})).await;
+    let phrase = call("wasmcloud_example-ferris-says_invoke_say-phrase", json!({"phrase": "Zoë"})).await;
     assert!(
         phrase.as_ref().is_ok_and(|said| said["result"].as_str().is_some_and(|said| said.starts_with("Zoë\n"))),
         "{phrase:?}"
     );
-    call("wasmcloud.example-ferris-says.invoke.say", json!({})).await.expect("a phrase");
+    call("wasmcloud_example-ferris-says_invoke_say", json!({})).await.expect("a phrase");
     let response = call("request", json!({"path": "/"})).await.expect("a response");
     assert_eq!(
         (&response["status"], &response["body"]),
@@ -339,7 +339,7 @@ async fn public_examples_are_served_side_by_side_with_their_grants() {
         "{response}"
     );
     call("hello-command", json!({})).await.expect("it ends well");
-    call("example.host-logging.log-characters.call", json!({"s": "ab"})).await.expect("it is logged");
+    call("example_host-logging_log-characters_call", json!({"s": "ab"})).await.expect("it is logged");
 }
 
 #[tokio::test]

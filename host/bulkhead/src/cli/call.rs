@@ -258,9 +258,9 @@ fn plugin(config: &Config, target: &CallTarget) -> anyhow::Result<PluginConfig> 
     Ok(plugin)
 }
 
-/// A tool by its name, with the operator's prefix or without.
+/// A tool by the name that clients see, else by that without the operator's prefix or the one inside the plugin.
 pub(super) fn find_tool<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Arc<ToolEntry>> {
-    catalog.tools().iter().find(|tool| [&*tool.tool.name, &*tool.plugin_tool].contains(&name))
+    catalog.get(name).or_else(|| catalog.tools().iter().find(|tool| tool.is_own_name(name)))
 }
 
 pub(super) fn no_tool(catalog: &Catalog, name: &str) -> String {

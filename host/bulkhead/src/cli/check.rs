@@ -7,6 +7,7 @@ use std::time::Instant;
 use bulkhead_author_cli::CheckArguments;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::tool::Tool;
+use bulkhead_domain::tool_names::{PORTABLE_NAME_CHARS_MAX, refusal, underscored};
 use bulkhead_runtime::inspect::Inspection;
 use serde_json::{Value, json};
 
@@ -16,8 +17,6 @@ use super::inspect::EXIT_REFUSED;
 use super::progress;
 use super::{EXIT_FAILED, compile_cache, host, logging, print_line, sources};
 
-/// Characters of a tool's name that every client understands.
-const NAME_EVERYWHERE: usize = 64;
 /// Bytes of a description that a model reads at every turn.
 const DESCRIPTION_LONG: usize = 2048;
 /// Keywords of JSON Schema that say nothing about an object. At the root they show that the arguments were thought of as one value.
@@ -95,6 +94,7 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
         found.errors.push("it offers no tool, no prompt and no resource".to_owned());
     }
     of_tools(&inspection.tools, &mut found);
+    found.warnings.extend(of_names(&inspection.own_names, &inspection.tools, inspection.typed));
     // The second time compiles nothing; what differs differs by itself.
     let again = sandbox.inspect(source()).await;
     if !again.is_ok_and(|again| format!("{:?}", again.tools) == format!("{:?}", inspection.tools)) {
@@ -143,15 +143,26 @@ fn limits(defaults: &CallLimits) -> [(&'static str, u64); 7] {
     ]
 }
 
+/// Names that clients refuse, so that they see others. That of a function is made of its interface's: it has dots whatever its author does.
+fn of_names(own_names: &[String], tools: &[Tool], typed: bool) -> Vec<String> {
+    let tools = own_names.iter().zip(tools);
+    let other = tools.filter(|(own, tool)| match typed {
+        true => tool.name != underscored(own),
+        false => tool.name != **own,
+    });
+    let said = |(own, tool): (&String, &Tool)| {
+        let why = refusal(own, PORTABLE_NAME_CHARS_MAX).unwrap_or_else(|| "another has it".to_owned());
+        format!("tool {own}: some clients refuse its name, so that they see {}: {why}", tool.name)
+    };
+    other.map(said).collect()
+}
+
 fn of_tools(tools: &[Tool], found: &mut Findings) {
     if tools.is_empty() {
         found.warnings.push("it offers no tool".to_owned());
     }
     for tool in tools {
         let mut warn = |text: String| found.warnings.push(format!("tool {}: {text}", tool.name));
-        if tool.name.len() > NAME_EVERYWHERE {
-            warn(format!("its name has {} characters; some clients take {NAME_EVERYWHERE}", tool.name.len()));
-        }
         if tool.description.trim().is_empty() {
             warn("it has no description: a model cannot know when to call it".to_owned());
         }
@@ -277,6 +288,25 @@ mod tests {
         ] {
             assert_eq!(found(&callable).errors, Vec::<String>::new(), "{callable}");
         }
+    }
+
+    #[test]
+    fn tool_names_that_clients_refuse_are_warned() {
+        let long = "x".repeat(70);
+        let own = ["a.b", "a_b", "greet", "c.d", &long].map(str::to_owned);
+        let shown = bulkhead_domain::tool_names::portable(&own.each_ref().map(String::as_str));
+        let tools: Vec<_> = shown.iter().map(|name| Tool::sample(name)).collect();
+        let begin = |warnings: Vec<String>| {
+            warnings.iter().map(|warning| warning.split(':').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(begin(of_names(&own, &tools, false)), ["tool a.b", "tool c.d", &format!("tool {long}")]);
+        assert_eq!(
+            begin(of_names(&own, &tools, true)),
+            ["tool a.b", &format!("tool {long}")],
+            "dots of functions are nobody's choice"
+        );
+        let clash = of_names(&own, &tools, false).remove(0);
+        assert!(clash.contains("so that they see a_b-"), "{clash}");
     }
 
     #[test]

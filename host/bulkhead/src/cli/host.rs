@@ -223,6 +223,7 @@ impl Host {
             audit.note(|| Entry::new("plugin.loaded").plugin(&version));
         }
         sources::warn_of_unknown_plugins(config, &plugins).await;
+        sources::warn_of_refused_names(config);
         take_over(&tasks).await?;
         let health = Arc::new(HostHealth {
             store: store.clone(),

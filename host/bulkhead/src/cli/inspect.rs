@@ -55,7 +55,11 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
                 told.insert("grants".to_owned(), table.as_json());
                 told.insert("durable".to_owned(), durable.as_json());
                 let tools = told.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten();
-                for (tool, shown) in inspection.tools.iter().zip(tools) {
+                let named = inspection.tools.iter().zip(&inspection.own_names);
+                for ((tool, own), shown) in named.zip(tools) {
+                    if let Some(shown) = shown.as_object_mut().filter(|_| *own != tool.name) {
+                        shown.insert("ownName".to_owned(), json!(own));
+                    }
                     present(shown, overrides(entry, &tool.name));
                 }
             }
@@ -164,6 +168,9 @@ fn tools(inspection: &Inspection, value: &Value, lines: &mut Vec<String>) {
     lines.push(if inspection.typed { "\ntools (its functions)" } else { "\ntools" }.to_owned());
     for (tool, shown) in inspection.tools.iter().zip(value["tools"].as_array().into_iter().flatten()) {
         lines.push(format!("  {}  (tasks: {})", tool.name, format!("{:?}", tool.task_support).to_lowercase()));
+        if let Some(own) = shown.get("ownName").and_then(Value::as_str) {
+            lines.push(format!("      inside  {own}"));
+        }
         let configured = shown.get("configured").and_then(Value::as_object).into_iter().flatten();
         lines.extend(configured.map(|(key, said)| format!("      configured: {key} = {said}")));
         lines.extend(plain_lines(&tool.description).into_iter().map(|line| format!("      {line}")));

@@ -4,11 +4,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::config::{AdminConfig, Config, Insecure, Problems};
+use crate::config::{AdminConfig, Config, Insecure, Problems, refused_by_clients};
 use anyhow::Context as _;
 use bulkhead_control::admin::{LoginLinks, Reload as _};
 use bulkhead_control::operator::HostOperator;
 use bulkhead_control::remote::{self, AdminTokenDigest, Remote};
+use bulkhead_domain::tool_names::PORTABLE_NAME_CHARS_MAX;
 use bulkhead_identity::auth::Authenticator;
 use bulkhead_identity::principal::Principals;
 use bulkhead_net::address::normal_host;
@@ -237,8 +238,12 @@ async fn check(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
     found.extend(traces::check(config).err().map(|wrong| format!("{wrong:#}")));
     let tools = bulkhead_runtime::Executor::catalog(&*sandbox).tools().len();
     let is_valid = found.is_empty();
+    let warnings = refused_by_clients(&config.plugins, PORTABLE_NAME_CHARS_MAX);
+    if !as_json {
+        warnings.iter().for_each(|warning| print_error(format_args!("warning: {warning}")));
+    }
     if as_json {
-        print_line(checked(tools, &found));
+        print_line(checked(tools, &found, &warnings));
     } else if is_valid {
         print_line(format_args!("the configuration is valid; {tools} tools would be served"));
     } else {
@@ -248,13 +253,13 @@ async fn check(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// What `--check --json` prints.
-fn checked(tools: usize, problems: &[String]) -> String {
-    json!({ "valid": problems.is_empty(), "tools": tools, "problems": problems }).to_string()
+fn checked(tools: usize, problems: &[String], warnings: &[String]) -> String {
+    json!({ "valid": problems.is_empty(), "tools": tools, "problems": problems, "warnings": warnings }).to_string()
 }
 
 /// The same of what keeps plugins from being looked at.
 fn unchecked(error: &anyhow::Error) -> ExitCode {
-    print_line(checked(0, &problems(error)));
+    print_line(checked(0, &problems(error), &[]));
     ExitCode::from(exit_code(error))
 }
 

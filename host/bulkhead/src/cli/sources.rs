@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{Config, File, Flags, Insecure, PluginConfig, Problem, Problems, SecretLocation, TrustConfig};
+use crate::config::{
+    Config, File, Flags, Insecure, PluginConfig, Problem, Problems, SecretLocation, TrustConfig, refused_by_clients,
+};
 use anyhow::Context as _;
 use bulkhead_audit::Audit;
 use bulkhead_domain::limits::CallLimits;
+use bulkhead_domain::tool_names::PORTABLE_NAME_CHARS_MAX;
 use bulkhead_domain::toolset::Toolsets;
 use bulkhead_net::address::normal_host;
 use bulkhead_plugins::sources::oci::Logins;
@@ -38,6 +41,13 @@ pub(crate) async fn warn_of_unknown_plugins(config: &Config, plugins: &Plugins) 
     let toolsets = Toolsets { sets: config.toolsets.clone(), tool_search: false };
     for (toolset, plugin) in toolsets.patterns_of_no_plugin(&names) {
         tracing::warn!(toolset, plugin, "a toolset names a plugin that is not there: see `bulkhead plugin list`");
+    }
+}
+
+/// Warns of names of tools that some clients refuse: those that the operator chose.
+pub(crate) fn warn_of_refused_names(config: &Config) {
+    for warning in refused_by_clients(&config.plugins, PORTABLE_NAME_CHARS_MAX) {
+        tracing::warn!("{warning}");
     }
 }
 

@@ -19,6 +19,7 @@ mod reader;
 mod reference;
 #[cfg(test)]
 mod tests;
+mod tool_names;
 mod toolset;
 mod traces;
 mod trust;
@@ -45,6 +46,7 @@ pub(crate) use keys::{Kind, all as all_keys};
 pub(crate) use metrics::MetricsConfig;
 pub(crate) use plugin::PluginConfig;
 pub(crate) use reference::{configuration_markdown, keys_help};
+pub(crate) use tool_names::refused_by_clients;
 pub(crate) use traces::{TracesConfig, endpoint as collector_endpoint};
 pub(crate) use trust::TrustConfig;
 
@@ -255,6 +257,7 @@ impl Config {
         plugin::add_pinned(&mut plugins, &flags.plugins, &call);
         plugin::refuse_same_names(&plugins, &report);
 
+        tool_names::check(&plugins, &parsed.toolsets, &parsed.auth, &report);
         let toolsets = toolset::distinct(parsed.toolsets, &report);
 
         auth::check(&parsed.auth, &report);

@@ -10,6 +10,7 @@ use toml::de::DeValue;
 use super::grants::{read_grants, read_keyvalue};
 use super::layer::{Layer, Values};
 use super::reader::{Item, Name};
+use super::tool_names::check_key;
 use super::{ConfigLocation, Report, keys};
 use bulkhead_domain::Json;
 use bulkhead_domain::limits::CallLimits;
@@ -339,7 +340,14 @@ fn json(value: &DeValue<'_>) -> Result<serde_json::Value, String> {
 }
 
 fn read_tools(item: &Item<'_>) -> BTreeMap<String, ToolEntry> {
-    item.members().into_iter().map(|(tool, item)| (tool.get_ref().to_string(), read_tool(&item))).collect()
+    let read = |(tool, item): (&Name<'_>, Item<'_>)| {
+        let name = tool.get_ref().to_string();
+        if let Err(wrong) = check_key(&name) {
+            item.refuse(wrong);
+        }
+        (name, read_tool(&item))
+    };
+    item.members().into_iter().map(read).collect()
 }
 
 /// `[plugin.tool.NAME]`, in which keys of `[call]` stand among its own.

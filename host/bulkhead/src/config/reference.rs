@@ -243,7 +243,7 @@ pub(super) const TABLES: &[Table] = &[
                 "Components, files or addresses, that bring what this one imports: they become one component",
             ),
             ("sha256", "", "The digest that the component must have; with compose, that of the whole"),
-            ("prefix", "", "Text that is put before the names of its tools"),
+            ("prefix", "", "Text that is put before the names of its tools. Some clients refuse dots"),
             ("config", "", "Table of settings that the plugin reads"),
             (
                 "on_restart",
@@ -356,10 +356,14 @@ pub(super) const TABLES: &[Table] = &[
     },
     Table {
         header: "[plugin.tool.NAME]",
-        purpose: "One tool, by its own name without prefix; takes the keys of [call] as well.",
+        purpose: "One tool, by the name that clients see without prefix; takes the keys of [call] as well.",
         keys: &[
             ("hidden", "false", "Whether no client sees it and none can call it"),
-            ("name", "the prefix and its own name", "What clients call it; the prefix is not put in front"),
+            (
+                "name",
+                "the prefix and its own name",
+                "What clients call it; the prefix is not put in front. Some clients refuse dots, or more than 64 characters",
+            ),
             (
                 "task_support",
                 "as the tool says",

@@ -16,7 +16,19 @@ const PATTERN_BYTES_MAX: usize = 512;
 #[derive(Debug)]
 pub(super) struct ToolsetEntry {
     set: Toolset,
-    place: ConfigLocation,
+    pub(super) place: ConfigLocation,
+}
+
+impl ToolsetEntry {
+    pub(super) fn name(&self) -> &str {
+        &self.set.name
+    }
+
+    /// The names and patterns of tools in it, each with the key that it is under.
+    pub(super) fn tools(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let include = self.set.include.iter().flat_map(|filter| &filter.tools).map(|pattern| ("include", &**pattern));
+        include.chain(self.set.exclude.tools.iter().map(|pattern| ("exclude", &**pattern)))
+    }
 }
 
 /// Reads every `[[toolset]]`.

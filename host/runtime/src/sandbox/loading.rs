@@ -392,6 +392,7 @@ impl Sandbox {
             typed: loaded.plugin.exports.is_typed(),
             left_out: loaded.plugin.exports.left_out().to_vec(),
             tools: loaded.tools.iter().map(|entry| entry.tool.clone()).collect(),
+            own_names: loaded.tools.iter().map(|entry| entry.plugin_tool.to_string()).collect(),
             prompts: loaded.offers.prompts.iter().map(|entry| entry.prompt.clone()).collect(),
             templates: loaded.offers.templates.iter().map(|entry| entry.template.clone()).collect(),
             resources: loaded.offers.resources,

@@ -204,7 +204,7 @@ async fn guest(change: impl FnOnce(&mut PluginSource)) -> Option<House> {
 }
 
 async fn call(house: &House, tool: &str, arguments: serde_json::Value) -> serde_json::Value {
-    let output = house.call(&format!("trial.concurrent.tools.{tool}"), &arguments.to_string()).await.unwrap();
+    let output = house.call(&format!("trial_concurrent_tools_{tool}"), &arguments.to_string()).await.unwrap();
     serde_json::from_str(output.structured.unwrap().as_str()).unwrap()
 }
 
@@ -269,7 +269,7 @@ async fn guest_in_rust_runs_into_every_limit() {
         ("stall", "the tool waits for something that nobody will do"),
     ];
     for (tool, expected) in faults {
-        let (_, reason) = fault(house.call(&format!("trial.concurrent.tools.{tool}"), "{}").await);
+        let (_, reason) = fault(house.call(&format!("trial_concurrent_tools_{tool}"), "{}").await);
         assert!(reason.starts_with(expected), "{tool}: {reason}");
     }
     let waited = call(&house, "wait-together", json!({"ms": [1000, 1500, 1200]})).await;

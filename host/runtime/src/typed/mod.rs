@@ -32,6 +32,7 @@ use self::shape::{Field, Reader, Returns, Shape};
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::tools;
 use super::call::Call;
+use super::declared::base_names;
 use super::fault::HostFailure;
 use super::load::ToolPolicy;
 use super::wasi_context::{beginning, escaped};
@@ -178,8 +179,9 @@ pub(super) fn has_functions(component: &Component) -> bool {
 
 /// Puts the operator's words in the place of those that were found.
 pub(super) fn present(tools: &mut [tools::Tool], policies: &BTreeMap<String, ToolPolicy>) {
-    for tool in tools {
-        let Some(ToolPolicy { presentation, .. }) = policies.get(&tool.name) else { continue };
+    let names = base_names(tools);
+    for (tool, name) in tools.iter_mut().zip(names) {
+        let Some(ToolPolicy { presentation, .. }) = policies.get(&name) else { continue };
         tool.title.clone_from(&presentation.title);
         if let Some(description) = &presentation.description {
             tool.description.clone_from(description);

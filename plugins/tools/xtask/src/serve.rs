@@ -36,7 +36,7 @@ const SAMPLES: [(&str, &str); 6] = [
     ("csv", "csv_profile (reads /data, which is plugins/samples/csv/testdata)"),
     ("http", "http_get (may reach https://example.com)"),
     ("desk", "book_trip, summarize, wait"),
-    ("colour", "prism.colour.…: a library that knows nothing of this host"),
+    ("colour", "prism_colour_…: a library that knows nothing of this host"),
 ];
 
 /// Builds everything and becomes the host.

@@ -21,6 +21,9 @@ pub(crate) struct KnownClient {
     /// The member of the file that holds its servers by their names.
     pub(super) section: &'static str,
     pub(super) token: TokenSource,
+    /// Characters of a tool's name, where the client refuses, or fails to call, tools whose names have more or hold anything but letters,
+    /// digits, `_` and `-`. `None`: nothing is known against the protocol's names, or the client makes others of them itself.
+    pub(super) tool_name_chars_max: Option<usize>,
     /// A server that the client starts.
     pub(super) stdio: fn(&Program) -> Value,
     /// A server that the client reaches over HTTP.
@@ -145,6 +148,7 @@ pub(super) static KNOWN: [KnownClient; 10] = [
         syntax: Syntax::Json,
         section: "mcpServers",
         token: TokenSource::Plain,
+        tool_name_chars_max: Some(64),
         stdio: |program| json!({"command": program.command, "args": program.arguments}),
         http: over_mcp_remote,
         then: "Quit Claude Desktop and start it again.",
@@ -157,6 +161,7 @@ pub(super) static KNOWN: [KnownClient; 10] = [
         syntax: Syntax::Json,
         section: "mcpServers",
         token: TokenSource::Variable("${", "}"),
+        tool_name_chars_max: Some(128),
         stdio: typed_stdio,
         http: typed_http,
         then: "Start Claude Code in this folder; it asks once whether it may use the servers of the project.",
@@ -169,6 +174,7 @@ pub(super) static KNOWN: [KnownClient; 10] = [
         syntax: Syntax::JsonWithComments,
         section: "servers",
         token: TokenSource::Input,
+        tool_name_chars_max: None,
         stdio: typed_stdio,
         http: typed_http,
         then: "Start the server with the command `MCP: List Servers`.",
@@ -181,6 +187,7 @@ pub(super) static KNOWN: [KnownClient; 10] = [
         syntax: Syntax::JsonWithComments,
         section: "mcpServers",
         token: TokenSource::Variable("${env:", "}"),
+        tool_name_chars_max: Some(128),
         stdio: |program| json!({"command": program.command, "args": program.arguments}),
         http: |remote| remote.with_headers(json!({"url": remote.url.as_str()})),
         then: "Switch the server on in Cursor's settings, under MCP.",
@@ -193,6 +200,7 @@ pub(super) static KNOWN: [KnownClient; 10] = [
         syntax: Syntax::Json,
         section: "mcpServers",
         token: TokenSource::Variable("${env:", "}"),
+        tool_name_chars_max: None,
         stdio: |program| json!({"command": program.command, "args": program.arguments}),
         http: |remote| remote.with_headers(json!({"serverUrl": remote.url.as_str()})),
         then: "Refresh the list of MCP servers in Cascade.",
@@ -205,6 +213,7 @@ pub(super) static KNOWN: [KnownClient; 10] = [
         syntax: Syntax::JsonWithComments,
         section: "context_servers",
         token: TokenSource::Plain,
+        tool_name_chars_max: None,
         stdio: |program| json!({"command": program.command, "args": program.arguments, "env": {}}),
         http: |remote| remote.with_headers(json!({"url": remote.url.as_str()})),
         then: "Zed reads the file at once; the settings of its agent panel show the server.",
@@ -217,6 +226,7 @@ pub(super) static KNOWN: [KnownClient; 10] = [
         syntax: Syntax::Yaml,
         section: "extensions",
         token: TokenSource::VariableOrKeyring("${", "}"),
+        tool_name_chars_max: None,
         stdio: |program| {
             json!({"enabled": true, "type": "stdio", "name": program.name, "description": DESCRIPTION,
                 "cmd": program.command, "args": program.arguments, "timeout": GOOSE_TIMEOUT_S})
@@ -240,6 +250,7 @@ pub(super) static KNOWN: [KnownClient; 10] = [
         syntax: Syntax::JsonWithComments,
         section: "mcpServers",
         token: TokenSource::Variable("${", "}"),
+        tool_name_chars_max: None,
         stdio: |program| json!({"command": program.command, "args": program.arguments}),
         http: |remote| remote.with_headers(json!({"httpUrl": remote.url.as_str()})),
         then: "Start Gemini CLI again; `/mcp` lists its servers.",
@@ -252,6 +263,7 @@ pub(super) static KNOWN: [KnownClient; 10] = [
         syntax: Syntax::Toml,
         section: "mcp_servers",
         token: TokenSource::Variable("", ""),
+        tool_name_chars_max: Some(128),
         stdio: |program| json!({"command": program.command, "args": program.arguments}),
         http: |remote| {
             let mut entry = json!({"url": remote.url.as_str()});
@@ -270,6 +282,7 @@ pub(super) static KNOWN: [KnownClient; 10] = [
         syntax: Syntax::JsonWithComments,
         section: "mcp",
         token: TokenSource::Variable("{env:", "}"),
+        tool_name_chars_max: None,
         stdio: |program| {
             let command: Vec<_> = std::iter::once(&program.command).chain(&program.arguments).collect();
             json!({"type": "local", "command": command, "enabled": true})

@@ -22,6 +22,7 @@ use url::Url;
 use super::args::SourceArguments;
 use super::table::Layout;
 use super::{print_line, sources};
+use crate::config::refused_by_clients;
 use entry::{Entry, Server};
 use file::ClientFile;
 use known::{KNOWN, KnownClient, Program, Remote, TokenSource, UserFile, find, variable};
@@ -144,6 +145,9 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
         }
         None => Server::Stdio(own_program(name, &arguments.sources)?),
     };
+    for warning in refused_names(client, &arguments.sources) {
+        say(format_args!("warning for {}: {warning}", client.title));
+    }
     let entry = Entry::new(client, &server);
     let path = path_of(arguments)?;
     if !arguments.write {
@@ -228,6 +232,12 @@ fn token_words(client: &KnownClient, name: &str) -> String {
             format!("{title} knows no other way than to keep the token in this file, where {PLACEHOLDER} stands.")
         }
     }
+}
+
+/// The names of tools in the configuration that the client refuses. What is wrong with the configuration otherwise is said when it is used.
+fn refused_names(client: &KnownClient, sources: &SourceArguments) -> Vec<String> {
+    let Some(chars_max) = client.tool_name_chars_max.filter(|_| sources.config.is_some()) else { return Vec::new() };
+    sources::load(sources, None).map_or_else(|_| Vec::new(), |config| refused_by_clients(&config.plugins, chars_max))
 }
 
 /// `bulkhead stdio` with everything named from the root: clients start it in folders of their own.

@@ -156,3 +156,23 @@ fn page_shows_every_client_and_no_secret() {
     }
     assert_eq!(page.matches("\n```\n").count(), 2 * KNOWN.len());
 }
+
+#[test]
+fn client_is_told_of_configured_names_that_it_refuses() {
+    let folder = folder();
+    let config = folder.path().join("bulkhead.toml");
+    let long = "x".repeat(100);
+    let text =
+        format!("[[plugin]]\nfile = 'a.wasm'\nname = 'crm'\nprefix = 'crm.'\n[plugin.tool.find]\nname = '{long}'\n");
+    std::fs::write(&config, text).unwrap();
+    let warned = |word: &str| {
+        let words = [word, "--config", config.to_str().unwrap()];
+        let arguments = parsed(&words).unwrap();
+        refused_names(arguments.client, &arguments.sources)
+    };
+    let desktop = warned("claude-desktop");
+    assert!(desktop.len() == 2 && desktop[0].contains("prefix = \"crm.\""), "{desktop:?}");
+    assert!(desktop[1].contains("100 characters, and clients take 64"), "{desktop:?}");
+    assert_eq!(warned("claude-code").len(), 1, "it takes 128 characters");
+    assert_eq!(warned("opencode"), Vec::<String>::new(), "it makes names of its own");
+}

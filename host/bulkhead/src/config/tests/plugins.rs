@@ -46,11 +46,11 @@ fn canary_bounds_are_read() {
 #[test]
 fn tool_presentation_is_configured_by_operator() {
     let config = load(
-        "[[plugin]]\nfile='a'\n[plugin.tool.\"a.b.c\"]\ntitle='T'\ndescription='D'\ncpu_ms=5\n\
+        "[[plugin]]\nfile='a'\n[plugin.tool.a_b_c]\ntitle='T'\ndescription='D'\ncpu_ms=5\n\
          annotations = { read_only = true, idempotent = false }",
     )
     .unwrap();
-    let tool = &config.plugins[0].policy.source.tools["a.b.c"];
+    let tool = &config.plugins[0].policy.source.tools["a_b_c"];
     let presentation = &tool.presentation;
     assert_eq!((presentation.title.as_deref(), presentation.description.as_deref()), (Some("T"), Some("D")));
     let annotations = presentation.annotations.as_ref().unwrap();

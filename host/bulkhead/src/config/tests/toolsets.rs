@@ -82,3 +82,55 @@ fn tool_name_and_hiding_are_configured() {
     refused("name = 'search_tools'", "is a tool of the host itself");
     refused("hidden = 'yes'", "must be true or false");
 }
+
+#[test]
+fn names_inside_plugins_are_refused_with_the_names_that_clients_see() {
+    let key = |name: &str| format!("[[plugin]]\nfile='a'\n[plugin.tool.\"{name}\"]\nhidden=true");
+    let refused = |name: &str, shown: &str| {
+        let why = format!("clients see no tool by this name, but {shown:?}: write that");
+        refused_once(&key(name), &format!("etc/bulkhead.toml:3: plugin.?.tool.{name}: "), &why);
+    };
+    refused("acme.units.to-feet", "acme_units_to-feet");
+    let long = "x".repeat(65);
+    refused(&long, &bulkhead_domain::tool_names::portable(&[&long])[0]);
+    assert!(load(&key("acme_units_to-feet")).is_ok());
+
+    let set = |line: &str| format!("[[toolset]]\nname = 'a'\n{line}");
+    let lists = [
+        (
+            set("exclude = { tools = ['acme.*'] }"),
+            "etc/bulkhead.toml:1: toolset.a.exclude.tools: \"acme.*\"",
+            "\"acme_*\"",
+        ),
+        (
+            set("include = { tools = ['acme.x'] }"),
+            "etc/bulkhead.toml:1: toolset.a.include.tools: \"acme.x\"",
+            "\"acme_x\"",
+        ),
+        ("[[auth.scope]]\nname = 's'\ntools = ['a.x']".to_owned(), "default: auth.scope: tools of \"s\"", "\"a_x\""),
+    ];
+    for (text, begins, shown) in lists {
+        refused_once(&text, begins, shown);
+        // What the operator calls a tool is one that clients see.
+        load(&format!("{text}\n[[plugin]]\nfile='a'\nprefix='acme.'\n[plugin.tool.t]\nname='a.x'")).unwrap();
+    }
+}
+
+#[test]
+fn configured_names_that_clients_refuse_are_known() {
+    let warned = |line: &str, chars_max| {
+        let config = load(&format!("[[plugin]]\nfile='a'\nname='crm'\n{line}")).unwrap();
+        crate::config::refused_by_clients(&config.plugins, chars_max)
+    };
+    let of = |line: &str| warned(line, 64).concat();
+    assert!(
+        of("prefix = 'crm.'").starts_with("plugin crm: prefix = \"crm.\": it holds \".\""),
+        "{}",
+        of("prefix = 'crm.'")
+    );
+    assert!(of("[plugin.tool.t]\nname = 'a.b'").starts_with("plugin crm: name = \"a.b\": it holds"));
+    let long = format!("[plugin.tool.t]\nname = '{}'", "x".repeat(70));
+    assert!(of(&long).contains("it has 70 characters, and clients take 64"));
+    assert_eq!(warned(&long, 128), Vec::<String>::new());
+    assert_eq!(of("prefix = 'crm_'\n[plugin.tool.t]\nname = 'a-b'"), "");
+}

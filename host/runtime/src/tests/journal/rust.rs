@@ -64,16 +64,16 @@ async fn typed_tools_replay() {
     let (red, white) = (json!({"tag": "css", "val": "red"}), json!({"tag": "css", "val": "white"}));
     let cases = [
         replays("colour-count", json!({})),
-        replays("prism.colour.convert.to-rgb", json!({"colour": red})),
-        replays("prism.colour.convert.to-hsl", json!({"colour": red})),
-        replays("prism.colour.convert.to-hex", json!({"colour": {"tag": "css", "val": "none"}})),
-        replays("prism.colour.contrast.check", json!({"text": red, "background": white})),
-        replays("prism.colour.contrast.pick", json!({"choices": [red], "background": white, "needed": ["aa"]})),
-        replays("prism.colour.palette.load", json!({"path": "/data/a"})),
-        replays("prism.colour.palette.harmonise", json!({"base": red, "harmony": "triadic"})),
-        replays("prism.colour.palette.gradient", json!({"start": red, "end": white})),
-        replays("prism.colour.palette.swatch", json!({"colours": [red, white], "size": 2})),
-        replays("prism.colour.palette.parse-all", json!({"lines": ["red", "nothing"]})),
+        replays("prism_colour_convert_to-rgb", json!({"colour": red})),
+        replays("prism_colour_convert_to-hsl", json!({"colour": red})),
+        replays("prism_colour_convert_to-hex", json!({"colour": {"tag": "css", "val": "none"}})),
+        replays("prism_colour_contrast_check", json!({"text": red, "background": white})),
+        replays("prism_colour_contrast_pick", json!({"choices": [red], "background": white, "needed": ["aa"]})),
+        replays("prism_colour_palette_load", json!({"path": "/data/a"})),
+        replays("prism_colour_palette_harmonise", json!({"base": red, "harmony": "triadic"})),
+        replays("prism_colour_palette_gradient", json!({"start": red, "end": white})),
+        replays("prism_colour_palette_swatch", json!({"colours": [red, white], "size": 2})),
+        replays("prism_colour_palette_parse-all", json!({"lines": ["red", "nothing"]})),
     ];
     check("colour", ungranted, &[], &cases).await;
     let folder = TempDir::new().unwrap();
@@ -81,7 +81,7 @@ async fn typed_tools_replay() {
     let place = Place::of("colour", grant).await;
     let Some(place) = place else { return };
     let (_, report) =
-        place.record("prism.colour.palette.load", &json!({"path": "/data/palette"}), Levers::default()).await;
+        place.record("prism_colour_palette_load", &json!({"path": "/data/palette"}), Levers::default()).await;
     assert_eq!(report.status, JournalStatus::Demoted(Reason::Files));
 }
 
@@ -117,7 +117,7 @@ async fn components_of_other_worlds_replay() {
     check("public_counter", ungranted, &[], &[replays("test", json!({}))]).await;
     let fetch = [replays("fetch", json!({"url": "http://peer.test/page"}))];
     check("public_fetch", ungranted, &[], &fetch).await;
-    let log = [replays("example.host-logging.log-characters.call", json!({"s": "abc"}))];
+    let log = [replays("example_host-logging_log-characters_call", json!({"s": "abc"}))];
     check("public_host_logging", ungranted, &[], &log).await;
 }
 
@@ -138,7 +138,7 @@ fn composed(names: &[&str], more: Option<&[u8]>) -> Option<PluginSource> {
 #[tokio::test(flavor = "multi_thread")]
 async fn composed_components_replay() {
     let Some(speller) = composed(&["foreign_speller", "foreign_words", "foreign_folding"], None) else { return };
-    let check = |text: &str| replays("acme.words.spelling.check", json!({"text": text}));
+    let check = |text: &str| replays("acme_words_spelling_check", json!({"text": text}));
     check_place(&Place::with(speller, ungranted).await, &[], &[check("The Sea the sea"), check("")]).await;
     // Written by hand: that of the documentation is a core module.
     let adder = wat::parse_str(
@@ -150,7 +150,7 @@ async fn composed_components_replay() {
             (export "docs:adder/add@0.1.0" (instance $add-interface)))"#,
     );
     let calculator = composed(&["public_calculator"], Some(&adder.unwrap())).unwrap();
-    let add = replays("docs.calculator.calculate.eval-expression", json!({"op": "add", "x": 1, "y": 2}));
+    let add = replays("docs_calculator_calculate_eval-expression", json!({"op": "add", "x": 1, "y": 2}));
     check_place(&Place::with(calculator, ungranted).await, &[], &[add]).await;
 }
 
