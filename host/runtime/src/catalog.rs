@@ -18,9 +18,9 @@ use bulkhead_metrics::{ActivityCounts, Operation, ToolMetrics};
 #[derive(Debug)]
 pub struct ToolEntry {
     /// As clients see it: under the operator's name, or with the prefix in front of its own, in the operator's words where there are any,
-    /// task support after the operator's narrowing.
+    /// task support after the operator's narrowing, schemas in the form that the most model interfaces take.
     pub tool: Tool,
-    /// As the plugin declares it, where the operator says something else.
+    /// As the plugin declares it, where clients see something else.
     pub declared: Option<Box<Tool>>,
     /// Whether no client may see or call it.
     pub hidden: bool,

@@ -8,7 +8,7 @@ use super::header_params;
 use super::json::{accept, accept_meta};
 use super::load::{ToolPolicy, UnknownTools};
 use super::output::{check_extras, icons};
-use super::schema::Validator;
+use super::schema::{Validator, portable};
 use super::wasi_context::{escaped, is_control};
 use super::{JournalPolicy, ToolEntry};
 use bulkhead_domain::Json;
@@ -157,7 +157,7 @@ fn entry(tool: wit::Tool, base_name: String, terms: &DeclarationPolicy<'_>) -> R
         icons: icons(tool.icons),
         meta,
     };
-    let shown = overridden(&own, policy)?;
+    let shown = listed(overridden(&own, policy)?);
     let declared = (shown != own).then(|| Box::new(own));
     let (all, of_plugin) = terms.metrics;
     let metrics = all.tool(of_plugin, &shown.name);
@@ -177,6 +177,18 @@ fn entry(tool: wit::Tool, base_name: String, terms: &DeclarationPolicy<'_>) -> R
         metrics,
         activity,
     })
+}
+
+/// The tool with its schemas in the form that the most model interfaces take.
+fn listed(tool: Tool) -> Tool {
+    let form = |text: &Json| {
+        // It was read when it was compiled.
+        let schema = serde_json::from_str(text.as_str()).ok()?;
+        Some(Json::new(portable(&schema)?.to_string()))
+    };
+    let input_schema = form(&tool.input_schema).unwrap_or_else(|| tool.input_schema.clone());
+    let output_schema = tool.output_schema.as_ref().map(|own| form(own).unwrap_or_else(|| own.clone()));
+    Tool { input_schema, output_schema, ..tool }
 }
 
 /// The tool in the operator's words, where there are any.
@@ -391,6 +403,21 @@ mod tests {
         let large = refusals(2, 40_000, 1, 20_000);
         assert!(large.len() == 2 && large[0].ends_with("bytes of icons; 65536 is the most"), "{large:?}");
         assert!(large[1].ends_with("bytes of meta; 16384 is the most"), "{large:?}");
+    }
+
+    #[test]
+    fn schemas_are_listed_in_portable_form_and_kept_as_they_were_declared() {
+        let own = r#"{"type":"object","additionalProperties":false}"#;
+        let output = r#"{"type":"object","properties":{"n":{"type":["number","string"]}}}"#;
+        let kept = declare_all(vec![wit::Tool { output_schema: Some(output.to_owned()), ..tool(own) }]).unwrap();
+        let value = |text: &Json| serde_json::from_str::<serde_json::Value>(text.as_str()).unwrap();
+        let shown = &kept[0].tool;
+        let expected = serde_json::json!({"type": "object", "properties": {}, "additionalProperties": false});
+        assert_eq!(value(&shown.input_schema), expected);
+        let number = &value(shown.output_schema.as_ref().unwrap())["properties"]["n"];
+        assert_eq!(*number, serde_json::json!({"anyOf": [{"type": "number"}, {"type": "string"}]}));
+        let declared = kept[0].declared();
+        assert_eq!((declared.input_schema.as_str(), declared.output_schema.as_ref().unwrap().as_str()), (own, output));
     }
 
     #[test]

@@ -3,11 +3,14 @@
 //! Owns which schemas are accepted. Nothing is ever fetched or read for a schema, and no pattern can take more than linear time.
 
 mod expansion;
+mod portable;
 mod violation;
 
 use jsonschema::{Draft, PatternOptions};
 use serde_json::Value;
 
+pub(crate) use portable::portable;
+pub use portable::refusals;
 pub use violation::Violation;
 use violation::{VIOLATIONS_MAX, collect};
 

@@ -178,6 +178,10 @@ fn of_tools(tools: &[Tool], found: &mut Findings) {
         }
         let Ok(schema) = serde_json::from_str::<Value>(tool.input_schema.as_str()) else { continue };
         of_schema(&schema, &mut warn);
+        // Of what has a form that means the same, clients are listed that.
+        bulkhead_runtime::schema::refusals(&schema)
+            .into_iter()
+            .for_each(|refused| warn(format!("its input schema has {refused}")));
         let why_never = why_never_called(&schema);
         found.errors.extend(why_never.map(|why| format!("tool {}: no call of it can succeed: {why}", tool.name)));
     }
@@ -307,6 +311,19 @@ mod tests {
         );
         let clash = of_names(&own, &tools, false).remove(0);
         assert!(clash.contains("so that they see a_b-"), "{clash}");
+    }
+
+    #[test]
+    fn schemas_that_model_interfaces_refuse_are_warned() {
+        let warnings =
+            found(&json!({"type": "object", "properties": {}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}))
+                .warnings;
+        assert!(
+            warnings
+                .iter()
+                .any(|warning| warning.contains("at the top (at the root), which Anthropic and OpenAI refuse")),
+            "{warnings:?}"
+        );
     }
 
     #[test]
