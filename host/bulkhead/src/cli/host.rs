@@ -222,8 +222,7 @@ impl Host {
         for version in plugins.versions_offered() {
             audit.note(|| Entry::new("plugin.loaded").plugin(&version));
         }
-        sources::warn_of_unknown_plugins(config, &plugins).await;
-        sources::warn_of_refused_names(config);
+        sources::warn(config, &plugins).await;
         take_over(&tasks).await?;
         let health = Arc::new(HostHealth {
             store: store.clone(),

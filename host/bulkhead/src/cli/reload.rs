@@ -243,8 +243,7 @@ impl ConfigReloader {
         parts.quota.limits_changed();
         terms.take_over();
         parts.protocol.set_tool_listing(sources::tool_listing(&config));
-        sources::warn_of_unknown_plugins(&config, &parts.plugins).await;
-        sources::warn_of_refused_names(&config);
+        sources::warn(&config, &parts.plugins).await;
         parts.protocol.set_slow_ms(config.log.slow_ms);
         (parts.level)(&config.log.level);
         parts.audit.note(|| {

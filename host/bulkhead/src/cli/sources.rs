@@ -33,21 +33,22 @@ pub(crate) fn tool_listing(config: &Config) -> ToolListing {
     ToolListing { toolsets, per_page: usize::try_from(config.server.tools_per_page).unwrap_or(TOOLS_PER_PAGE) }
 }
 
+/// Warns of what is taken in the configuration and may not be what was meant.
+pub(crate) async fn warn(config: &Config, plugins: &Plugins) {
+    for refused in refused_by_clients(&config.plugins, PORTABLE_NAME_CHARS_MAX) {
+        tracing::warn!("{refused}");
+    }
+    warn_of_unknown_plugins(config, plugins).await;
+}
+
 /// Warns of toolsets that name a plugin which is not there. It may come later, so it is no error.
-pub(crate) async fn warn_of_unknown_plugins(config: &Config, plugins: &Plugins) {
+async fn warn_of_unknown_plugins(config: &Config, plugins: &Plugins) {
     // Without a store nobody knows.
     let Ok(listed) = plugins.list().await else { return };
     let names: Vec<_> = listed.iter().map(|plugin| plugin.name.as_str()).collect();
     let toolsets = Toolsets { sets: config.toolsets.clone(), tool_search: false };
     for (toolset, plugin) in toolsets.patterns_of_no_plugin(&names) {
         tracing::warn!(toolset, plugin, "a toolset names a plugin that is not there: see `bulkhead plugin list`");
-    }
-}
-
-/// Warns of names of tools that some clients refuse: those that the operator chose.
-pub(crate) fn warn_of_refused_names(config: &Config) {
-    for warning in refused_by_clients(&config.plugins, PORTABLE_NAME_CHARS_MAX) {
-        tracing::warn!("{warning}");
     }
 }
 
