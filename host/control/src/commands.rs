@@ -199,7 +199,7 @@ commands! {
             /// What its requestor reads as its status.
             message: Option<String>,
         }) -> TaskDetailsView,
-        /// Lets a paused task go on, whether its client or an operator paused it.
+        /// Lets a paused task go on, whether its client or an operator paused it; not one that is held.
         "tasks_resume" Resume(TasksResume {
             id: String,
         }) -> TaskDetailsView,

@@ -9,7 +9,7 @@ use super::views::{DivergenceView, DurableView, JournalEntryView, JournalView, R
 use bulkhead_domain::task::{Active, Phase, Task};
 use bulkhead_runtime::journal::{self, Divergence, ListedEntry};
 use bulkhead_store::journal::{JournalHead, JournalState};
-use bulkhead_tasks::{CheckError, CheckedJournal, held_by_operator, is_held};
+use bulkhead_tasks::{CheckError, CheckedJournal, held_by_operator};
 
 /// Entries in one reply.
 const ENTRIES_MAX: usize = 10_000;
@@ -95,9 +95,9 @@ impl HostOperator {
         Ok(durable(task, self.store.journal(&task.requestor, task.id).await?.as_ref()))
     }
 
-    /// Refuses to release a task that nobody holds: its requestor may have paused it.
+    /// Says what lets a task go on that nobody holds: its requestor may have paused it.
     pub(super) async fn must_be_held(&self, id: &str) -> Result<(), ControlError> {
-        if is_held(&self.find(id).await?) {
+        if self.find(id).await?.is_held() {
             return Ok(());
         }
         Err(ControlError::Invalid(format!(

@@ -197,6 +197,8 @@ impl HostOperator {
             TaskAction::Cancel => "cancelled",
             TaskAction::Pause { .. } => "paused",
             TaskAction::Resume => "resumed",
+            TaskAction::Hold { .. } => "held",
+            TaskAction::Release => "released",
             TaskAction::Fail { .. } => "failed",
         };
         tracing::info!(task.id = %changed.id, "an operator {done} a task");
@@ -324,12 +326,12 @@ impl HostOperator {
                 TasksResume::answer(&self.order(&id, TaskAction::Resume).await?)
             }
             TasksCommand::Hold(TasksHold { id, message }) => {
-                let hold = TaskAction::Pause { message: hold_message(message.as_deref())? };
+                let hold = TaskAction::Hold { message: hold_message(message.as_deref())? };
                 TasksHold::answer(&self.order(&id, hold).await?)
             }
             TasksCommand::Release(TasksRelease { id }) => {
                 self.must_be_held(&id).await?;
-                TasksRelease::answer(&self.order(&id, TaskAction::Resume).await?)
+                TasksRelease::answer(&self.order(&id, TaskAction::Release).await?)
             }
             TasksCommand::Fail(TasksFail { id, message }) => {
                 let fail = TaskAction::Fail { message: fail_message(message)? };
@@ -400,7 +402,7 @@ fn details(task: &Task, names: &[PrincipalNames]) -> TaskDetailsView {
         inputs: task.inputs.iter().map(input).collect(),
         steering_waiting: task.steering.len(),
         error: error_text(task),
-        held: tasks::is_held(task),
+        held: task.is_held(),
         durable: None,
         timeline: None,
     }

@@ -24,7 +24,13 @@ pub enum TaskAction {
     Pause {
         message: String,
     },
+    /// Of one that nobody holds.
     Resume,
+    /// The message is what its requestor reads as its status, and begins as that of every held task.
+    Hold {
+        message: String,
+    },
+    Release,
     /// The message is what its requestor reads.
     Fail {
         message: String,
@@ -48,7 +54,9 @@ impl TaskControl for Tasks {
         match order {
             TaskAction::Cancel => self.cancel(requestor, id).await,
             TaskAction::Pause { message } => self.pause(requestor, id, Some(message)).await,
-            TaskAction::Resume => self.release(requestor, id).await,
+            TaskAction::Resume => self.resume(requestor, id).await,
+            TaskAction::Hold { message } => self.hold(requestor, id, message).await,
+            TaskAction::Release => self.release(requestor, id).await,
             TaskAction::Fail { message } => self.fail(requestor, id, message).await,
         }
     }
@@ -79,6 +87,8 @@ impl TaskControl for OfflineTasks {
             TaskAction::Cancel => Event::Cancel,
             TaskAction::Pause { message } => Event::Pause { message: Some(message) },
             TaskAction::Resume => Event::Resume,
+            TaskAction::Hold { message } => Event::Hold { message },
+            TaskAction::Release => Event::Release,
             TaskAction::Fail { message } => Event::Fail { message },
         };
         for _ in 0..CONFLICTS_MAX {
@@ -86,6 +96,7 @@ impl TaskControl for OfflineTasks {
             let task = match lifecycle::step(&task, event.clone(), self.clock.now()) {
                 Ok(task) => task,
                 Err(Refusal::Ended) => return Err(tasks::Error::Ended),
+                Err(Refusal::Held) => return Err(tasks::Error::Illegal(tasks::IS_HELD)),
                 Err(Refusal::Illegal(why)) => return Err(tasks::Error::Illegal(why)),
                 Err(_) => return Err(tasks::Error::Illegal("the task cannot be changed now")),
             };

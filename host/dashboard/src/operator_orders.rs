@@ -49,6 +49,7 @@ impl OperatorPages<'_> {
             Some("cancel") => (TaskOrder::Cancel, "cancelled"),
             Some("pause") => (TaskOrder::Pause, "paused"),
             Some("resume") => (TaskOrder::Resume, "goes on"),
+            Some("release") => (TaskOrder::Release, "released"),
             Some("purge") => (TaskOrder::Purge, "purged"),
             _ => return Ok(self.refused("There is no such thing to do with tasks.")),
         };

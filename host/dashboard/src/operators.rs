@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bulkhead_control::commands::{
     DrainShow, HealthShow, LimitsInUse, PluginList, TaskFilter, TasksCancel, TasksPage, TasksPause, TasksPurge,
-    TasksResume, TasksShow, TenantList, TenantUsage,
+    TasksRelease, TasksResume, TasksShow, TenantList, TenantUsage,
 };
 use bulkhead_control::views::TaskPageView;
 use bulkhead_control::{Command, ControlError, Operator, Request};
@@ -42,6 +42,7 @@ pub(crate) enum TaskOrder {
     Cancel,
     Pause,
     Resume,
+    Release,
     Purge,
 }
 
@@ -85,6 +86,7 @@ impl OperatorClient {
             TaskOrder::Cancel => self.run(TasksCancel { id }).await.map(drop),
             TaskOrder::Pause => self.run(TasksPause { id, message: None }).await.map(drop),
             TaskOrder::Resume => self.run(TasksResume { id }).await.map(drop),
+            TaskOrder::Release => self.run(TasksRelease { id }).await.map(drop),
             TaskOrder::Purge => self.run(TasksPurge { id }).await.map(drop),
         }
     }

@@ -258,6 +258,10 @@ static ROUTES: &[Route] = &[
         "/tasks/{task}/resume",
         Operator(|pages, asked| Box::pin(pages.act(asked.name(0), TaskOrder::Resume))),
     ),
+    Route::order(
+        "/tasks/{task}/release",
+        Operator(|pages, asked| Box::pin(pages.act(asked.name(0), TaskOrder::Release))),
+    ),
     Route::order("/tasks/{task}/purge", Operator(|pages, asked| Box::pin(pages.act(asked.name(0), TaskOrder::Purge)))),
     Route::page("/plugins", Operator(|pages, asked| Box::pin(pages.plugins(&asked.query)))),
     Route::page("/plugins/{plugin}", Operator(|pages, asked| Box::pin(pages.plugin(asked.name(0))))),

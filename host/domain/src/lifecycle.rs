@@ -5,7 +5,7 @@
 
 use super::UnixMs;
 use super::call::{CallError, FaultKind, InputRequest, InputResponse};
-use super::task::{Active, DurableMarker, Input, Lease, Outcome, Phase, Task};
+use super::task::{Active, DurableMarker, HELD, Input, Lease, Outcome, Phase, Task};
 use super::timeline::Transition;
 
 /// Runs that one task may have: the first one and two after restarts of the host.
@@ -13,6 +13,8 @@ pub const ATTEMPTS_MAX: u32 = 3;
 
 /// Questions that one task may ask over its lifetime. A guest that asks for ever would otherwise grow its record without bound.
 pub const INPUTS_MAX: usize = 256;
+
+const NOT_HELD: &str = "the task is not held";
 
 /// Something that happens to a task. Events of a run carry its attempt, the fencing token: a run that was given up cannot write.
 #[derive(Clone, Debug)]
@@ -29,8 +31,12 @@ pub enum Event {
     Deliver { attempt: u32 },
     /// Stop for a while.
     Pause { message: Option<String> },
-    /// Go on.
+    /// Go on, if nobody holds it.
     Resume,
+    /// The host or an operator stops it until an operator releases it, also where it is paused. The message begins with [`HELD`].
+    Hold { message: String },
+    /// An operator lets a held task go on.
+    Release,
     /// The run ends.
     Finish { attempt: u32, outcome: Outcome, message: Option<String> },
     /// A client or an operator cancels.
@@ -71,6 +77,8 @@ pub enum Refusal {
     TooManyInputs,
     /// Not while the task is paused.
     Paused,
+    /// Not while the task is held.
+    Held,
     /// Not from this phase.
     Illegal(&'static str),
 }
@@ -101,24 +109,12 @@ pub fn step(task: &Task, event: Event, now: UnixMs) -> Result<Task, Refusal> {
             next.steering_delivered = next.steering_delivered.saturating_add(next.steering.len() as u64);
             next.steering.clear();
         }
-        Event::Pause { message } => match task.phase {
-            Phase::Active(before) => {
-                next.phase = Phase::Paused { before };
-                next.status_message = message;
-                note(&mut next, Transition::Paused);
-            }
-            Phase::Paused { .. } => return Err(Refusal::Illegal("the task is already paused")),
-            Phase::Ended(_) => return Err(Refusal::Ended),
-        },
-        Event::Resume => match task.phase {
-            Phase::Paused { before } => {
-                next.phase = Phase::Active(before);
-                next.status_message = None;
-                note(&mut next, Transition::Resumed);
-            }
-            Phase::Active(_) => return Err(Refusal::Illegal("the task is not paused")),
-            Phase::Ended(_) => return Err(Refusal::Ended),
-        },
+        Event::Pause { message } => pause(&mut next, message)?,
+        Event::Resume if task.is_held() => return Err(Refusal::Held),
+        Event::Resume => go_on_from_pause(&mut next, "the task is not paused")?,
+        Event::Hold { message } => hold(&mut next, message)?,
+        Event::Release if task.is_held() => go_on_from_pause(&mut next, NOT_HELD)?,
+        Event::Release => return Err(Refusal::Illegal(NOT_HELD)),
         Event::Finish { attempt, outcome, message } => {
             fenced(task, attempt)?;
             // What is paused goes on, is cancelled or breaks, but does not complete.
@@ -137,6 +133,44 @@ pub fn step(task: &Task, event: Event, now: UnixMs) -> Result<Task, Refusal> {
         }
     }
     Ok(next)
+}
+
+fn pause(next: &mut Task, message: Option<String>) -> Result<(), Refusal> {
+    let Phase::Active(before) = next.phase else {
+        return Err(Refusal::Illegal("the task is already paused"));
+    };
+    if message.as_deref().is_some_and(says_held) {
+        return Err(Refusal::Illegal("only a task that is held says so"));
+    }
+    next.phase = Phase::Paused { before };
+    next.status_message = message;
+    note(next, Transition::Paused);
+    Ok(())
+}
+
+/// A task that its requestor paused is held as well: otherwise they would let it go on.
+fn hold(next: &mut Task, message: String) -> Result<(), Refusal> {
+    if !says_held(&message) {
+        return Err(Refusal::Illegal("a held task says that it is held"));
+    }
+    if let Phase::Active(before) = next.phase {
+        next.phase = Phase::Paused { before };
+        note(next, Transition::Paused);
+    }
+    next.status_message = Some(message);
+    Ok(())
+}
+
+fn says_held(message: &str) -> bool {
+    message.starts_with(HELD)
+}
+
+fn go_on_from_pause(next: &mut Task, otherwise: &'static str) -> Result<(), Refusal> {
+    let Phase::Paused { before } = next.phase else { return Err(Refusal::Illegal(otherwise)) };
+    next.phase = Phase::Active(before);
+    next.status_message = None;
+    note(next, Transition::Resumed);
+    Ok(())
 }
 
 fn fenced(task: &Task, attempt: u32) -> Result<(), Refusal> {
@@ -315,7 +349,10 @@ fn queue_again(next: &mut Task) {
         Phase::Active(active) | Phase::Paused { before: active } => *active = Active::Queued,
         Phase::Ended(_) => {}
     }
-    next.status_message = Some("queued again after a restart of the host".into());
+    // What holds a task is its words.
+    if !next.is_held() {
+        next.status_message = Some("queued again after a restart of the host".into());
+    }
 }
 
 #[cfg(test)]

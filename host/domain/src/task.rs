@@ -150,6 +150,10 @@ pub enum Active {
     InputRequired,
 }
 
+/// How the status of every held task begins, and of no other paused one: what holds a task is the words of its record alone, so that every
+/// host, and a store that no host runs, say the same of it.
+pub const HELD: &str = "it is held";
+
 /// Where a task stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -331,6 +335,12 @@ impl Task {
             Phase::Ended(outcome) => Some(outcome),
             Phase::Active(_) | Phase::Paused { .. } => None,
         }
+    }
+
+    /// Whether it is paused until an operator releases it.
+    pub fn is_held(&self) -> bool {
+        let is_paused = matches!(self.phase, Phase::Paused { .. });
+        is_paused && self.status_message.as_deref().is_some_and(|said| said.starts_with(HELD))
     }
 
     /// The unanswered input requests.

@@ -3,7 +3,6 @@
 //! Must say of arguments, answers and results how many bytes they are, and never what they are.
 
 use super::engine::Inner;
-use super::holding::is_held;
 use super::{CallRequest, Error, Tasks};
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_domain::call::CallError;
@@ -170,9 +169,9 @@ impl Inner {
         let entry = match event {
             Event::Answer { .. } => entry("task.answered"),
             Event::Steer { message, .. } => entry("task.steered").count(message.len() as u64),
-            Event::Pause { .. } if is_held(task) => entry("task.held"),
+            Event::Hold { .. } => entry("task.held"),
             Event::Pause { .. } => entry("task.paused"),
-            Event::Resume => entry("task.resumed"),
+            Event::Resume | Event::Release => entry("task.resumed"),
             Event::Cancel => entry("task.cancelled"),
             Event::Fail { .. } => entry("task.failed"),
             Event::RequestInput { .. } => entry("task.asked"),

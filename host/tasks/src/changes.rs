@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 
 use super::admission::IdleState;
 use super::engine::{Inner, refused};
-use super::holding::is_held;
 use super::journal::{TaskJournal, full};
 use super::run::Run;
 use super::{Error, TaskNews, Tasks};
@@ -24,6 +23,9 @@ use bulkhead_store::{self as store, Change};
 const CONFLICTS_MAX: u32 = 1_000;
 
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
+
+/// What a resume of a held task is told.
+pub const IS_HELD: &str = "the task is held; an operator releases it, and it can still be cancelled";
 
 /// A change that was made: the record before and after.
 pub(super) struct Applied {
@@ -91,18 +93,8 @@ impl Tasks {
         Ok(task)
     }
 
-    /// Lets a paused run go on, as its requestor wishes. A held one is not theirs to release: it may be one that ends its host.
+    /// Lets a paused run go on. A held one is an operator's to release: it may be one that ends its host.
     pub async fn resume(&self, requestor: &Requestor, id: TaskId) -> Result<Arc<Task>, Error> {
-        self.inner.may_look(requestor)?;
-        // No look of its own: what is absent is found to be so, and noted, by the change.
-        if self.inner.read(requestor, id).await.is_ok_and(|task| is_held(&task)) {
-            return Err(Error::Illegal("the task is held; an operator releases it, and it can still be cancelled"));
-        }
-        self.release(requestor, id).await
-    }
-
-    /// Lets a paused or held run go on, as an operator wishes.
-    pub async fn release(&self, requestor: &Requestor, id: TaskId) -> Result<Arc<Task>, Error> {
         self.change(requestor, id, Event::Resume).await
     }
 
@@ -126,7 +118,7 @@ impl Tasks {
         self.discard(requestor, id).await
     }
 
-    async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Arc<Task>, Error> {
+    pub(super) async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Arc<Task>, Error> {
         self.inner.may_look(requestor)?;
         let applied = self.inner.apply(requestor, id, event, None).await;
         Ok(self.changed(requestor, id, applied)?.after)
@@ -285,6 +277,7 @@ impl Inner {
             ApplyError::NotFound => Error::NotFound,
             ApplyError::Store(error) => self.store_error(error),
             ApplyError::Refused(Refusal::Ended) => Error::Ended,
+            ApplyError::Refused(Refusal::Held) => Error::Illegal(IS_HELD),
             ApplyError::Refused(Refusal::Paused) => Error::Illegal("the task is paused"),
             ApplyError::Refused(Refusal::NotOutstanding) => Error::Illegal(NOT_OUTSTANDING),
             ApplyError::Refused(Refusal::Illegal(why)) => Error::Illegal(why),

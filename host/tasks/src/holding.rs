@@ -1,19 +1,15 @@
 //! Tasks that are held: paused by the host or by an operator until an operator lets them go.
 //!
-//! Owns how a held task is told from one that its requestor paused. Must not decide what is held. Invariant: what holds a task is the words
-//! of its record alone, so that every host, and a store that no host runs, say the same of it.
+//! Owns how tasks are held and released, and what an operator's held task says. Must not decide what is held, nor what a held task refuses:
+//! [`lifecycle`](bulkhead_domain::lifecycle) does.
 
-use super::Tasks;
-use bulkhead_domain::task::{Phase, Task};
+use std::sync::Arc;
 
-/// How the status of every held task begins.
-const HELD: &str = "it is held";
-
-/// Whether the task is held.
-pub fn is_held(task: &Task) -> bool {
-    let is_paused = matches!(task.phase, Phase::Paused { .. });
-    is_paused && task.status_message.as_deref().is_some_and(|said| said.starts_with(HELD))
-}
+use super::admission::IdleState;
+use super::{Error, Tasks};
+use bulkhead_domain::lifecycle::Event;
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::task::{HELD, Task, TaskId};
 
 /// What a task says that an operator holds, with their own words for it.
 pub fn held_by_operator(why: Option<&str>) -> String {
@@ -24,8 +20,24 @@ pub fn held_by_operator(why: Option<&str>) -> String {
 }
 
 impl Tasks {
+    /// Stops a task until it is released, also one that is paused. `message` is shown as the status. It is not refused for want of a place
+    /// among the paused tasks: those are the requestor's to fill.
+    pub async fn hold(&self, requestor: &Requestor, id: TaskId, message: String) -> Result<Arc<Task>, Error> {
+        let place = self.inner.admission.keep(requestor, IdleState::Paused);
+        let task = self.change(requestor, id, Event::Hold { message }).await?;
+        if let Some(run) = self.inner.watchers.run(id) {
+            run.keep_paused(place);
+        }
+        Ok(task)
+    }
+
+    /// Lets a held task go on.
+    pub async fn release(&self, requestor: &Requestor, id: TaskId) -> Result<Arc<Task>, Error> {
+        self.change(requestor, id, Event::Release).await
+    }
+
     /// How many tasks of this host are held.
     pub fn held_count(&self) -> usize {
-        self.inner.watchers.tasks().iter().filter(|task| is_held(task)).count()
+        self.inner.watchers.tasks().iter().filter(|task| task.is_held()).count()
     }
 }

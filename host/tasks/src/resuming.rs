@@ -178,11 +178,11 @@ async fn lose(inner: &Arc<Inner>, run: &Run, task: &Task, message: &str, kept: O
 
 /// Takes the run back and pauses the task, until an operator releases it. Whether that is so.
 async fn hold(inner: &Arc<Inner>, run: &Run, task: &Task, why: &str) -> bool {
-    let message = Some(why.to_owned());
-    for event in [Event::Interrupt { how: Interruption::Resume }, Event::Pause { message }] {
+    let message = why.to_owned();
+    for event in [Event::Interrupt { how: Interruption::Resume }, Event::Hold { message }] {
         if let Err(error) = inner.apply(&task.requestor, task.id, event, None).await {
             tracing::warn!(task.id = %task.id, "a task could not be held: {error:?}");
-            // The record decides: it is paused already, over, or still says that it runs.
+            // The record decides: it is over, or still says that it runs.
             inner.catch_up(run, task).await;
         }
     }

@@ -14,7 +14,7 @@ use super::admission::{IdleState, Purpose};
 use super::changes::ApplyError;
 use super::engine::Tasks;
 use super::resuming::{holding, interruption};
-use super::run::{RunStart, is_paused, is_running};
+use super::run::{RunStart, is_running};
 use super::watchers::NotificationMark;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
 use bulkhead_domain::task::{Phase, Task};
@@ -203,12 +203,12 @@ impl Tasks {
         Ok(())
     }
 
-    /// The task, paused if it was resumed too often already.
+    /// The task, held if it was resumed too often already, also where its requestor paused it.
     async fn held(&self, task: Arc<Task>) -> Result<Arc<Task>, (Task, store::Error)> {
         let inner = &self.inner;
-        let Some(why) = holding(inner, &task).await.filter(|_| !is_paused(&task)) else { return Ok(task) };
-        let pause = Event::Pause { message: Some(why.to_owned()) };
-        match inner.apply(&task.requestor, task.id, pause, None).await {
+        let Some(why) = holding(inner, &task).await.filter(|_| !task.is_held()) else { return Ok(task) };
+        let hold = Event::Hold { message: why.to_owned() };
+        match inner.apply(&task.requestor, task.id, hold, None).await {
             Ok(applied) => Ok(applied.after),
             Err(ApplyError::Store(error @ store::Error::ReadOnly(_))) => Err((Arc::unwrap_or_clone(task), error)),
             Err(error) => {

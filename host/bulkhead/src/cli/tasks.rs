@@ -65,9 +65,9 @@ pub(crate) enum TasksCommand {
         #[command(flatten)]
         tasks: TasksArguments,
     },
-    /// Let paused tasks go on, no matter who paused them
+    /// Let paused tasks go on, no matter who paused them; not those that are held
     Resume(TasksArguments),
-    /// Stop tasks until they are released; their requestors read that they are held
+    /// Stop tasks until they are released, also paused ones; their requestors read that they are held
     Hold {
         /// Why, for their requestors
         #[arg(long, value_name = "TEXT")]

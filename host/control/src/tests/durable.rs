@@ -147,11 +147,18 @@ async fn task_is_held_released_and_failed_without_a_host() {
     let held = operator.execute(hold(Some("the bank is closed"))).await.unwrap();
     let says = held.task.status_message.as_deref();
     assert_eq!((held.held, says), (true, Some("it is held by the operator: the bank is closed")));
+    let resume = operator.execute(TasksResume { id: id.clone() }).await.unwrap_err().to_string();
+    assert!(resume.contains("an operator releases it"), "{resume}");
     let released = release().await.unwrap();
     assert_eq!((released.task.status, released.held), (TaskStatus::Running, false));
 
+    let says = operator.execute(TasksPause { id: id.clone(), message: Some("it is held, or so".to_owned()) }).await;
+    assert!(matches!(says, Err(ControlError::Invalid(_))), "a pause does not say that it holds: {says:?}");
     operator.execute(TasksPause { id: id.clone(), message: None }).await.unwrap();
     assert!(release().await.is_err(), "what is only paused is not released");
+    let held = operator.execute(hold(None)).await.unwrap();
+    let says = held.task.status_message.as_deref();
+    assert_eq!((held.held, says), (true, Some("it is held by the operator")), "what is paused can be held");
     let fail = |message: Option<&str>| TasksFail { id: id.clone(), message: message.map(str::to_owned) };
     assert!(matches!(operator.execute(fail(Some(" "))).await, Err(ControlError::Invalid(_))));
     let failed = operator.execute(fail(Some("it is not needed any more"))).await.unwrap();

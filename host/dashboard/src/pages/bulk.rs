@@ -9,6 +9,10 @@ use crate::text;
 /// Where the form is sent.
 const ACTION: &str = "/tasks/bulk";
 
+/// What can be done with several tasks.
+const ORDERS: [(&str, &str); 5] =
+    [("cancel", "Cancel"), ("pause", "Pause"), ("resume", "Resume"), ("release", "Release"), ("purge", "Purge…")];
+
 /// The form around a list of tasks.
 pub(super) fn form(session: &Session, list: Markup) -> Markup {
     html! {
@@ -17,7 +21,7 @@ pub(super) fn form(session: &Session, list: Markup) -> Markup {
             (list)
             fieldset {
                 legend { "With those that are chosen" }
-                @for (order, label) in [("cancel", "Cancel"), ("pause", "Pause"), ("resume", "Resume"), ("purge", "Purge…")] {
+                @for (order, label) in ORDERS {
                     button.plain type="submit" name="do" value=(order) { (label) } " "
                 }
             }

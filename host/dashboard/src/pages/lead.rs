@@ -153,7 +153,8 @@ pub(crate) fn led_task(frame: &Frame<'_>, session: &Session, page: &LedTask<'_>)
             }
             div.actions {
                 @if page.may_control && !is_over {
-                    @if task.status == TaskStatus::Paused { (action("resume", "Resume")) } @else { (action("pause", "Pause")) }
+                    @if task.status != TaskStatus::Paused { (action("pause", "Pause")) }
+                    @else if !page.task.held { (action("resume", "Resume")) }
                     (action("cancel", "Cancel the task"))
                 }
                 a href=(place) { "Reload" }
@@ -161,4 +162,27 @@ pub(crate) fn led_task(frame: &Frame<'_>, session: &Session, page: &LedTask<'_>)
             p.note { "Arguments, answers and results are shown to the requestor alone." }
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lead_is_shown_no_button_that_releases_a_held_task() {
+        let frame = Frame { session: None, here: "", now: 1 };
+        let shown = |held: bool| {
+            let task: TaskDetailsView = serde_json::from_value(serde_json::json!({
+                "id": "01", "status": "paused", "tool": "echo", "requestor": "anna", "tenant": "acme", "created_at": 0,
+                "updated_at": 0, "expires_at": null, "status_message": "it is held", "plugin": "text", "plugin_sha256": "aa",
+                "call_id": "02", "attempt": 1, "revision": 1, "inputs": [], "steering_waiting": 0, "error": null, "held": held
+            }))
+            .unwrap();
+            let page = LedTask { task: &task, may_control: true, refused: None };
+            led_task(&frame, &Session::of_operator(), &page).into_string()
+        };
+        assert!(shown(false).contains("/tenant/tasks/01/resume"));
+        let held = shown(true);
+        assert!(!held.contains("/resume") && held.contains("/tenant/tasks/01/cancel"), "{held}");
+    }
 }

@@ -120,7 +120,7 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
         } }))
         (live("actions", html! { div.actions {
             @if !is_over {
-                @if details.held { (action("resume", "Release", "plain")) }
+                @if details.held { (action("release", "Release", "plain")) }
                 @else if task.status == TaskStatus::Paused { (action("resume", "Resume", "plain")) }
                 @else { (action("pause", "Pause", "plain")) }
                 (action("cancel", "Cancel the task", "plain"))

@@ -120,7 +120,7 @@ fn actions(session: &Session, task: &Task, rights: &Rights) -> Markup {
                     (action("cancel", "Cancel the task", "plain"))
                 }
                 Phase::Paused { .. } => {
-                    @if steers { (action("resume", "Resume", "plain")) }
+                    @if steers && !task.is_held() { (action("resume", "Resume", "plain")) }
                     (action("cancel", "Cancel the task", "plain"))
                 }
                 Phase::Ended(_) => details { summary { "Delete…" }
@@ -285,5 +285,26 @@ fn content_block(id: TaskId, place: usize, content: &Content) -> Markup {
                 }
             }
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
+
+    use super::*;
+
+    #[test]
+    fn requestor_is_shown_no_button_that_releases_a_held_task() {
+        let requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) };
+        let shown = |message: &str| {
+            let phase = Phase::Paused { before: Active::Running };
+            let status_message = Some(message.to_owned());
+            let task = Task { phase, status_message, ..Task::sample(requestor, TaskId([3; 16])) };
+            actions(&Session::of_operator(), &task, &Rights::default()).into_string()
+        };
+        assert!(shown("paused by request").contains("/resume"));
+        let held = shown("it is held by the operator");
+        assert!(!held.contains("/resume") && held.contains("/cancel"), "{held}");
     }
 }

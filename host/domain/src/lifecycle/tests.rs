@@ -85,7 +85,13 @@ fn events() -> Vec<(&'static str, Event)> {
         ("continue", go_on()),
         ("abandon", Event::Abandon { error: CallError::Interrupted, message: "gone".into() }),
         ("fail", fail()),
+        ("hold", hold()),
+        ("release", Event::Release),
     ]
+}
+
+fn hold() -> Event {
+    Event::Hold { message: "it is held: the bank is closed".into() }
 }
 
 fn short(phase: &Phase) -> String {
@@ -103,17 +109,17 @@ fn short(phase: &Phase) -> String {
 fn task_phase_event_matrix_holds() {
     #[rustfmt::skip]
     let expected = [
-        // start, ask, answer, steer, deliver, pause, resume, finish, stale, cancel, interrupt, rerun, resume, continue, abandon, fail
-        ("queued", "running - - queued - paused(queued) - - - cancelled queued queued queued - error error"),
-        ("running", "- inputrequired running running running paused(running) - output - cancelled error queued running running error error"),
-        ("inputrequired", "- inputrequired running inputrequired inputrequired paused(inputrequired) - output - cancelled error queued inputrequired inputrequired error error"),
-        ("paused(queued)", "- - - paused(queued) - - queued - - cancelled paused(queued) paused(queued) paused(queued) - error error"),
-        ("paused(running)", "- paused(inputrequired) paused(running) paused(running) paused(running) - running - - cancelled error paused(queued) paused(running) paused(running) error error"),
-        ("paused(inputrequired)", "- paused(inputrequired) paused(running) paused(inputrequired) paused(inputrequired) - inputrequired - - cancelled error paused(queued) paused(inputrequired) paused(inputrequired) error error"),
-        ("output", "- - - - - - - - - - - - - - - -"),
-        ("is-error", "- - - - - - - - - - - - - - - -"),
-        ("error", "- - - - - - - - - - - - - - - -"),
-        ("cancelled", "- - - - - - - - - - - - - - - -"),
+        // start, ask, answer, steer, deliver, pause, resume, finish, stale, cancel, interrupt, rerun, resume, continue, abandon, fail, hold, release
+        ("queued", "running - - queued - paused(queued) - - - cancelled queued queued queued - error error paused(queued) -"),
+        ("running", "- inputrequired running running running paused(running) - output - cancelled error queued running running error error paused(running) -"),
+        ("inputrequired", "- inputrequired running inputrequired inputrequired paused(inputrequired) - output - cancelled error queued inputrequired inputrequired error error paused(inputrequired) -"),
+        ("paused(queued)", "- - - paused(queued) - - queued - - cancelled paused(queued) paused(queued) paused(queued) - error error paused(queued) -"),
+        ("paused(running)", "- paused(inputrequired) paused(running) paused(running) paused(running) - running - - cancelled error paused(queued) paused(running) paused(running) error error paused(running) -"),
+        ("paused(inputrequired)", "- paused(inputrequired) paused(running) paused(inputrequired) paused(inputrequired) - inputrequired - - cancelled error paused(queued) paused(inputrequired) paused(inputrequired) error error paused(inputrequired) -"),
+        ("output", "- - - - - - - - - - - - - - - - - -"),
+        ("is-error", "- - - - - - - - - - - - - - - - - -"),
+        ("error", "- - - - - - - - - - - - - - - - - -"),
+        ("cancelled", "- - - - - - - - - - - - - - - - - -"),
     ];
     for (phase, (name, row)) in phases().into_iter().zip(expected) {
         assert_eq!(short(&phase), name);
@@ -230,8 +236,7 @@ fn lost_run_goes_on_more_often_than_it_may_start_again() {
 #[test]
 fn held_task_that_an_operator_fails_says_why_and_is_over() {
     let begin = Event::Start { lease: lease(), durable: marker() };
-    let pause = Event::Pause { message: Some("it is held".into()) };
-    let held = after(task(Phase::Active(Active::Queued)), vec![begin, interrupt(Interruption::Resume), pause]);
+    let held = after(task(Phase::Active(Active::Queued)), vec![begin, interrupt(Interruption::Resume), hold()]);
     let failed = after(held, vec![fail()]);
     let reason = "it is not needed any more".to_owned();
     assert_eq!(failed.status_message, Some(reason.clone()));
@@ -239,6 +244,46 @@ fn held_task_that_an_operator_fails_says_why_and_is_over() {
     assert_eq!((&failed.phase, failed.lease), (&Phase::Ended(Outcome::Error(error)), None));
     assert_eq!(noted(&failed).last(), Some(&Transition::Failed));
     assert_eq!(step(&failed, Event::Resume, NOW), Err(Refusal::Ended));
+}
+
+/// Every event against a held task of each phase: what leaves it held, and what ends or refuses.
+#[test]
+fn held_task_goes_on_by_a_release_alone() {
+    for before in [Active::Queued, Active::Running, Active::InputRequired] {
+        let mut held = after(task(Phase::Active(before)), vec![hold()]);
+        held.inputs.push(Input { issued_key: "open".into(), request: request("open"), answer: None });
+        for (name, event) in events() {
+            match (name, step(&held, event, NOW + 5)) {
+                ("release", next) => assert_eq!(next.unwrap().phase, Phase::Active(before)),
+                ("resume", next) => assert_eq!(next, Err(Refusal::Held)),
+                (_, Ok(next)) => {
+                    assert!(next.is_held() || next.outcome().is_some(), "{name} from {before:?}: {next:?}")
+                }
+                (_, Err(_)) => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn paused_task_is_held_with_other_words_and_its_requestor_cannot_take_them() {
+    let paused = after(task(Phase::Active(Active::Running)), vec![Event::Pause { message: Some("later".into()) }]);
+    let held = after(paused, vec![hold()]);
+    assert_eq!(held.status_message.as_deref(), Some("it is held: the bank is closed"));
+    let Event::Hold { message } = hold() else { panic!() };
+    let pause = Event::Pause { message: Some(message) };
+    let refused = step(&task(Phase::Active(Active::Running)), pause, NOW);
+    assert!(matches!(refused, Err(Refusal::Illegal(_))), "a pause holds nothing: {refused:?}");
+    let silent = step(&task(Phase::Active(Active::Running)), Event::Hold { message: "later".into() }, NOW);
+    assert!(matches!(silent, Err(Refusal::Illegal(_))), "a hold says so: {silent:?}");
+}
+
+#[test]
+fn held_task_that_is_queued_again_is_still_held() {
+    let held = after(task(Phase::Active(Active::Running)), vec![hold(), interrupt(Interruption::Rerun)]);
+    assert_eq!((held.is_held(), &held.phase), (true, &Phase::Paused { before: Active::Queued }));
+    let released = after(held, vec![Event::Release]);
+    assert_eq!((released.phase, released.status_message), (Phase::Active(Active::Queued), None));
 }
 
 #[test]
@@ -327,6 +372,8 @@ fn any_event() -> impl Strategy<Value = Event> {
         attempts.clone().prop_map(|attempt| Event::Deliver { attempt }),
         Just(Event::Pause { message: None }),
         Just(Event::Resume),
+        Just(hold()),
+        Just(Event::Release),
         (attempts, any::<bool>()).prop_map(|(attempt, is_error)| Event::Finish {
             attempt,
             outcome: Outcome::Output { is_error },

@@ -1,8 +1,9 @@
 //! Tasks whose host was killed and whose calls keep journals.
 
 use super::*;
+use crate::admission::IdleState;
 use crate::engine::LEASE_MS;
-use crate::{held_by_operator, is_held};
+use crate::held_by_operator;
 use bulkhead_domain::timeline::Transition;
 use bulkhead_metrics::{Form, Metrics, MetricsOptions, Readings};
 use bulkhead_runtime::{JournaledQuestion, Journaling, Tail};
@@ -110,7 +111,7 @@ async fn task_that_never_comes_further_is_held_until_it_is_released() {
     let held = world.tasks.get(&ANNA, task.id).await.unwrap();
     assert_eq!(held.phase, Phase::Paused { before: Active::Running });
     assert!(held.status_message.as_deref().is_some_and(|said| said.contains("never came further")), "{held:?}");
-    assert_eq!((is_held(&held), world.tasks.held_count()), (true, 1));
+    assert_eq!((held.is_held(), world.tasks.held_count()), (true, 1));
     let refused = world.tasks.resume(&ANNA, task.id).await;
     assert!(
         matches!(&refused, Err(Error::Illegal(why)) if why.contains("is held")),
@@ -125,7 +126,7 @@ async fn task_that_never_comes_further_is_held_until_it_is_released() {
 #[tokio::test]
 async fn held_task_is_failed_with_the_words_of_the_operator() {
     let (world, task) = asking().await;
-    world.tasks.pause(&ANNA, task.id, Some(held_by_operator(None))).await.unwrap();
+    world.tasks.hold(&ANNA, task.id, held_by_operator(None)).await.unwrap();
     assert_eq!(world.tasks.held_count(), 1);
     world.tasks.fail(&ANNA, task.id, "not needed".to_owned()).await.unwrap();
     let failed = world.tasks.get(&ANNA, task.id).await.unwrap();
@@ -133,6 +134,57 @@ async fn held_task_is_failed_with_the_words_of_the_operator() {
     assert_eq!(failed.status_message.as_deref(), Some("not needed"));
     assert_eq!(world.store.journal(&ANNA, task.id).await.unwrap(), None, "the journal goes with the task");
     assert!(matches!(world.tasks.resume(&ANNA, task.id).await, Err(Error::Ended)));
+}
+
+#[tokio::test]
+async fn held_task_is_not_its_requestors_to_resume_whatever_it_was_before() {
+    let (world, task) = asking().await;
+    world.tasks.pause(&ANNA, task.id, Some("paused by request".to_owned())).await.unwrap();
+    let held = world.tasks.hold(&ANNA, task.id, held_by_operator(Some("the bank is closed"))).await.unwrap();
+    assert!(held.is_held());
+    for _ in 0..2 {
+        let refused = world.tasks.resume(&ANNA, task.id).await;
+        assert!(matches!(&refused, Err(Error::Illegal(why)) if why.contains("is held")), "{refused:?}");
+        assert!(world.tasks.pause(&ANNA, task.id, None).await.is_err(), "nor its words to replace");
+    }
+    world.tasks.release(&ANNA, task.id).await.unwrap();
+    let refused = world.tasks.release(&ANNA, task.id).await;
+    assert!(matches!(&refused, Err(Error::Illegal("the task is not held"))), "{refused:?}");
+    world.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
+    assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
+}
+
+#[tokio::test]
+async fn confirmed_hold_outlasts_a_requestor_that_pauses_and_resumes_at_the_same_time() {
+    let (world, task) = asking().await;
+    let loops = async {
+        for _ in 0..200 {
+            let _ = world.tasks.pause(&ANNA, task.id, Some("paused by request".to_owned())).await;
+            tokio::task::yield_now().await;
+            let _ = world.tasks.resume(&ANNA, task.id).await;
+            tokio::task::yield_now().await;
+        }
+    };
+    let holds = async {
+        for _ in 0..50 {
+            world.tasks.hold(&ANNA, task.id, held_by_operator(None)).await.unwrap();
+            for _ in 0..5 {
+                tokio::task::yield_now().await;
+                assert!(world.tasks.get(&ANNA, task.id).await.unwrap().is_held());
+            }
+            world.tasks.release(&ANNA, task.id).await.unwrap();
+        }
+    };
+    tokio::join!(loops, holds);
+}
+
+#[tokio::test]
+async fn task_is_held_however_many_others_its_requestor_has_paused() {
+    let (world, task) = asking().await;
+    let places: Vec<_> =
+        std::iter::from_fn(|| world.tasks.inner.admission.hold(&ANNA, IdleState::Paused).ok()).collect();
+    assert!(world.tasks.pause(&ANNA, task.id, None).await.is_err(), "{} are paused", places.len());
+    world.tasks.hold(&ANNA, task.id, held_by_operator(None)).await.unwrap();
 }
 
 #[tokio::test]
