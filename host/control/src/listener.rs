@@ -10,13 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::uri::Authority;
+use http::{HeaderName, Request, Response, header};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use bulkhead_net::AbortOnDrop;
+use bulkhead_net::address::{host_of, is_this_machine};
 use bulkhead_net::server::{Certificate, HttpServer, HttpServerOptions, Phase, Proxies};
 
 /// For a handshake and for headers.
@@ -25,6 +27,8 @@ const ARRIVAL: Duration = Duration::from_secs(10);
 const HEADER_BYTES_MAX: usize = 16 << 10;
 /// Wrong credentials at one listener for operators from one address.
 pub const FAILURES_PER_MINUTE_MAX: u32 = 10;
+/// Browsers say here where a request comes from.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// How often what is idle is forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 
@@ -48,6 +52,23 @@ pub struct ConnectionBounds {
     pub per_address: u32,
     /// How long one lasts; `None`: as long as its client likes.
     pub lifetime: Option<Duration>,
+}
+
+/// Why a request comes from a page in a browser, or may. Pages have no business where programs ask. `by_own_name`: the listener has nothing
+/// else that keeps a page out, so only names of this machine lead to it: by DNS rebinding, a page has another one.
+pub(crate) fn refuse_pages<B>(request: &Request<B>, by_own_name: bool) -> Result<(), &'static str> {
+    let headers = request.headers();
+    let mut hosts = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
+    let (host, target) = (hosts.next(), request.uri().authority().map(Authority::as_str));
+    let is_own = |name: &str| host_of(name.trim()).is_some_and(|host| is_this_machine(&host));
+    if by_own_name && (host.is_none() || hosts.next().is_some() || !host.into_iter().chain(target).all(is_own)) {
+        return Err("this listener answers to names of this machine only, such as 127.0.0.1 and localhost");
+    }
+    let mut sites = headers.get_all(FETCH_SITE).iter();
+    if headers.contains_key(header::ORIGIN) || sites.any(|site| site != "none" && site != "same-origin") {
+        return Err("this listener is not for web pages");
+    }
+    Ok(())
 }
 
 /// The listener. Dropping it ends it with its connections.
@@ -96,5 +117,43 @@ impl OperatorListener {
             }
         };
         Ok(Self { _tasks: [AbortOnDrop::spawn(serving), AbortOnDrop::spawn(forgetting)] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(uri: &str, said: &[(&str, &str)], by_own_name: bool) -> bool {
+        let request =
+            said.iter().fold(Request::builder().uri(uri), |request, (name, value)| request.header(*name, *value));
+        refuse_pages(&request.body(()).unwrap(), by_own_name).is_err()
+    }
+
+    #[test]
+    fn page_is_told_by_the_name_that_it_came_by_and_by_what_its_browser_says() {
+        for own in ["127.0.0.1:9464", "localhost", "LOCALHOST.:9464", "[::1]:9464", "127.0.0.2"] {
+            assert!(!refused("/metrics", &[("host", own)], true), "{own}");
+        }
+        let foreign =
+            ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:9464", "a@localhost", "10.0.0.1", ""];
+        for name in foreign {
+            assert!(refused("/metrics", &[("host", name)], true), "{name}");
+            assert!(!refused("/metrics", &[("host", name)], false), "something else keeps pages out: {name}");
+        }
+        assert!(
+            refused("/metrics", &[], true)
+                && refused("/metrics", &[("host", "localhost"), ("host", "localhost")], true)
+        );
+        assert!(refused("http://evil.example/metrics", &[("host", "localhost")], true), "the target names another one");
+        for by_own_name in [true, false] {
+            let browser =
+                |site: &str| refused("/metrics", &[("host", "localhost"), ("sec-fetch-site", site)], by_own_name);
+            assert!(!browser("none") && !browser("same-origin"));
+            assert!(browser("cross-site") && browser("same-site") && browser(""));
+            for origin in ["null", "http://localhost", "http://evil.example"] {
+                assert!(refused("/metrics", &[("host", "localhost"), ("origin", origin)], by_own_name), "{origin}");
+            }
+        }
     }
 }

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 
-use super::listener::{ConnectionBounds, FAILURES_PER_MINUTE_MAX, OperatorListener, Responder};
+use super::listener::{ConnectionBounds, FAILURES_PER_MINUTE_MAX, OperatorListener, Responder, refuse_pages};
 use super::{Answer, ControlError, Operator, REQUEST_BYTES_MAX, wire};
 use bulkhead_audit::Audit;
 use bulkhead_limits::failures::Failures;
@@ -85,7 +85,7 @@ impl Remote {
             per_address: CONNECTIONS_PER_ADDRESS_MAX,
             lifetime: Some(CONNECTION),
         };
-        let responder = AdminListener { secret, operator, audit, failures };
+        let responder = AdminListener { secret, is_in_the_clear: certificate.is_none(), operator, audit, failures };
         Ok(Self { _listener: OperatorListener::spawn(listener, certificate, bounds, responder)? })
     }
 }
@@ -93,6 +93,8 @@ impl Remote {
 /// Who is let in, and what is done for them.
 struct AdminListener {
     secret: AdminTokenDigest,
+    /// Then it listens on this machine only.
+    is_in_the_clear: bool,
     operator: Arc<dyn Operator>,
     audit: Audit,
     failures: Failures,
@@ -108,9 +110,8 @@ impl Responder for AdminListener {
         if request.method() != Method::POST {
             return refusal(StatusCode::METHOD_NOT_ALLOWED, "commands are sent with POST");
         }
-        // Pages in browsers have no business here.
-        if request.headers().contains_key(header::ORIGIN) {
-            return refusal(StatusCode::FORBIDDEN, "commands are not taken from web pages");
+        if let Err(why) = refuse_pages(&request, self.is_in_the_clear) {
+            return refusal(StatusCode::FORBIDDEN, why);
         }
         if !bearer(request.headers()).is_some_and(|token| self.secret.fits(token)) {
             self.audit.note_seldom("admin.refused", "an invalid credential");

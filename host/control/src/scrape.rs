@@ -1,7 +1,7 @@
 //! Metrics over the network: one page on a listener of its own.
 //!
 //! Owns that listener and who may read it. Must not serve anything else, nor count anything itself. Invariant: one scrape runs at a time and
-//! has a time to end in; a credential is compared in constant time and is in no log.
+//! has a time to end in; a credential is compared in constant time and is in no log; where there is none, only names of this machine lead here.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::listener::{ConnectionBounds, FAILURES_PER_MINUTE_MAX, OperatorListener, Responder};
+use crate::listener::{ConnectionBounds, FAILURES_PER_MINUTE_MAX, OperatorListener, Responder, refuse_pages};
 use crate::remote::{AdminTokenDigest, bearer};
 use bulkhead_limits::failures::Failures;
 use bulkhead_metrics::{Form, Metrics, Readings, page};
@@ -80,9 +80,8 @@ impl Responder for ScrapeListener {
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return refusal(StatusCode::METHOD_NOT_ALLOWED, "the page is read with GET");
         }
-        // Pages in browsers have no business here.
-        if request.headers().contains_key(header::ORIGIN) {
-            return refusal(StatusCode::FORBIDDEN, "metrics are not for web pages");
+        if let Err(why) = refuse_pages(&request, self.secret.is_none()) {
+            return refusal(StatusCode::FORBIDDEN, why);
         }
         if let Some(secret) = &self.secret
             && !bearer(request.headers()).is_some_and(|token| secret.fits(token))

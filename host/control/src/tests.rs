@@ -1,5 +1,6 @@
 mod audit;
 mod durable;
+mod listeners;
 mod wire;
 
 use std::sync::Arc;

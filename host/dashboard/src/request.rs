@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use bulkhead_net::address::{is_this_machine, normal_host};
+use bulkhead_net::address::{host_of, is_this_machine, normal_host};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, header};
@@ -59,12 +59,7 @@ impl Site {
     }
 
     fn is_own(&self, name: &str) -> bool {
-        let Ok(authority) = name.parse::<Authority>() else { return false };
-        // `user@host` is no Host.
-        if name.contains('@') {
-            return false;
-        }
-        let host = normal_host(authority.host());
+        let Some(host) = host_of(name) else { return false };
         is_this_machine(&host) || self.hosts.contains(&host) || self.hosts.contains(&normal_host(name))
     }
 

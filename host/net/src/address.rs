@@ -5,12 +5,19 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use http::uri::Authority;
 use ipnet::{IpNet, Ipv4Net};
 
 /// Lower case, without the brackets of an IPv6 address or the dot of a complete name.
 pub fn normal_host(host: &str) -> String {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+/// The [normal](normal_host) host of a `Host` header, with a port or without; `None`: it is none, as `user@host` is.
+pub fn host_of(authority: &str) -> Option<String> {
+    let read = authority.parse::<Authority>().ok().filter(|_| !authority.contains('@'))?;
+    Some(normal_host(read.host()))
 }
 
 /// Where virtual machines of Azure find what others find at a link-local address: metadata, keys and certificates of the machine.
