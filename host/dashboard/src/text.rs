@@ -4,6 +4,7 @@
 //! stands around it.
 
 use bulkhead_domain::UnixMs;
+use bulkhead_domain::text::{UNSEEN, is_unseen};
 use serde_json::Value;
 
 /// Characters of a line that a plugin or a client wrote, on a page of the dashboard.
@@ -15,14 +16,8 @@ const CELL_BYTES_MAX: usize = 40;
 /// Bytes of JSON that is indented for a page of the dashboard.
 const INDENTED_BYTES_MAX: usize = 64 << 10;
 
-/// Characters that turn the direction of text around, or that nobody sees.
-fn is_unseen(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{e0000}'..='\u{e0fff}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
 fn bounded(text: &str, chars_max: usize, keep: impl Fn(char) -> bool) -> String {
-    let shown = |character| if is_unseen(character) && !keep(character) { '\u{fffd}' } else { character };
+    let shown = |character| if is_unseen(character) && !keep(character) { UNSEEN } else { character };
     let mut bounded: String = text.chars().take(chars_max).map(shown).collect();
     if text.chars().nth(chars_max).is_some() {
         bounded.push('…');

@@ -27,6 +27,7 @@ pub mod task;
     reason = "only tests use it, and a fixture that fails ends its test"
 )]
 pub mod testing;
+pub mod text;
 pub mod timeline;
 pub mod timestamp;
 pub mod tool;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bulkhead_control::views::{AuditChainView, AuditLineView, AuditPageView, HistoryView};
 use bulkhead_domain::UnixMs;
+use bulkhead_domain::text::quoted_name;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -113,8 +114,8 @@ fn who(line: &AuditLineView, names: &BTreeMap<String, String>, reader: LogReader
     match (line.facts.get("operator").and_then(Value::as_str), named("requestor"), named("tenant")) {
         (Some(operator), ..) if matches!(reader, LogReader::Operator { .. }) => operator.to_owned(),
         (Some(_), ..) => "an operator".to_owned(),
-        (None, Some(requestor), Some(tenant)) => format!("{requestor}@{tenant}"),
-        (None, None, Some(tenant)) => format!("tenant {tenant}"),
+        (None, Some(requestor), Some(tenant)) => format!("{}@{}", quoted_name(&requestor), quoted_name(&tenant)),
+        (None, None, Some(tenant)) => format!("tenant {}", quoted_name(&tenant)),
         (None, requestor, None) => requestor.unwrap_or_else(|| "–".to_owned()),
     }
 }
