@@ -22,9 +22,16 @@ pub struct PageFilter {
     pub events: Vec<String>,
     /// The id of a tenant.
     pub tenant: Option<String>,
+    /// The lines alone, without the chain of those between them: what cannot fit is not parsed.
+    pub lines_only: bool,
 }
 
 impl PageFilter {
+    /// Whether a line may fit, by a look at its text. An id is written as it is.
+    fn may_fit(&self, text: &[u8]) -> bool {
+        self.tenant.as_ref().is_none_or(|id| std::str::from_utf8(text).is_ok_and(|text| text.contains(id.as_str())))
+    }
+
     fn fits(&self, line: &LogLine) -> bool {
         let is_wanted = |event: &String| match event.ends_with('.') {
             true => line.event.starts_with(event),
@@ -44,6 +51,17 @@ pub struct PagePosition {
 }
 
 impl PagePosition {
+    /// The place in bytes.
+    pub fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.file) << 64 | u128::from(self.offset)).to_be_bytes()
+    }
+
+    /// Reads what [`Self::to_bytes`] wrote.
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        let both = u128::from_be_bytes(bytes);
+        Self { file: (both >> 64) as u64, offset: both as u64 }
+    }
+
     /// Reads what its `Display` wrote.
     pub fn parse(text: &str) -> Option<Self> {
         let (file, offset) = text.split_once('.')?;
@@ -120,13 +138,18 @@ pub fn read_page(
             if is_full {
                 page.next = last;
             }
-            let line = walk.read(&path, &text);
+            let line = match filter.lines_only {
+                true if filter.may_fit(&text) => LogLine::parse(&text).ok(),
+                true => None,
+                false => walk.read(&path, &text),
+            };
             if let Some(line) = line.filter(|line| !is_full && filter.fits(line)) {
                 page.lines.push(line);
                 last = Some(PagePosition { file, offset });
             }
             bytes_left = bytes_left.saturating_sub(text.len() as u64 + 1);
-            if bytes_left == 0 {
+            let is_done = page.next.is_some() && filter.lines_only;
+            if bytes_left == 0 || is_done {
                 page.next = page.next.or(Some(PagePosition { file, offset }));
                 page.chain = walk.chain;
                 return Ok(page);
@@ -331,9 +354,12 @@ mod tests {
         for count_max in [1, 4, 5, 10, 24, 25, 100] {
             assert_eq!(all(folder.path(), &PageFilter::default(), count_max), everything, "{count_max}");
         }
-        let filter = PageFilter { events: vec!["task.".to_owned()], tenant: Some("00".to_owned()) };
+        let tenant = Some("00".to_owned());
+        let filter = PageFilter { events: vec!["task.".to_owned()], tenant, lines_only: false };
         assert_eq!(all(folder.path(), &filter, 2), [24, 18, 12, 6]);
-        let filter = PageFilter { events: vec!["task".to_owned(), "call.ended".to_owned()], tenant: None };
+        assert_eq!(all(folder.path(), &PageFilter { lines_only: true, ..filter }, 2), [24, 18, 12, 6]);
+        let events = vec!["task".to_owned(), "call.ended".to_owned()];
+        let filter = PageFilter { events, ..PageFilter::default() };
         assert_eq!(all(folder.path(), &filter, 100).len(), 17);
         let page = read_page(folder.path(), &PageFilter::default(), None, 3).unwrap();
         assert_eq!((page.chain.first, page.chain.last, page.chain.whole), (1, 25, true));
@@ -342,6 +368,23 @@ mod tests {
         let text = std::fs::read_to_string(&last).unwrap();
         std::fs::write(&last, format!("{text}{{\"seq\":26")).unwrap();
         assert_eq!(all(folder.path(), &PageFilter::default(), 7), everything);
+    }
+
+    #[test]
+    fn lines_alone_are_read_without_the_chain_and_without_what_cannot_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        log(folder.path(), 25, 10);
+        let file = folder.path().join(format!("{:020}.jsonl", 11));
+        // A line of the other tenant is no JSON any more, and none of this one's has to be compared with it.
+        let text = std::fs::read_to_string(&file).unwrap().replace("{\"seq\":13,", "{seq:13,");
+        std::fs::write(&file, text).unwrap();
+        let filter = PageFilter { tenant: Some("00".to_owned()), lines_only: true, ..PageFilter::default() };
+        let page = read_page(folder.path(), &filter, None, 100).unwrap();
+        assert_eq!(numbers(&page), (1..=12).rev().map(|half| 2 * half).collect::<Vec<_>>());
+        assert_eq!((page.chain.problem, page.chain.first, page.chain.last), (None, 0, 0));
+        for position in [PagePosition { file: 1, offset: u64::MAX }, PagePosition { file: u64::MAX, offset: 7 }] {
+            assert_eq!(PagePosition::from_bytes(position.to_bytes()), position);
+        }
     }
 
     #[test]
@@ -388,7 +431,7 @@ mod tests {
     fn page_reads_a_bounded_part_of_a_long_log() {
         let folder = tempfile::tempdir().unwrap();
         log(folder.path(), 100_000, 1_000_000);
-        let none = PageFilter { events: vec!["none.at_all".to_owned()], tenant: None };
+        let none = PageFilter { events: vec!["none.at_all".to_owned()], ..PageFilter::default() };
         let page = read_page(folder.path(), &none, None, 5).unwrap();
         assert!(page.lines.is_empty() && page.next.is_some() && !page.chain.whole);
         assert!((30_000..90_000).contains(&page.chain.first), "{:?}", page.chain);

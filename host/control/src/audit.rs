@@ -16,7 +16,7 @@ const LINES_MAX: usize = 1_000;
 impl HostOperator {
     /// A page of the log.
     pub(super) async fn audit_page(&self, request: AuditPage) -> Result<AuditPageView, ControlError> {
-        let AuditPage { events, tenant, after, count_max } = request;
+        let AuditPage { events, tenant, after, count_max, lines_only } = request;
         let Some(folder) = self.audit.folder().map(ToOwned::to_owned) else {
             return Err(ControlError::Invalid(
                 "there is no audit log: `audit.enabled = true` makes a host keep one".to_owned(),
@@ -28,7 +28,7 @@ impl HostOperator {
             None => None,
             Some(name) => Some(self.tenant_named(&name).await?.to_string()),
         };
-        let filter = PageFilter { events, tenant };
+        let filter = PageFilter { events, tenant, lines_only };
         let count_max = count_max.clamp(1, LINES_MAX);
         let reading = tokio::task::spawn_blocking(move || read_page(&folder, &filter, before, count_max)).await;
         let LogPage { lines, next, chain } =

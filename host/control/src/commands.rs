@@ -299,6 +299,9 @@ commands! {
             #[serde(default)]
             after: Option<String>,
             count_max: usize,
+            /// The lines alone: nothing is said of their chain, which costs less.
+            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+            lines_only: bool,
         }) -> AuditPageView,
     }
     /// Plugins and their versions.

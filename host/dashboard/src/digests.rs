@@ -33,6 +33,39 @@ pub(crate) fn is_form_token(key: &[u8; 32], action: &str, token: &str) -> bool {
     unhex::<32>(token).is_some_and(|token| mac(key, &[action.as_bytes()]).verify_slice(&token).is_ok())
 }
 
+/// Seals a place so that nobody but the session of this key can read or make one. The same place is sealed to the same text.
+pub(crate) fn seal_place(key: &[u8; 32], place: [u8; 16]) -> String {
+    let mut sealed = [0; 32];
+    let tag = half(mac(key, &[SEAL_TAG, &place]).finalize().into_bytes().into());
+    let (first, second) = sealed.split_at_mut(16);
+    first.copy_from_slice(&tag);
+    second.copy_from_slice(&masked(key, tag, place));
+    hex(&sealed)
+}
+
+/// The place that [`seal_place`] sealed with this key.
+pub(crate) fn open_place(key: &[u8; 32], sealed: &str) -> Option<[u8; 16]> {
+    let sealed = unhex::<32>(sealed)?;
+    let (tag, masked_place) = (*sealed.first_chunk::<16>()?, *sealed.last_chunk::<16>()?);
+    let place = masked(key, tag, masked_place);
+    mac(key, &[SEAL_TAG, &place]).verify_truncated_left(&tag).ok()?;
+    Some(place)
+}
+
+/// A tag is that of a place, and the mask of a place that of its tag (a synthetic initialisation vector).
+const SEAL_TAG: &[u8] = b"place, tag\0";
+const SEAL_MASK: &[u8] = b"place, mask\0";
+
+fn masked(key: &[u8; 32], tag: [u8; 16], place: [u8; 16]) -> [u8; 16] {
+    let mask = half(mac(key, &[SEAL_MASK, &tag]).finalize().into_bytes().into());
+    (u128::from_be_bytes(mask) ^ u128::from_be_bytes(place)).to_be_bytes()
+}
+
+/// The first half of a digest.
+fn half(digest: [u8; 32]) -> [u8; 16] {
+    digest.first_chunk().copied().unwrap_or_default()
+}
+
 fn mac(key: &[u8; 32], parts: &[&[u8]]) -> Hmac<Sha256> {
     // A key that is shorter than a block of the digest is filled up with zeros (RFC 2104).
     let mut block = [0; 64];
@@ -43,6 +76,25 @@ fn mac(key: &[u8; 32], parts: &[&[u8]]) -> Hmac<Sha256> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sealed_place_is_for_its_key_alone_and_says_nothing() {
+        let (key, place) = ([7; 32], [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9]);
+        let sealed = seal_place(&key, place);
+        assert_eq!((sealed.len(), open_place(&key, &sealed)), (64, Some(place)));
+        assert_eq!(open_place(&[8; 32], &sealed), None, "of another session");
+        for digit in 0..sealed.len() {
+            let mut other = sealed.clone().into_bytes();
+            other[digit] = if other[digit] == b'0' { b'1' } else { b'0' };
+            assert_eq!(open_place(&key, std::str::from_utf8(&other).unwrap()), None, "{digit}");
+        }
+        let next = seal_place(&key, [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 10]);
+        let same = sealed.bytes().zip(next.bytes()).filter(|(one, other)| one == other).count();
+        assert!(same < 20, "{sealed} {next}");
+        for wrong in ["", "1.9", &"0".repeat(64), &"0".repeat(63)] {
+            assert_eq!(open_place(&key, wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn keyed_digests_are_hmac_sha256() {

@@ -17,6 +17,7 @@ mod codes;
 mod digests;
 mod fields;
 mod lead;
+mod lead_reads;
 mod live;
 mod login;
 mod oidc;

@@ -47,6 +47,7 @@ impl OperatorPages<'_> {
             tenant: owned(filter.reader.tenant()),
             after: owned(query.filled("after")),
             count_max: PAGE_LINES,
+            lines_only: false,
         };
         let page = lines(self.read(request).await)?;
         Ok(respond::page(StatusCode::OK, pages::audit(&self.frame, filter, &page)))
@@ -59,6 +60,7 @@ impl OperatorPages<'_> {
             tenant: tenant.map(str::to_owned),
             after: None,
             count_max: DENIALS_READ_MAX,
+            lines_only: false,
         };
         let lines = lines(self.read(request).await)?;
         let page = Denials { reader: LogReader::Operator { tenant }, lines, history: Some(self.history().await?) };

@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use hyper::body::Incoming;
 
-use crate::lead::LeadPages;
+use crate::lead::{LeadError, LeadPages};
 use crate::operators::{OperatorPages, TaskOrder};
 use crate::own_tasks::Own;
 use crate::request::Form;
@@ -75,8 +75,8 @@ pub(crate) enum Handler {
     Open(for<'a> fn(&'a Arc<Routes>, Visit<'a>) -> BoxFuture<'a, Answer>),
     Any(for<'a> fn(&'a Routes, &'a Parts, &'a Session, IpAddr) -> BoxFuture<'a, Answer>),
     Own(for<'a> fn(&'a Own<'a>, &'a RouteRequest<'a>) -> BoxFuture<'a, Answer>),
-    Lead(for<'a> fn(&'a LeadPages<'a>, &'a RouteRequest<'a>) -> BoxFuture<'a, Done>),
-    Control(for<'a> fn(&'a LeadPages<'a>, &'a RouteRequest<'a>) -> BoxFuture<'a, Done>),
+    Lead(for<'a> fn(&'a LeadPages<'a>, &'a RouteRequest<'a>) -> BoxFuture<'a, Result<Answer, LeadError>>),
+    Control(for<'a> fn(&'a LeadPages<'a>, &'a RouteRequest<'a>) -> BoxFuture<'a, Result<Answer, LeadError>>),
     Operator(for<'a> fn(&'a OperatorPages<'a>, &'a RouteRequest<'a>) -> BoxFuture<'a, Done>),
 }
 

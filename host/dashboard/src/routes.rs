@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 
 use crate::digests::is_form_token;
 use crate::lead::LeadPages;
+use crate::lead_reads::LeadReads;
 use crate::live::StreamOwner;
 use crate::oidc::UsedAttempts;
 use crate::operators::OperatorPages;
@@ -48,6 +49,8 @@ pub(crate) struct Routes {
     pub(crate) orders: PluginOrders,
     /// What operators look at all the time.
     pub(crate) reads: Arc<SharedReads>,
+    /// What leads look at.
+    pub(crate) lead_reads: Arc<LeadReads>,
     pub(crate) streams: Arc<ScopedCounter<StreamOwner>>,
 }
 
@@ -152,7 +155,7 @@ impl Routes {
                 answer(&own, &asked).await
             }
             (Handler::Lead(answer) | Handler::Control(answer), Some((_, rights))) => {
-                let pages = LeadPages::new(&self.parts, session, rights, (frame, peer));
+                let pages = LeadPages::new(&self.parts, &self.lead_reads, session, rights, (frame, peer));
                 answer(&pages, &asked).await.unwrap_or_else(|error| pages.failed(&error))
             }
             (Handler::Operator(answer), None) => {

@@ -26,6 +26,7 @@ use tokio::net::TcpListener;
 
 use crate::codes::LoginCodes;
 use crate::digests::derive;
+use crate::lead_reads::LeadReads;
 use crate::live;
 use crate::oidc::UsedAttempts;
 use crate::orders::PluginOrders;
@@ -100,6 +101,7 @@ impl Dashboard {
         };
         let routes = Routes {
             reads: SharedReads::new(Arc::clone(&parts.operator)),
+            lead_reads: LeadReads::new(),
             streams: live::counter(),
             orders: PluginOrders::default(),
             parts,

@@ -409,5 +409,5 @@ async fn lead_sees_its_tenant_without_what_is_its_requestors() {
         .expect("a folder")
         .flatten()
         .fold(String::new(), |all, file| all + &std::fs::read_to_string(file.path()).unwrap_or_default());
-    assert!(log.contains("dashboard cleo@acme at 127.0.0.1"), "{log}");
+    assert!(log.contains("dashboard lead cleo@acme at 127.0.0.1"), "{log}");
 }
