@@ -35,6 +35,23 @@ impl<'a> LogReader<'a> {
         }
     }
 
+    /// The number of a line counts what others do as well.
+    fn columns(self) -> &'static [&'static str] {
+        match self {
+            Self::Operator { .. } => &["Line", "When", "Event", "Who", "What"],
+            Self::Lead => &["When", "Event", "Who", "What"],
+        }
+    }
+
+    /// Whether a fact is on the reader's page. The digest of arguments tells short ones to who guesses them, and their sizes nearly do.
+    fn is_shown(self, fact: &str) -> bool {
+        let is_hidden = match self {
+            Self::Operator { .. } => fact == "arguments_sha256",
+            Self::Lead => ["arguments_sha256", "arguments_bytes", "result_bytes"].contains(&fact),
+        };
+        !is_hidden && !["operator", "requestor", "tenant"].contains(&fact)
+    }
+
     /// The pages of the log and of what was denied.
     fn places(self) -> [&'static str; 2] {
         match self {
@@ -69,14 +86,14 @@ pub(crate) fn audit(frame: &Frame<'_>, filter: AuditFilter<'_>, page: &Result<Au
                     // What else is in it is not a lead's to know.
                     @if let LogReader::Operator { .. } = filter.reader { (chain(&page.chain)) }
                     @if page.lines.is_empty() { p { "No line here fits." } } @else {
-                        (table("Audit log", &["Line", "When", "Event", "Who", "What"], html! {
+                        (table("Audit log", filter.reader.columns(), html! {
                             @for line in &page.lines {
                                 tr {
-                                    td { (line.seq) }
+                                    @if let LogReader::Operator { .. } = filter.reader { td { (line.seq) } }
                                     td { (frame.when(line.at_ms)) }
                                     td { (text::line(&line.event)) }
                                     td { (text::line(&who(line, &page.names, filter.reader))) }
-                                    td { (text::line(&facts(line))) }
+                                    td { (text::line(&facts(line, filter.reader))) }
                                 }
                             }
                         }))
@@ -121,10 +138,10 @@ fn who(line: &AuditLineView, names: &BTreeMap<String, String>, reader: LogReader
 }
 
 /// Everything else, by name.
-fn facts(line: &AuditLineView) -> String {
-    let shown = line.facts.iter().filter(|(name, _)| !["operator", "requestor", "tenant"].contains(&name.as_str()));
+fn facts(line: &AuditLineView, reader: LogReader<'_>) -> String {
+    let shown = line.facts.iter().filter(|(name, _)| reader.is_shown(name));
     let one = |(name, value): (&String, &Value)| match (name.as_str(), value) {
-        ("arguments_sha256" | "version", Value::String(text)) => {
+        ("version", Value::String(text)) => {
             format!("{name}={}", text.chars().take(ID_CHARS).collect::<String>())
         }
         (_, Value::String(text)) => format!("{name}={text}"),
@@ -245,7 +262,7 @@ mod tests {
     #[test]
     fn lines_say_who_and_what_with_names_for_ids() {
         let page = page();
-        let said: Vec<_> = page.lines.iter().map(|line| (who(line, &page.names, ALL), facts(line))).collect();
+        let said: Vec<_> = page.lines.iter().map(|line| (who(line, &page.names, ALL), facts(line, ALL))).collect();
         let expected = [
             ("anna@acme", "reason=requests_per_second tool=echo"),
             ("–", "count=7 reason=no credential"),
@@ -267,6 +284,22 @@ mod tests {
             assert!(shown(ALL).contains(part) && !shown(LogReader::Lead).contains(part), "{part}");
         }
         assert!(shown(LogReader::Lead).contains("<td>an operator</td>"));
+        // Numbers of lines count what others do.
+        for part in ["<th", "<td>9</td>", ">Line</th>"] {
+            assert!(shown(ALL).contains(part), "{part}");
+        }
+        assert!(!shown(LogReader::Lead).contains("<td>9</td>") && !shown(LogReader::Lead).contains(">Line</th>"));
+    }
+
+    #[test]
+    fn pages_have_no_digest_of_arguments_and_those_of_leads_no_sizes() {
+        let line: AuditLineView = serde_json::from_str(
+            r#"{"seq":1,"at_ms":1,"event":"task.created","facts":{"arguments_bytes":34,"arguments_sha256":"65cc1b670899","result_bytes":3,
+            "tool":"vote"}}"#,
+        )
+        .unwrap();
+        assert_eq!(facts(&line, ALL), "arguments_bytes=34 result_bytes=3 tool=vote");
+        assert_eq!(facts(&line, LogReader::Lead), "tool=vote");
     }
 
     #[test]
