@@ -21,9 +21,10 @@ use super::error::RpcError;
 use super::sep1686;
 use super::session::Version;
 use bulkhead_domain::Json;
-use bulkhead_domain::call::LogLevel;
+use bulkhead_domain::call::{CallError, LogLevel};
 use bulkhead_domain::task::{Active, Design, Outcome, Phase, Retention, Task};
 use bulkhead_domain::timestamp::iso8601;
+use bulkhead_tasks::COULD_NOT;
 
 pub(crate) use face::{OnlyRelated, TaskFace, TaskResult};
 pub(crate) use older::{prompt_output, task_output, tool_output};
@@ -195,10 +196,19 @@ fn status(task: &Task) -> (&'static str, Option<String>) {
         Phase::Ended(Outcome::Output { is_error: true }) => {
             ("failed", said().or_else(|| Some("The tool reported an error; its result says more".to_owned())))
         }
-        Phase::Ended(Outcome::Error(error)) => ("failed", Some(RpcError::from(error).message)),
+        Phase::Ended(Outcome::Error(error)) => ("failed", Some(broken(task, RpcError::from(error)))),
         Phase::Ended(Outcome::Cancelled) => {
             ("cancelled", said().or_else(|| Some("The task was cancelled by request".to_owned())))
         }
+    }
+}
+
+/// The status message of a task that broke. One that could not go on after a restart says why.
+pub(crate) fn broken(task: &Task, error: RpcError) -> String {
+    let why = task.status_message.as_deref().filter(|said| said.starts_with(COULD_NOT));
+    match (task.outcome(), why) {
+        (Some(Outcome::Error(CallError::Interrupted)), Some(why)) => format!("{}; {why}", error.message),
+        _ => error.message,
     }
 }
 
@@ -279,7 +289,26 @@ impl Serialize for Number {
 
 #[cfg(test)]
 mod tests {
+    use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
+    use bulkhead_domain::task::TaskId;
+
     use super::*;
+
+    #[test]
+    fn task_that_could_not_go_on_says_why_and_no_other_message_of_the_host_is_shown() {
+        let requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) };
+        let said = |error: CallError, message: &str| {
+            let (phase, status_message) = (Phase::Ended(Outcome::Error(error)), Some(message.to_owned()));
+            let task = Task { phase, status_message, ..Task::sample(requestor, TaskId([3; 16])) };
+            status(&task).1.unwrap()
+        };
+        let stopped = "The host stopped while this call ran; the call was not finished";
+        let why = format!("{COULD_NOT} go on: its component is not loaded any more");
+        assert_eq!(said(CallError::Interrupted, &why), format!("{stopped}; {why}"));
+        assert_eq!(said(CallError::Interrupted, "anything else"), stopped);
+        let broken = CallError::Internal { incident: "7".to_owned() };
+        assert!(!said(broken, &why).contains(&why));
+    }
 
     #[test]
     fn progress_numbers_are_written_as_integers_when_whole() {

@@ -62,6 +62,7 @@ pub use guest_services::in_memory;
 pub use holding::held_by_operator;
 pub use job::{Fallback, FallbackRequest, Job};
 pub use plain::PlainCall;
+pub use resuming::COULD_NOT;
 pub use takeover::Recovered;
 pub use usage::{Unfinished, Withdrawal};
 

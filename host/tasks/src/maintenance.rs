@@ -6,9 +6,8 @@ use super::Error;
 use super::changes::ApplyError;
 use super::engine::{HEARTBEAT, Inner, LEASE_MS, Tasks};
 use super::journal::GATHERED_FOR;
-use super::resuming::interruption;
+use super::resuming::{interrupted, interruption};
 use super::run::is_running;
-use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::task::{Active, Phase, Task};
 
 /// Tasks that one look at the store takes on.
@@ -147,7 +146,10 @@ impl Tasks {
         let running: Vec<_> = inner.watchers.tasks().into_iter().filter(|task| is_running(task)).collect();
         for task in &running {
             let interrupted = match interruption(inner, task).await {
-                Ok(how) => inner.apply(&task.requestor, task.id, Event::Interrupt { how }, None).await.map(drop),
+                Ok(how) => {
+                    let event = interrupted(inner, task, how).await;
+                    inner.apply(&task.requestor, task.id, event, None).await.map(drop)
+                }
                 Err(error) => Err(ApplyError::Store(error)),
             };
             if let Err(error) = interrupted {

@@ -47,6 +47,35 @@ pub(super) async fn interruption(inner: &Inner, task: &Task) -> Result<Interrupt
     Ok(if tool.rerun_on_restart { Interruption::Rerun } else { Interruption::Fail })
 }
 
+/// How the status of a task begins that could not go on after a restart; what follows says why.
+pub const COULD_NOT: &str = "the host was restarted and the task could not";
+
+/// What happens to a task whose run is lost. One that was to go on and cannot says why, to its requestor and in the log.
+pub(super) async fn interrupted(inner: &Inner, task: &Task, how: Interruption) -> Event {
+    let hindrance = if how == Interruption::Fail { hindrance(inner, task).await } else { None };
+    let Some(why) = hindrance else { return Event::Interrupt { how } };
+    tracing::warn!(task.id = %task.id, tool.name = task.work.label(), why, "a task could not go on after a restart");
+    Event::Abandon { error: CallError::Interrupted, message: format!("{COULD_NOT} go on: {why}") }
+}
+
+/// Why a task that kept a journal cannot go on; `None`: it never was to.
+async fn hindrance(inner: &Inner, task: &Task) -> Option<String> {
+    let name = task.work.tool().filter(|_| task.is_journaled())?;
+    let Some(tool) = inner.executor.tool(&task.plugin, name).await else {
+        return Some("its component is not loaded any more".to_owned());
+    };
+    if tool.journal.is_none() {
+        return Some("its plugin keeps no journals any more; what it is granted now may be why".to_owned());
+    }
+    Some(match inner.store.journal(&task.requestor, task.id).await {
+        Ok(Some(JournalHead {
+            state: JournalState::Demoted { reason } | JournalState::Diverged { reason }, ..
+        })) => reason,
+        Ok(_) => "its journal is not of its last run".to_owned(),
+        Err(_) => "its journal cannot be read".to_owned(),
+    })
+}
+
 /// Whether the call can be brought back to where it was.
 async fn is_kept(inner: &Inner, task: &Task) -> Result<bool, store::Error> {
     if Beginning::read(task).is_none() {
@@ -143,8 +172,7 @@ pub(super) async fn not_brought_back(inner: &Arc<Inner>, run: &Run, task: &Task,
     let divergence = failure.why.as_str();
     let engine_hash = task.durable.as_ref().map_or(0, |marker| marker.engine_hash);
     if engine_hash == inner.executor.engine_hash() {
-        let message =
-            format!("the host was restarted and the task could not be brought back to where it was ({divergence})");
+        let message = format!("{COULD_NOT} be brought back to where it was ({divergence})");
         let kept = diverged_journal(inner, task, divergence).await;
         lose(inner, run, task, &message, kept).await;
         if failure.is_divergence {

@@ -13,7 +13,7 @@ use super::Error;
 use super::admission::{IdleState, Purpose};
 use super::changes::ApplyError;
 use super::engine::Tasks;
-use super::resuming::{holding, interruption};
+use super::resuming::{holding, interrupted, interruption};
 use super::run::{RunStart, is_running};
 use super::watchers::NotificationMark;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
@@ -167,7 +167,7 @@ impl Tasks {
                 Ok(how) => how,
                 Err(error) => return Err((Arc::unwrap_or_clone(task), error)),
             };
-            match inner.apply(&task.requestor, task.id, Event::Interrupt { how }, None).await {
+            match inner.apply(&task.requestor, task.id, interrupted(inner, &task, how).await, None).await {
                 Ok(applied) => (task, goes_on) = (applied.after, how == Interruption::Resume),
                 // Its requestor was faster.
                 Err(ApplyError::Refused(Refusal::Ended) | ApplyError::NotFound) => return Ok(()),

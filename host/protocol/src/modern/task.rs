@@ -8,7 +8,7 @@ use serde::ser::SerializeMap;
 use super::Request;
 use super::result::{Inlined, InputRequests};
 use crate::error::RpcError;
-use crate::wire::{Body, active_name, entry_if, paused, ttl_ms};
+use crate::wire::{Body, active_name, broken, entry_if, paused, ttl_ms};
 use crate::{ProtocolContext, sep1686};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Active, Outcome, Phase, Task, TaskOutput};
@@ -40,7 +40,7 @@ impl Face {
             Phase::Paused { .. } if self.sees_paused => ("paused", said()),
             Phase::Paused { before } => (active_name(*before), Some(paused(task))),
             Phase::Ended(Outcome::Output { .. }) => ("completed", said()),
-            Phase::Ended(Outcome::Error(error)) => ("failed", Some(RpcError::modern(error).message)),
+            Phase::Ended(Outcome::Error(error)) => ("failed", Some(broken(task, RpcError::modern(error)))),
             Phase::Ended(Outcome::Cancelled) => ("cancelled", said()),
         }
     }

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 
-use super::{MetaView, RelatedTask, TaskView, entry_if};
+use super::{MetaView, RelatedTask, TaskView, broken, entry_if};
 use crate::error::RpcError;
 use crate::sep1686;
 use crate::session::Version;
@@ -109,7 +109,7 @@ impl From<&Task> for Sep1686View {
             Retention::Unlimited => None,
         };
         let error = match task.outcome() {
-            Some(Outcome::Error(error)) => Some(RpcError::from(error).message),
+            Some(Outcome::Error(error)) => Some(broken(task, RpcError::from(error))),
             Some(Outcome::Output { .. } | Outcome::Cancelled) | None => None,
         };
         Self {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::admission::IdleState;
 use crate::engine::LEASE_MS;
-use crate::held_by_operator;
+use crate::{COULD_NOT, held_by_operator};
 use bulkhead_domain::timeline::Transition;
 use bulkhead_metrics::{Form, Metrics, MetricsOptions, Readings};
 use bulkhead_runtime::{JournaledQuestion, Journaling, Tail};
@@ -214,6 +214,8 @@ async fn task_is_lost_where_its_tool_keeps_no_journal_any_more() {
     let recovered = next.tasks.recover().await.unwrap();
     assert_eq!((recovered.interrupted, recovered.resumed), (1, 0));
     assert_eq!(next.ended(task.id).await, Outcome::Error(CallError::Interrupted));
+    let said = next.tasks.get(&ANNA, task.id).await.unwrap().status_message.clone().unwrap_or_default();
+    assert!(said.starts_with(COULD_NOT) && said.contains("keeps no journals any more"), "{said}");
 }
 
 #[tokio::test]
