@@ -12,14 +12,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::uri::Authority;
 use http::{HeaderName, Request, Response, header};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use hyper::service::service_fn;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use bulkhead_net::AbortOnDrop;
 use bulkhead_net::address::{host_of, is_this_machine};
-use bulkhead_net::server::{Certificate, HttpServer, HttpServerOptions, Phase, Proxies};
+use bulkhead_net::server::{Certificate, HttpServer, HttpServerOptions, Phase, Proxies, RequestBody};
 
 /// For a handshake and for headers.
 const ARRIVAL: Duration = Duration::from_secs(10);
@@ -38,7 +38,8 @@ pub trait Responder: Send + Sync + 'static {
     type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
 
     /// The answer to a request from this address.
-    fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response<Self::Body>> + Send;
+    fn respond(&self, request: Request<RequestBody>, peer: IpAddr)
+    -> impl Future<Output = Response<Self::Body>> + Send;
 
     /// Lets go of what has not been used for a while, such as addresses without failures. Called once a minute.
     fn forget_idle(&self);

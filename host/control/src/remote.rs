@@ -11,7 +11,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Incoming;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 
@@ -19,7 +18,7 @@ use super::listener::{ConnectionBounds, FAILURES_PER_MINUTE_MAX, OperatorListene
 use super::{Answer, ControlError, Operator, REQUEST_BYTES_MAX, wire};
 use bulkhead_audit::Audit;
 use bulkhead_limits::failures::Failures;
-use bulkhead_net::server::Certificate;
+use bulkhead_net::server::{Certificate, RequestBody};
 
 /// Where commands are taken.
 pub const PATH: &str = "/admin";
@@ -103,7 +102,7 @@ struct AdminListener {
 impl Responder for AdminListener {
     type Body = Full<Bytes>;
 
-    async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
+    async fn respond(&self, request: Request<RequestBody>, peer: IpAddr) -> Response<Full<Bytes>> {
         if request.uri().path() != PATH {
             return refusal(StatusCode::NOT_FOUND, "there is nothing at this path");
         }

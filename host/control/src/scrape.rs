@@ -11,7 +11,6 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -19,7 +18,7 @@ use crate::listener::{ConnectionBounds, FAILURES_PER_MINUTE_MAX, OperatorListene
 use crate::remote::{AdminTokenDigest, bearer};
 use bulkhead_limits::failures::Failures;
 use bulkhead_metrics::{Form, Metrics, Readings, page};
-use bulkhead_net::server::Certificate;
+use bulkhead_net::server::{Certificate, RequestBody};
 
 /// Where the page is.
 pub const PATH: &str = "/metrics";
@@ -73,7 +72,7 @@ struct ScrapeListener {
 impl Responder for ScrapeListener {
     type Body = Full<Bytes>;
 
-    async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
+    async fn respond(&self, request: Request<RequestBody>, peer: IpAddr) -> Response<Full<Bytes>> {
         if request.uri().path() != PATH {
             return refusal(StatusCode::NOT_FOUND, "there is nothing at this path: the page is /metrics");
         }

@@ -9,9 +9,9 @@ use std::net::IpAddr;
 use bulkhead_audit::Entry;
 use bulkhead_identity::auth::{Limited, Sender, Unauthorized};
 use bulkhead_limits::failures::Exceeded;
+use bulkhead_net::server::RequestBody;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use hyper::body::Incoming;
 
 use crate::digests::{form_token, is_form_token, random_text};
 use crate::own_tasks::refused;
@@ -67,7 +67,7 @@ impl Routes {
     }
 
     /// A credential was sent.
-    pub(crate) async fn log_in(&self, request: &Parts, body: Incoming, peer: IpAddr) -> Answer {
+    pub(crate) async fn log_in(&self, request: &Parts, body: RequestBody, peer: IpAddr) -> Answer {
         let Some(form) = read_form(&request.headers, body).await else {
             return respond::refusal(StatusCode::BAD_REQUEST, "A form of bounded size is expected\n");
         };

@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use bulkhead_net::address::{host_of, is_this_machine, normal_host};
+use bulkhead_net::server::RequestBody;
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, header};
 use http_body_util::{BodyExt as _, Limited};
-use hyper::body::Incoming;
 
 /// Bytes of a form that is sent to the dashboard.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -121,7 +121,7 @@ impl Form {
 }
 
 /// Reads the body of a form; `None`: it is too large, too slow or none.
-pub(crate) async fn read_form(headers: &HeaderMap, body: Incoming) -> Option<Form> {
+pub(crate) async fn read_form(headers: &HeaderMap, body: RequestBody) -> Option<Form> {
     let media = single(headers, &header::CONTENT_TYPE)?.split(';').next()?.trim();
     if !media.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return None;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use bulkhead_control::ControlError;
 use bulkhead_domain::rights::{Need, Rights};
+use bulkhead_net::server::RequestBody;
 use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{Method, StatusCode};
-use hyper::body::Incoming;
 
 use crate::lead::{LeadError, LeadPages};
 use crate::operators::{OperatorPages, TaskOrder};
@@ -64,7 +64,7 @@ impl RouteRequest<'_> {
 /// A request that needs no login.
 pub(crate) struct Visit<'a> {
     pub(crate) request: &'a Parts,
-    pub(crate) body: Incoming,
+    pub(crate) body: RequestBody,
     /// The name of this host that it came by.
     pub(crate) host: &'a str,
     pub(crate) peer: IpAddr,

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use bulkhead_control::Operator;
 use bulkhead_limits::ScopedCounter;
 use bulkhead_limits::failures::Failures;
+use bulkhead_net::server::RequestBody;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode, header};
-use hyper::body::Incoming;
 
 use crate::digests::is_form_token;
 use crate::lead::LeadPages;
@@ -62,7 +62,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Routes {
-    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>, peer: IpAddr) -> Answer {
+    pub(crate) async fn answer(self: &Arc<Self>, request: Request<RequestBody>, peer: IpAddr) -> Answer {
         let (request, body) = request.into_parts();
         let Some(host) = self.site.own_host(&request) else {
             let said =
@@ -100,7 +100,7 @@ impl Routes {
     }
 
     /// For a viewer who is logged in.
-    async fn answer_viewer(&self, request: &Parts, body: Incoming, peer: IpAddr, session: &Arc<Session>) -> Answer {
+    async fn answer_viewer(&self, request: &Parts, body: RequestBody, peer: IpAddr, session: &Arc<Session>) -> Answer {
         let frame = |here| Frame { session: Some(session), here, now: self.parts.clock.now() };
         let _place = match &session.viewer {
             Viewer::Operator => None,

@@ -17,11 +17,10 @@ use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_identity::auth::{Authenticator, LoginClient};
 use bulkhead_limits::failures::Failures;
 use bulkhead_limits::{Permit, UsageReport};
-use bulkhead_net::server::Certificate;
+use bulkhead_net::server::{Certificate, RequestBody};
 use bulkhead_protocol::TaskCalls;
 use bulkhead_tasks::{Error, Tasks};
 use http::Request;
-use hyper::body::Incoming;
 use tokio::net::TcpListener;
 
 use crate::codes::LoginCodes;
@@ -134,7 +133,7 @@ struct Browsers(Arc<Routes>);
 impl Responder for Browsers {
     type Body = Body;
 
-    async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Answer {
+    async fn respond(&self, request: Request<RequestBody>, peer: IpAddr) -> Answer {
         self.0.answer(request, peer).await
     }
 

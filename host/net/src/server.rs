@@ -7,6 +7,7 @@
 mod addresses;
 mod header_timeout;
 mod proxies;
+mod request_body;
 mod tls;
 mod workers;
 mod write_timeout;
@@ -24,7 +25,7 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::Service;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -34,6 +35,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::AbortOnDrop;
 use addresses::Addresses;
 pub use proxies::Proxies;
+pub use request_body::RequestBody;
+use request_body::UnreadBody;
 pub use tls::{Certificate, TlsError};
 pub use workers::{ConnectionWorkers, WorkerPreference};
 
@@ -93,7 +96,7 @@ struct Edge<F> {
 impl<F, S, B> HttpServer<F>
 where
     F: Fn(IpAddr, WorkerPreference) -> S + Send + Sync + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>, Future: Send> + Send + 'static,
+    S: Service<Request<RequestBody>, Response = Response<B>, Future: Send> + Send + 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
     B: Body<Data: Buf + Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
@@ -178,7 +181,7 @@ where
 impl<F, S, B> Edge<F>
 where
     F: Fn(IpAddr, WorkerPreference) -> S + Send + Sync + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>, Future: Send> + Send + 'static,
+    S: Service<Request<RequestBody>, Response = Response<B>, Future: Send> + Send + 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
     B: Body<Data: Buf + Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
@@ -214,9 +217,21 @@ where
             .max_header_size(self.options.header_bytes_max)
             .max_buf_size(self.options.buffer_bytes);
         let stream = TokioIo::new(write_timeout::Stalling::new(stream, Duration::from_millis(WRITE_STALL_MS_MAX)));
+        let unread = &UnreadBody::default();
+        let phases = &self.phase.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let waits_to_send = request_body::waits_to_send(request.headers());
+            let answered = service.call(request.map(|incoming| unread.body(incoming)));
+            async move {
+                let mut response = answered.await?;
+                // A drain ends the connection after this answer, which has to say so.
+                unread.end(&mut response, || !waits_to_send && *phases.borrow() == Phase::Serving);
+                Ok::<_, S::Error>(response)
+            }
+        });
         let mut connection = pin!(http.serve_connection(stream, service));
         // What ends a connection is the client's doing: nothing that an operator could act on.
-        while until_changed(connection.as_mut(), &mut phase).await {
+        while until_changed(connection.as_mut(), unread, &mut phase).await {
             let now = *phase.borrow_and_update();
             // A phase that has no sender any more is that of a listener that is gone.
             match if phase.has_changed().is_ok() { now } else { Phase::Cut } {
@@ -229,7 +244,11 @@ where
 }
 
 /// Drives a connection until it ends (`false`) or there is another phase (`true`).
-async fn until_changed(mut connection: Pin<&mut impl Future>, phase: &mut watch::Receiver<Phase>) -> bool {
+async fn until_changed(
+    mut connection: Pin<&mut impl Future>,
+    unread: &UnreadBody,
+    phase: &mut watch::Receiver<Phase>,
+) -> bool {
     let look = phase.clone();
     let mut changed = pin!(phase.changed());
     let mut told: Option<Waker> = None;
@@ -237,6 +256,7 @@ async fn until_changed(mut connection: Pin<&mut impl Future>, phase: &mut watch:
         if connection.as_mut().poll(cx).is_ready() {
             return Poll::Ready(false);
         }
+        unread.poll_discard(cx);
         // To ask takes a lock that all connections share, and every request comes by here; who has asked is woken.
         let is_told = told.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         if is_told && matches!(look.has_changed(), Ok(false)) {
@@ -272,10 +292,10 @@ async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (TcpStream,
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::net::SocketAddr;
 
     use bytes::Bytes;
     use http_body_util::Full;
-    use hyper::service::service_fn;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
@@ -288,12 +308,12 @@ mod tests {
         assert!(stream.nodelay().unwrap());
     }
 
-    async fn answer(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    async fn answer(_: Request<RequestBody>) -> Result<Response<Full<Bytes>>, Infallible> {
         Ok(Response::new(Full::from("answered")))
     }
 
-    #[tokio::test]
-    async fn connections_end_with_their_dropped_server() {
+    /// A server whose answers are `answer`'s, its address and its phase.
+    async fn serve() -> (AbortOnDrop<()>, SocketAddr, watch::Sender<Phase>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let options = HttpServerOptions {
@@ -308,8 +328,76 @@ mod tests {
             connection_max: None,
         };
         let phase = watch::Sender::new(Phase::Serving);
-        let server = HttpServer::new(listener, phase, options, |_, _| service_fn(answer)).unwrap();
+        let server = HttpServer::new(listener, phase.clone(), options, |_, _| service_fn(answer)).unwrap();
         let serving = AbortOnDrop::spawn(async move { server.serve_until(std::future::pending()).await });
+        (serving, address, phase)
+    }
+
+    /// The headers of the next answer, in small letters, or nothing at the end. The body is always `answered`.
+    async fn next_answer(connection: &mut TcpStream) -> String {
+        let mut answer = Vec::new();
+        let reading = async {
+            while !answer.ends_with(b"\r\n\r\nanswered") {
+                match connection.read_u8().await {
+                    Ok(byte) => answer.push(byte),
+                    Err(_) => break,
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), reading).await.expect("neither an answer nor the end");
+        String::from_utf8(answer).unwrap().to_ascii_lowercase()
+    }
+
+    #[tokio::test]
+    async fn connection_whose_request_was_not_read_serves_the_next_one_or_says_close() {
+        let (_serving, address, phase) = serve().await;
+        let whole = format!("Content-Length: {}", 64 << 10);
+        let cases = [
+            // The headers, the bytes of the body that come, the phase at the answer, and whether the next request is served.
+            ("Content-Length: 40", 40, Phase::Serving, true),
+            (&*whole, 64 << 10, Phase::Serving, true),
+            ("Content-Length: 65537", 65_537, Phase::Serving, false),
+            ("Expect: 100-continue\r\nContent-Length: 40", 0, Phase::Serving, false),
+            ("Transfer-Encoding: chunked", 0, Phase::Serving, false),
+            ("Content-Length: 40\r\nConnection: close", 40, Phase::Serving, false),
+            ("Content-Length: 0", 0, Phase::Serving, true),
+            ("Content-Length: 40", 40, Phase::Draining, false),
+        ];
+        for (headers, bytes, phase_then, is_served) in cases {
+            let case = format!("{headers} {phase_then:?}");
+            let mut connection = TcpStream::connect(address).await.unwrap();
+            let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{headers}\r\n\r\n");
+            phase.send_replace(phase_then);
+            connection.write_all(head.as_bytes()).await.unwrap();
+            let first = next_answer(&mut connection).await;
+            assert!(first.starts_with("http/1.1 200"), "{case}: {first}");
+            assert_eq!(first.contains("connection: close"), !is_served, "{case}: {first}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let sent = connection.write_all(&vec![b'x'; bytes]).await;
+            if is_served {
+                sent.unwrap();
+                connection.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+                let second = next_answer(&mut connection).await;
+                assert!(second.starts_with("http/1.1 200"), "{case}: {second}");
+            } else {
+                assert_eq!(next_answer(&mut connection).await, "", "{case}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn body_that_does_not_come_ends_its_connection() {
+        let (_serving, address, _phase) = serve().await;
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        connection.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\nx").await.unwrap();
+        assert!(next_answer(&mut connection).await.starts_with("http/1.1 200"));
+        assert_eq!(next_answer(&mut connection).await, "");
+    }
+
+    #[tokio::test]
+    async fn connections_end_with_their_dropped_server() {
+        let (serving, address, phase) = serve().await;
+        drop(phase);
         let mut idle = TcpStream::connect(address).await.unwrap();
         let mut asking = TcpStream::connect(address).await.unwrap();
         asking.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();

@@ -23,7 +23,6 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderValue, Request, StatusCode, header};
-use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpSocket};
@@ -38,7 +37,9 @@ use bulkhead_identity::auth::Authenticator;
 use bulkhead_limits::failures::Failures;
 use bulkhead_net::AbortOnDrop;
 use bulkhead_net::address::Network;
-use bulkhead_net::server::{Certificate, ConnectionWorkers, HttpServer, HttpServerOptions, Phase, Proxies};
+use bulkhead_net::server::{
+    Certificate, ConnectionWorkers, HttpServer, HttpServerOptions, Phase, Proxies, RequestBody,
+};
 use bulkhead_protocol::Mcp;
 
 /// The path of the endpoint.
@@ -210,7 +211,7 @@ impl Server {
             let counted = (!server.is_draining()).then(|| connections.enter());
             // Of this connection alone: what all connections count up and down with each request slows all of them.
             let own = Arc::new((server.clone(), TowerToHyperService::new(router.clone()), preference, counted));
-            service_fn(move |request: Request<Incoming>| {
+            service_fn(move |request: Request<RequestBody>| {
                 let own = Arc::clone(&own);
                 async move {
                     let (server, router, preference, _) = &*own;
