@@ -8,7 +8,7 @@
 //! What may wait and what must not: a task waits in its requestor's queue for as long as its TTL; a plain call waits for
 //! `call_queue_ms_max`, because a client is holding a connection open for it; a call that already holds an instance (it slept or
 //! asked) goes before new ones of the same requestor, because its memory is taken anyway.
-//! Plain calls do not stand behind the same requestor's queued tasks.
+//! Plain calls do not stand behind the same requestor's queued tasks, and neither do those that run and would be tasks.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -28,6 +28,8 @@ use bulkhead_metrics::{TaskMetrics, Waiting};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Plain,
+    /// A plain call that runs becomes a task: what it gets is a place among the running tasks beside its permit.
+    Promotion,
     Task,
     /// A call that holds an instance goes on; `task` says which running limits it counts against.
     Again {
@@ -36,13 +38,13 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    fn is_task(self) -> bool {
-        matches!(self, Self::Task | Self::Again { task: true })
-    }
-
     /// What a call counts as while it runs.
     fn sums(self) -> Sums {
-        Sums { running: 1, running_tasks: u64::from(self.is_task()), ..NOTHING }
+        match self {
+            Self::Plain | Self::Again { task: false } => Sums { running: 1, ..NOTHING },
+            Self::Task | Self::Again { task: true } => Sums { running: 1, ..TASK },
+            Self::Promotion => TASK,
+        }
     }
 
     /// Its place in [`Queues`].
@@ -50,7 +52,8 @@ impl Purpose {
         match self {
             Self::Again { .. } => 0,
             Self::Plain => 1,
-            Self::Task => 2,
+            Self::Promotion => 2,
+            Self::Task => 3,
         }
     }
 }
@@ -122,8 +125,8 @@ pub struct InUse {
     pub resting_max: u32,
 }
 
-/// Served in this order: calls that go on, plain calls (a client holds a connection open for each), new tasks.
-type Queues = [VecDeque<Waiter>; 3];
+/// Served in this order: calls that go on, plain calls (a client holds a connection open for each), those that would be tasks, new tasks.
+type Queues = [VecDeque<Waiter>; 4];
 
 #[derive(Debug)]
 struct Waiter {
@@ -148,6 +151,14 @@ impl Permit {
         admission.try_add(&mut admission.state.lock(), &self.requestor, TASK)?;
         self.sums.running_tasks = 1;
         Ok(())
+    }
+
+    /// The same with a place that was waited for.
+    pub(super) fn take_place(&mut self, mut place: Self) {
+        if self.sums.running_tasks == 0 {
+            self.sums.running_tasks = place.sums.running_tasks;
+            place.admission = None;
+        }
     }
 
     /// Takes [`Permit::become_task`] back: there is no task after all.
@@ -185,6 +196,8 @@ impl PermitRequest {
         if let Some(metrics) = self.admission.metrics.get() {
             let who = match self.purpose {
                 Purpose::Plain => Waiting::Plain,
+                // It runs meanwhile.
+                Purpose::Promotion => return Some(permit),
                 Purpose::Task => Waiting::Task,
                 Purpose::Again { .. } => Waiting::Again,
             };
@@ -316,10 +329,11 @@ impl Admission {
         }
         let number = state.next_number;
         state.next_number += 1;
-        let [again, plain, task] = state.queues.entry(*requestor).or_default();
+        let [again, plain, promotion, task] = state.queues.entry(*requestor).or_default();
         let queue = match purpose {
             Purpose::Again { .. } => again,
             Purpose::Plain => plain,
+            Purpose::Promotion => promotion,
             Purpose::Task => task,
         };
         queue.push_back(Waiter { number, purpose, grant });

@@ -42,10 +42,12 @@ impl CallSlot {
         Self { admission, requestor, task, permit: Some(permit), resting: None, returning: None, watch }
     }
 
-    /// Counts from now on as a task, if there is room for one more.
-    pub(super) fn become_task(&mut self) -> Result<(), Full> {
-        if let Some(permit) = &mut self.permit {
-            permit.become_task()?;
+    /// Counts from now on as a task, if there is room for one more, or a place was waited for. What rests needs none.
+    pub(super) fn become_task(&mut self, place: Option<Permit>) -> Result<(), Full> {
+        match (&mut self.permit, place) {
+            (Some(permit), Some(place)) => permit.take_place(place),
+            (Some(permit), None) => permit.become_task()?,
+            (None, _) => {}
         }
         // The place in the queue is for a permit of a plain call.
         self.returning = None;
@@ -126,7 +128,7 @@ mod tests {
         call.rest(IdleState::Waiting);
         let (task, plain) = (permit(Purpose::Task), permit(Purpose::Plain));
         assert!(call.run().now_or_never().is_none(), "it stands in the queue");
-        call.become_task().unwrap();
+        call.become_task(None).unwrap();
         drop(plain);
         assert!(call.run().now_or_never().is_none(), "two tasks of this requestor would run");
         drop(task);

@@ -204,7 +204,7 @@ pub enum CallNews<T = ToolOutput> {
         logger: Option<String>,
         data: Json,
     },
-    /// The guest would rather be a task: [`PlainCall::promote`] it, or go on.
+    /// The guest would rather be a task, or there is the place for it that a promotion did not find: [`PlainCall::promote`] it, or go on.
     Detach,
     /// Must be replied to; dropping the reply tells the guest that no client can be reached.
     InputRequests {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::admission::{Permit, PermitRequest, Purpose};
 use super::audit_events::CallAudit;
 use super::call_slot::CallSlot;
 use super::engine::{Inner, refused};
@@ -35,6 +36,9 @@ struct PlainWork {
     call_id: CallId,
     /// The answers that the guest waits for.
     answers: Option<oneshot::Receiver<Answers>>,
+    /// It may become a task and found no place among the running ones: its place in the queue, and what it got there.
+    promotion: Option<PermitRequest>,
+    place: Option<Permit>,
     /// For the word whether it is a task now.
     detach: Option<oneshot::Sender<Option<String>>>,
     /// What the guest last said about itself: shown if it becomes a task.
@@ -76,6 +80,7 @@ impl<T> PlainCall<T> {
     /// drain does not wait for it either.
     pub fn park(&mut self) {
         self.work.counted.set(false);
+        self.work.give_up_place();
     }
 
     /// The same call with its result type erased.
@@ -90,15 +95,18 @@ impl<T> PlainCall<T> {
     }
 
     /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the guest
-    /// never notices. When a quota refuses, the call comes back with the reason and goes on plainly.
+    /// never notices. When a quota refuses, the call comes back with the reason and goes on plainly. If that is for want of a place among
+    /// the running tasks, the call has its turn: [`CallNews::Detach`] comes when there is one.
     pub async fn promote(mut self, origin: Origin, ttl: RequestedTtl) -> Result<Arc<Task>, (Self, Error)> {
         let work = &mut *self.work;
         let Some(call) = work.request.clone() else {
             return Err((self, Error::Illegal("only the call of a tool can become a task")));
         };
-        if let Err(full) = work.guest.call_slot.become_task() {
+        if let Err(full) = work.guest.call_slot.become_task(work.place.take()) {
+            work.wait_for_place();
             return Err((self, refused(full, None)));
         }
+        work.promotion = None;
         let request = TaskRequest { job: Job::Call(call), origin, ttl };
         let missed_notifications = work.guest.inner.watchers.mark();
         let (drawn, journal) = ((work.seed, work.call_id), work.guest.journal());
@@ -149,6 +157,8 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
             seed,
             call_id,
             answers: None,
+            promotion: None,
+            place: None,
             detach: None,
             status: None,
         };
@@ -162,9 +172,19 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
         if let Some(reply) = work.detach.take() {
             drop(reply.send(None));
         }
+        // One that was granted, and not used, was not wanted.
+        work.place = None;
         loop {
             let event = match &mut work.answers {
-                None => work.guest.next().await,
+                None => tokio::select! {
+                    biased;
+                    event = work.guest.next() => event,
+                    place = granted(&mut work.promotion) => {
+                        work.promotion = None;
+                        work.place = place;
+                        return CallNews::Detach;
+                    }
+                },
                 // The guest stands still until its answers are there; only its end can come before.
                 Some(answers) => tokio::select! {
                     answered = answers => {
@@ -189,6 +209,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
     {
         let Some(cancel_grace) = self.work.guest.cancel() else { return };
         self.work.answers = None;
+        self.work.give_up_place();
         tokio::spawn(async move {
             let over = async { while !matches!(self.next().await, CallNews::Finished(_)) {} };
             // Over or not, the guest stops here.
@@ -230,7 +251,20 @@ impl PlainWork {
         }
     }
 
+    /// Stands in the queue for a place among the running tasks, once.
+    fn wait_for_place(&mut self) {
+        if self.promotion.is_none() {
+            self.promotion = self.guest.inner.admission.enqueue(&self.guest.requestor, Purpose::Promotion).ok();
+        }
+    }
+
+    fn give_up_place(&mut self) {
+        self.promotion = None;
+        self.place = None;
+    }
+
     fn broken_off(&mut self) -> CallError {
+        self.give_up_place();
         self.guest.call_slot.leave();
         let incident = incident();
         tracing::error!(incident, "a call ended without saying how");
@@ -240,9 +274,18 @@ impl PlainWork {
     fn finish(&mut self, result: Result<Returned, CallError>) -> Result<Returned, CallError> {
         let tool = self.request.as_ref().map_or("", |request| &request.tool.tool.name);
         self.guest.report_end(tool, &result);
+        self.give_up_place();
         self.guest.call_slot.leave();
         self.unended.ended(&result);
         result
+    }
+}
+
+/// The place that is waited for; without one, for ever.
+async fn granted(promotion: &mut Option<PermitRequest>) -> Option<Permit> {
+    match promotion {
+        Some(request) => request.permit().await,
+        None => std::future::pending().await,
     }
 }
 

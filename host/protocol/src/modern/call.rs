@@ -1,14 +1,16 @@
 //! `tools/call`: a plain answer, a task, or questions first. The host decides. And the conversation that `prompts/get` and
 //! `resources/read` have with it in common: questions first, without the task.
 //!
-//! A call starts plainly unless its tool must be a task. It becomes one when it takes too long, or says that it will; what it asks
-//! before that is answered by a request of its own that goes on where this one ended.
+//! A call starts plainly unless its tool must be a task. It becomes one when it takes too long, or says that it will, as soon as that
+//! is possible; what it asks before that is answered by a request of its own that goes on where this one ended.
 
 mod begin;
 mod idempotent_call;
 mod input_requests;
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::value::to_raw_value;
@@ -40,6 +42,9 @@ use bulkhead_tasks::{
     CallNews, CallRequest, Fallback, Job, PlainCall, PluginRequest, RequestedTtl, TaskRequest, Tasks,
 };
 use input_requests::{InputOutcome, issue};
+
+/// When a call tries again to become a task that could not. A place among the running tasks is told of as soon as there is one.
+const PROMOTE_AGAIN: Duration = Duration::from_secs(5);
 
 /// What is asked of plugins.
 pub(super) enum PluginCall {
@@ -94,6 +99,12 @@ impl From<RpcError> for RoundTripError {
     fn from(error: RpcError) -> Self {
         Self::Refused(error)
     }
+}
+
+/// How a call came to begin.
+enum Begun {
+    Call(CallHandle),
+    Task(Ending),
 }
 
 /// A call that runs.
@@ -201,10 +212,31 @@ impl RoundTrip {
     }
 
     async fn begin(&mut self, frames: &FrameSender) -> Result<Ending, RoundTripError> {
-        let guest = self.start().await?;
+        let guest = match self.start_or_queue().await? {
+            Begun::Call(guest) => guest,
+            Begun::Task(ending) => return Ok(ending),
+        };
         self.begin_turn();
         let answers = self.from.as_ref().map(|(position, _)| position.answers.clone()).unwrap_or_default();
         self.converse(ActiveCall { guest, issued: Vec::new(), answers }, None, frames).await
+    }
+
+    /// A new call that still waits for its permit when it would become a task becomes one that waits: its client has something to poll.
+    async fn start_or_queue(&self) -> Result<Begun, RpcError> {
+        let mut started = pin!(self.start());
+        let PluginCall::Tool(call) = &self.work else { return started.await.map(Begun::Call) };
+        let promote_at = self.promote_at.filter(|_| self.from.is_none());
+        tokio::select! {
+            biased;
+            started = &mut started => return started.map(Begun::Call),
+            () = at(promote_at) => {}
+        }
+        // What is rare is boxed, so that the usual call is not as large.
+        match Box::pin(self.create(call.clone())).await {
+            Ok(ending) => Ok(Begun::Task(ending)),
+            // It has a place in the queue of calls all the same.
+            Err(_) => started.await.map(Begun::Call),
+        }
     }
 
     async fn start(&self) -> Result<CallHandle, RpcError> {
@@ -359,7 +391,7 @@ impl RoundTrip {
                     }
                 }
                 CallNews::Detach => {
-                    if self.promote_at.take().is_none() {
+                    if self.promote_at.is_none() {
                         continue;
                     }
                     let origin = self.origin();
@@ -367,6 +399,7 @@ impl RoundTrip {
                         Ok(task) => return Ok(Ending::Task(task)),
                         Err(guest) => running.guest = guest,
                     }
+                    self.promote_at = Some(Instant::now() + PROMOTE_AGAIN);
                 }
                 CallNews::InputRequests { requests, reply } => {
                     let input_requests =

@@ -91,6 +91,29 @@ fn admission_refusal_names_the_limit() {
 }
 
 #[test]
+fn call_that_would_be_a_task_gets_the_next_place_before_new_tasks() {
+    let limits = Limits { calls_running_per_requestor: 3, tasks_running_per_requestor: 1, ..limits() };
+    let admission = Admission::new(limits.into(), 4);
+    let a = requestor(1, 1);
+    let running = admission.try_permit(&a, Purpose::Task).unwrap();
+    let mut call = admission.try_permit(&a, Purpose::Plain).unwrap();
+    let mut given_up = admission.enqueue(&a, Purpose::Promotion).unwrap();
+    let mut task = admission.enqueue(&a, Purpose::Task).unwrap();
+    let mut promotion = admission.enqueue(&a, Purpose::Promotion).unwrap();
+    assert!(granted(&mut given_up).is_none() && granted(&mut promotion).is_none());
+    assert!(admission.try_permit(&a, Purpose::Plain).is_some(), "plain calls do not stand behind them");
+    drop(given_up);
+    drop(running);
+    call.take_place(granted(&mut promotion).unwrap());
+    assert_eq!(admission.sums_of(&a), Sums { running: 1, running_tasks: 1, ..Sums::default() });
+    assert!(granted(&mut task).is_none(), "it is no second running task");
+    drop(call);
+    assert!(granted(&mut task).is_some());
+    drop((task, promotion));
+    assert_eq!(admission.state.lock().counts.total(), Sums::default());
+}
+
+#[test]
 fn admission_serves_a_requestor_in_order() {
     let admission = admission();
     let a = requestor(1, 1);

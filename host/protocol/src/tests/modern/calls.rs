@@ -200,6 +200,48 @@ async fn call_over_quota_is_refused_with_retry_time() {
 }
 
 #[tokio::test]
+async fn call_that_found_no_place_is_promoted_when_there_is_one() {
+    let world = world();
+    let client = world.tasked();
+    let mut tasks = Vec::new();
+    for _ in 0..8 {
+        tasks.push(client.call("forever").await["taskId"].take());
+    }
+    let mut stream = client.open("tools/call", json!({"name": "forever"})).await;
+    assert!(stream.is_silent().await, "all places of tasks are taken");
+    client.result("tasks/cancel", json!({"taskId": tasks[0]})).await;
+    let created = stream.last().await.0["result"].take();
+    assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")));
+    assert!(created["statusMessage"].is_null(), "it runs: {created}");
+    assert_eq!(world.started(), 9, "nothing was begun again");
+}
+
+#[tokio::test]
+async fn call_that_waits_for_its_permit_becomes_a_queued_task() {
+    let world = world();
+    let mut streams = Vec::new();
+    for _ in 0..16 {
+        let mut stream = world.plain().open("tools/call", json!({"name": "forever"})).await;
+        // Each poll with a whole budget of the scheduler.
+        tokio::task::yield_now().await;
+        assert!(futures::poll!(stream.exchange.next()).is_pending());
+        streams.push(stream);
+    }
+    assert_eq!(world.started(), 16);
+    let client = world.tasked();
+    let created = client.call("fails").await;
+    assert_eq!(
+        (&created["resultType"], &created["statusMessage"]),
+        (&json!("task"), &json!("queued: waits for its turn"))
+    );
+    assert_eq!(world.started(), 16, "it has not begun");
+    streams.pop();
+    let done = client.until(&created["taskId"], "completed").await;
+    assert_eq!(done["result"]["content"][0]["text"], "no such city");
+    assert_eq!(world.started(), 17, "it ran once");
+}
+
+#[tokio::test]
 async fn unpromoted_call_takes_no_task_permit() {
     let world = world();
     world.store.set_read_only(Some("full".into()));
