@@ -53,9 +53,20 @@ pub enum Phase {
     Serving,
     /// Open requests may finish; nothing new begins.
     Draining,
+    /// The time is over: what still runs answers that it does not end any more.
+    Ending,
+    /// What has no answer yet is refused.
+    Refusing,
     /// Whatever is left is cut.
     Cut,
 }
+
+/// How long what runs has to answer that it does not end any more, in milliseconds.
+const ENDING_MS: u64 = 100;
+/// How long these answers, and those of what is refused then, have to be sent, in milliseconds.
+const REFUSING_MS: u64 = 400;
+/// The same together: how long connections last at most when what they serve has been told to end.
+pub const ENDING: Duration = Duration::from_millis(ENDING_MS + REFUSING_MS);
 
 /// What a listener works with.
 pub struct HttpServerOptions {
@@ -148,14 +159,19 @@ where
         self.phase.send_replace(Phase::Draining);
     }
 
-    /// Lets the connections that have a permit end, and cuts them when they take too long.
+    /// Lets the connections that have a permit end. When they take too long, what they serve is told to end, then they are cut.
     pub async fn finish(&self, drain_max: Duration) {
         let all = || self.permits.acquire_many(self.edge.options.connections_max);
         let finished = async {
-            if tokio::time::timeout(drain_max, all()).await.is_err() {
-                self.phase.send_replace(Phase::Cut);
-                let _ = all().await;
+            let ending = Duration::from_millis(ENDING_MS);
+            let refusing = Duration::from_millis(REFUSING_MS);
+            for (time, next) in [(drain_max, Phase::Ending), (ending, Phase::Refusing), (refusing, Phase::Cut)] {
+                if tokio::time::timeout(time, all()).await.is_ok() {
+                    return;
+                }
+                self.phase.send_replace(next);
             }
+            let _ = all().await;
         };
         tokio::select! {
             () = finished => {}
@@ -198,7 +214,7 @@ where
         let mut phase = self.phase.clone();
         let shaken = tokio::select! {
             shaken = tokio::time::timeout(self.options.header_read_max, acceptor.accept(stream)) => shaken,
-            _ = phase.wait_for(|phase| *phase == Phase::Cut) => return,
+            _ = phase.wait_for(|phase| *phase >= Phase::Ending) => return,
         };
         // A peer that shakes no hands in time, or not ours, gets nothing.
         if let Ok(Ok(stream)) = shaken {
@@ -236,7 +252,8 @@ where
             // A phase that has no sender any more is that of a listener that is gone.
             match if phase.has_changed().is_ok() { now } else { Phase::Cut } {
                 Phase::Serving => {}
-                Phase::Draining => connection.as_mut().graceful_shutdown(),
+                // A phase may be over before it is seen.
+                Phase::Draining | Phase::Ending | Phase::Refusing => connection.as_mut().graceful_shutdown(),
                 Phase::Cut => break,
             }
         }

@@ -132,10 +132,8 @@ impl Tasks {
         inner.availability.plain_calls() > 0 || inner.watchers.tasks().iter().any(|task| is_active(task))
     }
 
-    /// Refuses new calls, lets running ones end for up to `grace`, then marks what is left as interrupted and closes the store.
-    /// Queued tasks stay queued for the next start.
-    pub async fn drain(&self, grace: Duration) -> Result<(), Error> {
-        let inner = &self.inner;
+    /// Refuses new calls and lets running ones end for up to `grace`. The store stays open.
+    pub async fn let_calls_end(&self, grace: Duration) {
         self.stop_accepting();
         let over = async {
             while self.works() {
@@ -143,6 +141,13 @@ impl Tasks {
             }
         };
         let _ = tokio::time::timeout(grace, over).await;
+    }
+
+    /// Refuses new calls, lets running ones end for up to `grace`, then marks what is left as interrupted and closes the store.
+    /// Queued tasks stay queued for the next start.
+    pub async fn drain(&self, grace: Duration) -> Result<(), Error> {
+        let inner = &self.inner;
+        self.let_calls_end(grace).await;
         let running: Vec<_> = inner.watchers.tasks().into_iter().filter(|task| is_running(task)).collect();
         for task in &running {
             let interrupted = match interruption(inner, task).await {

@@ -32,7 +32,7 @@ pub(super) fn joined(
     recipient: Recipient,
 ) -> Exchange {
     let frames = exchanges.into_iter().map(|(id, exchange)| {
-        let id = id.filter(|id| id.len() <= ID_BYTES_MAX);
+        let id = short(id.as_deref());
         exchange.map(move |frame| (id.clone(), frame)).boxed()
     });
     let waiting = responses.into_iter().map(|body| Waiting { id: None, message: body.into(), place: None }).collect();
@@ -42,6 +42,11 @@ pub(super) fn joined(
         Some((frame, joining))
     })
     .boxed()
+}
+
+/// An id that is echoed.
+pub(super) fn short(id: Option<&str>) -> Option<String> {
+    id.filter(|id| id.len() <= ID_BYTES_MAX).map(str::to_owned)
 }
 
 impl Joining {

@@ -11,10 +11,13 @@ mod post;
 mod stream;
 
 use std::collections::HashSet;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -216,12 +219,15 @@ impl Server {
                 async move {
                     let (server, router, preference, _) = &*own;
                     let in_chunks = request.headers().contains_key(header::TRANSFER_ENCODING);
-                    // Nearly every request: the way through the router would be a tenth of what the edge costs.
-                    let response = if request.uri().path() == ENDPOINT {
-                        Ok(endpoint::endpoint(server, request.map(Body::new), (peer, preference)).await)
-                    } else {
-                        router.call(request).await
+                    let answering = async {
+                        // Nearly every request: the way through the router would be a tenth of what the edge costs.
+                        if request.uri().path() == ENDPOINT {
+                            Ok(endpoint::endpoint(server, request.map(Body::new), (peer, preference)).await)
+                        } else {
+                            router.call(request).await
+                        }
                     };
+                    let response = server.answered_in_time(answering).await;
                     response.map(|response| if in_chunks { last_of_its_connection(response) } else { response })
                 }
             })
@@ -239,6 +245,19 @@ impl Server {
 
     fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
+    }
+
+    /// Refuses what has no answer when the host is about to cut its connection: who waits for its body, a turn or a verifier. A connection
+    /// polls its request when the phase changes.
+    async fn answered_in_time<E>(&self, answering: impl Future<Output = Result<Response, E>>) -> Result<Response, E> {
+        let mut answering = pin!(answering);
+        poll_fn(|cx| match answering.as_mut().poll(cx) {
+            Poll::Pending if self.is_draining() && *self.phase.borrow() >= Phase::Refusing => {
+                Poll::Ready(Ok(refuse(&Refusal::draining())))
+            }
+            polled => polled,
+        })
+        .await
     }
 
     async fn sweep(self: Arc<Self>) {

@@ -9,6 +9,7 @@
 mod answer;
 mod batch;
 mod bodies;
+mod ending;
 pub mod http;
 pub mod quota;
 pub mod session;

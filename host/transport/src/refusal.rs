@@ -75,6 +75,12 @@ impl Refusal {
         Self { code: INTERNAL, retry_after_ms, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
     }
 
+    /// The host goes down before the request has come to its end. Nothing says when to try again: it may have had an effect.
+    pub(super) fn stopped() -> Self {
+        let message = "The host is shutting down and stopped while this call ran; the call was not finished";
+        Self { code: INTERNAL, ..Self::new(StatusCode::OK, message) }
+    }
+
     pub(super) fn rate(exceeded: &Exceeded) -> Self {
         let Exceeded { limit, value, retry_after_ms } = *exceeded;
         let message = format!("Too many requests: {limit} is at its limit of {value}");

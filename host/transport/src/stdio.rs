@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use bulkhead_domain::byte_order_mark;
@@ -20,12 +20,14 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 use bulkhead_limits::Permit;
 use bulkhead_metrics::Transport;
+use bulkhead_net::server::Phase;
 use bulkhead_protocol::{
     self as protocol, Batch, BatchReceived, EncodedMessage as Message, Envelope, Exchange, Mcp, Peer, Received, Session,
 };
 
 use super::answer::{Chunks, Recipient};
-use super::batch::joined;
+use super::batch::{joined, short};
+use super::ending::{answered_at_end, until_ending};
 use super::quota::EdgeQuota;
 use super::refusal::{Refusal, request_id};
 
@@ -42,9 +44,11 @@ pub struct StdioOptions {
     /// `server.body_bytes_max`, for a line.
     pub line_bytes_max: usize,
     pub quota: Arc<EdgeQuota>,
+    /// Connections end with [`Phase::Ending`], after what is open was answered. Each holds a receiver for as long as it lasts.
+    pub phase: watch::Sender<Phase>,
 }
 
-/// Serves one client until its input ends. There is one session at most, which `initialize` opens and the end closes.
+/// Serves one client until its input ends, or the host. There is one session at most, which `initialize` opens and the end closes.
 ///
 /// # Errors
 /// Reading or writing failed; what a client does wrong is answered, not returned.
@@ -72,6 +76,8 @@ pub(super) async fn serve_with(
     let mut writing = tokio::spawn(write_lines(writer, queue, counts));
     let reader = pin!(reader);
     let mut lines = LineReader::new(reader, options.line_bytes_max);
+    // Held to the end: who stops the host waits for its last receiver.
+    let phase = options.phase.subscribe();
     let mut connection = Connection {
         mcp,
         requestor,
@@ -84,6 +90,8 @@ pub(super) async fn serve_with(
     };
     let read = tokio::select! {
         read = connection.read_all(&mut lines) => read,
+        // What is open answers by itself.
+        () = until_ending(phase.clone()) => Ok(()),
         // Nobody can be answered any more.
         written = &mut writing => return written.unwrap_or_else(|error| Err(io::Error::other(error))),
     };
@@ -92,7 +100,9 @@ pub(super) async fn serve_with(
         connection.finish().await;
         writing.await.unwrap_or_else(|error| Err(io::Error::other(error)))
     };
-    match tokio::time::timeout(grace, finishing).await {
+    let finished = tokio::time::timeout(grace, finishing).await;
+    drop(phase);
+    match finished {
         Ok(written) => read.and(written),
         Err(_) => read,
     }
@@ -151,6 +161,7 @@ impl Connection {
         let recipient = self.recipient(request_id(&envelope));
         match self.mcp.receive(self.peer(), &envelope) {
             Received::Exchange(exchange) => {
+                let exchange = answered_at_end(exchange, recipient.id.clone(), &self.options.phase);
                 let forwarded = forward(exchange, recipient, self.out.clone());
                 self.requests.spawn(async move {
                     forwarded.await;
@@ -196,7 +207,12 @@ impl Connection {
         for work in settling {
             work.await;
         }
-        let exchange = joined(exchanges, responses, self.recipient(None));
+        let phase = &self.options.phase;
+        let exchanges = exchanges.into_iter().map(|(id, exchange)| {
+            let short_id = short(id.as_deref());
+            (id, answered_at_end(exchange, short_id, phase))
+        });
+        let exchange = joined(exchanges.collect(), responses, self.recipient(None));
         let forwarded = forward(exchange, self.recipient(None), self.out.clone());
         self.requests.spawn(async move {
             forwarded.await;

@@ -25,6 +25,7 @@ use bulkhead_identity::auth::Authenticator;
 use bulkhead_identity::principal::Principals;
 use bulkhead_limits::LiveLimits;
 use bulkhead_metrics::Metrics;
+use bulkhead_net::server::{ENDING, Phase};
 use bulkhead_plugins::{self as plugins, HealthMonitor, Plugins};
 use bulkhead_protocol::{Protocol, ProtocolOptions};
 use bulkhead_runtime::{CodeCacheConfig, CompilerMode, GuestPulse, LoadError, Sandbox, SandboxConfig, TenantNames};
@@ -37,6 +38,7 @@ use bulkhead_transport::quota::EdgeQuota;
 use bulkhead_transport::stdio::{self, StdioOptions};
 use futures::future::join_all;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::dev_host::CallTeller;
@@ -71,6 +73,8 @@ pub(crate) struct Host {
     pub(crate) health: Arc<HostHealth>,
     tending: JoinHandle<((), (), (), ())>,
     control: Option<Server>,
+    /// That of connections without HTTP.
+    phase: watch::Sender<Phase>,
     /// Where a dashboard is served.
     pub(crate) login_links: Option<Arc<dyn LoginLinks>>,
     /// The same: what charts are drawn from.
@@ -259,6 +263,7 @@ impl Host {
             health,
             tending,
             control: None,
+            phase: watch::Sender::new(Phase::Serving),
             login_links: None,
             history: None,
             erase_hooks: Arc::default(),
@@ -340,13 +345,18 @@ impl Host {
 
     /// How stdio connections are served.
     pub(crate) fn stdio_options(&self) -> StdioOptions {
-        StdioOptions { line_bytes_max: self.line_bytes_max, quota: Arc::clone(&self.quota) }
+        StdioOptions { line_bytes_max: self.line_bytes_max, quota: Arc::clone(&self.quota), phase: self.phase.clone() }
     }
 
     /// Lets running calls end for up to `grace`, marks the rest as interrupted, and gives the data directory back.
     pub(crate) async fn stop(self, grace: Duration) -> anyhow::Result<()> {
+        self.phase.send_replace(Phase::Draining);
+        self.tasks.let_calls_end(grace).await;
+        // What still waits on a connection is answered before the socket goes, and the socket goes before its directory is another host's.
+        self.phase.send_replace(Phase::Ending);
+        let _ = tokio::time::timeout(ENDING, self.phase.closed()).await;
         drop(self.control);
-        let drained = self.tasks.drain(grace).await;
+        let drained = self.tasks.drain(Duration::ZERO).await;
         self.tending.abort();
         let (audit, tracer) = (self.audit, self.tracer);
         tokio::task::spawn_blocking(move || {

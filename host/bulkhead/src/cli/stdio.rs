@@ -92,15 +92,23 @@ async fn own(
     let operator = host.operator(data, reloading);
     host.listen_to_operators(data, operator)?;
     let requestor = host.principals.local_requestor().await?;
-    let serving =
-        stdio::serve(host.protocol.clone(), requestor, tokio::io::stdin(), tokio::io::stdout(), host.stdio_options());
-    let grace = tokio::select! {
-        served = serving => {
-            served?;
-            grace.min(EOF_DRAIN)
-        }
-        () = stop => grace,
+    let options = host.stdio_options();
+    let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
+    let mut serving = Box::pin(stdio::serve(host.protocol.clone(), requestor, stdin, stdout, options));
+    let served = tokio::select! {
+        served = &mut serving => Some(served),
+        () = stop => None,
     };
-    host.stop(grace).await?;
+    match served {
+        Some(served) => {
+            served?;
+            host.stop(grace.min(EOF_DRAIN)).await?;
+        }
+        None => {
+            // What is open is answered. The client may be gone, so that nothing can be written to it any more.
+            let (_, stopped) = tokio::join!(serving, host.stop(grace));
+            stopped?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }

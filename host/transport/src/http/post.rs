@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tokio::sync::{oneshot, watch};
 
 use crate::answer::{AnswerBody, Recipient};
+use crate::ending::answered_at_end;
 use crate::refusal::{Refusal, request_id, retry_after};
 use crate::session::{LiveSession, SessionRequest};
 use crate::sse::EventLog;
@@ -127,6 +128,7 @@ impl Server {
         };
         match received {
             Received::Exchange(exchange) => {
+                let exchange = answered_at_end(exchange, asked.id(), &self.phase);
                 let work = RequestWork { exchange: Some(exchange), held: Some(held), log: None, server: self.clone() };
                 Ok(self.drive(work, live, asked, (&caller, end), accepts.events).await)
             }

@@ -1,6 +1,10 @@
 //! Statuses, headers and sources.
 
-use serde_json::json;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::client::Reply;
 use super::{Edge, Setup, status_and_body};
@@ -201,7 +205,7 @@ async fn unhealthy_host_says_so_to_probes() {
 }
 
 #[tokio::test]
-async fn drain_finishes_open_requests_and_cuts_long_ones() {
+async fn drain_finishes_open_requests_and_answers_long_ones() {
     let mut setup = Setup::default();
     setup.options.drain_ms = 4000;
     let edge = Edge::start(setup).await;
@@ -236,7 +240,11 @@ async fn drain_finishes_open_requests_and_cuts_long_ones() {
     edge.stop().await;
     assert_eq!(told.await.unwrap(), (json!("draining"), 503));
     assert!(quick.await.unwrap().contains("\"result\""));
-    assert!(endless.await.unwrap().is_empty());
+    let endless = String::from_utf8(endless.await.unwrap()).unwrap();
+    assert!(
+        endless.contains(r#""id":1,"error":{"code":-32603,"message":"The host is shutting down and stopped"#),
+        "{endless}"
+    );
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }
 
@@ -252,4 +260,74 @@ async fn http_connection_is_reused() {
     }
     tokio::io::AsyncWriteExt::write_all(&mut stream, b"GET /readyz HTTP/1.1\r\n\r\n").await.unwrap();
     assert_eq!(Reply::read(stream).await.status, 200);
+}
+
+/// The whole of what comes on a connection on which this was sent, until its end.
+async fn everything(mut connection: TcpStream, request: &str) -> String {
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer).await.expect("an end, not a reset");
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn open_requests_are_answered_when_the_host_stops() {
+    const JSON: &str = "Accept: application/json";
+    const EVENTS: &str = "Accept: application/json, text/event-stream";
+    const STOPPED: &str =
+        r#""id":1,"error":{"code":-32603,"message":"The host is shutting down and stopped while this call ran"#;
+    let call = |method: &str, params: Value| {
+        json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
+    };
+    let endless = json!({ "ms": 600_000 });
+    let steps = json!({ "steps": 1, "ms": 600_000 });
+    let missing = " ".repeat(10);
+    for drain_ms in [0, 100] {
+        let mut setup = Setup::default();
+        setup.options.drain_ms = drain_ms;
+        let edge = Edge::start(setup).await;
+        let client = edge.session().await;
+        let session = format!("Mcp-Session-Id: {}", client.header("mcp-session-id"));
+        let modern = "MCP-Protocol-Version: 2026-07-28".to_owned();
+        let batch = edge.session_as(edge.client(), "2025-03-26").await;
+        let batches = format!("Mcp-Session-Id: {}", batch.header("mcp-session-id"));
+        // The headers, the body, how much of it does not come, and what the answer begins with and ends in.
+        let cases = [
+            (JSON, &session, call("do", endless.clone()), "", "200 OK", STOPPED),
+            (EVENTS, &session, call("do", endless.clone()), "", "200 OK", STOPPED),
+            (EVENTS, &session, call("do", steps.clone()), "", "200 OK", STOPPED),
+            (JSON, &modern, call("modern", endless.clone()), "", "200 OK", STOPPED),
+            (EVENTS, &modern, call("modern", steps.clone()), "", "200 OK", STOPPED),
+            (EVENTS, &batches, format!("[{}]", call("do", endless.clone())), "", "200 OK", STOPPED),
+            (
+                EVENTS,
+                &session,
+                call("do", endless.clone()),
+                &*missing,
+                "503 Service Unavailable",
+                r#""error":{"code":-32603"#,
+            ),
+        ];
+        let mut asked = Vec::new();
+        for (accept, about, body, missing, status, said) in cases {
+            let length = body.len() + missing.len();
+            let head = format!(
+                "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{accept}\r\n{about}"
+            );
+            let request = format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}");
+            let connection = edge.client().connect().await;
+            asked.push((tokio::spawn(async move { everything(connection, &request).await }), status, said));
+        }
+        while edge.script.begun() < 6 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // The last one is not received, so nothing says that it has come.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        edge.stop().await;
+        for (index, (answer, status, said)) in asked.into_iter().enumerate() {
+            let answer = answer.await.unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{index}, {drain_ms} ms: {answer}");
+            assert!(answer.contains(said), "{index}, {drain_ms} ms: {answer}");
+        }
+    }
 }

@@ -7,12 +7,14 @@ use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
 };
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::quota::EdgeQuota;
 use crate::stdio::{StdioOptions, serve_with};
 use bulkhead_domain::limits::Limits;
+use bulkhead_net::server::{ENDING, Phase};
 
 use super::requestor;
 use super::scripted::Script;
@@ -22,6 +24,7 @@ struct Pipe {
     write: WriteHalf<DuplexStream>,
     read: BufReader<ReadHalf<DuplexStream>>,
     served: JoinHandle<std::io::Result<()>>,
+    phase: watch::Sender<Phase>,
 }
 
 impl Pipe {
@@ -29,11 +32,13 @@ impl Pipe {
         let script = Arc::new(Script::default());
         let (ours, theirs) = duplex(64 * 1024);
         let (reader, writer) = split(theirs);
-        let options = StdioOptions { line_bytes_max: 1000, quota: Arc::new(EdgeQuota::new(Limits::generous().into())) };
+        let quota = Arc::new(EdgeQuota::new(Limits::generous().into()));
+        let phase = watch::Sender::new(Phase::Serving);
+        let options = StdioOptions { line_bytes_max: 1000, quota, phase: phase.clone() };
         let served =
             tokio::spawn(serve_with(script.clone(), requestor(0), reader, writer, options, Duration::from_secs(2)));
         let (read, write) = split(ours);
-        Self { script, write, read: BufReader::new(read), served }
+        Self { script, write, read: BufReader::new(read), served, phase }
     }
 
     async fn send(&mut self, text: &str) {
@@ -154,4 +159,29 @@ async fn stdio_ends_when_the_client_is_gone() {
     let Pipe { write, read, served, .. } = Pipe::initialized().await;
     drop((write, read));
     timeout(Duration::from_secs(20), served).await.expect("it exits").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn stdio_requests_are_answered_when_the_host_stops() {
+    let mut pipe = Pipe::initialized().await;
+    pipe.request(1, "do", json!({ "ms": 600_000 })).await;
+    pipe.request(2, "do", json!({ "steps": 1, "ms": 600_000 })).await;
+    pipe.request(3, "modern", json!({ "ms": 600_000 })).await;
+    assert_eq!(pipe.line().await.unwrap()["params"]["step"], 0);
+    while pipe.script.begun() < 3 {
+        tokio::task::yield_now().await;
+    }
+    pipe.phase.send_replace(Phase::Draining);
+    pipe.request(4, "do", json!({ "ms": 1 })).await;
+    assert_eq!(pipe.line().await.unwrap()["id"], 4, "what is open may end, and is polled");
+    pipe.phase.send_replace(Phase::Ending);
+    let mut ids = Vec::new();
+    while let Some(answer) = pipe.line().await {
+        assert_eq!(answer["error"]["code"], -32603, "{answer}");
+        ids.push(answer["id"].as_i64().unwrap());
+    }
+    ids.sort_unstable();
+    assert_eq!(ids, [1, 2, 3]);
+    timeout(ENDING, pipe.phase.closed()).await.expect("the connection is over");
+    pipe.served.await.unwrap().unwrap();
 }

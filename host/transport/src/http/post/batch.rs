@@ -12,8 +12,9 @@ use futures::future::join_all;
 use http::{HeaderMap, StatusCode};
 
 use super::{RequestGuard, RequestRef, RequestWork, Sender, accepted};
-use crate::batch::joined;
-use crate::refusal::{ID_BYTES_MAX, Refusal, retry_after};
+use crate::batch::{joined, short};
+use crate::ending::answered_at_end;
+use crate::refusal::{Refusal, retry_after};
 use crate::session::LiveSession;
 use bulkhead_identity::auth::Caller;
 use bulkhead_limits::Permit;
@@ -58,7 +59,7 @@ impl Server {
         };
         let held = RequestGuard::Session(live.begin_in(&self.now, place));
         // The stream of a batch goes by the first of its requests.
-        let first = RequestRef::Id(batch.ids().next().filter(|id| id.len() <= ID_BYTES_MAX).map(str::to_owned));
+        let first = RequestRef::Id(short(batch.ids().next()));
         let full = self.quota.full_of_answers(&requestor);
         let sender = Sender { requestor, rights: caller.rights.clone(), full, reads_events: events, ends: None };
         let (mcp, session) = (Arc::clone(&self.mcp), Some(live.session.clone()));
@@ -95,9 +96,10 @@ impl Server {
             let _ = settled.await;
             return Ok(accepted());
         }
-        for (_, exchange) in &mut exchanges {
+        for (id, exchange) in &mut exchanges {
             let (server, requestor) = (Arc::clone(self), caller.requestor);
             let inner = std::mem::replace(exchange, futures::stream::empty().boxed());
+            let inner = answered_at_end(inner, short(id.as_deref()), &self.phase);
             *exchange = inner
                 .inspect(move |frame| {
                     if let Some(Rejection::Forbidden { tool, .. }) = &frame.rejection {
