@@ -21,6 +21,7 @@ const STANDSTILL: &str = "the guests' threads stand still";
 const READ_ONLY: &str = "the store is read-only";
 const DRAINING: &str = "draining";
 const PLUGIN_MISSING: &str = "a required plugin is not served";
+const COMPONENT_MISSING: &str = "the component of a plugin is missing";
 
 /// What the health of a host is read from.
 pub struct HostHealth {
@@ -53,6 +54,7 @@ impl HostHealth {
             self.tasks.is_draining().then_some(DRAINING),
             self.unhealthy(),
             self.missing().next().is_some().then_some(PLUGIN_MISSING),
+            self.plugins.lacks_component().then_some(COMPONENT_MISSING),
         ];
         reasons.into_iter().flatten()
     }

@@ -41,6 +41,13 @@ const PAGE_TASKS: usize = 256;
 /// What a task that an operator paused says, unless the operator has other words.
 const PAUSED: &str = "paused by the operator";
 
+/// What a backup leaves out, with how to get it.
+const NOT_IN_BACKUPS: [&str; 3] = [
+    "audit/, the audit log: copy the folder that [audit] names, then `bulkhead audit verify` the copy",
+    "the configuration, and the keys, certificates and token files that it names: copy them; without its key nobody reads a sealed store",
+    "cache/ and cache.key, compiled code: the next start compiles again",
+];
+
 /// What only the engine behind the store can do for itself.
 #[async_trait]
 pub trait StoreMaintenance: Send + Sync + 'static {
@@ -50,8 +57,8 @@ pub trait StoreMaintenance: Send + Sync + 'static {
     async fn export(&self, file: &Path) -> Result<Moved, store::Error>;
     /// Puts a new database in the place of the old one, made of an export or of what can be read.
     async fn rebuild(&self, from: Option<&Path>) -> Result<StoreRebuildView, store::Error>;
-    /// Copies the store into a new data directory.
-    async fn backup(&self, directory: &Path) -> Result<(), store::Error>;
+    /// Copies the store into a new data directory, and the components of plugins; returns the number of those.
+    async fn backup(&self, directory: &Path) -> Result<u64, store::Error>;
     /// Seals the keys of tenants with the operator's first key.
     async fn rekey(&self) -> Result<Rekeyed, store::Error>;
     /// Removes the databases that rebuilds replaced; returns their number.
@@ -282,8 +289,9 @@ impl HostOperator {
                 StoreRebuild::answer(&self.maintenance.rebuild(from.as_deref()).await?)
             }
             StoreCommand::Backup(StoreBackup { directory }) => {
-                self.maintenance.backup(&directory).await?;
-                StoreBackup::answer(&StoreBackupView { directory })
+                let components = self.maintenance.backup(&directory).await?;
+                let left_out = NOT_IN_BACKUPS.map(str::to_owned).into();
+                StoreBackup::answer(&StoreBackupView { directory, components, left_out })
             }
             StoreCommand::Rekey(_) => StoreRekey::answer(&self.maintenance.rekey().await?),
         }

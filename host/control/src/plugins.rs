@@ -206,6 +206,8 @@ impl PluginAdmin {
         let (source, pinned) = self.source_of(&name).await?;
         let staged = match self.stage(source, pinned, Some(name)).await {
             Ok(staged) if activate && staged.stage != Stage::Active => staged,
+            // It should run and does not: what was fetched puts that right.
+            Ok(staged) if staged.stage == Stage::Active && !self.plugins.is_running(&staged.version).await => staged,
             staged => return Ok(staged.map(|staged| PluginUpdateView::Staged(staged.into()))),
         };
         Ok(self.plugins.switch(&[staged.version], accept).await.map(PluginUpdateView::Switched))

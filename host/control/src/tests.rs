@@ -46,7 +46,7 @@ impl StoreMaintenance for FakeMaintenance {
     async fn rebuild(&self, _: Option<&Path>) -> Result<StoreRebuildView, store::Error> {
         self.rebuilt.lock().clone().ok_or_else(|| store::Error::Engine("no".to_owned()))
     }
-    async fn backup(&self, _: &Path) -> Result<(), store::Error> {
+    async fn backup(&self, _: &Path) -> Result<u64, store::Error> {
         Err(store::Error::Locked("x".to_owned()))
     }
     async fn rekey(&self) -> Result<Rekeyed, store::Error> {

@@ -218,10 +218,16 @@ pub struct StoreRebuildView {
     pub old_store: PathBuf,
 }
 
-/// Where a backup is.
+/// Where a backup is, and what belongs to the host and is not in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StoreBackupView {
     pub directory: PathBuf,
+    /// Components of plugins that were copied.
+    #[serde(default)]
+    pub components: u64,
+    /// One sentence for each thing, with how to get it.
+    #[serde(default)]
+    pub left_out: Vec<String>,
 }
 
 /// All tenants.

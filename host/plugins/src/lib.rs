@@ -35,7 +35,7 @@ mod tenant_removal;
 pub(crate) mod tests;
 mod view;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -184,6 +184,8 @@ struct Inner {
     state: Mutex<State>,
     /// Something began to drain.
     drains: Notify,
+    /// Plugins that do not run because the component of their active version is not in the data directory. For probes, without a lock.
+    lacking: ArcSwap<BTreeSet<String>>,
     arriving: Arriving,
     adding: Arriving,
 }
@@ -228,6 +230,11 @@ impl State {
     fn running(&self, version: &PluginVersion) -> Option<&LoadedPlugin> {
         let canaries = self.canaries.iter().map(|canary| &canary.plugin);
         self.table.iter().chain(canaries).find(|plugin| plugin.version == *version)
+    }
+
+    /// The active version of a plugin, if it does not run.
+    fn stopped(&self, name: &str, entry: &Entry) -> Option<Digest> {
+        entry.head.active.filter(|active| !self.runs(&version(name, *active)))
     }
 
     /// What the store knows of a plugin.

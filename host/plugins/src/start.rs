@@ -4,7 +4,7 @@
 //! not known yet; from then on versions come by way of commands. `--plugin` is the exception, for one run. So a host whose plugins
 //! are known starts without a network, and nothing that has to be fetched is waited for: see [`deferred_fetch`](super::deferred_fetch).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -140,6 +140,7 @@ impl Plugins {
             metrics,
             state: Mutex::new(State { book, names, awaited, broken, ..State::default() }),
             drains: Notify::new(),
+            lacking: ArcSwap::default(),
             arriving: Arriving::default(),
             adding: Arriving::default(),
         };
@@ -172,6 +173,7 @@ impl Plugins {
             inner.sandbox.remember(&plan.name, &plan.policy.source);
             inner.health.set_quarantine_after(&plan.name, plan.policy.quarantine_after);
             let is_known = matches!(plan.origin, Origin::Known(_));
+            let loaded = loaded.map_err(|error| inner.with_way_out(&state.book, &plan, error));
             let accepted = loaded.and_then(|plugin| match is_known {
                 true => inner.accepted(&state.book, plugin),
                 false => Ok(plugin),
@@ -266,6 +268,34 @@ impl Plugins {
             }
             (loaded, _) => loaded,
         }
+    }
+}
+
+impl Inner {
+    /// What is wrong with a plugin whose component is not there any more, with the command that brings it back.
+    fn with_way_out(&self, book: &PluginRegistry, plan: &Plan, mut error: LoadError) -> LoadError {
+        let Origin::Known(digest) = &plan.origin else { return error };
+        if !self.sandbox.kept().is_missing(&digest.0) {
+            return error;
+        }
+        self.set_lacking(&plan.name, true);
+        let version = book.get(&plan.name).and_then(|entry| entry.versions.get(digest));
+        let source = version.map(|version| version.source.as_str()).filter(|source| !source.is_empty());
+        let (source, name) = (source.unwrap_or("SOURCE"), &plan.name);
+        error.problems.push(format!("`bulkhead plugin add {source} --name {name}` brings its component back"));
+        error
+    }
+
+    pub(super) fn set_lacking(&self, name: &str, is_lacking: bool) {
+        self.lacking.rcu(|lacking| {
+            let mut next = BTreeSet::clone(lacking);
+            if is_lacking {
+                next.insert(name.to_owned())
+            } else {
+                next.remove(name)
+            };
+            next
+        });
     }
 }
 

@@ -190,7 +190,8 @@ impl Plugins {
             let entry = state.entry(name)?;
             let digest = match named {
                 Some(begins) => find(name, entry, begins)?,
-                None => latest(entry).ok_or_else(|| {
+                // One that should run and does not is looked at again.
+                None => latest(entry).or_else(|| state.stopped(name, entry)).ok_or_else(|| {
                     Error::Invalid(format!("no version of {name} is staged that was not active yet: name a version"))
                 })?,
             };
@@ -234,6 +235,7 @@ impl Plugins {
             }
             state.broken.remove(&one.name);
             state.noticed.remove(&one.name);
+            inner.set_lacking(&one.name, false);
             if let Some(to) = one.to.loaded() {
                 state.fresh.retain(|_, fresh| fresh.version != to.version);
                 state.ended.remove(&to.version);

@@ -271,6 +271,34 @@ async fn damaged_component_is_repaired_by_staging_it_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn plugin_whose_component_is_missing_names_the_command_and_runs_once_it_is_back() {
+    let Some(mut one) = text(SAME, "The texts are missing.") else { return };
+    one.provenance.source = "oci://registry.example/text:1".to_owned();
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let world = start(&store, &clock).await;
+    let version = world.plugins.stage(one.clone()).await.unwrap().version;
+    assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
+    assert!(!world.plugins.lacks_component());
+
+    std::fs::remove_file(world.sandbox.kept().path(&version.digest)).unwrap();
+    let (world, refused) = start_with(&store, &clock, policy()).await;
+    let command = "`bulkhead plugin add oci://registry.example/text:1 --name text` brings its component back";
+    assert!(refused.iter().any(|error| error.to_string().contains(command)), "{refused:?}");
+    let [line] = world.plugins.list().await.unwrap().try_into().unwrap();
+    assert!(line.state == PluginState::Broken && line.problems.iter().any(|problem| problem == command), "{line:?}");
+    assert!(world.plugins.lacks_component());
+    let again = [Target { name: "text".into(), version: None }];
+    assert!(matches!(world.plugins.activate(&again, false).await, Err(Error::Refused(_))), "it is not back");
+
+    let staged = world.plugins.stage(one).await.unwrap();
+    assert_eq!(staged.stage, Stage::Active);
+    assert!(!world.plugins.is_running(&staged.version).await, "what should run does not by that alone");
+    assert!(world.plugins.activate(&again, false).await.unwrap().done);
+    assert!(world.plugins.is_running(&staged.version).await && !world.plugins.lacks_component());
+    assert_eq!(active(&world).await, Some(Digest(version.digest)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn list_changes_are_notified_and_drained_versions_retire() {
     let Some(one) = text(SAME, SAME) else { return };
     let described = text("Returns the text as it is.", "Returns the text and more.").unwrap();

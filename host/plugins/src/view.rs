@@ -218,6 +218,16 @@ impl Plugins {
             || catalog.tools().iter().any(|tool| tool.plugin.name == name)
     }
 
+    /// Whether a plugin does not run because its component is not in the data directory. Cheap, like the one above.
+    pub fn lacks_component(&self) -> bool {
+        !self.inner.lacking.load().is_empty()
+    }
+
+    /// Whether new calls go to this version.
+    pub async fn is_running(&self, version: &PluginVersion) -> bool {
+        self.inner.state.lock().await.runs(version)
+    }
+
     fn line(&self, state: &State, name: &str, entry: Option<&Entry>) -> PluginView {
         let running = state.table.iter().find(|plugin| plugin.version.name == name);
         let head = entry.map(|entry| &entry.head);

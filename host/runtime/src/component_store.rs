@@ -49,6 +49,11 @@ impl ComponentStore {
         self.folder.join(format!("{}.wasm", hex(digest)))
     }
 
+    /// Whether there is no file for this component.
+    pub fn is_missing(&self, digest: &[u8; 32]) -> bool {
+        fs::metadata(self.path(digest)).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Keeps a component, durable on return, so that a task can run again with the version that it started with.
     ///
     /// # Errors

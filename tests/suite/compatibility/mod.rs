@@ -17,7 +17,7 @@ use tests::{Setup, place};
 use observe::Observer;
 
 /// Members that are new: the beginning of the command, the member, why.
-const CHANGED: [(&str, &str, &str); 16] = [
+const CHANGED: [(&str, &str, &str); 18] = [
     ("plugin check", "errors", "why a component is refused is told there as well"),
     ("plugin inspect", "durable", DURABLE),
     ("plugin check", "durable", DURABLE),
@@ -34,7 +34,10 @@ const CHANGED: [(&str, &str, &str); 16] = [
     ("admin limits", "tasks_stored_bytes_per_tenant", TIMELINE),
     ("tenant list", "bytes", TIMELINE),
     ("store check", "bytes", TIMELINE),
+    ("store backup", "components", COMPONENTS),
+    ("store backup", "left_out", COMPONENTS),
 ];
+const COMPONENTS: &str = "a backup holds components of plugins, and says what it does not hold";
 const TIMELINE: &str = "the record of a task that was interrupted says so, and takes more bytes";
 const DURABLE: &str = "whether a task goes on after its host ended";
 const NEW_LIMIT: &str = "a limit that the older program did not have";

@@ -55,7 +55,7 @@ pub(crate) enum StoreCommand {
         own, and only that is sealed with the operator's. `bulkhead store rebuild` takes the old seals out of the files."
     )]
     Rekey(OperateArguments),
-    /// Copy the store into a new data directory, also while it is in use
+    /// Copy the store and the components of plugins into a new data directory, also while they are in use
     Backup {
         /// The directory; it must be empty or not exist yet
         #[arg(value_name = "DIR")]

@@ -1,8 +1,8 @@
 //! What sled's side of the store can do for itself, with a host on it and without.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{BufReader, BufWriter, ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +25,10 @@ pub(crate) struct SledMaintenance {
 
 /// Names tenants whose erasure is not over, by their ids.
 const ERASING: &str = "erasing";
+/// The folder with the components of plugins.
+const COMPONENTS: &str = "components";
+/// Ends of the names there: a component, the text about it, and that its signer has vouched for that.
+const KEPT_KINDS: [&str; 3] = ["wasm", "wit", "vouched"];
 
 #[async_trait]
 impl StoreMaintenance for SledMaintenance {
@@ -46,8 +50,11 @@ impl StoreMaintenance for SledMaintenance {
         Ok(rebuilt(sled::rebuild_running(&self.store).await?))
     }
 
-    async fn backup(&self, directory: &Path) -> Result<(), Error> {
-        sled::backup(&self.store, directory).await
+    async fn backup(&self, directory: &Path) -> Result<u64, Error> {
+        sled::backup(&self.store, directory).await?;
+        let (data, directory) = (self.data.clone(), directory.to_owned());
+        // After the store: a component is kept before a row names it.
+        blocking(move || copy_components(&data, &directory)).await
     }
 
     async fn rekey(&self) -> Result<Rekeyed, Error> {
@@ -136,6 +143,41 @@ fn export_to(
     Ok(moved)
 }
 
+/// Copies the kept components with what was said and vouched for about them, durable on return; gives the number of components.
+fn copy_components(data: &Path, to: &Path) -> Result<u64, Error> {
+    let (from, to) = (data.join(COMPONENTS), to.join(COMPONENTS));
+    let failed = |path: &Path, error: &std::io::Error| {
+        Error::Engine(format!("the store was copied, the components were not: {}: {error}", path.display()))
+    };
+    let entries = match std::fs::read_dir(&from) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(failed(&from, &error)),
+    };
+    DirBuilder::new().mode(0o700).create(&to).map_err(|error| failed(&to, &error))?;
+    let mut components = 0;
+    for entry in entries {
+        let path = entry.map_err(|error| failed(&from, &error))?.path();
+        let kind = path.extension().and_then(|kind| kind.to_str()).unwrap_or_default();
+        let (true, Some(name)) = (KEPT_KINDS.contains(&kind), path.file_name()) else { continue };
+        match copy_file(&path, &to.join(name)) {
+            Ok(()) => components += u64::from(kind == "wasm"),
+            // A version may be removed meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(&path, &error)),
+        }
+    }
+    File::open(&to).and_then(|folder| folder.sync_all()).map_err(|error| failed(&to, &error))?;
+    Ok(components)
+}
+
+fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
+    let mut from = File::open(from)?;
+    let mut made = File::options().write(true).create_new(true).mode(0o600).open(to)?;
+    std::io::copy(&mut from, &mut made)?;
+    made.sync_all()
+}
+
 fn rebuild(data: &Path, from: Option<PathBuf>) -> Result<StoreRebuildView, Error> {
     match from {
         Some(file) => {
@@ -148,4 +190,37 @@ fn rebuild(data: &Path, from: Option<PathBuf>) -> Result<StoreRebuildView, Error
 
 fn rebuilt((moved, old_store): sled::Rebuilt) -> StoreRebuildView {
     StoreRebuildView { moved, old_store }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn backup_holds_components_with_what_is_said_about_them() {
+        let data = tempfile::tempdir().unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        assert_eq!(copy_components(data.path(), copy.path()).unwrap(), 0, "a host without plugins");
+        fs::create_dir(data.path().join("components")).unwrap();
+        for name in ["a.wasm", "a.wit", "a.vouched", "b.wasm", "b.wasm.part-1", "notes"] {
+            fs::write(data.path().join("components").join(name), name).unwrap();
+        }
+        assert_eq!(copy_components(data.path(), copy.path()).unwrap(), 2);
+        let folder = copy.path().join("components");
+        let mut names: Vec<_> =
+            fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["a.vouched", "a.wasm", "a.wit", "b.wasm"]);
+        for name in names {
+            let path = folder.join(&name);
+            assert_eq!(fs::read_to_string(&path).unwrap(), name);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0, "{name} is the host's alone");
+        }
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o077, 0);
+        let again = copy_components(data.path(), copy.path()).unwrap_err();
+        assert!(again.to_string().contains("the components were not"), "nothing is written over: {again}");
+    }
 }
