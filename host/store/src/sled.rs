@@ -28,6 +28,7 @@ mod probe;
 mod rebuild;
 mod salvage;
 mod sealing;
+mod shortage;
 mod space;
 mod state;
 mod store_counts;

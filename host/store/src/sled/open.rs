@@ -18,6 +18,7 @@ use super::files::{self, Files, if_there, io_error};
 use super::group::Totals;
 use super::head::{PayloadLocation, RecordHeader};
 use super::keys::{self, kind};
+use super::shortage::shortage;
 use super::space::statvfs;
 use super::state::{self, DatabaseId, State};
 use super::store_counts::{CountBuilder, StoreCounts};
@@ -221,14 +222,24 @@ pub(super) fn is_unfinished_snapshot(name: &str) -> bool {
 }
 
 /// A database that cannot be opened for a reason that has nothing to do with its bytes is not damaged.
+/// Whether another process has the database open, or had a moment ago.
+fn is_locked(error: &::sled::Error) -> bool {
+    matches!(error, ::sled::Error::Io(io) if io.to_string().contains("acquire lock"))
+}
+
 fn open_error(error: ::sled::Error) -> Error {
     use std::io::ErrorKind::{NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull, WouldBlock};
+    if let (::sled::Error::Io(io), false) = (&error, is_locked(&error))
+        && let Some(shortage) = shortage(&io.to_string())
+    {
+        return shortage;
+    }
     match &error {
         ::sled::Error::Io(io)
             if matches!(
                 io.kind(),
                 NotFound | PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull | WouldBlock
-            ) || io.to_string().contains("acquire lock") =>
+            ) || is_locked(&error) =>
         {
             Error::Engine(error.to_string())
         }

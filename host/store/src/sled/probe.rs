@@ -16,6 +16,7 @@ use rustix::process::Signal;
 
 use super::super::Error;
 use super::open::{self, Layout};
+use super::shortage::{panic_text, shortage};
 use super::store_counts::StoreCounts;
 
 /// The first argument that makes the program a probe.
@@ -23,6 +24,8 @@ pub const PROBE_ARGUMENT: &str = "__store-probe";
 /// A damaged log can send sled around in circles.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(600);
 const PROBE_POLL: Duration = Duration::from_millis(2);
+/// Bytes of what a probe says of its end that are read.
+const SAID_BYTES_MAX: u64 = 64 << 10;
 
 /// How to look at a database before opening it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +84,7 @@ pub(super) fn probe(mode: ProbeMode, data: &Path) -> Result<StoreCounts, Error> 
         }
         ProbeMode::InProcess => {
             let examined = std::panic::catch_unwind(|| open::examine(&Layout::new(data)));
-            examined.unwrap_or_else(|_| Err(panicked()))
+            examined.unwrap_or_else(|payload| Err(shortage(panic_text(&*payload)).unwrap_or_else(panicked)))
         }
     }
 }
@@ -92,35 +95,59 @@ fn cannot(error: std::io::Error) -> Error {
 
 fn in_child(command: &mut Command) -> Result<StoreCounts, Error> {
     let mut ended = run(command)?;
-    if ended.0.signal() == Some(Signal::KILL.as_raw()) {
+    if ended.status.signal() == Some(Signal::KILL.as_raw()) {
         tracing::warn!("the process that examines the database was killed: another one begins again");
         ended = run(command)?;
     }
-    let (status, told) = ended;
+    let Ended { status, told, said } = ended;
     match status.code().and_then(|code| u8::try_from(code).ok()) {
         Some(0) => stock(&told),
         Some(EXIT_CORRUPT) => Err(Error::Corrupt(told)),
         Some(EXIT_OTHER) => Err(Error::Engine(told)),
-        _ => Err(status.signal().map_or_else(panicked, ended_by)),
+        // It panicked or aborted, which says nothing about the bytes if it lacked something.
+        _ => Err(shortage(&said).unwrap_or_else(|| status.signal().map_or_else(panicked, ended_by))),
     }
 }
 
-/// Runs a probe to its end; how it ended, and what it said.
-fn run(command: &mut Command) -> Result<(ExitStatus, String), Error> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+/// A probe that is over.
+struct Ended {
+    status: ExitStatus,
+    /// Its answer, on standard output.
+    told: String,
+    /// What its end was about, on standard error.
+    said: String,
+}
+
+/// What a child writes, up to a bound; the rest is thrown away.
+fn read_all(from: Option<impl Read>, bytes_max: u64) -> std::io::Result<String> {
+    let Some(mut from) = from else { return Ok(String::new()) };
+    let mut bytes = Vec::new();
+    from.by_ref().take(bytes_max).read_to_end(&mut bytes)?;
+    std::io::copy(&mut from, &mut std::io::sink())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+type Reader = std::thread::JoinHandle<std::io::Result<String>>;
+
+fn reader(from: Option<impl Read + Send + 'static>, bytes_max: u64) -> Result<Reader, Error> {
+    let spawned = std::thread::Builder::new().name("probe".to_owned()).spawn(move || read_all(from, bytes_max));
+    spawned.map_err(|error| shortage(&error.to_string()).unwrap_or_else(|| cannot(error)))
+}
+
+/// Runs a probe to its end.
+fn run(command: &mut Command) -> Result<Ended, Error> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(cannot)?;
     // Open until the child has ended: it ends itself when this process is gone.
     let _stdin = child.stdin.take();
-    let mut output = child.stdout.take();
-    std::thread::scope(|scope| {
-        let told = scope.spawn(move || {
-            let mut told = Vec::new();
-            output.as_mut().map_or(Ok(0), |output| output.read_to_end(&mut told)).map(|_| told)
-        });
-        let status = wait(&mut child)?;
-        let told = told.join().unwrap_or_else(|_| Ok(Vec::new())).map_err(cannot)?;
-        Ok((status, String::from_utf8_lossy(&told).into_owned()))
-    })
+    let (output, errors) = (child.stdout.take(), child.stderr.take());
+    // A child that is not read stands still.
+    let told = reader(output, u64::MAX)?;
+    let said = reader(errors, SAID_BYTES_MAX)?;
+    let status = wait(&mut child)?;
+    let told = told.join().unwrap_or_else(|_| Ok(String::new())).map_err(cannot)?;
+    let said = said.join().unwrap_or_else(|_| Ok(String::new())).map_err(cannot)?;
+    Ok(Ended { status, told, said })
 }
 
 fn wait(child: &mut Child) -> Result<ExitStatus, Error> {
@@ -235,6 +262,20 @@ mod tests {
     fn probe_child_panic_is_store_corruption() {
         let refused = probe_in_child(PANIC).err().unwrap();
         assert!(matches!(&refused, Error::Corrupt(reason) if reason.contains("stopped while reading")), "{refused}");
+    }
+
+    #[test]
+    fn probe_child_that_lacks_something_is_not_store_corruption() {
+        let ended = |said: &str, end: &str| {
+            in_child(Command::new("sh").args(["-c", &format!("echo '{said}' >&2; {end}")])).err().unwrap().to_string()
+        };
+        let panicked =
+            ended("called `Result::unwrap()` on an `Err` value: Os { code: 11, kind: WouldBlock }", "exit 101");
+        assert!(panicked.contains("ulimit -u") && !panicked.contains("corrupt"), "{panicked}");
+        let aborted = ended("memory allocation of 4096 bytes failed", "kill -ABRT $$");
+        assert!(aborted.contains("ulimit -v") && !aborted.contains("corrupt"), "{aborted}");
+        let damaged = ended("index out of bounds", "head -c 200000 /dev/zero >&2; exit 101");
+        assert!(damaged.contains("corrupt") && damaged.contains("stopped while reading"), "{damaged}");
     }
 
     #[test]

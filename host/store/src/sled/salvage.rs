@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::super::Error;
 use super::files::io_error;
 use super::open::{self, Layout};
+use super::shortage::{panic_text, shortage};
 use super::space::statvfs;
 use super::state;
 
@@ -59,10 +60,12 @@ pub(super) fn on_what_opens<R>(
     Err(Error::Corrupt(format!("no part of the database can be opened, put a backup back ({reason})")))
 }
 
-/// Runs what may panic on damaged bytes.
+/// Runs what may panic on damaged bytes, or for want of threads or memory.
 pub(super) fn guarded<R>(act: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
-    catch_unwind(AssertUnwindSafe(act))
-        .unwrap_or_else(|_| Err(Error::Corrupt("the engine stopped while reading".to_owned())))
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|payload| {
+        let damaged = || Error::Corrupt("the engine stopped while reading".to_owned());
+        Err(shortage(panic_text(&*payload)).unwrap_or_else(damaged))
+    })
 }
 
 /// A copy of a database, in a folder of its own that goes with it.
