@@ -21,7 +21,7 @@ import { InMemoryTaskStore } from "@modelcontextprotocol/sdk/experimental/tasks/
 
 const { version } = JSON.parse(readFileSync("node_modules/@modelcontextprotocol/sdk/package.json", "utf8"));
 console.log(`@modelcontextprotocol/sdk ${version}, Node.js ${process.version}`);
-console.log("expected: MCP 2025-11-25, tasks, TTL and resource management: a receiver may delete a task after its ttl has elapsed, not before");
+console.log("expected: MCP 2025-11-25, tasks, TTL and Resource Management: \"After a task's `ttl` lifetime has elapsed, receivers MAY delete the task\"");
 
 const cases = [
   // ttl in ms, status that is seen 300 ms later
