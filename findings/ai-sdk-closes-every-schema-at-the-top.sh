@@ -3,8 +3,8 @@
 #
 # Surprising: a tool that takes any members at the top, `{"additionalProperties": {"type": "string"}}`, becomes one that takes none,
 # and one whose alternatives name their members inside `oneOf` becomes one that no arguments satisfy: the members are unknown at
-# the top, and required below. The model is given the closed schema and cannot call the tool as its author meant. Nothing says so;
-# the server sees a call without arguments, or none. A schema inside `properties` stays as it is.
+# the top, and required below. The model is given the closed schema, by which no call is right that the author meant. Nothing says so. A
+# schema inside `properties` stays as it is.
 # The guess before the run: `false` is a default where the schema says nothing.
 # Who meets it: authors of tools with free members (labels, headers, a row of a table) or with alternatives at the top.
 # What to do: name every argument in `properties` at the top, and put a free object or the alternatives below one of them. Bulkhead

@@ -8,7 +8,7 @@
 # tried here.
 # The guess before the run: a number type works everywhere or nowhere, and what does not fit is an error.
 # Who meets it: authors of components in JavaScript with typed exports: ids, sizes in bytes, times in seconds or nanoseconds.
-# What to do: return such a u32 as u64, or in a record of two fields; take an s64 that may be negative as s32, f64 or text. Bulkhead
+# What to do: return such a u32 as u64, or in a record of two fields; take an s64 that may be negative as s32 or text. Bulkhead
 # passes on the number that the component returned; the world of its own JavaScript SDK has no such function.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -7,7 +7,7 @@
 # call draws the same "random" numbers.
 # The guess before the run: either everything of `random` is frozen, or nothing is.
 # Who meets it: authors with a generator of their own, in their module or in a library that makes one when it is imported: back-off
-# with jitter, sampling, names for files.
+# with jitter, sampling.
 # What to do: make the generator inside the function, or call `random`, `secrets` or `uuid.uuid4` directly. Bulkhead starts each
 # call in a fresh instance.
 set -euo pipefail

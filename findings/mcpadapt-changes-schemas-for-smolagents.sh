@@ -3,8 +3,8 @@
 #
 # Surprising: `{"type": "object", "additionalProperties": false}` is a tool without arguments. mcpadapt throws KeyError 'properties'
 # for it, and none of the server's tools is there. An argument without a single `type`, such as a number that may be null (`anyOf`)
-# or an enum of numbers, is given the type "string": smolagents then refuses the number, which is right, and sends a text, which
-# the server refuses. An argument that is not among `required` has to be given.
+# or an enum of numbers, is given the type "string": smolagents then refuses the number, which is right, and takes a text, which
+# is wrong. An argument that is not among `required` has to be given.
 # The guess before the run: a tool that cannot be read is left out with a warning, and `anyOf` is passed on or becomes "any".
 # Who meets it: authors whose tools take no arguments, or optional ones made from `int | None` or `option<u32>`.
 # What to do: write `"properties": {}`; give each argument one `type`, and its default in the description. Bulkhead writes
