@@ -95,6 +95,9 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
     }
     of_tools(&inspection.tools, &mut found);
     found.warnings.extend(of_names(&inspection.own_names, &inspection.tools, inspection.typed));
+    if inspection.typed {
+        found.warnings.extend(bulkhead_author::check::wrong_integers(&std::fs::read(file)?));
+    }
     // The second time compiles nothing; what differs differs by itself.
     let again = sandbox.inspect(source()).await;
     if !again.is_ok_and(|again| format!("{:?}", again.tools) == format!("{:?}", inspection.tools)) {
