@@ -149,6 +149,13 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
     Ok(refused)
 }
 
+fn warn_of_half_erased(data: &Path) -> anyhow::Result<()> {
+    for tenant in super::store_maintenance::erasing(data)? {
+        tracing::warn!(%tenant, "a tenant is not erased completely: repeat `bulkhead tenant purge`");
+    }
+    Ok(())
+}
+
 /// Goes on with the tasks of an earlier host on this store.
 async fn take_over(tasks: &Tasks) -> anyhow::Result<()> {
     let taking_over = || "taking over what an earlier host left".to_owned();
@@ -167,9 +174,7 @@ impl Host {
         told: Option<CallTeller>,
     ) -> anyhow::Result<Self> {
         sources::refuse_exposing(&config.plugins, data)?;
-        for tenant in super::store_maintenance::erasing(data)? {
-            tracing::warn!(%tenant, "a tenant is not erased completely: repeat `bulkhead tenant purge`");
-        }
+        warn_of_half_erased(data)?;
         let audit = super::audit::of_host(config, data)?;
         let tracer = traces::start(config)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
