@@ -313,8 +313,10 @@ async fn durable_task_says_so_on_its_pages_and_is_released_there() {
     command::json(&["tasks", "hold", &task], &setup.data()).await;
     let page = operator.get(&path).await;
     assert!(page.text.contains("it is held by the operator") && page.text.contains("Release"), "{}", page.text);
-    let resume = format!("{path}/resume");
-    assert_eq!(operator.post(&resume, &page.token(&resume), &[]).await.status, StatusCode::SEE_OTHER);
+    let of_requestor = requestor.get(&path).await.text;
+    assert!(of_requestor.contains("it is held") && !of_requestor.contains("/resume"), "{of_requestor}");
+    let release = format!("{path}/release");
+    assert_eq!(operator.post(&release, &page.token(&release), &[]).await.status, StatusCode::SEE_OTHER);
     let shown = command::json(&["tasks", "show", &task], &setup.data()).await;
     assert_eq!((&shown["status"], shown.get("held")), (&json!("input_required"), None), "{shown}");
 }
