@@ -158,6 +158,11 @@ impl Request {
         digest([&*self.written])
     }
 
+    /// Whether it may have taken effect already when it was sent again: without a response to the second sending, nobody knows.
+    fn may_have_taken_effect(&self) -> bool {
+        self.is_recorded && self.sends_again && !self.is_safe
+    }
+
     /// The request for its way out. It is complete.
     fn whole(&mut self) -> Result<http::Request<WasiBody>, Failure> {
         let trailers = match self.end.take() {
@@ -252,11 +257,20 @@ impl Call {
         let open: Vec<_> = journal.requests.open.extract_if(.., is_open).collect();
         self.egress.give_up_first(journal.to_give_up());
         for (_, request) in open {
+            let may_have_taken_effect = request.may_have_taken_effect();
             let Request { response, head, options, body, written, .. } = request;
             let body = Prefixed::new(written.freeze(), body).boxed_unsync();
             let exchange = self.egress.exchange(http::Request::from_parts(head, body), options);
+            let metrics = self.egress.metrics();
             let way = wasmtime_wasi::runtime::spawn(async move {
-                let (response, driver) = exchange.await?;
+                let sent = exchange.await;
+                let (response, driver) = match sent {
+                    Err(error) if may_have_taken_effect => {
+                        metrics.in_doubt(1);
+                        return Err(Failure::of(&error).of_second_sending().into_error());
+                    }
+                    sent => sent?,
+                };
                 Ok((response, driven(driver)))
             });
             self.place(response, HostFutureIncomingResponse::Pending(way))?;
@@ -315,6 +329,13 @@ impl Call {
                 Arrival::Whole(response, held) => {
                     let is_denial = response.as_ref().is_err_and(|failure| failure.is_denial());
                     let lacking = if is_denial { self.denials.found() } else { Vec::new() };
+                    let response = match response {
+                        Err(failure) if request.may_have_taken_effect() => {
+                            self.egress.count_in_doubt(1);
+                            Err(failure.of_second_sending())
+                        }
+                        response => response,
+                    };
                     let outcome = Outcome { request: request.digest(), lacking, response };
                     journal.state.put_delivery(number, encode(&outcome));
                     if !request.is_safe {

@@ -120,8 +120,18 @@ macro_rules! failures {
                     $($code => Error::$name,)*
                     $($sized => Error::$sized_name(self.size.and_then(|size| size.try_into().ok())),)*
                     DNS_ERROR => Error::DnsError { rcode: None, info_code: None },
-                    IN_DOUBT => Error::InternalError(Some(words::IN_DOUBT.to_owned())),
+                    IN_DOUBT => Error::InternalError(Some(words::in_doubt(self.cause()))),
                     _ => Error::InternalError(None),
+                }
+            }
+
+            /// What this failure is called where it is the cause of another one.
+            fn name(code: u8) -> &'static str {
+                match code {
+                    $($code => stringify!($name),)*
+                    $($sized => stringify!($sized_name),)*
+                    DNS_ERROR => "DnsError",
+                    _ => "InternalError",
                 }
             }
         }
@@ -158,6 +168,17 @@ failures! {
 impl Failure {
     /// A request that was sent before the host stopped, and nobody knows what became of it.
     pub(super) const IN_DOUBT: Self = Self { code: IN_DOUBT, size: None };
+
+    /// The same of a request that was sent again, and that failed so. The cause is kept in the place of the size, which an older host does not
+    /// read of this code.
+    pub(super) fn of_second_sending(self) -> Self {
+        if self.code == IN_DOUBT { self } else { Self { code: IN_DOUBT, size: Some(self.code.into()) } }
+    }
+
+    /// Why a request that is in doubt was not answered when it was sent again.
+    fn cause(self) -> Option<&'static str> {
+        self.size.map(|code| Self::name(u8::try_from(code).unwrap_or(INTERNAL_ERROR)))
+    }
 
     pub(super) fn is_denial(self) -> bool {
         matches!(self.into_error(), Error::HttpRequestDenied)
@@ -208,5 +229,14 @@ mod tests {
         let doubt = Failure::IN_DOUBT.into_error();
         assert!(matches!(doubt, Error::InternalError(Some(text)) if text == words::IN_DOUBT));
         assert!(Failure::of(&Error::HttpRequestDenied).is_denial());
+        for (error, cause) in
+            [(Error::ConnectionRefused, "ConnectionRefused"), (Error::HttpRequestDenied, "HttpRequestDenied")]
+        {
+            let again = Failure::of(&error).of_second_sending();
+            assert_eq!(decode::<Failure>(&encode(&again)), Some(again), "it is kept with its cause");
+            let Error::InternalError(Some(said)) = again.into_error() else { panic!("{again:?}") };
+            assert_eq!(said, format!("{}; it was sent again and not answered: {cause}", words::IN_DOUBT));
+            assert!(!again.is_denial() && again.of_second_sending() == again);
+        }
     }
 }

@@ -9,6 +9,14 @@ pub(super) const STREAM_ERROR: &str = "error";
 pub(super) const IN_DOUBT: &str =
     "in doubt: the host stopped after this request was sent, and whether it took effect is not known";
 
+/// The same with what became of its second sending, where there was one.
+pub(super) fn in_doubt(cause: Option<&str>) -> String {
+    match cause {
+        Some(cause) => format!("{IN_DOUBT}; it was sent again and not answered: {cause}"),
+        None => IN_DOUBT.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -20,5 +28,7 @@ mod tests {
             IN_DOUBT,
             "in doubt: the host stopped after this request was sent, and whether it took effect is not known"
         );
+        assert_eq!(in_doubt(None), IN_DOUBT);
+        assert_eq!(in_doubt(Some("Why")), format!("{IN_DOUBT}; it was sent again and not answered: Why"));
     }
 }

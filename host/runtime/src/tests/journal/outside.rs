@@ -53,6 +53,7 @@ impl OutsideWorld for Peer {
                 .body(Bytes::from_static(b"data: one\n\n"))
                 .ok(),
             "/refused" => None,
+            "/once" if count > 1 => None,
             _ => {
                 let key = request.headers().get("idempotency-key").map(|key| String::from_utf8_lossy(key.as_bytes()));
                 let (key, body) = (key.unwrap_or_default(), String::from_utf8_lossy(request.body()));

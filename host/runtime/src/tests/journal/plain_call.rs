@@ -8,7 +8,7 @@ use crate::journal_sink::{Fenced, JournalSink, Tail};
 
 /// Takes what a plain call submits.
 #[derive(Debug, Default)]
-struct PlainCallSink(Mutex<Vec<Tail>>);
+pub(super) struct PlainCallSink(Mutex<Vec<Tail>>);
 
 #[async_trait::async_trait]
 impl JournalSink for PlainCallSink {

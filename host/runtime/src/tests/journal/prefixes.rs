@@ -1,7 +1,9 @@
 //! A call goes on from every journal that a host can have kept of it, and its whole journal replays again. What only reads is sent again, the
 //! rest is in doubt.
 
+use super::plain_call::PlainCallSink;
 use super::*;
+use crate::durability::{InDoubt, JournalPolicy};
 use crate::journal::tests::Edited;
 
 async fn go_on(plugin: &str, tool: &str, arguments: &Value, marks_min: usize) {
@@ -60,6 +62,26 @@ async fn request_that_may_have_taken_effect_is_never_sent_again() {
     assert_eq!(place.peer.0.lock()["POST /post"], 1);
     let (replayed, _) = place.replay("send", &post, report.history).await;
     assert_eq!(format!("{replayed:?}"), again, "the doubt is in the journal");
+}
+
+/// The peer that has done the work answers no more when the request is sent again.
+#[tokio::test(flavor = "multi_thread")]
+async fn request_whose_second_sending_is_not_answered_is_in_doubt() {
+    let Some(place) = Place::of("probe", |_| {}).await else { return };
+    let post = json!({"url": "http://peer.test/once", "method": "POST", "body": "words"});
+    let (_, recorded) = place.record("send", &post, Levers::default()).await;
+    let history = Edited::of(&recorded.history).prefixes()[0].clone();
+    let (sink, spent) = (Arc::new(PlainCallSink::default()), Spent::default());
+    let policy = JournalPolicy { in_doubt: InDoubt::Resend, ..JournalPolicy::default() };
+    let journaling = Journaling::From { history, spent, sink, policy };
+    let (again, _) = drive(place.start("send", &post, journaling), Levers::default()).await;
+    assert_eq!(place.peer.0.lock()["POST /once"], 2);
+    let said = format!("{again:?}");
+    assert!(said.contains("in doubt: the host stopped after this request was sent"), "{said}");
+    assert!(said.contains("it was sent again and not answered: HttpRequestDenied"), "{said}");
+    // One that was never sent before is refused as ever.
+    let (refused, _) = place.record("send", &post, Levers::default()).await;
+    assert!(!format!("{refused:?}").contains("in doubt"), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
