@@ -10,6 +10,7 @@ use bulkhead_audit::{self as audit, Audit, LineHash, LogLine, Options, Tail};
 use bulkhead_control::Operator as _;
 use bulkhead_control::commands::{AuditPage, TenantNames};
 use bulkhead_control::views::{AuditChainView, AuditLineView, AuditPageView};
+use bulkhead_domain::text::quoted_name;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -217,7 +218,9 @@ fn shown<'f, 'n>(
     let facts = facts.map(|(name, value)| {
         let text: String = match name.as_str() {
             "arguments_sha256" | "version" => member(value).chars().take(12).collect(),
-            "tenant" | "requestor" => name_of(value).map_or_else(|| member(value), cell),
+            "tenant" | "requestor" => {
+                name_of(value).map_or_else(|| member(value), |name| quoted_name(name).into_owned())
+            }
             _ => member(value),
         };
         format!("{name}={text}")
@@ -267,5 +270,10 @@ mod tests {
         assert!(shown.ends_with("plugin=csv requestor=02 tenant=acme"), "{shown}");
         let shown = readable(line.as_bytes(), &KnownNames::default());
         assert!(shown.ends_with("plugin=csv requestor=02 tenant=01"), "{shown}");
+        // An issuer's name does not look like another fact, or like another name.
+        let foreign = "a\u{202e}b operator=root".to_owned();
+        let known = KnownNames([("01".to_owned(), Some("acme".to_owned())), ("02".to_owned(), Some(foreign))].into());
+        let shown = readable(line.as_bytes(), &known);
+        assert!(shown.ends_with("plugin=csv requestor=\"a\\u{202e}b operator=root\" tenant=acme"), "{shown}");
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use bulkhead_domain::call::{ElicitationAction, InputRequest, InputRequestKind, InputResponse, Root};
+use bulkhead_domain::text::on_terminal;
 use bulkhead_domain::{Json, without_byte_order_mark};
 use serde_json::{Map, Value, json};
 
@@ -247,12 +248,17 @@ fn show(text: &str) {
 
 /// A plugin's text, without what would act on a terminal.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() && character != '\n' { ' ' } else { character }).collect()
+    text.chars().map(|character| if character == '\n' { character } else { on_terminal(character) }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_of_a_plugin_acts_on_no_terminal_and_shows_what_nobody_sees() {
+        assert_eq!(plain("a\n\u{1b}b\u{202e}c\u{ad}"), "a\n b\u{fffd}c\u{fffd}");
+    }
 
     fn form(key: &str) -> InputRequest {
         let kind = InputRequestKind::Form { message: "m".to_owned(), requested_schema: Json::new("{}") };

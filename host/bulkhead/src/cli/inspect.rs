@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use crate::config::{ConfigLocation, PluginConfig};
 use bulkhead_domain::imports::grant_hint;
 use bulkhead_domain::server_features::{Described, Prompt, PromptArgument};
+use bulkhead_domain::text::on_terminal;
 use bulkhead_protocol::{prompt_json, resource_json, template_json, tool_json};
 use bulkhead_runtime::inspect::Inspection;
 use bulkhead_runtime::{LoadError, Presentation, ToolPolicy};
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use super::args::{InspectArguments, SourceArguments};
 use super::durability::PluginDurability;
 use super::grants::Table;
+use super::input_answers::plain;
 use super::progress;
 use super::{compile_cache, host, logging, print_error, print_line, sources};
 
@@ -174,9 +176,9 @@ fn tools(inspection: &Inspection, value: &Value, lines: &mut Vec<String>) {
         let configured = shown.get("configured").and_then(Value::as_object).into_iter().flatten();
         lines.extend(configured.map(|(key, said)| format!("      configured: {key} = {said}")));
         lines.extend(plain_lines(&tool.description).into_iter().map(|line| format!("      {line}")));
-        lines.push(format!("      input   {}", shown["inputSchema"]));
+        lines.push(format!("      input   {}", plain(&shown["inputSchema"].to_string())));
         if let Some(output) = shown.get("outputSchema") {
-            lines.push(format!("      output  {output}"));
+            lines.push(format!("      output  {}", plain(&output.to_string())));
         }
     }
     if !inspection.left_out.is_empty() {
@@ -219,7 +221,5 @@ fn offers(inspection: &Inspection, lines: &mut Vec<String>) {
 
 /// A plugin's text, without what would act on a terminal.
 fn plain_lines(text: &str) -> Vec<String> {
-    let plain =
-        |line: &str| line.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
-    text.lines().map(plain).collect()
+    text.lines().map(|line| line.chars().map(on_terminal).collect()).collect()
 }

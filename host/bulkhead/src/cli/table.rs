@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bulkhead_domain::text::on_terminal;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -164,10 +165,10 @@ pub(crate) fn member(value: &Value) -> String {
     }
 }
 
-/// A text in a cell, without control characters.
+/// A text in a cell, without what would act on a terminal and with a mark for what nobody sees.
 pub(crate) fn cell<'a>(text: impl Into<Option<&'a str>>) -> String {
     let text = text.into().unwrap_or("-");
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+    text.chars().map(on_terminal).collect()
 }
 
 /// The word for a state, as it is in JSON.
@@ -194,6 +195,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn cell_acts_on_no_terminal_and_shows_what_nobody_sees() {
+        assert_eq!(cell("a\nb\u{1b}[2J\u{202e}c\u{200b}d\u{2028}"), "a b [2J\u{fffd}c\u{fffd}d\u{fffd}");
+        assert_eq!(member(&json!({"a\u{ad}": "b\u{feff}"})), "{\"a\u{fffd}\":\"b\u{fffd}\"}");
+    }
 
     #[test]
     fn table_columns_are_aligned() {
