@@ -53,7 +53,7 @@ pub struct PagePosition {
 impl PagePosition {
     /// The place in bytes.
     pub fn to_bytes(self) -> [u8; 16] {
-        (u128::from(self.file) << 64 | u128::from(self.offset)).to_be_bytes()
+        ((u128::from(self.file) << 64) | u128::from(self.offset)).to_be_bytes()
     }
 
     /// Reads what [`Self::to_bytes`] wrote.
