@@ -68,6 +68,11 @@ const GROWS: &[(&str, &str, By)] = &[
     ("dashboard/codes.rs", "open", Const("CODES_MAX")),
     ("dashboard/oidc.rs", "used", Const("ATTEMPTS_MAX")),
     ("dashboard/sessions.rs", "ended", Because("rows of sessions, of which there are SESSIONS_MAX at a time")),
+    (
+        "dashboard/lead_reads.rs",
+        "tenants",
+        Because("each waits on one of the dashboard's connections, or is one of READS_MAX reads that run or rest"),
+    ),
     ("dashboard/live.rs", "sent", Because("the parts of one page, which the templates name")),
     ("dashboard/orders.rs", "all", Const("ORDERS_MAX")),
     ("dashboard/sessions.rs", "sessions", Const("SESSIONS_MAX")),
