@@ -338,10 +338,10 @@ pub(crate) mod tests {
     fn standard_error_is_kept_to_its_end() {
         let tail = StderrTail::default();
         assert_eq!((tail.line(), tail.last_line()), (None, None));
-        let mut stream = Printed::new("p".into(), "stderr").keeping(tail.clone());
-        stream.write(Bytes::from("ü".repeat(STDERR_TAIL_BYTES_MAX))).unwrap();
+        let stream = Printed::new("p".into(), "stderr").keeping(tail.clone());
+        stream.show("ü".repeat(STDERR_TAIL_BYTES_MAX).as_bytes());
         assert!(tail.text().len() <= STDERR_TAIL_BYTES_MAX && tail.text().chars().all(|c| c == 'ü'));
-        stream.write(Bytes::from_static(b"\nTraceback:\n  line 3\x1b\nKeyError: 'k'\n\n")).unwrap();
+        stream.show(b"\nTraceback:\n  line 3\x1b\nKeyError: 'k'\n\n");
         assert!(tail.line().unwrap().ends_with("ü / Traceback: / line 3\\u{1b} / KeyError: 'k'"), "{:?}", tail.line());
         assert_eq!(tail.last_line().as_deref(), Some("KeyError: 'k'"));
     }
