@@ -195,6 +195,14 @@ impl Sandbox {
         self.guests.pulse()
     }
 
+    /// Ends the guests' threads at the end of the host: nothing runs any more, and turns in progress are waited for, for so long at most.
+    /// To be called where blocking is fine, before the runtimes go whose timers and sockets guests hold.
+    pub fn end_guests(&self, within: Duration) {
+        if !self.guests.end(within) {
+            tracing::warn!("guests did not stop in time");
+        }
+    }
+
     /// How far the loading of plugins is.
     pub fn load_progress(&self) -> LoadProgress {
         self.loads.progress()

@@ -65,6 +65,9 @@ struct Pool {
     line: Mutex<RunQueue>,
     came: Condvar,
     threads: usize,
+    /// Threads that have not ended.
+    living: Mutex<usize>,
+    ended: Condvar,
     /// Ends the present turn of every guest.
     tick: Box<dyn Fn() + Send + Sync>,
 }
@@ -137,16 +140,25 @@ impl Threads {
         tick: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let line = RunQueue { fair, stopped: Vec::new(), idle: 0, told: 0, hurried_at: None, closed: false };
-        let threads =
-            Self(Arc::new(Pool { line: Mutex::new(line), came: Condvar::new(), threads: count, tick: Box::new(tick) }));
+        let threads = Self(Arc::new(Pool {
+            line: Mutex::new(line),
+            came: Condvar::new(),
+            threads: count,
+            living: Mutex::new(0),
+            ended: Condvar::new(),
+            tick: Box::new(tick),
+        }));
         for _ in 0..count {
             let (pool, io) = (Arc::clone(&threads.0), io.clone());
+            *pool.living.lock() += 1;
             thread::Builder::new().name(name.to_owned()).spawn(move || {
                 if let Err(error) = rustix::process::nice(GUEST_NICENESS) {
                     tracing::debug!(%error, "guest threads keep the host's priority");
                 }
                 let _io = io.enter();
                 pool.serve();
+                *pool.living.lock() -= 1;
+                pool.ended.notify_all();
             })?;
         }
         Ok(threads)
@@ -164,6 +176,15 @@ impl Threads {
         work: impl Future<Output = T> + Send + 'static,
     ) -> oneshot::Receiver<T> {
         run(&self.0, share, work)
+    }
+
+    /// Ends the threads with every guest that is ready, and waits for turns in progress, for so long at most. Guests hold timers of the
+    /// I/O runtime, which must not be gone before them. Whether all have ended.
+    pub(super) fn end(&self, within: Duration) -> bool {
+        self.0.close();
+        (self.0.tick)();
+        let mut living = self.0.living.lock();
+        !self.0.ended.wait_while_for(&mut living, |living| *living > 0, within).timed_out()
     }
 
     /// What says whether these threads go on.
@@ -207,14 +228,18 @@ impl fmt::Debug for Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         // Guests come to their next tick and are dropped there; waiting for that would block whoever drops the sandbox.
-        self.0.line.lock().closed = true;
-        self.0.came.notify_all();
+        self.0.close();
     }
 }
 
 impl Pool {
     fn is_closed(&self) -> bool {
         self.line.lock().closed
+    }
+
+    fn close(&self) {
+        self.line.lock().closed = true;
+        self.came.notify_all();
     }
 
     /// Puts a guest in line that says that it is queued.

@@ -53,6 +53,9 @@ const REQUEST_TIMEOUT_MS: u64 = 600_000;
 /// How long the end of a host waits for the collector to take the last spans.
 const SPANS_LEFT_MAX: Duration = Duration::from_secs(3);
 
+/// How long the end of a host waits for the turns of guests that are in progress.
+const GUESTS_LEFT_MAX: Duration = Duration::from_secs(2);
+
 /// A running host without a transport.
 pub(crate) struct Host {
     pub(crate) store: Arc<SledStore>,
@@ -70,6 +73,7 @@ pub(crate) struct Host {
     line_bytes_max: usize,
     plugin_admin: PluginAdmin,
     secrets: Arc<Secrets>,
+    sandbox: Arc<Sandbox>,
     pub(crate) health: Arc<HostHealth>,
     tending: JoinHandle<((), (), (), ())>,
     control: Option<Server>,
@@ -247,8 +251,6 @@ impl Host {
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store, metrics.clone()).await?));
         protocol.set_tool_listing(sources::tool_listing(config));
         protocol.set_slow_ms(config.log.slow_ms);
-        let now: SharedClock = Arc::clone(&clock);
-        let line_bytes_max = usize::try_from(config.server.body_bytes_max).unwrap_or(usize::MAX);
         Ok(Self {
             store,
             principals,
@@ -256,15 +258,16 @@ impl Host {
             protocol,
             quota,
             limits,
-            now,
+            now: Arc::clone(&clock),
             audit,
             metrics,
             tracer,
             clock,
             data: data.to_owned(),
-            line_bytes_max,
+            line_bytes_max: usize::try_from(config.server.body_bytes_max).unwrap_or(usize::MAX),
             plugin_admin: PluginAdmin { plugins, intake },
             secrets,
+            sandbox,
             health,
             tending,
             control: None,
@@ -363,8 +366,11 @@ impl Host {
         drop(self.control);
         let drained = self.tasks.drain(Duration::ZERO).await;
         self.tending.abort();
-        let (audit, tracer) = (self.audit, self.tracer);
+        let audit = self.audit;
+        let tracer = self.tracer;
+        let sandbox = self.sandbox;
         tokio::task::spawn_blocking(move || {
+            sandbox.end_guests(GUESTS_LEFT_MAX);
             audit.close();
             tracer.close(SPANS_LEFT_MAX);
         })

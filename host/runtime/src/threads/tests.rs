@@ -226,3 +226,22 @@ async fn pulse_ends_with_its_threads() {
     drop(threads);
     tokio::time::timeout(Duration::from_secs(60), runs).await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn end_waits_for_turns_in_progress() {
+    for (turn_ms, within_ms, has_ended) in [(100, 20_000, true), (2_000, 1, false)] {
+        let threads = threads(1);
+        let begun = Arc::new(AtomicBool::new(false));
+        let gone = Arc::new(AtomicBool::new(false));
+        let life = Life(gone.clone());
+        let is_begun = begun.clone();
+        let _guest = threads.spawn(&Share::default(), async move {
+            let _life = life;
+            begun.store(true, Ordering::Release);
+            std::thread::sleep(Duration::from_millis(turn_ms));
+        });
+        until(|| is_begun.load(Ordering::Acquire)).await;
+        assert_eq!(threads.end(Duration::from_millis(within_ms)), has_ended);
+        assert_eq!(gone.load(Ordering::Acquire), has_ended, "a turn of {turn_ms} ms");
+    }
+}
