@@ -15,7 +15,7 @@ use bulkhead_store::{Creation, StoredCaps, TaskStore as _};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tests::client::Client;
-use tests::place::{self, rounds};
+use tests::place::rounds;
 use tests::small_disk::SmallDisk;
 use tests::wait::{PATIENCE, soon};
 use tests::{Setup, command};
