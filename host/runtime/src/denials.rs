@@ -101,16 +101,10 @@ impl Denials {
             Ok(_) => false,
             Err(_) => true,
         };
-        let OfCall { granted, looked_for, .. } = &*self.0;
         if !has_failed {
-            for (looked, dispensable) in [
-                (&looked_for.directories, &granted.dispensable.directories),
-                (&looked_for.variables, &granted.dispensable.variables),
-            ] {
-                dispensable.fetch_or(looked.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
             return outcome;
         }
+        let OfCall { granted, looked_for, .. } = &*self.0;
         for (looked, missing) in [
             (&looked_for.directories, &granted.missing_directories),
             (&looked_for.variables, &granted.missing_variables),
@@ -152,21 +146,13 @@ impl Denials {
     }
 
     /// What may have been missing, for a component that says nothing of what it wants: the grants of the kinds that it looked for and has
-    /// none of, unless other calls looked for them and did without, and the settings that it asked for in vain. A guest that crashes looks
-    /// for variables in any case.
+    /// none of, and the settings that it asked for in vain. A guest that crashes looks for variables in any case.
     fn guessed(&self, has_crashed: bool) -> Vec<String> {
         let OfCall { granted, looked_for, .. } = &*self.0;
-        let needs = |looked: &AtomicBool, dispensable: &AtomicBool| {
-            looked.load(Ordering::Relaxed) && !dispensable.load(Ordering::Relaxed)
-        };
         let may_lack = |(grant, _): &&(Grant, &str)| match grant {
-            Grant::Directories => {
-                granted.directories.is_empty() && needs(&looked_for.directories, &granted.dispensable.directories)
-            }
+            Grant::Directories => granted.directories.is_empty() && looked_for.directories.load(Ordering::Relaxed),
             Grant::Env => {
-                !has_crashed
-                    && granted.environment.is_empty()
-                    && needs(&looked_for.variables, &granted.dispensable.variables)
+                !has_crashed && granted.environment.is_empty() && looked_for.variables.load(Ordering::Relaxed)
             }
             // The host sees what is missing of the others.
             Grant::Http | Grant::Kv | Grant::Config => false,

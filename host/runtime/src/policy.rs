@@ -9,7 +9,6 @@ mod destination;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 pub use destination::{GrantError, HostPattern, HttpGrant};
 
@@ -163,14 +162,6 @@ pub(super) struct Granted {
     pub(super) missing_variables: Vec<String>,
     /// Of a component that says nothing of what it wants: what its imports can make use of, and the interface that says so.
     pub(super) usable: Vec<(Grant, &'static str)>,
-    pub(super) dispensable: Dispensable,
-}
-
-/// What calls have looked for in vain and ended well all the same: the runtimes of languages look for it whatever a tool does.
-#[derive(Debug, Default)]
-pub(super) struct Dispensable {
-    pub(super) directories: AtomicBool,
-    pub(super) variables: AtomicBool,
 }
 
 /// The same by tenant: some are left less than the others.

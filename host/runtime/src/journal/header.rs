@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::codec::{Reader, Recorded, fields};
 use crate::ClientView;
 use crate::operation::Operation;
-use crate::policy::{Dispensable, Granted};
+use crate::policy::Granted;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{ClientFeatures, LogLevel};
 use bulkhead_domain::limits::CallLimits;
@@ -144,7 +144,6 @@ impl Header {
             missing_directories: missing_directories.clone(),
             missing_variables: missing_variables.clone(),
             usable: usable.clone(),
-            dispensable: Dispensable::default(),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::inspect::{self, Inspection};
 use crate::journal;
 use crate::load::{self, ComponentBytes, LoadError, LoadedPlugin, PluginSource, Prepared, Source, UnknownTools, Wrong};
 use crate::manifest::RequestedPolicy;
-use crate::policy::{Dispensable, Granted, GrantedTo, Grants};
+use crate::policy::{Granted, GrantedTo, Grants};
 use crate::published::Published;
 use crate::typed;
 use crate::wasi_needs::WasiVersion;
@@ -310,7 +310,6 @@ impl Sandbox {
                 missing_directories,
                 missing_variables,
                 usable: raw.usable_grants.clone(),
-                dispensable: Dispensable::default(),
             })
         };
         let tenants = source.tenants.iter().map(|(id, bound)| (*id, ready(effective.within(bound)))).collect();
