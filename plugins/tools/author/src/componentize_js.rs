@@ -151,7 +151,7 @@ mod tests {
             ("listed", "list<record-{}>"),
             ("result", "result<{}>"),
         ];
-        let mut wit = "package acme:numbers; interface numbers {".to_owned();
+        let mut wit = "package acme:integers; interface numbers {".to_owned();
         for ty in integers {
             wit += &format!(
                 "type alias-{ty} = {ty}; record record-{ty} {{ value: {ty} }} record two-{ty} {{ a: {ty}, b: {ty} }}"
@@ -161,7 +161,7 @@ mod tests {
                 wit += &format!("{place}-{ty}-in: func(x: {form}); {place}-{ty}-out: func() -> {form};");
             }
         }
-        wit += "} world numbers { export numbers; }";
+        wit += "} world integers { export numbers; }";
         let mut resolve = Resolve::default();
         let package = resolve.push_str("numbers.wit", &wit).unwrap();
         let world = resolve.select_world(&[package], None).unwrap();

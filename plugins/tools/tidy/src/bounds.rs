@@ -142,7 +142,6 @@ const GROWS: &[(&str, &str, By)] = &[
     ("runtime/journal/header.rs", "settings", Const("PINNED_BYTES_MAX")),
     ("runtime/journal/http.rs", "open", Const("HOST_RESOURCES_MAX")),
     ("runtime/journal/http.rs", "waiting", Const("HOST_RESOURCES_MAX")),
-    ("runtime/programs/command.rs", "tail", Const("STDERR_TAIL_BYTES_MAX")),
     ("runtime/secrets/inject.rs", "frames", Const("BODY_BYTES_MAX")),
     ("runtime/secrets/scrub.rs", "ready", Because("two: the rest of a body and its trailers")),
     ("runtime/threads/queue.rs", "turns", Key("limits.calls_running_total")),
