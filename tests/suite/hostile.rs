@@ -218,7 +218,10 @@ async fn bad_components_do_not_stop_other_plugins() {
 async fn tool_name_clash_names_both_and_prefix_resolves_it() {
     let host = Setup::with(&["text", "clash"]).start().await;
     let log = host.log();
-    let line = log.lines().find(|line| line.contains("clash")).unwrap_or_else(|| panic!("nothing about it:\n{log}"));
+    let line = log
+        .lines()
+        .find(|line| line.contains("clash") && !line.contains("loading plugins"))
+        .unwrap_or_else(|| panic!("nothing about it:\n{log}"));
     assert!(line.contains("text"), "both are named: {line}");
     let client = Client::connect(&host).await;
     assert_eq!(text(&client.tool("echo", json!({"text": "x"})).await.expect("the first one serves")), "x");

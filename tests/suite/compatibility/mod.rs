@@ -17,7 +17,7 @@ use tests::{Setup, place};
 use observe::Observer;
 
 /// Members that are new: the beginning of the command, the member, why.
-const CHANGED: [(&str, &str, &str); 18] = [
+const CHANGED: [(&str, &str, &str); 26] = [
     ("plugin check", "errors", "why a component is refused is told there as well"),
     ("plugin inspect", "durable", DURABLE),
     ("plugin check", "durable", DURABLE),
@@ -36,8 +36,17 @@ const CHANGED: [(&str, &str, &str); 18] = [
     ("store check", "bytes", TIMELINE),
     ("store backup", "components", COMPONENTS),
     ("store backup", "left_out", COMPONENTS),
+    ("alice: tools/list", "inputSchema", PORTABLE),
+    ("alice: tools/list", "outputSchema", PORTABLE),
+    ("bob: tools/list", "inputSchema", PORTABLE),
+    ("bob: tools/list", "outputSchema", PORTABLE),
+    ("carol: tools/list", "inputSchema", PORTABLE),
+    ("carol: tools/list", "outputSchema", PORTABLE),
+    ("plugin inspect", "inputSchema", PORTABLE),
+    ("token list", "last_used_at", "a host that stops keeps the uses that it had noted"),
 ];
 const COMPONENTS: &str = "a backup holds components of plugins, and says what it does not hold";
+const PORTABLE: &str = "schemas are listed in a form that more model interfaces take";
 const TIMELINE: &str = "the record of a task that was interrupted says so, and takes more bytes";
 const DURABLE: &str = "whether a task goes on after its host ended";
 const NEW_LIMIT: &str = "a limit that the older program did not have";
