@@ -423,8 +423,8 @@ async fn execute(
     denials.name_in(outcome.map_err(|error| with_stderr(error, plugin, program.as_ref(), &stderr)))
 }
 
-/// A guest that crashes says why on standard error: the operator is told all of it that is kept. A caller is told of components that
-/// cannot say it in another way: all of a program's, and the last line of a typed function's.
+/// A guest that crashes says why on standard error: the operator's log has the end of it. A caller is told of components that cannot say it
+/// in another way: what is kept of a program's, and the last line of a typed function's.
 fn with_stderr(error: CallError, plugin: &Plugin, program: Option<&Program>, stderr: &StderrTail) -> CallError {
     let CallError::Fault { kind: FaultKind::Trap, reason } = error else { return error };
     let stderr = program.map_or_else(|| stderr.clone(), Program::stderr);
