@@ -14,35 +14,35 @@ use crate::{layout, steps};
 
 /// One version of a package that can be downloaded.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Package {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) depends: Vec<Dependency>,
+pub struct Package {
+    pub name: String,
+    pub version: String,
+    pub depends: Vec<Dependency>,
 }
 
 /// What a package needs. Of alternatives it is the first.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Dependency {
-    pub(crate) name: String,
+pub struct Dependency {
+    pub name: String,
     /// The one version that will do, where the package demands one.
-    pub(crate) exact: Option<String>,
+    pub exact: Option<String>,
 }
 
 impl Package {
     /// The package as commands of apt name it.
-    pub(crate) fn pinned(&self) -> String {
+    pub fn pinned(&self) -> String {
         format!("{}={}", self.name, self.version)
     }
 }
 
 /// Someone who knows what can be downloaded.
-pub(crate) trait Offer {
+pub trait Offer {
     /// Every version of a package, the newest first.
     fn versions(&self, package: &str) -> anyhow::Result<Vec<Package>>;
 }
 
 /// apt with one set of package lists.
-pub(crate) struct Apt {
+pub struct Apt {
     /// The configuration that leads to lists of our own. The system's lists need none.
     config: Option<PathBuf>,
     /// Why a refresh of the lists failed, at least for a part of them.
@@ -51,12 +51,12 @@ pub(crate) struct Apt {
 
 impl Apt {
     /// apt with the lists of the machine, as old as they are.
-    pub(crate) fn system() -> Self {
+    pub fn system() -> Self {
         Self { config: None, trouble: None }
     }
 
     /// apt with lists under `target/apt`, refreshed now from the package sources of the machine.
-    pub(crate) fn refreshed() -> anyhow::Result<Self> {
+    pub fn refreshed() -> anyhow::Result<Self> {
         let folder = layout::target().join("apt");
         // apt makes no folders where it is not root.
         for each in ["lists/partial", "cache/archives/partial"] {
@@ -71,12 +71,12 @@ impl Apt {
     }
 
     /// Why a refresh of the lists failed, at least for a part of them.
-    pub(crate) fn trouble(&self) -> Option<&str> {
+    pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
     /// Downloads files of packages into an existing folder. apt checks them against the signed lists.
-    pub(crate) fn download(&self, packages: &[Package], folder: &Path) -> anyhow::Result<()> {
+    pub fn download(&self, packages: &[Package], folder: &Path) -> anyhow::Result<()> {
         let mut download = self.command("apt-get");
         download.arg("download").args(packages.iter().map(Package::pinned)).current_dir(folder);
         steps::output(&mut download).map(drop)
@@ -104,7 +104,7 @@ impl Offer for Apt {
 }
 
 /// The names of the packages that are installed.
-pub(crate) fn installed() -> anyhow::Result<HashSet<String>> {
+pub fn installed() -> anyhow::Result<HashSet<String>> {
     let mut query = Command::new("dpkg-query");
     query.args(["--show", "--showformat=${Package} ${db:Status-Status}\\n"]);
     let listing = steps::output(&mut query)?;
@@ -112,7 +112,7 @@ pub(crate) fn installed() -> anyhow::Result<HashSet<String>> {
 }
 
 /// Unpacks downloaded files, without installing anything.
-pub(crate) fn unpack(files: &Path, folder: &Path) -> anyhow::Result<()> {
+pub fn unpack(files: &Path, folder: &Path) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(files)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "deb") {
@@ -179,7 +179,7 @@ fn dependency(text: &str) -> Option<Dependency> {
 
 /// Answers of `apt-cache show` that were recorded.
 #[cfg(test)]
-pub(crate) struct Recorded(pub(crate) &'static str);
+pub struct Recorded(pub &'static str);
 
 #[cfg(test)]
 impl Offer for Recorded {

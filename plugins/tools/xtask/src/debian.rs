@@ -28,16 +28,16 @@ const REMEDY: &str = "install the target with `rustup target add wasm32-wasip2`,
                       rustc-web, such as Debian's security suite";
 
 /// A compiler that starts.
-pub(crate) struct Compiler {
+pub struct Compiler {
     /// What the packages were unpacked into.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// The search path for its shared libraries.
-    pub(crate) library_path: String,
+    pub library_path: String,
 }
 
 impl Compiler {
     /// The program.
-    pub(crate) fn program(&self) -> PathBuf {
+    pub fn program(&self) -> PathBuf {
         program(&self.folder)
     }
 }
@@ -47,7 +47,7 @@ fn program(folder: &Path) -> PathBuf {
 }
 
 /// Unpacks what is not there yet: the compiler, then the libraries that it loads and the machine lacks.
-pub(crate) fn compiler() -> anyhow::Result<Compiler> {
+pub fn compiler() -> anyhow::Result<Compiler> {
     let folder = layout::guest_toolchain();
     if !is_usable(&folder) {
         from_apt(|apt| unpack_compiler(apt, &folder)).map_err(|problem| anyhow!("{problem:#}: {REMEDY}"))?;
@@ -70,7 +70,7 @@ pub(crate) fn compiler() -> anyhow::Result<Compiler> {
 
 /// Tries with the machine's package lists, then with lists that were refreshed a moment ago: the machine's may be empty or name
 /// files that the archive no longer holds.
-pub(crate) fn from_apt<T>(attempt: impl Fn(&Apt) -> anyhow::Result<T>) -> anyhow::Result<T> {
+pub fn from_apt<T>(attempt: impl Fn(&Apt) -> anyhow::Result<T>) -> anyhow::Result<T> {
     let problem = match attempt(&Apt::system()) {
         Ok(done) => return Ok(done),
         Err(problem) => problem,

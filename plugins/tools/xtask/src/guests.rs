@@ -1,4 +1,4 @@
-//! Builds the guests: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin-NAME` crate becomes `target/plugins/NAME.wasm`.
+//! Builds the guests in Rust: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin-NAME` crate becomes `target/plugins/NAME.wasm`.
 //!
 //! The crates `refused`, `foreign` and `public` are the exceptions: each of their examples is one component that a host must refuse, or that
 //! knows nothing of this host, so that a dozen of them need no folder each.
@@ -6,7 +6,7 @@
 //! A guest with WIT of its own (`NAME/wit/NAME.wit`) does not know this host and carries no manifest; its WIT is
 //! published beside the component, where the host looks for descriptions.
 //!
-//! Folders with a `plugin.py` or `plugin.js` are the business of `scripted`.
+//! Folders with a `plugin.py` or `plugin.js` are the business of `cargo xtask plugins`.
 //!
 //! A finished component is written only if its bytes changed, so that whatever is derived from it stays valid.
 
@@ -17,7 +17,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 use crate::toolchain::{self, Toolchain};
-use crate::{layout, manifest, scripted, steps};
+use crate::{layout, manifest, steps};
 
 /// Crates whose examples are the components.
 const OF_EXAMPLES: [&str; 3] = ["refused", "foreign", "public"];
@@ -25,28 +25,19 @@ const OF_EXAMPLES: [&str; 3] = ["refused", "foreign", "public"];
 /// Guests with features of shared dependencies that no other guest may have: what is asynchronous belongs to WASI 0.3.
 const APART: [&str; 1] = ["concurrent"];
 
-/// Compiles the guests and publishes the named ones, or all of them.
-pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
+/// Compiles the named guests and puts their components where hosts and tests look for them; returns where each is.
+///
+/// # Errors
+/// There is no such guest, no compiler for its target, or it does not compile.
+pub fn build(names: &[String]) -> anyhow::Result<Vec<PathBuf>> {
     let known = folders()?;
-    let scripts = scripted::folders()?;
-    for name in names {
-        if !known.contains(name) && !scripts.contains(name) {
-            bail!("there is no guest `{name}`; there are: {}, {}", known.join(", "), scripts.join(", "));
-        }
+    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        bail!("there is no guest `{name}`; there are: {}", known.join(", "));
     }
-    let is_chosen = |name: &&String| names.is_empty() || names.contains(*name);
-    let mut finished = publish_compiled(&known, &known.iter().filter(is_chosen).collect::<Vec<_>>())?;
-    for name in scripts.iter().filter(is_chosen) {
-        finished.push(scripted::build(name, !names.is_empty())?);
-    }
-    if names.is_empty() {
-        scripted::install_c()?;
-        scripted::install_collector()?;
-    }
-    if names.is_empty() { remove_others(&finished) } else { Ok(()) }
+    publish_compiled(&known, names)
 }
 
-fn publish_compiled(known: &[String], chosen: &[&String]) -> anyhow::Result<Vec<PathBuf>> {
+fn publish_compiled(known: &[String], chosen: &[String]) -> anyhow::Result<Vec<PathBuf>> {
     if chosen.is_empty() {
         return Ok(Vec::new());
     }
@@ -75,7 +66,10 @@ fn publish_compiled(known: &[String], chosen: &[&String]) -> anyhow::Result<Vec<
 }
 
 /// The names of the guests in Rust, in order.
-fn folders() -> anyhow::Result<Vec<String>> {
+///
+/// # Errors
+/// The folders of the guests cannot be read.
+pub fn folders() -> anyhow::Result<Vec<String>> {
     let is_crate = |folder: &Path| folder.join("Cargo.toml").is_file();
     Ok(layout::guests()?.into_iter().filter(|(_, folder)| is_crate(folder)).map(|(name, _)| name).collect())
 }
@@ -101,7 +95,7 @@ fn package(name: &str) -> String {
 /// Compiles the groups of which a guest is chosen, each as a whole: Cargo unites the features that the packages of one build ask of a
 /// dependency, so a guest that is built alone would have other bytes, and a digest that changes with the command is none. The samples
 /// are a group of their own, because the first command of a visitor needs nothing else. What did not change is not compiled again.
-fn compile(known: &[String], chosen: &[&String]) -> anyhow::Result<()> {
+fn compile(known: &[String], chosen: &[String]) -> anyhow::Result<()> {
     let toolchain = toolchain::find()?;
     let samples = layout::samples();
     let mut groups: BTreeMap<Group<'_>, Vec<&String>> = BTreeMap::new();
@@ -155,17 +149,4 @@ fn publish(built: &Path, file: &str) -> anyhow::Result<PathBuf> {
     std::fs::rename(&aside, &destination)?;
     eprintln!("xtask: target/plugins/{file}: {} bytes", bytes.len());
     Ok(destination)
-}
-
-/// Removes components whose sources are gone.
-fn remove_others(finished: &[PathBuf]) -> anyhow::Result<()> {
-    for entry in std::fs::read_dir(layout::components())? {
-        let path = entry?.path();
-        let is_ours = path.extension().is_some_and(|extension| extension == "wasm" || extension == "wit");
-        if is_ours && !finished.contains(&path) {
-            eprintln!("xtask: {} has no source any more and is removed", path.display());
-            std::fs::remove_file(path)?;
-        }
-    }
-    Ok(())
 }

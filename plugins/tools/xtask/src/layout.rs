@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 /// The repository.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     // `cargo run` sets the variable to plugins/tools/xtask; the compile-time value serves a binary that is started directly.
     let here =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -14,12 +14,12 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// The folder of the SDK for plugins in this language.
-pub(crate) fn sdk(language: &str) -> PathBuf {
+pub fn sdk(language: &str) -> PathBuf {
     root().join("plugins/sdk").join(language)
 }
 
 /// The folders of the guests' sources by the guests' names: what a reader copies, and what only tests load.
-pub(crate) fn guests() -> anyhow::Result<BTreeMap<String, PathBuf>> {
+pub fn guests() -> anyhow::Result<BTreeMap<String, PathBuf>> {
     let mut folders = BTreeMap::new();
     for group in ["samples", "fixtures"] {
         let group = root().join("plugins").join(group);
@@ -34,44 +34,44 @@ pub(crate) fn guests() -> anyhow::Result<BTreeMap<String, PathBuf>> {
 }
 
 /// The guests that users see: what is not among them is a fixture of the tests.
-pub(crate) fn samples() -> PathBuf {
+pub fn samples() -> PathBuf {
     root().join("plugins/samples")
 }
 
 /// The folder of one guest's sources.
-pub(crate) fn guest(name: &str) -> anyhow::Result<PathBuf> {
+pub fn guest(name: &str) -> anyhow::Result<PathBuf> {
     guests()?
         .remove(name)
         .with_context(|| format!("there is no guest `{name}` below plugins/samples or plugins/fixtures"))
 }
 
 /// A path as it is written in messages: from the repository's root.
-pub(crate) fn shown(path: &Path) -> String {
+pub fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
 /// The build folder. It stays inside the repository whatever `CARGO_TARGET_DIR` says, because tests look for the
 /// components there.
-pub(crate) fn target() -> PathBuf {
+pub fn target() -> PathBuf {
     root().join("target")
 }
 
 /// Where finished components land.
-pub(crate) fn components() -> PathBuf {
+pub fn components() -> PathBuf {
     target().join("plugins")
 }
 
 /// Cargo's build folder for the guests: apart from the native one, so that neither invalidates the other.
-pub(crate) fn guest_target() -> PathBuf {
+pub fn guest_target() -> PathBuf {
     target().join("guests")
 }
 
 /// Where the compiler from Debian packages is unpacked.
-pub(crate) fn guest_toolchain() -> PathBuf {
+pub fn guest_toolchain() -> PathBuf {
     target().join("guest-toolchain")
 }
 
 /// Where the tools are installed that make components of Python and JavaScript.
-pub(crate) fn guest_tools() -> PathBuf {
+pub fn guest_tools() -> PathBuf {
     target().join("guest-tools")
 }

@@ -11,7 +11,7 @@ use crate::{guests, layout, steps};
 
 /// Where to listen, and how to build.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1:8808")]
     listen: String,
@@ -27,7 +27,7 @@ pub(crate) struct Options {
 }
 
 /// What Cargo is given to build the host that a visitor waits for: that of the tests, so that the second command finds it built.
-pub(crate) const HOST: [&str; 4] = ["build", "--workspace", "--bin", "bulkhead"];
+pub const HOST: [&str; 4] = ["build", "--workspace", "--bin", "bulkhead"];
 
 /// The guests that a visitor wants to see, with what their tools are.
 const SAMPLES: [(&str, &str); 6] = [
@@ -40,7 +40,7 @@ const SAMPLES: [(&str, &str); 6] = [
 ];
 
 /// Builds everything and becomes the host.
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+pub fn run(options: &Options) -> anyhow::Result<()> {
     let samples = SAMPLES.map(|(name, _)| name.to_owned());
     let mut cargo = steps::cargo();
     cargo.args(HOST).arg("--target-dir").arg(layout::target());
@@ -53,7 +53,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     std::thread::scope(|scope| {
         let host = scope.spawn(move || steps::run("build the host", &mut cargo));
         let built = guests::build(&samples);
-        host.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(built)
+        host.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        built.map(drop)
     })?;
 
     let config = write_config(&options.dashboard)?;

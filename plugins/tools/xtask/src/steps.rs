@@ -20,20 +20,20 @@ const TIMES: &str = "XTASK_TIMES";
 
 /// What a program took.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Times {
-    pub(crate) wall: Duration,
-    pub(crate) processor: Duration,
+pub struct Times {
+    pub wall: Duration,
+    pub processor: Duration,
 }
 
 /// Cargo, in the repository's root.
-pub(crate) fn cargo() -> Command {
+pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(layout::root());
     command
 }
 
 /// Runs a command to its end with its output passed through.
-pub(crate) fn run(title: &str, command: &mut Command) -> anyhow::Result<()> {
+pub fn run(title: &str, command: &mut Command) -> anyhow::Result<()> {
     eprintln!("xtask: {title}");
     let started = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
@@ -46,7 +46,7 @@ pub(crate) fn run(title: &str, command: &mut Command) -> anyhow::Result<()> {
 }
 
 /// Waits for a program that was started at this moment.
-pub(crate) fn wait(child: &mut Child, started: Instant) -> anyhow::Result<(ExitStatus, Times)> {
+pub fn wait(child: &mut Child, started: Instant) -> anyhow::Result<(ExitStatus, Times)> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process without a number")?;
     // It is looked at before it is reaped: what its own children took is known then, and its entry is still there.
     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
@@ -66,13 +66,13 @@ fn processor_time(pid: u32) -> Option<Duration> {
 }
 
 /// Adds a step to the times.
-pub(crate) fn note(title: &str, times: Times) -> anyhow::Result<()> {
+pub fn note(title: &str, times: Times) -> anyhow::Result<()> {
     let line = format!("{title}\t{:.1}\t{:.1}\n", times.wall.as_secs_f64(), times.processor.as_secs_f64());
     append("steps", &line)
 }
 
 /// Adds lines to a file of the times, where there is a folder of them.
-pub(crate) fn append(file: &str, lines: &str) -> anyhow::Result<()> {
+pub fn append(file: &str, lines: &str) -> anyhow::Result<()> {
     let Some(folder) = std::env::var_os(TIMES) else { return Ok(()) };
     let path = PathBuf::from(folder).join(file);
     let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
@@ -80,7 +80,7 @@ pub(crate) fn append(file: &str, lines: &str) -> anyhow::Result<()> {
 }
 
 /// Runs a command and returns what it printed on stdout; stderr becomes part of the error.
-pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
+pub fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("cannot start {}", command.get_program().display()))?;
     if !output.status.success() {
         bail!(

@@ -12,25 +12,25 @@ use serde_json::{Map, json};
 use crate::{debian, layout, steps};
 
 /// The guests' target.
-pub(crate) const TARGET: &str = "wasm32-wasip2";
+pub const TARGET: &str = "wasm32-wasip2";
 
 const FORCE: &str = "XTASK_GUEST_TOOLCHAIN";
 
 /// How to call Cargo so that it can build a guest.
 #[derive(Default)]
-pub(crate) struct Toolchain {
+pub struct Toolchain {
     arguments: Vec<String>,
     variables: Vec<(&'static str, String)>,
 }
 
 impl Toolchain {
     /// Adds what this toolchain needs to a Cargo command.
-    pub(crate) fn apply(&self, cargo: &mut Command) {
+    pub fn apply(&self, cargo: &mut Command) {
         cargo.args(&self.arguments).envs(self.variables.iter().map(|(key, value)| (key, value)));
     }
 
     /// Writes down what worked, for the tests that build a plugin as its author does, and for the shells of authors.
-    pub(crate) fn remember(&self) -> anyhow::Result<()> {
+    pub fn remember(&self) -> anyhow::Result<()> {
         let variables: Map<_, _> =
             self.variables.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
         let path = layout::guest_target().join("toolchain.json");
@@ -59,7 +59,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Takes the first way that works, or the one that `XTASK_GUEST_TOOLCHAIN` names.
-pub(crate) fn find() -> anyhow::Result<Toolchain> {
+pub fn find() -> anyhow::Result<Toolchain> {
     match std::env::var(FORCE).ok().as_deref() {
         None | Some("") => {}
         Some("installed") => return announce("installed", &format!("{FORCE} asks for it"), installed()),

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use crate::{layout, steps};
+use xtask::{layout, steps};
 
 /// A folder of this machine, and what is written in its place.
 pub(super) type Remapped = Vec<(PathBuf, String)>;

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use bulkhead_author::{COMPONENTIZE_PY, JAVASCRIPT_PACKAGES, Language, Options, Project, ZIG};
 
-use crate::{layout, steps};
+use xtask::{layout, steps};
 
 const FORCE: &str = "XTASK_SCRIPT_GUESTS";
 

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::apt::{Apt, Offer as _, Package};
-use crate::{debian, layout, steps};
+use xtask::apt::{Apt, Offer as _, Package};
+use xtask::{debian, layout, steps};
 
 /// Which versions.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::{layout, steps};
+use xtask::{layout, steps};
 
 /// What to package, and where to.
 #[derive(clap::Args)]

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::steps::{self, Times};
-use crate::{layout, lint, serve};
+use xtask::steps::{self, Times};
+use xtask::{layout, serve};
+
+use crate::lint;
 
 /// The program whose tests start hosts: most of its time is theirs, and much of it is spent waiting for them.
 const INTEGRATION: &str = "integration";

@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-use crate::{layout, serve, steps, suite};
+use xtask::{layout, serve, steps};
+
+use crate::suite;
 
 /// What to do, and with which host.
 #[derive(clap::Args, Default)]

@@ -2,12 +2,14 @@
 
 use std::process::Command;
 
-use crate::{guests, layout, serve, steps};
+use xtask::{layout, serve, steps};
+
+use crate::plugins;
 
 /// Builds the guests, and host and bench program as they are packaged, and runs the latter. It compares that host with those of the
 /// profiles that compile sooner.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    guests::build(&[])?;
+    plugins::build(&[])?;
     let build = |profile: &str| {
         let mut cargo = steps::cargo();
         cargo.args(["build", "--profile", profile, "--package", "bulkhead", "--target-dir"]).arg(layout::target());

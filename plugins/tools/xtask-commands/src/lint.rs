@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::Context as _;
 
-use crate::steps;
+use xtask::steps;
 
 /// What clippy-driver reads its arguments from, and what stands between them (`clippy_driver`, "CLIPPY_ARGS").
 const CLIPPY_ARGUMENTS: &str = "CLIPPY_ARGS";

@@ -2,8 +2,10 @@
 
 use std::process::Command;
 
-use crate::test_programs::TestPrograms;
-use crate::{docs, guests, layout, scripted, steps, test_programs};
+use xtask::{layout, steps};
+
+use crate::test_programs::{self, TestPrograms};
+use crate::{docs, plugins, scripted};
 
 /// Whether it is tried first to build a guest on a machine that has only just been set up: `required`.
 const FRESH_MACHINE: &str = "XTASK_FRESH_MACHINE";
@@ -49,7 +51,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
                 let mut machine = Command::new(layout::root().join("tests/external/fresh-machine/run"));
                 steps::run("a fresh machine", &mut machine)?;
             }
-            guests::build(&[])?;
+            plugins::build(&[])?;
             scripted::test()
         });
         let programs = TestPrograms::build(has_lints);
