@@ -1,9 +1,9 @@
 //! Plain tools on texts: what a plugin looks like that needs nothing from anyone.
 
 use bulkhead_plugin::{Json, tool};
+use diffy::DiffOptions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use similar::TextDiff;
 
 #[derive(Deserialize, JsonSchema)]
 struct Text {
@@ -55,7 +55,9 @@ fn diff(Versions { before, after }: Versions) -> String {
     if before == after {
         return "The texts are the same.".to_owned();
     }
-    TextDiff::from_lines(&before, &after).unified_diff().header("before", "after").to_string()
+    let mut options = DiffOptions::new();
+    options.set_original_filename("before").set_modified_filename("after");
+    options.create_patch(&before, &after).to_string()
 }
 
 bulkhead_plugin::manifest!(

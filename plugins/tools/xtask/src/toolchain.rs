@@ -135,7 +135,8 @@ fn debian() -> anyhow::Result<Toolchain> {
         std::env::var("PATH").context("PATH is not set")?
     );
     Ok(Toolchain {
-        arguments: vec!["-Zbuild-std=std,panic_abort".to_owned()],
+        // Without the library that prints backtraces, which a guest without symbols cannot print.
+        arguments: vec!["-Zbuild-std=std,panic_abort".to_owned(), "-Zbuild-std-features=".to_owned()],
         variables: vec![
             ("RUSTC", compiler.program().display().to_string()),
             ("RUSTC_BOOTSTRAP", "1".to_owned()),
