@@ -4,6 +4,7 @@
 //! grows, refused words, and the tests that documents name. Must not compile or run the host. Invariant: every check has a unit
 //! test with a text that it refuses, so a check that cannot fail does not pass.
 
+mod bindings;
 mod bounds;
 mod code;
 mod errors;
@@ -26,11 +27,12 @@ type Finding = String;
 type Check = fn(&Repository) -> anyhow::Result<Vec<Finding>>;
 
 /// Every check, with the subject that it is listed under.
-const CHECKS: [(&str, Check); 8] = [
+const CHECKS: [(&str, Check); 9] = [
     ("layers", layers::check),
     ("portable", portable::check),
     ("bounds", bounds::check),
     ("words", words::check),
+    ("bindings", bindings::check),
     ("requirements", requirements::check),
     ("security", security::check),
     ("errors", errors::check),
