@@ -65,6 +65,7 @@ mod tool_lists;
 mod trace;
 mod traces;
 mod typed;
+mod unreleased;
 mod usage;
 mod verdicts;
 mod wasi_03;
