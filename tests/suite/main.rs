@@ -55,7 +55,6 @@ mod secrets;
 mod sep1686;
 mod simulation;
 mod sources;
-mod spellings;
 mod starts;
 mod stdio;
 mod streams;
