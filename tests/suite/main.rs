@@ -13,7 +13,6 @@ mod bad_input;
 mod batches;
 mod canary;
 mod commands;
-mod compatibility;
 mod compile;
 mod composition;
 mod dashboard;
