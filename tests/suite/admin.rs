@@ -17,7 +17,7 @@ use super::egress::Web;
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 async fn admin(host: &Host, arguments: &[&str]) -> (Option<i32>, Value) {
-    let arguments = [&["admin", "--json"], arguments].concat();
+    let arguments = [arguments, &["--json"]].concat();
     let output = command::output(&mut command::bulkhead(), &with_data(&arguments, &host.setup.data()), None).await;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let last = said.lines().last().unwrap_or_default();
@@ -69,23 +69,23 @@ async fn admin_lists_steers_and_purges_tasks_of_all_requestors() {
     let over = ben.task("trap", json!({})).await;
     ben.until_status(&over, "failed").await;
 
-    assert_eq!(ids(&done(&host, &["tasks", "list"]).await).len(), 5);
-    let mut listed = ids(&done(&host, &["tasks", "list", "--tenant", "acme"]).await);
+    assert_eq!(ids(&done(&host, &["tasks", "list", "--page"]).await).len(), 5);
+    let mut listed = ids(&done(&host, &["tasks", "list", "--page", "--tenant", "acme"]).await);
     listed.sort();
     of_anna.sort();
     assert_eq!(listed, of_anna);
     assert_eq!(
-        ids(&done(&host, &["tasks", "list", "--requestor", "ben", "--status", "running"]).await),
+        ids(&done(&host, &["tasks", "list", "--page", "--requestor", "ben", "--status", "running"]).await),
         [of_ben.as_str()]
     );
-    assert_eq!(ids(&done(&host, &["tasks", "list", "--plugin", "text"]).await), [""; 0]);
-    assert_eq!(ids(&done(&host, &["tasks", "list", "--status", "failed"]).await), [over.as_str()]);
-    let (code, said) = admin(&host, &["tasks", "list", "--status", "nonsense"]).await;
+    assert_eq!(ids(&done(&host, &["tasks", "list", "--page", "--plugin", "text"]).await), [""; 0]);
+    assert_eq!(ids(&done(&host, &["tasks", "list", "--page", "--status", "failed"]).await), [over.as_str()]);
+    let (code, said) = admin(&host, &["tasks", "list", "--page", "--status", "nonsense"]).await;
     assert!(code != Some(0) && said.to_string().contains("input_required"), "{said}");
     // Pages meet without a gap.
     let (mut all, mut after) = (Vec::new(), None::<String>);
     loop {
-        let mut arguments = vec!["tasks", "list", "--max", "2"];
+        let mut arguments = vec!["tasks", "list", "--page", "--max", "2"];
         arguments.extend(after.iter().flat_map(|place| ["--after", place.as_str()]));
         let page = done(&host, &arguments).await;
         all.extend(ids(&page));
@@ -97,24 +97,24 @@ async fn admin_lists_steers_and_purges_tasks_of_all_requestors() {
     let (count, distinct) = (all.len(), all.into_iter().collect::<std::collections::HashSet<_>>());
     assert_eq!((count, distinct.len()), (5, 5));
 
-    let shown = done(&host, &["tasks", "inspect", &of_ben]).await;
+    let shown = done(&host, &["tasks", "show", &of_ben]).await;
     assert_eq!((&shown["plugin"], &shown["tenant"]), (&json!("hostile"), &json!("globex")));
-    let paused = done(&host, &["tasks", "pause", "--tenant", "acme", "--message", "a moment"]).await;
+    let paused = done(&host, &["tasks", "pause", "--batch", "--tenant", "acme", "--message", "a moment"]).await;
     assert_eq!(ids(&paused).len(), 3);
-    assert_eq!(done(&host, &["tasks", "inspect", &of_anna[0]]).await["status_message"], "a moment");
-    assert_eq!(ids(&done(&host, &["tasks", "resume", &of_anna[0]]).await).len(), 1);
+    assert_eq!(done(&host, &["tasks", "show", &of_anna[0]]).await["status_message"], "a moment");
+    assert_eq!(ids(&done(&host, &["tasks", "resume", "--batch", &of_anna[0]]).await).len(), 1);
     // One that cannot be does not keep the others from it.
-    let (code, value) = admin(&host, &["tasks", "cancel", &over, &of_anna[0]]).await;
+    let (code, value) = admin(&host, &["tasks", "cancel", "--batch", &over, &of_anna[0]]).await;
     assert_eq!(
         (code, ids(&value), value["refused"][0]["id"].as_str()),
         (Some(1), vec![of_anna[0].clone()], Some(over.as_str()))
     );
-    let (code, _) = admin(&host, &["tasks", "purge"]).await;
+    let (code, _) = admin(&host, &["tasks", "purge", "--batch"]).await;
     assert_ne!(code, Some(0), "nothing is purged without saying what");
-    assert_eq!(ids(&done(&host, &["tasks", "purge", "--tenant", "acme"]).await).len(), 3);
+    assert_eq!(ids(&done(&host, &["tasks", "purge", "--batch", "--tenant", "acme"]).await).len(), 3);
     let gone = anna.about("tasks/get", &of_anna[1]).await.expect_err("no task");
     assert_eq!(gone.code, anna.about("tasks/get", &"0".repeat(32)).await.expect_err("no task").code);
-    assert_eq!(ids(&done(&host, &["tasks", "list"]).await).len(), 2);
+    assert_eq!(ids(&done(&host, &["tasks", "list", "--page"]).await).len(), 2);
 
     let log = audit_log(&host.setup, "tasks_purge", 3).await;
     let purges = log.lines().filter(|line| line.contains("tasks_purge")).collect::<Vec<_>>();
@@ -172,7 +172,7 @@ async fn drain_finishes_running_tasks_and_refuses_new_calls() {
     let task = client.task("count_primes", json!({"below": 3_000_000})).await;
     // Whoever follows it may go: it was said, and holds.
     let waiting = client.task("count_primes", json!({"below": 1_000_000_000_000_u64})).await;
-    let drain = ["admin", "drain", "--data"];
+    let drain = ["host", "drain", "--data"];
     let mut following = command::bulkhead()
         .args(drain)
         .arg(host.setup.data())
@@ -184,7 +184,7 @@ async fn drain_finishes_running_tasks_and_refuses_new_calls() {
     following.kill().await.expect("it still followed");
     client.tool("echo", json!({"text": "a"})).await.expect_err("nothing new");
     client.about("tasks/cancel", &waiting).await.expect("cancelled");
-    let said = done(&host, &["drain"]).await;
+    let said = done(&host, &["host", "drain"]).await;
     assert_eq!((&said["still"], &said["draining"]), (&json!(true), &json!(true)), "{said}");
     let over = client.about("tasks/get", &task).await.expect("its own task");
     assert_eq!(over["status"], "completed", "what ran was waited for, and can be read");
@@ -194,7 +194,7 @@ async fn drain_finishes_running_tasks_and_refuses_new_calls() {
     let response = ready().await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(response.text().await.expect("a text").contains("draining"));
-    assert_eq!(done(&host, &["drain", "--undo"]).await["draining"], false);
+    assert_eq!(done(&host, &["host", "drain", "--undo"]).await["draining"], false);
     assert_eq!(ready().await.status(), StatusCode::OK);
     client.tool("echo", json!({"text": "a"})).await.expect("a result");
 }
@@ -221,47 +221,47 @@ async fn config_reload_applies_wholly_or_not_at_all() {
     let token = setup.token("anna", "acme").await;
     let client = Client::connect_as(&host, Some(&token), all_capabilities()).await;
     assert_eq!(burst(&client).await, 40);
-    assert_eq!(done(&host, &["reload"]).await["changed"], json!([]));
+    assert_eq!(done(&host, &["host", "reload"]).await["changed"], json!([]));
 
     let good = std::fs::read_to_string(setup.path("bulkhead.toml")).expect("the configuration");
     // What is wrong is named with its file, its line and its key; nothing of it holds.
     write(&setup, |text| text.replace("= 200", "= 1\nnonsense = 1"));
-    let (code, said) = admin(&host, &["reload"]).await;
+    let (code, said) = admin(&host, &["host", "reload"]).await;
     let said = said.to_string();
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("bulkhead.toml:5") && said.contains("limits.nonsense: no such key"), "{said}");
     write(&setup, |_| "[limits\n".to_owned());
-    assert_eq!(admin(&host, &["reload"]).await.0, Some(1));
+    assert_eq!(admin(&host, &["host", "reload"]).await.0, Some(1));
     std::fs::remove_file(setup.path("bulkhead.toml")).expect("a file");
-    assert_eq!(admin(&host, &["reload"]).await.0, Some(1));
+    assert_eq!(admin(&host, &["host", "reload"]).await.0, Some(1));
     // What needs a restart keeps the rest from being taken over, too.
     let at_start = good.replace("= 200", "= 1\n[server]\ndrain_ms = 1");
     std::fs::write(setup.path("bulkhead.toml"), &at_start).expect("the configuration");
-    let (code, said) = admin(&host, &["reload"]).await;
+    let (code, said) = admin(&host, &["host", "reload"]).await;
     assert!(code == Some(1) && said.to_string().contains("needs a restart: server.drain_ms"), "{said}");
     assert_eq!(burst(&client).await, 40);
 
     // Not even the names of its tenants are remembered of what is only checked, or refused at the very end.
     let slip = format!("[tenant.acmee.limits]\nsteer_queue = 1\n{good}");
     std::fs::write(setup.path("bulkhead.toml"), &slip).expect("the configuration");
-    assert_eq!(done(&host, &["reload", "--check"]).await["changed"], json!(["tenant.acmee.limits"]));
+    assert_eq!(done(&host, &["host", "reload", "--check"]).await["changed"], json!(["tenant.acmee.limits"]));
     let nowhere = "[plugin.grants]\ndirectories = [{ host = \"/nowhere/at/all\", guest = \"/data\" }]\n";
     std::fs::write(setup.path("bulkhead.toml"), format!("{slip}\n{nowhere}")).expect("the configuration");
-    let (code, said) = admin(&host, &["reload"]).await;
+    let (code, said) = admin(&host, &["host", "reload"]).await;
     assert!(code == Some(1) && said.to_string().contains("/nowhere/at/all"), "{said}");
     let tenants = async || command::json(&["tenant", "list"], &setup.data()).await.to_string();
     assert!(!tenants().await.contains("acmee"));
     std::fs::write(setup.path("bulkhead.toml"), &slip).expect("the configuration");
-    assert_eq!(done(&host, &["reload"]).await["done"], true);
+    assert_eq!(done(&host, &["host", "reload"]).await["done"], true);
     assert!(tenants().await.contains("acmee"), "now it was taken over");
     std::fs::write(setup.path("bulkhead.toml"), &good).expect("the configuration");
-    assert_eq!(done(&host, &["reload"]).await["done"], true);
+    assert_eq!(done(&host, &["host", "reload"]).await["done"], true);
 
     std::fs::write(setup.path("bulkhead.toml"), good.replace("= 200", "= 1")).expect("the configuration");
-    let checked = done(&host, &["reload", "--check"]).await;
+    let checked = done(&host, &["host", "reload", "--check"]).await;
     assert_eq!((&checked["done"], &checked["changed"]), (&json!(false), &json!(["limits.requests_per_second"])));
     assert_eq!(burst(&client).await, 40);
-    let changed = done(&host, &["reload"]).await;
+    let changed = done(&host, &["host", "reload"]).await;
     assert_eq!((&changed["done"], &changed["changed"]), (&json!(true), &checked["changed"]));
     assert!(burst(&client).await < 40, "the new limit holds for a session that was open before");
 
@@ -311,11 +311,11 @@ async fn config_reload_changes_tenant_settings() {
     let less = "[tenant.acme]\ncpu_weight = 7\nchanged_definitions = \"allow\"\n[tenant.acme.grants]\nhttp = []\n\
                 [tenant.globex]\nchanged_definitions = \"allow\"";
     configure(&format!("{less}\n[server]\ndrain_ms = 1"));
-    assert!(admin(&host, &["reload"]).await.1.to_string().contains("needs a restart: server.drain_ms"));
+    assert!(admin(&host, &["host", "reload"]).await.1.to_string().contains("needs a restart: server.drain_ms"));
     assert!(reaches(&anna).await);
     configure(less);
     let names = ["tenant.acme.cpu_weight", "tenant.acme.grants", "tenant.acme.changed_definitions"];
-    let changed = done(&host, &["reload"]).await;
+    let changed = done(&host, &["host", "reload"]).await;
     assert_eq!(changed["changed"], json!([names.as_slice(), &["tenant.globex.changed_definitions"]].concat()));
     assert!(!reaches(&anna).await && reaches(&ben).await, "the session is older than the bound");
     // Nobody says anything for those of neither tenant, so their plugin's own rule holds.
@@ -325,7 +325,7 @@ async fn config_reload_changes_tenant_settings() {
     command::json(&["plugin", "rollback", "text"], &setup.data()).await;
 
     configure(&less.replace("allow", "hold").replace("http = []", "env = []"));
-    let changed = done(&host, &["reload"]).await;
+    let changed = done(&host, &["host", "reload"]).await;
     let now = [&names[1..], &["tenant.globex.changed_definitions"]].concat();
     assert_eq!(changed["changed"], json!(now));
     assert!(reaches(&anna).await, "what was taken away is there again");
@@ -333,7 +333,7 @@ async fn config_reload_changes_tenant_settings() {
     let held = command::outcome(&["plugin", "activate", "text", "--tenant", "acme"], &setup.data()).await.1;
     assert_eq!(held["done"], false, "{held}");
     configure("");
-    assert_eq!(done(&host, &["reload"]).await["changed"].as_array().map(Vec::len), Some(4));
+    assert_eq!(done(&host, &["host", "reload"]).await["changed"].as_array().map(Vec::len), Some(4));
 }
 
 #[tokio::test]
@@ -346,7 +346,7 @@ async fn kill_during_config_reload_starts_with_the_file() {
         write(&setup, |text| format!("{limits}{}", &text[text.find("[[plugin]]").expect("a plugin")..]));
         let data = setup.data();
         let reload = tokio::spawn(async move {
-            let arguments = ["admin", "reload", "--data"];
+            let arguments = ["host", "reload", "--data"];
             command::output(&mut command::bulkhead(), &arguments, Some(&data)).await
         });
         tokio::time::sleep(Duration::from_millis(5 * round)).await;
@@ -392,14 +392,14 @@ async fn config_reload_under_load_fails_no_call() {
     let change = async {
         let few_scope = "[[auth.scope]]\nname = \"few\"\ntools = [\"echo\"]\n[[auth.scope]]\nname = \"all\"";
         write(&setup, |text| text.replace("[[auth.scope]]\nname = \"all\"", few_scope));
-        let changed = done(&host, &["reload"]).await;
+        let changed = done(&host, &["host", "reload"]).await;
         assert_eq!(changed["changed"], json!(["auth.scope"]));
         for round in 0..5_u32 {
             let cpu = format!("[plugin.call]\ncpu_ms = {}\n# terms\n", 1_000 + round);
             let text = std::fs::read_to_string(setup.path("bulkhead.toml")).expect("the configuration");
             let begin = text.find("[plugin.call]").or_else(|| text.find("# terms")).expect("the place");
             std::fs::write(setup.path("bulkhead.toml"), format!("{}{cpu}", &text[..begin])).expect("a file");
-            let changed = done(&host, &["reload"]).await;
+            let changed = done(&host, &["host", "reload"]).await;
             assert_eq!(changed["changed"], json!(["plugin text"]), "{round}");
         }
         stop.store(true, Ordering::Relaxed);
@@ -411,20 +411,20 @@ async fn config_reload_under_load_fails_no_call() {
     tokio::time::timeout(Duration::from_secs(15), rest).await.expect("a stream with other rights than before ends");
     // A new name in front is what is offered from now on.
     write(&setup, |text| text.replace("[plugin.call]", "prefix = \"t_\"\n[plugin.call]"));
-    done(&host, &["reload"]).await;
+    done(&host, &["host", "reload"]).await;
     assert!(names(&free).await.contains(&json!("t_echo")));
     // Terms that cannot be are refused, and the former ones hold.
     write(&setup, |text| {
         text.replace("prefix = \"t_\"", "prefix = \"u_\"")
             .replace("# terms", "[plugin.grants]\ndirs = [{ host = \"/nowhere/at/all\", guest = \"/x\" }]")
     });
-    let (code, said) = admin(&host, &["reload"]).await;
+    let (code, said) = admin(&host, &["host", "reload"]).await;
     assert_eq!(code, Some(1), "{said}");
     assert!(names(&free).await.contains(&json!("t_echo")), "{said}");
 }
 
 /// The address of the administrators' listener, from the log.
-pub(super) async fn listener(host: &Host) -> String {
+async fn listener(host: &Host) -> String {
     until("the administrators' listener", async || {
         let log = host.log();
         let line = log.lines().find(|line| line.contains("administrators are served"))?.to_owned();
@@ -446,22 +446,23 @@ async fn remote_admin_needs_its_own_token() {
     let url = listener(&host).await;
     let file = secret.to_str().expect("a path");
     let remote = async |file: &str, arguments: &[&str]| {
-        let arguments = [&["admin", "--json", "--url", &url, "--token-file", file], arguments].concat();
+        let arguments = [arguments, &["--json", "--url", &url, "--token-file", file]].concat();
         let output = command::output(&mut command::bulkhead(), &arguments, None).await;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         (output.status.code(), serde_json::from_str::<Value>(said.trim()).unwrap_or_default())
     };
     let anna = client(&host, "anna", "acme").await;
-    let (code, tokens) = remote(file, &["tokens", "list"]).await;
+    let (code, tokens) = remote(file, &["token", "list"]).await;
     assert_eq!((code, &tokens["tokens"][0]["requestor"]), (Some(0), &json!("anna")));
     assert_eq!(remote(file, &["limits"]).await.0, Some(0));
-    assert_eq!(remote(file, &["reload"]).await.1["done"], true);
+    assert_eq!(remote(file, &["host", "reload"]).await.1["done"], true);
     let id = tokens["tokens"][0]["id"].as_str().expect("an id").to_owned();
-    assert_eq!(remote(file, &["tokens", "revoke", &id]).await.0, Some(0));
+    assert_eq!(remote(file, &["token", "revoke", &id]).await.0, Some(0));
     assert_eq!(anna.send("ping", json!({})).await.status, StatusCode::UNAUTHORIZED);
 
     let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-    let send = async |token: &str, body: Value| {
+    let send = async |token: &str, mut body: Value| {
+        body["client"] = json!({"version": "0.1.0", "protocol": 1});
         let request = http.post(format!("{url}/admin")).bearer_auth(token).body(body.to_string());
         soon("an answer", request.send()).await.expect("an answer")
     };
@@ -521,7 +522,7 @@ async fn remote_admin_is_served_with_tls() {
     let limits = async |url: &str, root: &str| {
         let token = file("admin.token");
         let root = file(root);
-        let arguments = ["admin", "--url", url, "--token-file", &token, "--ca", &root, "limits", "--json"];
+        let arguments = ["limits", "--url", url, "--token-file", &token, "--ca", &root, "--json"];
         command::output(&mut command::bulkhead(), &arguments, None).await
     };
     assert!(limits(&url, "root.pem").await.status.success());

@@ -177,7 +177,7 @@ async fn audit_records_refusals_of_every_request() {
         let first = keyed.call("tools/call", json!({"name": "count_primes", "arguments": {"below": below}})).await;
         assert_eq!(first.is_ok(), below == 1_000, "{first:?}");
     }
-    command::run(&mut command::bulkhead(), &["admin", "drain", "--data"], Some(&setup.data())).await;
+    command::run(&mut command::bulkhead(), &["host", "drain", "--data"], Some(&setup.data())).await;
     let wished = |mut params: Value, name: &str| {
         params["_meta"] = json!({"modelcontextprotocol.io/task": {"taskId": name}});
         params

@@ -111,7 +111,7 @@ async fn tenant_cpu_weight_applies_and_changes_on_reload() {
     let file = setup.path("bulkhead.toml");
     let text = std::fs::read_to_string(&file).expect("the configuration").replace(WEIGHT, "");
     std::fs::write(&file, text).expect("the configuration");
-    let changed = command::json(&["admin", "reload"], &setup.data()).await;
+    let changed = command::json(&["host", "reload"], &setup.data()).await;
     assert_eq!(changed["changed"], json!(["tenant.alone.cpu_weight"]), "{changed}");
     let even_ms = cpu_ms_until_four_are_over(&host, &alone).await;
     assert!((3_500..5_000).contains(&even_ms), "of {even_ms} ms, 2,000 were theirs, and as much the crowd's");

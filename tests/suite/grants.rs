@@ -175,7 +175,7 @@ async fn overlapping_directory_grants_are_refused() {
     let (good, bad) = (format!("{beside:?}"), format!("{outer:?}"));
     assert!(configuration.contains(&good));
     std::fs::write(setup.path("bulkhead.toml"), configuration.replace(&good, &bad)).expect("the configuration");
-    let arguments = ["admin", "reload", "--data"];
+    let arguments = ["host", "reload", "--data"];
     let output = command::output(&mut command::bulkhead(), &arguments, Some(&setup.data())).await;
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && names_both(&said), "{said}");
@@ -205,7 +205,7 @@ async fn granting_the_host_data_directory_is_refused() {
     assert_ne!(changed, configuration);
     std::fs::write(file, changed).expect("the configuration");
     let output =
-        command::output(&mut command::bulkhead(), &["admin", "reload", "--data"], Some(&host.setup.data())).await;
+        command::output(&mut command::bulkhead(), &["host", "reload", "--data"], Some(&host.setup.data())).await;
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && names_it(&said), "{said}");
 }
@@ -240,7 +240,7 @@ async fn queued_task_of_older_version_loses_removed_grants() {
 
     let configuration = std::fs::read_to_string(setup.path("bulkhead.toml")).expect("the configuration");
     std::fs::write(setup.path("bulkhead.toml"), configuration.replace(&grant, "")).expect("the configuration");
-    let reloaded = command::json(&["admin", "reload"], &setup.data()).await;
+    let reloaded = command::json(&["host", "reload"], &setup.data()).await;
     assert_eq!(reloaded["changed"], json!(["plugin hostile"]));
     client.about("tasks/cancel", &tasks[2]).await.expect("it is cancelled");
     client.until_status(&tasks[3], "failed").await;
@@ -249,7 +249,7 @@ async fn queued_task_of_older_version_loses_removed_grants() {
 
     let mut versions = Vec::new();
     for task in [&tasks[1], &tasks[3], &client.task("spin", json!({})).await] {
-        let shown = command::json(&["admin", "tasks", "inspect", task], &setup.data()).await;
+        let shown = command::json(&["tasks", "show", task], &setup.data()).await;
         versions.push(shown["plugin_sha256"].as_str().expect("a digest").to_owned());
     }
     assert!(versions[0] == versions[1] && versions[1] != versions[2], "both were of the older version: {versions:?}");

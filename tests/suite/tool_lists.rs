@@ -26,7 +26,7 @@ async fn reload(setup: &Setup, from: &str, to: &str) -> (Option<i32>, String) {
     let changed = configuration.replace(from, to);
     assert_ne!(changed, configuration);
     std::fs::write(file, changed).expect("the configuration");
-    let output = command::output(&mut command::bulkhead(), &["admin", "reload", "--data"], Some(&setup.data())).await;
+    let output = command::output(&mut command::bulkhead(), &["host", "reload", "--data"], Some(&setup.data())).await;
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -146,7 +146,7 @@ async fn accepted_definition_is_the_plugins_own_whatever_the_operator_says_of_it
     let file = plain.path("bulkhead.toml");
     let configuration = std::fs::read_to_string(&file).expect("the configuration");
     std::fs::write(&file, format!("{configuration}{SAY}")).expect("the configuration");
-    command::json(&["admin", "reload"], &plain.data()).await;
+    command::json(&["host", "reload"], &plain.data()).await;
     let shown = async |host: &Host| Client::connect(host).await.call("tools/list", json!({})).await.expect("a list");
     let tools = shown(&host).await;
     assert_eq!(names(&tools), ["say", "word_count"]);

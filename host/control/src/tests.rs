@@ -328,7 +328,10 @@ async fn control_command_continues_after_client_hangs_up() {
     let path = socket_path(folder.path());
     let _server = Server::spawn(&path, slow.clone(), Arc::new(Shouting)).unwrap();
     let mut connection = UnixStream::connect(&path).await.unwrap();
-    connection.write_all(b"{\"command\":\"drain_begin\"}\n{\"command\":\"drain_end\"}\n").await.unwrap();
+    for command in [Command::from(DrainBegin {}), DrainEnd {}.into()] {
+        let line = [crate::wire::write_request(&command).unwrap(), b"\n".to_vec()].concat();
+        connection.write_all(&line).await.unwrap();
+    }
     let who = slow.done_without(connection).await;
     assert!(who.starts_with("user "), "{who}");
     // Nobody is there to hear of the first one, so the second one is not for anybody either.
@@ -351,7 +354,7 @@ async fn remote_control_command_continues_after_hangup() {
     };
     let _remote = remote::Remote::spawn(parts).unwrap();
     let mut connection = TcpStream::connect(address).await.unwrap();
-    let body = r#"{"command":"drain_begin"}"#;
+    let body = String::from_utf8(crate::wire::write_request(&DrainBegin {}.into()).unwrap()).unwrap();
     let head = format!(
         "POST /admin HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer a token of administrators\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()

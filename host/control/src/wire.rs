@@ -1,8 +1,7 @@
 //! How a command and its answer go from one program to another, over the control socket and over the administrators' listener.
 //!
-//! Owns the versions: who asks says which program it is, and a host refuses what another protocol means before it does anything.
-//! Peers that say nothing speak the first protocol, whose commands are all that they sent. Invariant: a refusal over versions
-//! has a form that every version reads, and names both.
+//! Owns the versions: who asks says which program it is, and a host refuses what another protocol means, and who does not say it, before
+//! it does anything. Invariant: a refusal over versions has a form that every version reads, and names both.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,8 +14,6 @@ use super::{Answer, Command, ControlError};
 
 /// Grows whenever the JSON of a command or of an answer changes so that the other side would misread it.
 pub(super) const PROTOCOL: u32 = 1;
-/// What peers speak that do not say it.
-const PROTOCOL_UNSAID: u32 = 1;
 /// The member of a request that says who sends it.
 const CLIENT: &str = "client";
 
@@ -44,7 +41,7 @@ struct Sent<'a> {
     client: Program,
 }
 
-/// A command as this program sends it. Hosts that know nothing of versions pass over the member that says it.
+/// A command as this program sends it.
 ///
 /// # Errors
 ///
@@ -61,13 +58,9 @@ pub fn write_request(command: &Command) -> serde_json::Result<Vec<u8>> {
 pub(super) fn read_request(request: &[u8]) -> Result<Command, ControlError> {
     let wrong = |text: String| ControlError::Invalid(format!("not a command of this version: {text}"));
     let mut members: Map<String, Value> = serde_json::from_slice(request).map_err(|error| wrong(error.to_string()))?;
-    let client = match members.remove(CLIENT).map(serde_json::from_value::<Program>) {
-        Some(Ok(program)) => (program.protocol, program.to_string()),
-        Some(Err(_)) => (0, "a program of an unknown version".to_owned()),
-        None => (PROTOCOL_UNSAID, format!("a program that does not say its version (protocol {PROTOCOL_UNSAID})")),
-    };
-    let (protocol, client) = client;
-    if protocol != PROTOCOL {
+    let program = members.remove(CLIENT).and_then(|client| serde_json::from_value::<Program>(client).ok());
+    let client = program.as_ref().map_or("a program that does not say its version".to_owned(), Program::to_string);
+    if program.is_none_or(|program| program.protocol != PROTOCOL) {
         return Err(ControlError::Invalid(format!(
             "the host is {}, and the command comes from {client}: use the command line of the host's version",
             Program::THIS
@@ -98,10 +91,10 @@ pub fn read_reply(reply: &[u8]) -> Option<Result<Answer, ControlError>> {
     }
 }
 
-/// Why an answer cannot be read. A host that says its version would have refused the command.
+/// Why an answer cannot be read. A host of another protocol would have refused the command.
 pub(super) fn misread(error: &serde_json::Error) -> ControlError {
     ControlError::Connection(format!(
-        "the answer is none that {} knows: the host is of an older version, which it does not say ({error})",
+        "the answer is none that {} knows: use the command line of the host's version ({error})",
         Program::THIS
     ))
 }

@@ -220,7 +220,7 @@ pub const DURABLE_DETAIL_BYTES_MAX: usize = 64;
 pub const JOURNAL_VERSION: u8 = 1;
 
 /// Says that a run's journal is complete, so that even an empty one can be trusted after a crash: nothing that it does not tell of has left
-/// the host. It holds for one attempt of a task: a program that does not know it raises the attempt and leaves it behind.
+/// the host. It holds for one attempt of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DurableMarker {
     /// How the journal is written.
@@ -303,7 +303,7 @@ pub struct Task {
 
 impl Task {
     /// Whether the journal of its present run is complete, also where there is none yet. A task without a marker for this very run never
-    /// was journaled, or not by the program that ran it last.
+    /// was journaled.
     pub fn is_journaled(&self) -> bool {
         self.durable.as_ref().is_some_and(|marker| marker.version == JOURNAL_VERSION && marker.attempt == self.attempt)
     }

@@ -123,15 +123,10 @@ struct TenantRow {
     id: [u8; 16],
 }
 
-/// A row with its layouts.
+/// A row with its layout.
 trait Row: Serialize + for<'de> Deserialize<'de> + Send {
     /// First byte of the value.
     const VERSION: u8 = ROW_VERSION;
-
-    /// Reads an older layout.
-    fn older(_version: u8, _bytes: &[u8]) -> Option<postcard::Result<Self>> {
-        None
-    }
 }
 
 impl Row for PrincipalRow {}
@@ -420,13 +415,11 @@ fn encode<R: Row>(kind: RowKind, row: &R) -> Result<Vec<u8>, Error> {
 }
 
 fn decode<R: Row>(kind: RowKind, bytes: &[u8]) -> Result<R, Error> {
-    let read = |row: postcard::Result<R>| row.map_err(|error| corrupt(kind, &error.to_string()));
     match bytes.split_first() {
-        Some((version, rest)) if *version == R::VERSION => read(postcard::from_bytes(rest)),
-        Some((version, rest)) => match R::older(*version, rest) {
-            Some(row) => read(row),
-            None => Err(corrupt(kind, &format!("layout {version} is of a newer host"))),
-        },
+        Some((version, rest)) if *version == R::VERSION => {
+            postcard::from_bytes(rest).map_err(|error| corrupt(kind, &error.to_string()))
+        }
+        Some((version, _)) => Err(corrupt(kind, &format!("layout {version} is of another version of the host"))),
         None => Err(corrupt(kind, "it is empty")),
     }
 }

@@ -21,7 +21,7 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::server_features::{Completion, PartialArgument, Reference, Resource, ResourcePage};
 use bulkhead_domain::tool::Tool;
 use bulkhead_runtime::{Catalog, CatalogPlugin, Operation, PromptEntry, Returned, TemplateEntry, ToolEntry};
-use bulkhead_tasks::{CallNews, ClientContext, Fallback, PlainCall, PluginRequest};
+use bulkhead_tasks::{CallNews, ClientContext, Fallback, PluginRequest, of_kind};
 
 /// Pages of plugins that one page of the list is looked for on; empty ones end it sooner or later.
 const LOOKED_AT_MAX: usize = 16;
@@ -211,10 +211,10 @@ impl CatalogReader {
     ) -> Result<Result<T, CallError>, RpcError> {
         let client = ClientContext { features: ClientFeatures::default(), log_level: None, wants_progress: false };
         let request = PluginRequest { library: Arc::clone(library), operation, client };
-        let mut call: PlainCall<T> = self.shared.tasks.request(&self.requestor, request).await?;
+        let mut call = self.shared.tasks.request(&self.requestor, request).await?;
         loop {
             if let CallNews::Finished(result) = call.next().await {
-                return Ok(result);
+                return Ok(result.and_then(of_kind));
             }
         }
     }

@@ -47,8 +47,7 @@ impl ToolEntry {
         self.declared.as_deref().unwrap_or(&self.tool)
     }
 
-    /// Whether a name is the tool's without the operator's say: the one that every client takes, or that inside the plugin, as clients
-    /// saw it once.
+    /// Whether a name is the tool's without the operator's say: the one that every client takes, or that inside the plugin.
     pub fn is_own_name(&self, name: &str) -> bool {
         [&*self.base_name, &*self.plugin_tool].contains(&name)
     }

@@ -335,11 +335,8 @@ impl Executor for Sandbox {
         Box::pin(async move {
             let loaded = self.ready(version).await?;
             let called = |entry: &&Arc<ToolEntry>| entry.tool.name == name;
-            // Tasks keep the name that their tool had: the operator may have said another one since, and an older host called it as the
-            // plugin does.
-            let own = |entry: &&Arc<ToolEntry>| {
-                entry.declared().name == name || name.strip_prefix(&loaded.source.prefix) == Some(&*entry.plugin_tool)
-            };
+            // Tasks keep the name that their tool had: the operator may have said another one since.
+            let own = |entry: &&Arc<ToolEntry>| entry.declared().name == name;
             loaded.tools.iter().find(called).or_else(|| loaded.tools.iter().find(own)).cloned()
         })
     }

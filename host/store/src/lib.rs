@@ -79,6 +79,12 @@ pub enum Error {
     /// What is stored is sealed, and the keys that were given do not open it.
     #[error("the store is sealed: {0}")]
     Sealed(String),
+    /// A build before 0.1.0, the first version that promises compatibility, wrote the data directory.
+    #[error(
+        "a build before 0.1.0 wrote this data directory: `bulkhead store export FILE` of commit b1eaa0b4, the last that reads \
+         it, and then `bulkhead store rebuild --from FILE` of this version take over everything but tasks"
+    )]
+    Unreleased,
     /// The data directory belongs to another process.
     #[error("the data directory is in use: {0}")]
     Locked(String),
@@ -280,11 +286,9 @@ pub enum RowKind {
     TenantKey = b'W',
     /// Single-use tokens that were used: see [`replay_guard`]. And what tenants used by day: see [`usage_days`].
     UsedToken = b'R',
-    /// Sessions of browsers at the dashboard: digest of the cookie and whose session it is → state. An older program keeps them, also
-    /// beyond their tenant: they let nobody in there, and end within hours.
+    /// Sessions of browsers at the dashboard: digest of the cookie and whose session it is → state.
     BrowserSession = b'H',
-    /// Journals of tasks: see [`journal`]. Only appends write them. An older program keeps them, also beyond their task: they go at the
-    /// next start of this one.
+    /// Journals of tasks: see [`journal`]. Only appends write them.
     Journal = b'J',
 }
 

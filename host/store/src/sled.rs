@@ -191,7 +191,8 @@ impl SledStore {
     /// # Errors
     ///
     /// [`Error::Locked`] when another process has the directory, [`Error::Corrupt`] when the database is damaged, older than
-    /// what was acknowledged, or not the one that belongs here, [`Error::Sealed`] when a key is missing.
+    /// what was acknowledged, or not the one that belongs here, [`Error::Sealed`] when a key is missing, [`Error::Unreleased`] when a
+    /// build before 0.1.0 wrote it.
     pub fn open(options: SledOptions) -> Result<Arc<Self>, Error> {
         log_sync::check_definition()?;
         let layout = Layout::new(&options.dir);
@@ -223,13 +224,11 @@ impl SledStore {
                 (database, state, stock)
             }
         };
-        // A program that knows no journals may have closed it, and removed tasks without theirs.
-        let is_unaware = !stock.with_journals && journal::are_there(&database.tree)?;
-        let ledger = match stock.group == database.last.group && !is_unaware {
+        let ledger = match stock.group == database.last.group {
             true => stock.ledger,
             false => CountBuilder::of(&database.tree)?.ledger,
         };
-        let left_journals = if is_examined || is_unaware { journal::left(&database.tree)? } else { Vec::new() };
+        let left_journals = if is_examined { journal::left(&database.tree)? } else { Vec::new() };
         let sealing = Sealing::open(options.keys, &database.tree)?;
         let files = open::files(&layout)?;
         files.remove_orphans(&stock.orphans)?;

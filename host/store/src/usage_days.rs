@@ -1,8 +1,8 @@
 //! What tenants used, by day.
 //!
-//! Owns one row for each tenant and day (UTC), among those of [`RowKind::UsedToken`]: programs that do not know them leave them where they
-//! are, and remove them with their tenant. Must not know who counts, or when a day begins. Invariant: what was added is added once, and
-//! there are at most [`USAGE_DAYS_MAX`] days of a tenant before a sweep has been over all of them, and none older than that after it.
+//! Owns one row for each tenant and day (UTC), among those of [`RowKind::UsedToken`]. Must not know who counts, or when a day begins.
+//! Invariant: what was added is added once, and there are at most [`USAGE_DAYS_MAX`] days of a tenant before a sweep has been over all of
+//! them, and none older than that after it.
 
 use std::sync::Arc;
 

@@ -34,7 +34,7 @@ use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task};
 use bulkhead_limits::{Full, LiveLimits};
 use bulkhead_metrics::{Activity, Metrics, TaskMetrics};
-use bulkhead_runtime::{CallSpec, Catalog, Executor, Journaling, ListKind, MessageWorkers, Returned, ToolEntry};
+use bulkhead_runtime::{CallSpec, Catalog, Executor, Journaling, ListKind, MessageWorkers, ToolEntry};
 use bulkhead_store::keyvalue::KeyValues;
 use bulkhead_store::replay_guard::{ReplayGuard, SingleUseToken};
 use bulkhead_store::{self as store, Store};
@@ -224,21 +224,15 @@ impl Tasks {
         PlainCall::start(inner.clone(), *requestor, Some(request), (spec, journal), call_slot)
     }
 
-    /// Starts a request other than a tool call, on the terms of a plain call. `T` is what its operation returns.
-    pub async fn request<T>(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall<T>, Error>
-    where
-        T: TryFrom<Returned>,
-    {
+    /// Starts a request other than a tool call, on the terms of a plain call.
+    pub async fn request(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall, Error> {
         let plugin = &request.library.plugin;
         let asked = RefusalAudit::new(&self.inner.audit, requestor, request.operation.label(), Some(plugin));
         let count = RefusalCount::new(Some(&request.library.activity));
         self.begin_other(requestor, request).await.inspect_err(|error| self.refused(requestor, asked, count, error))
     }
 
-    async fn begin_other<T>(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall<T>, Error>
-    where
-        T: TryFrom<Returned>,
-    {
+    async fn begin_other(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall, Error> {
         let inner = &self.inner;
         inner.admit_healthy(requestor, &request.library.plugin)?;
         let call_slot = inner.occupy(requestor).await?;

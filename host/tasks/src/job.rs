@@ -6,8 +6,7 @@
 //!
 //! A task is not always the call of a tool: SEP-1686 is for every request. A read, a prompt or a completion runs like a call, and is
 //! asked of one plugin after the other where several may have it. What the host answers itself is recorded as a task that is over. To
-//! clients of the tasks extension, where tasks are calls of tools, such a task is absent. Records of calls are written in version 1 of
-//! the bytes, all others in version 2, so an older program reads everything that it could have made.
+//! clients of the tasks extension, where tasks are calls of tools, such a task is absent.
 
 use std::sync::Arc;
 

@@ -46,9 +46,8 @@ use tokio::sync::oneshot;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, ClientFeatures, InputRequest, InputRequestError, InputResponse, LogLevel};
 use bulkhead_domain::task::{Origin, Task, TaskId};
-use bulkhead_domain::tool::ToolOutput;
 use bulkhead_limits::rate;
-use bulkhead_runtime::{CatalogPlugin, Operation, ToolEntry};
+use bulkhead_runtime::{CatalogPlugin, Operation, Returned, ToolEntry};
 
 pub use activity::{ActivityGroup, ActivityKey, ActivitySample};
 pub use admission::{InUse, Sums};
@@ -61,7 +60,7 @@ pub use engine::{Options, Tasks};
 pub use guest_services::in_memory;
 pub use holding::held_by_operator;
 pub use job::{Fallback, FallbackRequest, Job};
-pub use plain::PlainCall;
+pub use plain::{PlainCall, of_kind};
 pub use resuming::COULD_NOT;
 pub use takeover::Recovered;
 pub use usage::{Unfinished, Withdrawal};
@@ -193,7 +192,7 @@ pub struct Once {
 
 /// What a plain call says while it runs.
 #[derive(Debug)]
-pub enum CallNews<T = ToolOutput> {
+pub enum CallNews {
     Progress {
         progress: f64,
         total: Option<f64>,
@@ -211,8 +210,8 @@ pub enum CallNews<T = ToolOutput> {
         requests: Vec<InputRequest>,
         reply: oneshot::Sender<Result<Vec<InputResponse>, InputRequestError>>,
     },
-    /// Always last.
-    Finished(Result<T, CallError>),
+    /// Always last. [`of_kind`] takes out of it what was asked for.
+    Finished(Result<Returned, CallError>),
 }
 
 /// What happens to tasks, for watchers. What comes too fast is dropped, oldest first (`broadcast` says so): read the task again.

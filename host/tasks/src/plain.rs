@@ -1,7 +1,6 @@
 //! A plain call of a tool, or another request to a plugin: no record, no disk; it lives as long as its client holds it. A call may
 //! be promoted to a task, and takes the journal along that it kept in memory until then.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -17,17 +16,15 @@ use super::{CallNews, CallRequest, ClientContext, Error, Job, RequestedTtl, Task
 use bulkhead_domain::call::{CallError, InputRequestError};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{CallId, Origin, Task};
-use bulkhead_domain::tool::ToolOutput;
 use bulkhead_runtime::{CallEvent, CallSpec, ClientView, Returned};
 
-/// A call that runs, and will give back a `T`. Dropping it stops the guest at once.
-pub struct PlainCall<T = ToolOutput> {
+/// A call that runs. Dropping it stops the guest at once.
+pub struct PlainCall {
     /// Boxed, because calls are handed on several times.
     work: Box<PlainWork>,
-    gives_back: PhantomData<fn() -> T>,
 }
 
-/// The call itself, whatever it returns.
+/// The call itself.
 struct PlainWork {
     guest: GuestDriver,
     /// What it can become a task with; calls of tools have it.
@@ -75,17 +72,12 @@ impl Drop for Counted {
     }
 }
 
-impl<T> PlainCall<T> {
+impl PlainCall {
     /// Marks the call as parked: it has sent an input request, and no client waits for it until the next request continues it. A
     /// drain does not wait for it either.
     pub fn park(&mut self) {
         self.work.counted.set(false);
         self.work.give_up_place();
-    }
-
-    /// The same call with its result type erased.
-    pub fn erased(self) -> PlainCall<Returned> {
-        PlainCall { work: self.work, gives_back: PhantomData }
     }
 
     /// Another request of the same requestor listens from now on: the guest reports and asks what that one wants and can answer.
@@ -136,9 +128,7 @@ impl<T> PlainCall<T> {
         }
         Ok(task)
     }
-}
 
-impl<T: TryFrom<Returned>> PlainCall<T> {
     pub(super) fn start(
         inner: Arc<Inner>,
         requestor: Requestor,
@@ -162,11 +152,11 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
             detach: None,
             status: None,
         };
-        Ok(Self { work: Box::new(work), gives_back: PhantomData })
+        Ok(Self { work: Box::new(work) })
     }
 
     /// What happens next; after `Finished` nothing does. Cancel-safe.
-    pub async fn next(&mut self) -> CallNews<T> {
+    pub async fn next(&mut self) -> CallNews {
         let work = &mut *self.work;
         work.counted.set(true);
         if let Some(reply) = work.detach.take() {
@@ -203,10 +193,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
     }
 
     /// Tells the guest, gives it its grace period if it looks for signals, and stops it.
-    pub fn cancel(mut self)
-    where
-        T: 'static,
-    {
+    pub fn cancel(mut self) {
         let Some(cancel_grace) = self.work.guest.cancel() else { return };
         self.work.answers = None;
         self.work.give_up_place();
@@ -219,7 +206,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
 }
 
 impl PlainWork {
-    fn take<T: TryFrom<Returned>>(&mut self, event: Option<CallEvent>) -> Option<CallNews<T>> {
+    fn take(&mut self, event: Option<CallEvent>) -> Option<CallNews> {
         let Some(event) = event else { return Some(CallNews::Finished(Err(self.broken_off()))) };
         match event {
             CallEvent::Progress { progress, total, message } => {
@@ -245,7 +232,7 @@ impl PlainWork {
                 self.status = Some(status);
                 None
             }
-            CallEvent::Finished(result) => Some(CallNews::Finished(self.finish(result).and_then(of_kind))),
+            CallEvent::Finished(result) => Some(CallNews::Finished(self.finish(result))),
             // The driver deals with all others.
             _ => None,
         }
@@ -290,7 +277,11 @@ async fn granted(promotion: &mut Option<PermitRequest>) -> Option<Permit> {
 }
 
 /// What was asked for, out of what a plugin gave back.
-pub(super) fn of_kind<T: TryFrom<Returned>>(returned: Returned) -> Result<T, CallError> {
+///
+/// # Errors
+///
+/// It belongs to another operation.
+pub fn of_kind<T: TryFrom<Returned>>(returned: Returned) -> Result<T, CallError> {
     T::try_from(returned).map_err(|_| {
         let incident = incident();
         tracing::error!(incident, "an operation gave back what belongs to another one");

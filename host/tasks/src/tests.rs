@@ -26,7 +26,7 @@ use bulkhead_domain::clock::{Clock as _, ManualClock};
 use bulkhead_domain::limits::{CallLimits, Limits};
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Active, Design, Era, Outcome, Phase, PluginVersion, TaskOutput};
-use bulkhead_domain::tool::Tool;
+use bulkhead_domain::tool::{Tool, ToolOutput};
 use bulkhead_runtime::{
     CallEvent, CallSpec, Catalog, Control, Executor, JournalPolicy, Journaling, Operation, Returned, RunningCall,
     StartError, StopOnDrop,

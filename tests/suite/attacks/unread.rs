@@ -56,7 +56,7 @@ fn modern_call(client: &Modern, token: &str, params: Value) -> String {
 
 /// How much of a limit of unread answers is in use by all.
 async fn waiting(host: &Host) -> u64 {
-    let (_, shown) = command::outcome(&["admin", "limits"], &host.setup.data()).await;
+    let (_, shown) = command::outcome(&["limits"], &host.setup.data()).await;
     shown["host"]["answer_bytes_total"]["in_use"].as_u64().unwrap_or_else(|| panic!("a number: {shown}"))
 }
 

@@ -115,7 +115,7 @@ async fn reload_adding_an_issuer_keeps_keys_of_others() {
     let text = std::fs::read_to_string(&file).expect("the configuration");
     let (head, plugins) = text.split_at(text.find("[[plugin]]").expect("a plugin"));
     std::fs::write(&file, format!("{head}{}{plugins}", table(&third))).expect("the configuration");
-    let said = command::json(&["admin", "reload"], &setup.data()).await;
+    let said = command::json(&["host", "reload"], &setup.data()).await;
     assert_eq!(said["changed"], json!(["auth.issuer"]), "{said}");
     Client::connect_as(&host, Some(&three.token(&claims(&third, "carla"))), all_capabilities()).await;
     Client::connect_as(&host, Some(&token), all_capabilities()).await;

@@ -49,7 +49,6 @@ mod service_manager;
 mod shell_support;
 mod source_files;
 mod sources;
-mod spellings;
 mod stdio;
 mod store_maintenance;
 mod table;
@@ -79,7 +78,7 @@ pub(crate) const EXIT_USAGE: u8 = 2;
 
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
-    let arguments = Arguments::parse_from(spellings::present(std::env::args_os()));
+    let arguments = Arguments::parse();
     // What authors make of their sources is for others too, as long as no data directory is touched.
     if !matches!(arguments.command, Subcommand::Plugin { .. }) {
         make_private_files();

@@ -47,7 +47,6 @@ pub(crate) enum TasksCommand {
         operate: OperateArguments,
     },
     /// Show one task; arguments, answers and results stay with their requestor
-    #[command(alias = "inspect")]
     Show {
         /// Its id
         #[arg(value_name = "ID")]

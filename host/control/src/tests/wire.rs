@@ -217,9 +217,8 @@ async fn another_protocol_is_refused_with_both_versions() {
     let mut stream = BufReader::new(UnixStream::connect(&path).await.unwrap());
     let here = concat!("bulkhead ", env!("CARGO_PKG_VERSION"), " (protocol 1)");
     for (sent, says) in [
-        // Today's command line, one that says nothing, and one that is newer but means the same.
+        // Today's command line, and one that is newer but means the same.
         (r#"{"command":"token_list","client":{"version":"0.1.0","protocol":1}}"#, vec![r#"{"ok":{"tokens":[]}}"#]),
-        (r#"{"command":"token_list"}"#, vec![r#"{"ok":{"tokens":[]}}"#]),
         (r#"{"command":"token_list","client":{"version":"0.9.0","protocol":1,"more":0}}"#, vec![r#"{"ok""#]),
         // Whatever comes with another protocol is not looked at.
         (
@@ -227,13 +226,17 @@ async fn another_protocol_is_refused_with_both_versions() {
             vec![r#"{"error":{"kind":"invalid""#, here, "bulkhead 9.8.7 (protocol 2)"],
         ),
         (r#"{"orders":[],"client":{"version":"9.8.7","protocol":2}}"#, vec![here, "bulkhead 9.8.7 (protocol 2)"]),
-        (r#"{"command":"token_list","client":"new"}"#, vec![here, "a program of an unknown version"]),
+        (r#"{"command":"token_list","client":"new"}"#, vec![here, "does not say its version"]),
+        (r#"{"command":"token_list"}"#, vec![r#"{"error":{"kind":"invalid""#, here, "does not say its version"]),
         // What is not known of the same protocol is refused with the versions, too.
         (
             r#"{"command":"token_fly","client":{"version":"0.9.0","protocol":1}}"#,
             vec!["token_fly", here, "bulkhead 0.9.0 (protocol 1)"],
         ),
-        (r#"{"command":"token_revoke"}"#, vec!["`id`", here, "does not say its version (protocol 1)"]),
+        (
+            r#"{"command":"token_revoke","client":{"version":"0.9.0","protocol":1}}"#,
+            vec!["`id`", here, "bulkhead 0.9.0 (protocol 1)"],
+        ),
     ] {
         stream.write_all(format!("{sent}\n").as_bytes()).await.unwrap();
         let mut line = String::new();
@@ -262,7 +265,7 @@ async fn a_host_of_another_version_is_named_with_the_command_lines_own() {
     let refusal = r#"{"error":{"kind":"invalid","message":"the host is bulkhead 9.8.7 (protocol 2), ..."}}"#;
     for (answer, says) in [
         (refusal, vec!["bulkhead 9.8.7 (protocol 2)"]),
-        (r#"{"ok":{"list":[]}}"#, vec![here, "older version"]),
+        (r#"{"ok":{"list":[]}}"#, vec![here, "use the command line of the host's version"]),
         ("[]", vec!["no reply"]),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -272,7 +275,7 @@ async fn a_host_of_another_version_is_named_with_the_command_lines_own() {
         for part in says {
             assert!(refused.contains(part), "{refused}");
         }
-        // What is sent says who sends it, behind what hosts of before read.
+        // What is sent says who sends it, behind the command.
         let version = env!("CARGO_PKG_VERSION");
         let sent = format!("{{\"command\":\"token_list\",\"client\":{{\"version\":\"{version}\",\"protocol\":1}}}}\n");
         assert_eq!(host.await.unwrap(), sent);

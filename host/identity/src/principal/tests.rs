@@ -1,4 +1,4 @@
-use super::tokens::{TokenRow, digest};
+use super::tokens::digest;
 use super::*;
 use crate::auth::{Scopes, Sender, Verified, Verifier as _};
 use bulkhead_domain::clock::ManualClock;
@@ -93,20 +93,18 @@ async fn token_keeps_name_scopes_and_last_use() {
 }
 
 #[tokio::test]
-async fn tokens_of_the_first_layout_still_resolve() {
+async fn token_row_of_another_layout_is_refused_by_its_number() {
     let store = Arc::new(MemoryStore::new());
     let principals = Principals::new(store.clone());
     let new = principals.create_token("alice", "acme", None, 1).await.unwrap();
     let key = digest(&new.token);
-    let row: TokenRow = principals.get(RowKind::Token, &key).await.unwrap().unwrap();
-    // The first layout is the present one without its last field.
-    let fields = (row.id, row.requestor_name, row.tenant_name, row.principal, 1_u64, None::<u64>, None::<u64>);
-    let bytes = postcard::to_extend(&fields, vec![1]).unwrap();
-    bulkhead_store::RowStore::put_row(&*store, RowKind::Token, &key, bytes, false).await.unwrap();
-    let resolved = principals.resolve_token(&new.token, 2).await.unwrap().unwrap();
-    assert_eq!((resolved.name.as_str(), resolved.scopes), ("alice", None));
-    principals.revoke_token(&new.info.id, 5).await.unwrap();
-    assert_eq!(principals.resolve_token(&new.token, 6).await.unwrap(), None);
+    let mut bytes = bulkhead_store::RowStore::row(&*store, RowKind::Token, &key).await.unwrap().unwrap();
+    for version in [1, 3] {
+        bytes[0] = version;
+        bulkhead_store::RowStore::put_row(&*store, RowKind::Token, &key, bytes.clone(), false).await.unwrap();
+        let refused = principals.resolve_token(&new.token, 2).await.unwrap_err().to_string();
+        assert!(refused.contains(&format!("layout {version} is of another version")), "{refused}");
+    }
 }
 
 #[tokio::test]

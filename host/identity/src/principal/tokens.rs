@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Error, ISSUER_TOKEN, Identity, KEY_CLOSED, PrincipalRow, Principals, ROW_VERSION, Row, TOKEN_PREFIX, check_name,
-    encode, last_used, random,
+    Error, ISSUER_TOKEN, Identity, KEY_CLOSED, PrincipalRow, Principals, Row, TOKEN_PREFIX, check_name, encode,
+    last_used, random,
 };
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::{UnixMs, hex};
@@ -32,35 +32,15 @@ pub(super) struct TokenRow {
     further: Option<Further>,
 }
 
-/// What tokens got later; the first ones have none of it.
+/// What its operator said of a token beyond whose it is.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Further {
     label: Option<String>,
     scopes: Option<Vec<String>>,
 }
 
-/// A token as the first version wrote it.
-#[derive(Deserialize)]
-struct FirstTokenRow {
-    id: [u8; 8],
-    requestor_name: String,
-    tenant_name: String,
-    principal: Vec<u8>,
-    created_at: UnixMs,
-    expires_at: Option<UnixMs>,
-    revoked_at: Option<UnixMs>,
-}
-
 impl Row for TokenRow {
     const VERSION: u8 = 2;
-
-    fn older(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
-        let first = (version == ROW_VERSION).then(|| postcard::from_bytes::<FirstTokenRow>(bytes))?;
-        Some(first.map(|row| {
-            let FirstTokenRow { id, requestor_name, tenant_name, principal, created_at, expires_at, revoked_at } = row;
-            Self { id, requestor_name, tenant_name, principal, created_at, expires_at, revoked_at, further: None }
-        }))
-    }
 }
 
 /// What a new token is for.
@@ -137,7 +117,8 @@ impl Principals {
         check_name("requestor", name)?;
         check_name("tenant", tenant)?;
         label.map_or(Ok(()), |label| check_name("token", label))?;
-        let scopes = scopes.map(|scopes| scopes.iter().map(|scope| checked_scope(scope)).collect()).transpose()?;
+        let scopes: Option<Vec<_>> =
+            scopes.map(|scopes| scopes.iter().map(|scope| checked_scope(scope)).collect()).transpose()?;
         // Two tenants may each have an "alice": they are two requestors.
         let subject = format!("{tenant}/{name}");
         let identity = Identity { verifier: "token", issuer: ISSUER_TOKEN, subject: &subject, client: "" };
@@ -151,7 +132,7 @@ impl Principals {
             created_at: now,
             expires_at,
             revoked_at: None,
-            further: Some(Further { label: label.map(str::to_owned), scopes }),
+            further: (label.is_some() || scopes.is_some()).then(|| Further { label: label.map(str::to_owned), scopes }),
         };
         self.store.put_row(RowKind::Token, &digest(&token), encode(RowKind::Token, &row)?, true).await?;
         Ok(NewToken { token, info: row.info() })

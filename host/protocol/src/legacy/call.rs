@@ -19,7 +19,7 @@ use crate::{EncodedMessage, Exchange, ProtocolContext};
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputResponse};
 use bulkhead_domain::tool::ToolOutput;
 use bulkhead_runtime::Returned;
-use bulkhead_tasks::{CallNews, PlainCall};
+use bulkhead_tasks::{CallNews, PlainCall, of_kind};
 
 /// Starts the exchange of a plain call.
 pub(super) fn plain(request: Request<'_>, call: Call) -> Result<Exchange, RpcError> {
@@ -61,8 +61,8 @@ struct PendingAnswers {
     reply: oneshot::Sender<Result<Vec<InputResponse>, InputRequestError>>,
 }
 
-enum Next<T> {
-    News(CallNews<T>),
+enum Next {
+    News(CallNews),
     Answers(Result<Vec<InputResponse>, InputRequestError>),
     Cancelled,
 }
@@ -88,7 +88,7 @@ impl StreamedRequest {
             Ok(running) => {
                 // The guest is dropped after its result is rendered. Its permit is free as soon as it has finished (`PlainCall`).
                 let (result, _call) = self.converse(running, &mut progress, in_flight).await?;
-                Some(finished(id, &result, self.session.settled.version))
+                Some(finished(id, &result.and_then(of_kind), self.session.settled.version))
             }
             Err(response) => Some(response),
         }
@@ -107,15 +107,12 @@ impl StreamedRequest {
 
     /// Carries what a call says and asks until it is over: what it came to, and the call with its permit. `None` when the client
     /// cancelled the request.
-    pub(super) async fn converse<T>(
+    pub(super) async fn converse(
         &self,
-        mut call: PlainCall<T>,
+        mut call: PlainCall,
         progress: &mut ProgressReports,
         in_flight: &InFlight,
-    ) -> Option<(Result<T, CallError>, PlainCall<T>)>
-    where
-        T: TryFrom<Returned> + 'static,
-    {
+    ) -> Option<(Result<Returned, CallError>, PlainCall)> {
         let mut asking: Option<PendingAnswers> = None;
         loop {
             let next = tokio::select! {

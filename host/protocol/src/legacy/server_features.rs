@@ -23,7 +23,7 @@ use bulkhead_domain::call::CallError;
 use bulkhead_domain::server_features::{Completion, PromptOutput};
 use bulkhead_domain::tool::ResourceContents;
 use bulkhead_runtime::{CatalogPlugin, ListKind, Operation, Returned};
-use bulkhead_tasks::{ClientContext, Fallback, FallbackRequest, PluginRequest};
+use bulkhead_tasks::{ClientContext, Fallback, FallbackRequest, PluginRequest, of_kind};
 
 /// Resources that one session may follow.
 const SUBSCRIPTIONS_MAX: usize = 256;
@@ -227,6 +227,7 @@ where
                 Err(error) => return Some(error_response(Some(&id), &error.into())),
             };
             let (result, call) = conversation.converse(call, &mut progress, &in_flight).await?;
+            let result = result.and_then(of_kind);
             let goes_on = result.as_ref().is_err_and(|error| absence.goes_on(error));
             last = Some(result);
             permit = (!goes_on).then_some(call);

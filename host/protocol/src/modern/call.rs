@@ -38,9 +38,7 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Design, Era, Origin};
 use bulkhead_domain::tool::{TaskSupport, ToolOutput};
 use bulkhead_runtime::{Operation, Returned};
-use bulkhead_tasks::{
-    CallNews, CallRequest, Fallback, Job, PlainCall, PluginRequest, RequestedTtl, TaskRequest, Tasks,
-};
+use bulkhead_tasks::{CallNews, CallRequest, Fallback, Job, PluginRequest, RequestedTtl, TaskRequest, Tasks};
 use input_requests::{InputOutcome, issue};
 
 /// When a call tries again to become a task that could not. A place among the running tasks is told of as soon as there is one.
@@ -242,7 +240,7 @@ impl RoundTrip {
     async fn start(&self) -> Result<CallHandle, RpcError> {
         let tasks = &self.shared.tasks;
         let started = match &self.work {
-            PluginCall::Tool(call) => tasks.call(&self.requestor, call.clone()).await.map(PlainCall::erased),
+            PluginCall::Tool(call) => tasks.call(&self.requestor, call.clone()).await,
             PluginCall::PluginRequests(visits) => {
                 let request = visits.requests.get(self.passed).cloned();
                 let request =

@@ -8,20 +8,19 @@ use crate::ProtocolContext;
 use crate::error::RpcError;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Origin, Task};
-use bulkhead_runtime::Returned;
 use bulkhead_tasks::{CallNews, ClientContext, Error, PlainCall, RequestedTtl, TaskRequest};
 use bulkhead_traces::InSpan as _;
 
 /// A plain call. Dropping it cancels it, with the grace period of a guest that looks for signals.
-pub(super) struct CallHandle(Option<PlainCall<Returned>>);
+pub(super) struct CallHandle(Option<PlainCall>);
 
 impl CallHandle {
-    pub(super) fn new(call: PlainCall<Returned>) -> Self {
+    pub(super) fn new(call: PlainCall) -> Self {
         Self(Some(call))
     }
 
     /// What happens next; after `Finished` nothing does.
-    pub(super) async fn next(&mut self) -> CallNews<Returned> {
+    pub(super) async fn next(&mut self) -> CallNews {
         let Some(call) = &mut self.0 else { return std::future::pending().await };
         let news = call.next().await;
         if matches!(news, CallNews::Finished(_)) {

@@ -169,8 +169,8 @@ impl Failure {
     /// A request that was sent before the host stopped, and nobody knows what became of it.
     pub(super) const IN_DOUBT: Self = Self { code: IN_DOUBT, size: None };
 
-    /// The same of a request that was sent again, and that failed so. The cause is kept in the place of the size, which an older host does not
-    /// read of this code.
+    /// The same of a request that was sent again, and that failed so. The cause is kept in the place of the size, which this code
+    /// does not have.
     pub(super) fn of_second_sending(self) -> Self {
         if self.code == IN_DOUBT { self } else { Self { code: IN_DOUBT, size: Some(self.code.into()) } }
     }

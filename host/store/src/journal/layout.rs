@@ -26,9 +26,9 @@ const CLEAR: u8 = 1;
 const SEALED: u8 = 2;
 const LABEL: &str = "journal";
 
-/// The first version of heads. Frozen: another one gets another number.
+/// A head on disk, of version [`HEAD_VERSION`].
 #[derive(Serialize, Deserialize)]
-struct HeadV1 {
+struct HeadRepr {
     attempt: u32,
     rows: u32,
     bytes: u64,
@@ -38,33 +38,33 @@ struct HeadV1 {
     wall_us: u64,
     resumes_since_growth: u32,
     cooperative: bool,
-    state: StateV1,
+    state: StateRepr,
     wake_at: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
-enum StateV1 {
+enum StateRepr {
     Sound,
     Demoted(String),
     Diverged(String),
 }
 
 impl JournalState {
-    fn to_v1(&self) -> StateV1 {
+    fn to_repr(&self) -> StateRepr {
         match self {
-            Self::Sound => StateV1::Sound,
-            Self::Demoted { reason } => StateV1::Demoted(kept(reason)),
-            Self::Diverged { reason } => StateV1::Diverged(kept(reason)),
+            Self::Sound => StateRepr::Sound,
+            Self::Demoted { reason } => StateRepr::Demoted(kept(reason)),
+            Self::Diverged { reason } => StateRepr::Diverged(kept(reason)),
         }
     }
 }
 
-impl From<StateV1> for JournalState {
-    fn from(stored: StateV1) -> Self {
+impl From<StateRepr> for JournalState {
+    fn from(stored: StateRepr) -> Self {
         match stored {
-            StateV1::Sound => Self::Sound,
-            StateV1::Demoted(reason) => Self::Demoted { reason: kept(&reason) },
-            StateV1::Diverged(reason) => Self::Diverged { reason: kept(&reason) },
+            StateRepr::Sound => Self::Sound,
+            StateRepr::Demoted(reason) => Self::Demoted { reason: kept(&reason) },
+            StateRepr::Diverged(reason) => Self::Diverged { reason: kept(&reason) },
         }
     }
 }
@@ -76,7 +76,7 @@ fn kept(reason: &str) -> String {
 
 impl JournalHead {
     pub(crate) fn encode(&self) -> Result<Vec<u8>, Error> {
-        let body = HeadV1 {
+        let body = HeadRepr {
             attempt: self.attempt,
             rows: self.rows,
             bytes: self.bytes,
@@ -86,7 +86,7 @@ impl JournalHead {
             wall_us: self.wall_us,
             resumes_since_growth: self.resumes_since_growth,
             cooperative: self.cooperative,
-            state: self.state.to_v1(),
+            state: self.state.to_repr(),
             wake_at: self.wake_at,
         };
         postcard::to_extend(&body, vec![HEAD_VERSION])
@@ -95,7 +95,7 @@ impl JournalHead {
 
     pub(crate) fn decode(row: &[u8]) -> Result<Self, Error> {
         let stored = match row.split_first() {
-            Some((&HEAD_VERSION, body)) => match postcard::take_from_bytes::<HeadV1>(body) {
+            Some((&HEAD_VERSION, body)) => match postcard::take_from_bytes::<HeadRepr>(body) {
                 Ok((stored, [])) => stored,
                 Ok(_) | Err(_) => return Err(corrupt("the head of a journal cannot be read")),
             },

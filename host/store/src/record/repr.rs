@@ -3,6 +3,7 @@
 //! Owns the mapping of building blocks (numbers, texts, lists, ids) and the two macros that declare a representation field by field.
 //! Must not know any particular record. Invariant: [`Repr::from_repr`] undoes [`Repr::to_repr`], so nothing is lost on the way to disk.
 
+use super::Error;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::ClientFeatures;
 use bulkhead_domain::requestor::{RequestorId, TenantId};
@@ -12,8 +13,8 @@ use bulkhead_domain::task::{CallId, NodeId, TaskId};
 pub(super) trait Repr<W>: Sized {
     /// What goes to disk.
     fn to_repr(&self) -> W;
-    /// What came from disk.
-    fn from_repr(stored: W) -> Self;
+    /// What came from disk. Bytes can say more than the value can hold.
+    fn from_repr(stored: W) -> Result<Self, Error>;
 }
 
 macro_rules! same {
@@ -22,8 +23,8 @@ macro_rules! same {
             fn to_repr(&self) -> $kind {
                 self.clone()
             }
-            fn from_repr(stored: $kind) -> Self {
-                stored
+            fn from_repr(stored: $kind) -> Result<Self, Error> {
+                Ok(stored)
             }
         }
     )*};
@@ -36,8 +37,8 @@ macro_rules! id {
             fn to_repr(&self) -> [u8; 16] {
                 self.0
             }
-            fn from_repr(stored: [u8; 16]) -> Self {
-                $kind(stored)
+            fn from_repr(stored: [u8; 16]) -> Result<Self, Error> {
+                Ok($kind(stored))
             }
         }
     )*};
@@ -48,8 +49,8 @@ impl Repr<u16> for ClientFeatures {
     fn to_repr(&self) -> u16 {
         self.0
     }
-    fn from_repr(stored: u16) -> Self {
-        Self(stored)
+    fn from_repr(stored: u16) -> Result<Self, Error> {
+        Ok(Self(stored))
     }
 }
 
@@ -57,8 +58,8 @@ impl Repr<String> for Json {
     fn to_repr(&self) -> String {
         self.as_str().to_owned()
     }
-    fn from_repr(stored: String) -> Self {
-        Json::new(stored)
+    fn from_repr(stored: String) -> Result<Self, Error> {
+        Ok(Json::new(stored))
     }
 }
 
@@ -66,20 +67,20 @@ impl<D: Repr<W>, W> Repr<Option<W>> for Option<D> {
     fn to_repr(&self) -> Option<W> {
         self.as_ref().map(Repr::to_repr)
     }
-    fn from_repr(stored: Option<W>) -> Self {
-        stored.map(Repr::from_repr)
+    fn from_repr(stored: Option<W>) -> Result<Self, Error> {
+        stored.map(Repr::from_repr).transpose()
     }
 }
 
 /// Bytes in one piece: serde would write a `Vec<u8>` number by number.
-pub(super) struct Blob(Vec<u8>);
+pub(super) struct Blob(pub(super) Vec<u8>);
 
 impl Repr<Blob> for Vec<u8> {
     fn to_repr(&self) -> Blob {
         Blob(self.clone())
     }
-    fn from_repr(stored: Blob) -> Self {
-        stored.0
+    fn from_repr(stored: Blob) -> Result<Self, Error> {
+        Ok(stored.0)
     }
 }
 
@@ -104,7 +105,7 @@ impl<D: Repr<W>, W> Repr<List<W>> for Vec<D> {
     fn to_repr(&self) -> List<W> {
         List(self.iter().map(Repr::to_repr).collect())
     }
-    fn from_repr(stored: List<W>) -> Self {
+    fn from_repr(stored: List<W>) -> Result<Self, Error> {
         stored.0.into_iter().map(Repr::from_repr).collect()
     }
 }
@@ -113,15 +114,19 @@ impl<A: Repr<V>, B: Repr<W>, V, W> Repr<(V, W)> for (A, B) {
     fn to_repr(&self) -> (V, W) {
         (self.0.to_repr(), self.1.to_repr())
     }
-    fn from_repr(stored: (V, W)) -> Self {
-        (A::from_repr(stored.0), B::from_repr(stored.1))
+    fn from_repr(stored: (V, W)) -> Result<Self, Error> {
+        Ok((A::from_repr(stored.0)?, B::from_repr(stored.1)?))
     }
 }
 
-/// Declares the representation of a struct: the order of the fields is the order of the bytes. Fields that it goes `without` are younger
-/// than it; what is read has none of them.
+/// JSON of a client or a plugin, as its text.
+pub(super) type JsonText = String;
+/// Members of `_meta`.
+pub(super) type Meta = List<(String, JsonText)>;
+
+/// Declares the representation of a struct: the order of the fields is the order of the bytes.
 macro_rules! repr_struct {
-    ($repr:ident of $domain:ident { $($field:ident: $stored:ty),* $(,)? } $(without $($younger:ident),+)?) => {
+    ($repr:ident of $domain:ident { $($field:ident: $stored:ty),* $(,)? }) => {
         #[derive(serde::Serialize, serde::Deserialize)]
         pub(super) struct $repr { $($field: $stored),* }
 
@@ -129,8 +134,8 @@ macro_rules! repr_struct {
             fn to_repr(&self) -> $repr {
                 $repr { $($field: self.$field.to_repr()),* }
             }
-            fn from_repr(stored: $repr) -> Self {
-                Self { $($field: Repr::from_repr(stored.$field),)* $($($younger: Default::default()),+)? }
+            fn from_repr(stored: $repr) -> Result<Self, Error> {
+                Ok(Self { $($field: Repr::from_repr(stored.$field)?),* })
             }
         }
     };
@@ -153,11 +158,11 @@ macro_rules! repr_enum {
                         $repr::$variant $({ $($field: $field.to_repr()),* })? $(($inner.to_repr()))?),*
                 }
             }
-            fn from_repr(stored: $repr) -> Self {
-                match stored {
+            fn from_repr(stored: $repr) -> Result<Self, Error> {
+                Ok(match stored {
                     $($repr::$variant $({ $($field),* })? $(($inner))? =>
-                        Self::$variant $({ $($field: Repr::from_repr($field)),* })? $((Repr::from_repr($inner)))?),*
-                }
+                        Self::$variant $({ $($field: Repr::from_repr($field)?),* })? $((Repr::from_repr($inner)?))?),*
+                })
             }
         }
     };

@@ -1,14 +1,13 @@
 //! Records, arguments and outputs that only the owner of a key can read.
 //!
-//! Owns what a seal is bound to: which payload of which task of whom. Must not know where keys come from. Invariant: bytes that
-//! were never sealed read as before, with or without a key; sealed bytes are told apart from them by how they begin.
+//! Owns what a seal is bound to: which payload of which task of whom. Must not know where keys come from. Invariant: bytes that are not
+//! sealed are read with or without a key; sealed bytes are told apart from them by how they begin.
 
-use super::v2::TaskV2;
-use super::v3::{PrivateV3, SealedTaskV3, apart, together};
-use super::v4::{self, PrivateV4, RecordV4, TaskV4};
+use super::output::StoredOutput;
+use super::task::{PrivateRepr, StoredTask, apart, together};
 use super::{
-    Blob, Error, FOURTH, Repr, THIRD, decode_output, decode_task, encode_checked_as, encode_output, read,
-    split_checked, to_bytes,
+    Blob, Error, Format, Repr, decode_checked, decode_output, encode_checked, encode_output, outline, read, read_task,
+    to_bytes, write_task,
 };
 use crate::vault::{self, SealingKey};
 use bulkhead_domain::requestor::Requestor;
@@ -41,60 +40,31 @@ impl<'a> Owner<'a> {
 
 /// A task as bytes, with what is private of it sealed.
 pub fn seal_task(task: &Task, key: &SealingKey) -> Result<Vec<u8>, Error> {
-    if v4::is_needed(task) {
-        let (open, private) = v4::apart(task);
-        let open = to_bytes(&open)?;
-        let sealed = Owner::of(task).seal("record", &open, key, &to_bytes(&private)?)?;
-        return encode_checked_as(FOURTH, &RecordV4::Sealed { open: open.to_repr(), sealed: sealed.to_repr() });
-    }
+    seal_task_as(Format::WRITTEN, task, key)
+}
+
+pub(super) fn seal_task_as(format: Format, task: &Task, key: &SealingKey) -> Result<Vec<u8>, Error> {
     let (open, private) = apart(task);
     let open = to_bytes(&open)?;
     let sealed = Owner::of(task).seal("record", &open, key, &to_bytes(&private)?)?;
-    encode_checked_as(THIRD, &SealedTaskV3 { open: open.to_repr(), sealed: sealed.to_repr() })
+    write_task(format, StoredTask::Sealed { open: Blob(open), sealed: Blob(sealed) })
 }
 
 /// A task from bytes, with all that is private. The key is asked for only if it is needed.
 pub fn open_task(bytes: &[u8], key: impl FnOnce(&Requestor) -> Result<SealingKey, Error>) -> Result<Task, Error> {
-    let (version, open, sealed) = match split_checked(bytes, "task")? {
-        (THIRD, body) => {
-            let SealedTaskV3 { open, sealed } = read(body, "task")?;
-            (THIRD, open, sealed)
+    match read_task(bytes)? {
+        StoredTask::Open(task) => Repr::from_repr(task),
+        StoredTask::Sealed { open, sealed } => {
+            let task = outline(&open)?;
+            let private = Owner::of(&task).open("record", &open.0, &key(&task.requestor)?, &sealed.0)?;
+            together(task, read::<PrivateRepr>(&private, "task")?)
         }
-        (FOURTH, body) => match read(body, "task")? {
-            RecordV4::Sealed { open, sealed } => (FOURTH, open, sealed),
-            RecordV4::Open(task, trace) => return v4::read(task, trace),
-        },
-        _ => return decode_task(bytes),
-    };
-    let (open, sealed): (Vec<u8>, Vec<u8>) = (Repr::from_repr(open), Repr::from_repr(sealed));
-    if version == THIRD {
-        let outline = Task::from_repr(read::<TaskV2>(&open, "task")?);
-        let private = Owner::of(&outline).open("record", &open, &key(&outline.requestor)?, &sealed)?;
-        return Ok(together(read::<TaskV2>(&open, "task")?, read::<PrivateV3>(&private, "task")?));
     }
-    let outline = v4::outline(read::<TaskV4>(&open, "task")?)?;
-    let private = Owner::of(&outline).open("record", &open, &key(&outline.requestor)?, &sealed)?;
-    v4::together(read::<TaskV4>(&open, "task")?, read::<PrivateV4>(&private, "task")?)
-}
-
-/// What is not private of a sealed task.
-pub(super) fn outline(body: &[u8]) -> Result<Task, Error> {
-    let SealedTaskV3 { open, .. } = read(body, "task")?;
-    let open: Vec<u8> = Repr::from_repr(open);
-    read::<TaskV2>(&open, "task").map(Repr::from_repr)
-}
-
-/// The same, of a record of version 4.
-pub(super) fn outline_v4(open: Blob) -> Result<Task, Error> {
-    let open: Vec<u8> = Repr::from_repr(open);
-    v4::outline(read::<TaskV4>(&open, "task")?)
 }
 
 /// An output as sealed bytes.
 pub fn seal_output(output: &TaskOutput, owner: Owner<'_>, key: &SealingKey) -> Result<Vec<u8>, Error> {
-    let sealed = owner.seal("output", &[], key, &encode_output(output)?)?;
-    let sealed: Blob = sealed.to_repr();
-    encode_checked_as(THIRD, &sealed)
+    encode_checked(&StoredOutput::Sealed(Blob(owner.seal("output", &[], key, &encode_output(output)?)?)))
 }
 
 /// An output from bytes.
@@ -103,16 +73,17 @@ pub fn open_output(
     owner: Owner<'_>,
     key: impl FnOnce() -> Result<SealingKey, Error>,
 ) -> Result<TaskOutput, Error> {
-    let (THIRD, body) = split_checked(bytes, "output")? else { return decode_output(bytes) };
-    let sealed: Vec<u8> = Repr::from_repr(read::<Blob>(body, "output")?);
-    decode_output(&owner.open("output", &[], &key()?, &sealed)?)
+    match decode_checked(bytes, "output")? {
+        StoredOutput::Open(output) => Repr::from_repr(output),
+        StoredOutput::Sealed(sealed) => decode_output(&owner.open("output", &[], &key()?, &sealed.0)?),
+    }
 }
 
 /// Whether an output can be read, or could with its key.
 pub fn check_output(bytes: &[u8]) -> Result<(), Error> {
-    match split_checked(bytes, "output")? {
-        (THIRD, body) => read::<Blob>(body, "output").map(drop),
-        _ => decode_output(bytes).map(drop),
+    match decode_checked(bytes, "output")? {
+        StoredOutput::Open(output) => TaskOutput::from_repr(output).map(drop),
+        StoredOutput::Sealed(_) => Ok(()),
     }
 }
 

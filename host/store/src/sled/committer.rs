@@ -17,7 +17,7 @@ use super::open::{self, Database, DirectoryLock, GroupRow, Layout};
 use super::operation::{Envelope, Operation};
 use super::space::{DiskSpace, FreeRoom};
 use super::state::StateFile;
-use super::{StoreInner, engine_error, journal, keys, log_sync, mark};
+use super::{StoreInner, engine_error, keys, log_sync, mark};
 use bulkhead_domain::crash_points;
 use bulkhead_domain::requestor::Requestor;
 
@@ -400,11 +400,9 @@ impl Committer {
     /// Leaves everything exact on disk, with the mark that spares the next start the examination.
     fn close(&mut self) -> Result<(), Error> {
         while self.sweep_journals() {}
-        let journals = self.database.as_ref().map(|database| journal::are_there(&database.tree));
-        let journals = !matches!(journals, Some(Ok(false)));
         self.shared.view.close();
         self.leave()?;
-        let marked = self.shared.with_ledger(|ledger| mark::write(&self.layout, &self.state, ledger, journals));
+        let marked = self.shared.with_ledger(|ledger| mark::write(&self.layout, &self.state, ledger));
         if let Err(error) = marked {
             tracing::warn!(%error, "the next start will examine the database, which takes longer");
         }

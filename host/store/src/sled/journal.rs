@@ -320,14 +320,8 @@ pub(super) fn each_head(tree: &::sled::Tree, mut see: impl FnMut(&TaskKey, &Jour
     })
 }
 
-/// Whether there is any journal.
-pub(super) fn are_there(tree: &::sled::Tree) -> Result<bool, Error> {
-    let first = tree.scan_prefix([RowKind::Journal as u8]).next();
-    first.transpose().map(|row| row.is_some()).map_err(engine_error)
-}
-
-/// The journals of which something is left that nobody needs: their tasks went away under an older program, or a long removal did not come
-/// to its end. Looks at the heads, not at the pieces.
+/// The journals of which something is left that no task needs, since a long removal did not come to its end. Looks at the heads, not at
+/// the pieces.
 pub(super) fn left(tree: &::sled::Tree) -> Result<Vec<TaskKey>, Error> {
     let mut left = Vec::new();
     each_first(tree, |key, end, number, value| {

@@ -8,8 +8,8 @@
 //! The rest of the log is not read: a page in it has a checksum that the engine compares whenever it reads the page.
 //!
 //! The mark lies behind the slots of `state`, and the counts (who has stored how much, which payload files no task names) in the file
-//! `counts`. The mark belongs to one slot, and every program that opens the store writes another one, older programs included. This
-//! program removes the mark durably before the engine opens. What the file system says of a file is its inode, length and times.
+//! `counts`. The mark belongs to one slot, and opening the store writes another one. The mark is removed durably before the engine opens.
+//! What the file system says of a file is its inode, length and times.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -33,7 +33,7 @@ const TAIL_BYTES_MAX: usize = 4 << 20;
 const CACHE_BYTES: u64 = 16 << 20;
 
 /// Marks a store that was just closed. Without a mark the next start takes longer, nothing else.
-pub(super) fn write(layout: &Layout, state: &StateFile, ledger: &Ledger, journals: bool) -> Result<(), Error> {
+pub(super) fn write(layout: &Layout, state: &StateFile, ledger: &Ledger) -> Result<(), Error> {
     open::wait_until_closed(layout)?;
     let cannot = |error: io::Error| io_error("read", &layout.database, &error);
     if tail(layout).map_err(cannot)?.len() * SEGMENT_BYTES > TAIL_BYTES_MAX {
@@ -41,7 +41,7 @@ pub(super) fn write(layout: &Layout, state: &StateFile, ledger: &Ledger, journal
         drop(open::engine(&layout.database, CACHE_BYTES)?);
         open::wait_until_closed(layout)?;
     }
-    let counts = store_counts::encode(state.group(), ledger, Vec::new(), journals)?;
+    let counts = store_counts::encode(state.group(), ledger, Vec::new())?;
     let written = || {
         let mut file = File::create(&layout.counts)?;
         file.write_all(&counts)?;

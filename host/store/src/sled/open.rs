@@ -83,8 +83,17 @@ impl Layout {
 /// Holds the data directory until it is dropped.
 pub(super) struct DirectoryLock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
 
-/// Takes the data directory for this process.
+/// Takes the data directory for this process. That of a build before 0.1.0 is refused and left as it is.
 pub(super) fn lock(layout: &Layout) -> Result<DirectoryLock, Error> {
+    // That which an interrupted rebuild has made is the store once the rebuild is completed.
+    for state in [&layout.state, &layout.with_store(layout.rebuilt()).state] {
+        state::refuse_unreleased(state)?;
+    }
+    lock_any(layout)
+}
+
+/// The same, whatever is in it: for who puts another store in the place of that.
+pub(super) fn lock_any(layout: &Layout) -> Result<DirectoryLock, Error> {
     let cannot = |error: std::io::Error| io_error("open", &layout.lock, &error);
     let data = layout.store.parent().unwrap_or(&layout.store);
     create_folder(data)?;
@@ -323,7 +332,7 @@ pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<StoreCounts
         return Err(refuse("the sum over all rows is wrong"));
     }
     let orphans = files::orphans(&layout.files, &count.named)?;
-    Ok(StoreCounts { group: opened.last.group, ledger: count.ledger, with_journals: true, orphans })
+    Ok(StoreCounts { group: opened.last.group, ledger: count.ledger, orphans })
 }
 
 const PROBE_CACHE_BYTES: u64 = 16 << 20;

@@ -46,7 +46,8 @@ pub type Rebuilt = (Moved, PathBuf);
 /// present store is left as it was in both cases.
 pub fn rebuild(data: &Path, from: Option<&mut dyn BufRead>) -> Result<Rebuilt, Error> {
     let layout = Layout::new(data);
-    let _lock = open::lock(&layout)?;
+    // With an export it does not matter what is there.
+    let _lock = if from.is_some() { open::lock_any(&layout) } else { open::lock(&layout) }?;
     let fresh = clear(&layout)?;
     let moved = match from {
         Some(lines) => import(&fresh, lines)?,
@@ -251,12 +252,15 @@ fn import(layout: &Layout, lines: &mut dyn BufRead) -> Result<Moved, Error> {
                 import.put(vec![(key, super::head::with_checksum(value))])?;
                 moved.rows += 1;
             }
-            ExportLine::Task { record, arguments, output, reserved_bytes, .. } => {
+            ExportLine::Task { id, record, arguments, output, reserved_bytes, .. } => {
                 let record = bytes(&record).map_err(|error| at(&error))?;
                 let arguments = bytes(&arguments).map_err(|error| at(&error))?;
                 let output = output.map(|output| bytes(&output)).transpose().map_err(|error| at(&error))?;
-                import.task(record, arguments, output, reserved_bytes).map_err(|error| at(&error.to_string()))?;
-                moved.tasks += 1;
+                match import.task(record, arguments, output, reserved_bytes) {
+                    Ok(()) => moved.tasks += 1,
+                    Err(Error::Unreleased) => moved.lost.push(format!("task {id}: a build before 0.1.0 wrote it")),
+                    Err(error) => return Err(at(&error.to_string())),
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Owns the file `state`: database id, number of a group that was durable, whether the store was closed properly, and the mark of a
 //! closed store (what it says is the business of `mark`). Must not read the database. Invariant: what the file says is never ahead of
 //! what is durable, and at most a second behind it, so a database that is older than the file has lost acknowledged writes; and a mark
-//! belongs to the newest slot, so any program that writes a slot, an older one too, leaves no mark that counts.
+//! belongs to the newest slot, so whatever writes a slot leaves no mark that counts.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -18,10 +18,8 @@ use super::files::{if_there, io_error, sync_folder};
 /// Two slots, written in turns: a torn write leaves the other one. One slot is one sector.
 const SLOT_BYTES: usize = 512;
 const SLOTS: [u64; 2] = [0, 1];
-/// Where the mark lies: behind the slots. A slot begins with a length that fits into it, a mark does not, so that programs that know
-/// no marks pass over it.
+/// Where the mark lies: behind the slots.
 const MARK_AT: u64 = SLOTS.len() as u64 * SLOT_BYTES as u64;
-const MARK_PREFIX: [u8; 2] = [u8::MAX; 2];
 
 pub(super) type DatabaseId = [u8; 16];
 
@@ -72,6 +70,16 @@ pub(super) fn read(path: &Path) -> Result<Option<State>, Error> {
     newest.map(Some).ok_or_else(|| Error::Corrupt(format!("{} holds no valid state", path.display())))
 }
 
+/// Refuses the state of a build before 0.1.0.
+pub(super) fn refuse_unreleased(path: &Path) -> Result<(), Error> {
+    let bytes = read_file(path)?.unwrap_or_default();
+    let mut slots = bytes.chunks(SLOT_BYTES).take(SLOTS.len()).filter_map(sized);
+    match slots.any(|slot| matches!(decode_checked::<State>(slot, "state"), Err(Error::Unreleased))) {
+        true => Err(Error::Unreleased),
+        false => Ok(()),
+    }
+}
+
 fn read_file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     if_there(std::fs::read(path)).map_err(|error| io_error("read", path, &error))
 }
@@ -86,9 +94,8 @@ fn sized(bytes: &[u8]) -> Option<&[u8]> {
     rest.get(..usize::from(u16::from_le_bytes(*length)))
 }
 
-fn padded(prefix: &[u8], sealed: &[u8]) -> Vec<u8> {
+fn padded(sealed: &[u8]) -> Vec<u8> {
     let mut slot = Vec::with_capacity(SLOT_BYTES);
-    slot.extend_from_slice(prefix);
     slot.extend_from_slice(&u16::try_from(sealed.len()).unwrap_or(u16::MAX).to_le_bytes());
     slot.extend_from_slice(sealed);
     slot.resize(SLOT_BYTES, 0);
@@ -98,7 +105,7 @@ fn padded(prefix: &[u8], sealed: &[u8]) -> Vec<u8> {
 /// The digest in the mark, if there is one and it belongs to this state.
 pub(super) fn read_mark(path: &Path, state: &State) -> Option<MarkDigest> {
     let bytes = std::fs::read(path).ok()?;
-    let mark = bytes.chunks(SLOT_BYTES).nth(SLOTS.len())?.strip_prefix(&MARK_PREFIX)?;
+    let mark = bytes.chunks(SLOT_BYTES).nth(SLOTS.len())?;
     let Mark { of, digest } = decode_checked(sized(mark)?, "mark").ok()?;
     (state.clean && of == *state).then_some(digest)
 }
@@ -155,7 +162,7 @@ impl StateFile {
     /// Writes the next slot and syncs it.
     pub(super) fn write(&mut self, group: u64, clean: bool) -> Result<(), Error> {
         let state = State { group, clean, turn: self.state.turn + 1, ..self.state };
-        let slot = padded(&[], &encode_checked(&state)?);
+        let slot = padded(&encode_checked(&state)?);
         self.put((state.turn % SLOTS.len() as u64) * SLOT_BYTES as u64, &slot)?;
         self.state = state;
         Ok(())
@@ -163,7 +170,7 @@ impl StateFile {
 
     /// Writes a mark that belongs to the newest slot.
     pub(super) fn write_mark(&self, digest: MarkDigest) -> Result<(), Error> {
-        self.put(MARK_AT, &padded(&MARK_PREFIX, &encode_checked(&Mark { of: self.state, digest })?))
+        self.put(MARK_AT, &padded(&encode_checked(&Mark { of: self.state, digest })?))
     }
 
     fn put(&self, offset: u64, slot: &[u8]) -> Result<(), Error> {

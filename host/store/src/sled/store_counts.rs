@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::record::{encode_checked_as, read, split_checked, unknown};
+use super::super::record::{decode_checked, encode_checked};
 use super::super::{Error, Ledger, Usage};
 use super::engine_error;
 use super::files::FileName;
@@ -63,16 +63,9 @@ pub(super) struct StoreCounts {
     /// The group that it was taken at.
     pub(super) group: u64,
     pub(super) ledger: Ledger,
-    /// Whether journals are counted, if there are any.
-    pub(super) with_journals: bool,
     /// Names in the folder of payload files that no task has.
     pub(super) orphans: Vec<String>,
 }
-
-/// What every program reads, and what a program that knows no journals must not take for the whole: it counts again, as this one does
-/// after that program.
-const WITHOUT_JOURNALS: u8 = 1;
-const WITH_JOURNALS: u8 = 2;
 
 /// The same as bytes.
 #[derive(Serialize, Deserialize)]
@@ -85,30 +78,24 @@ struct Written {
 
 impl StoreCounts {
     pub(super) fn encode(&self) -> Result<Vec<u8>, Error> {
-        encode(self.group, &self.ledger, self.orphans.clone(), self.with_journals)
+        encode(self.group, &self.ledger, self.orphans.clone())
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let (with_journals, body) = match split_checked(bytes, "count")? {
-            (WITHOUT_JOURNALS, body) => (false, body),
-            (WITH_JOURNALS, body) => (true, body),
-            (version, _) => return Err(unknown(version, WITH_JOURNALS, "count")),
-        };
-        let Written { group, usages, orphans } = read(body, "count")?;
+        let Written { group, usages, orphans } = decode_checked(bytes, "count")?;
         let mut ledger = Ledger::default();
         for (tenant, id, tasks, bytes) in usages {
             ledger.add(&Requestor { tenant: TenantId(tenant), id: RequestorId(id) }, Usage { tasks, bytes });
         }
-        Ok(Self { group, ledger, with_journals, orphans })
+        Ok(Self { group, ledger, orphans })
     }
 }
 
 /// The bytes of a stock.
-pub(super) fn encode(group: u64, ledger: &Ledger, orphans: Vec<String>, with_journals: bool) -> Result<Vec<u8>, Error> {
+pub(super) fn encode(group: u64, ledger: &Ledger, orphans: Vec<String>) -> Result<Vec<u8>, Error> {
     let usages = ledger
         .holders()
         .iter()
         .map(|(requestor, usage)| (requestor.tenant.0, requestor.id.0, usage.tasks, usage.bytes));
-    let version = if with_journals { WITH_JOURNALS } else { WITHOUT_JOURNALS };
-    encode_checked_as(version, &Written { group, usages: usages.collect(), orphans })
+    encode_checked(&Written { group, usages: usages.collect(), orphans })
 }

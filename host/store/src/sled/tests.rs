@@ -10,6 +10,7 @@ mod journals;
 mod power_cut;
 mod sealed;
 mod starts;
+mod unreleased;
 mod writer;
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Journals on the disk: after a kill and a power cut, in copies, under a seal, and beside a program that does not know them.
+//! Journals on the disk: after a kill and a power cut, in copies, under a seal, and without their tasks.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,15 +11,14 @@ use super::{open, options, rounds, runtime};
 use crate::journal::layout::HEAD;
 use crate::journal::{JournalStore as _, PIECE_BYTES, TaskRef};
 use crate::power_cut;
-use crate::samples::{completion, creation, output, requestor, tail, task, task_id};
+use crate::samples::{creation, requestor, tail, task, task_id};
 use crate::sled::keys::{self, TaskKey};
 use crate::sled::open::{self as opening, DataState, GroupRow, Layout};
 use crate::sled::{
-    ProbeMode, SledOptions, SledStore, StateFile, backup, check, check_running, export, mark, rebuild, rebuild_running,
-    rekey,
+    ProbeMode, SledOptions, SledStore, StateFile, backup, check, check_running, export, rebuild, rebuild_running, rekey,
 };
 use crate::vault::VaultKeys;
-use crate::{Change, Ledger, RowKind, RowStore as _, TaskStore as _, Usage};
+use crate::{Change, RowKind, RowStore as _, TaskStore as _, Usage};
 use bulkhead_domain::task::{Active, Phase, Task};
 
 const DIR: &str = "BULKHEAD_TEST_JOURNAL_DIR";
@@ -229,7 +228,7 @@ fn journal_begun_in_the_clear_goes_on_sealed_and_through_rekey() {
     assert!(!super::sealed::holds(dir.path(), b"only the owner"));
 }
 
-/// What a program that does not know journals does: it opens the store, removes rows, and closes it.
+/// Removes rows, as a removal that did not come to its end does.
 fn remove_rows(dir: &Path, rows: &[Vec<u8>]) {
     let layout = Layout::new(dir);
     let DataState::Database(before) = opening::find(&layout).unwrap() else { panic!("there is one") };
@@ -270,7 +269,7 @@ async fn until_swept(store: &SledStore, left: usize) {
 }
 
 #[test]
-fn journals_that_an_older_program_left_behind_are_reported_and_removed() {
+fn journals_without_a_task_are_reported_and_removed() {
     let dir = tempfile::tempdir().unwrap();
     let runs = runtime().block_on(async { fill(&open(dir.path())).await });
     assert_eq!(check(dir.path()).unwrap().problems, [] as [String; 0]);
@@ -313,46 +312,18 @@ fn missing_and_changed_journal_pieces_are_reported() {
     });
 }
 
-/// A start after a clean end reads no journal, and one after a program that counts none counts them.
+/// A start after a clean end reads no journal.
 #[test]
-fn journals_are_counted_whoever_closed_the_store() {
+fn journals_are_counted_when_the_store_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     let counted = runtime().block_on(async {
         let store = open(dir.path());
         fill(&store).await;
         usages(&store).await
     });
-    let layout = Layout::new(dir.path());
-    let marked = std::fs::read(&layout.counts).unwrap();
-    assert_eq!(marked[0], 2, "a program that knows no journals takes the counts for the whole");
-    let child = ProbeMode::Child;
+    let unexamined = SledOptions { probe: ProbeMode::Child, ..options(dir.path()) };
     runtime().block_on(async {
-        let store = SledStore::open(SledOptions { probe: child, ..options(dir.path()) }).unwrap();
+        let store = SledStore::open(unexamined).unwrap();
         assert_eq!(usages(&store).await, counted);
     });
-    for journals_gone in [false, true] {
-        let key = TaskKey::new(&run(3).requestor, task_id(3));
-        remove_rows(dir.path(), &if journals_gone { rows_of(&run(3)) } else { Vec::new() });
-        let DataState::Database(state) = opening::find(&layout).unwrap() else { panic!("there is one") };
-        let file = StateFile::reopen(&layout.state, state).unwrap();
-        mark::write(&layout, &file, &Ledger::default(), false).unwrap();
-        runtime().block_on(async {
-            let store = SledStore::open(SledOptions { probe: child, ..options(dir.path()) }).unwrap();
-            if journals_gone {
-                until_swept(&store, 6).await;
-                assert_eq!(store.usage(&key.requestor).await.unwrap().0, Usage::default());
-            } else {
-                assert_eq!(usages(&store).await, counted);
-            }
-        });
-    }
-    runtime().block_on(async {
-        let store = open(dir.path());
-        assert_eq!(usages(&store).await[1..], counted[1..]);
-        for number in 1..=2 {
-            let run = store.get(&run(number).requestor, task_id(number)).await.unwrap().unwrap();
-            store.commit(completion(&run, output("done"))).await.unwrap();
-        }
-    });
-    assert_eq!(std::fs::read(&layout.counts).unwrap()[0], 1, "without journals, every program reads the counts");
 }
