@@ -46,7 +46,7 @@ struct Refusal {
 }
 
 /// What model interfaces refuse in the schema of arguments. Where there is a form that means the same, [`portable`] makes it.
-const REFUSALS: [Refusal; 7] = [
+const REFUSALS: [Refusal; 8] = [
     Refusal {
         what: "an object without `properties`",
         who: "OpenAI, and clients that look for them",
@@ -94,6 +94,16 @@ const REFUSALS: [Refusal; 7] = [
         holds: |members| {
             let mut names = members.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
             names.any(|name| !is_property_name(name))
+        },
+    },
+    Refusal {
+        what: "a property whose name begins with `_`",
+        who: "LlamaIndex and others that make a Pydantic model",
+        // Of an object within, they make no model.
+        root: true,
+        holds: |members| {
+            let mut names = members.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+            names.any(|name| name.starts_with('_'))
         },
     },
 ];

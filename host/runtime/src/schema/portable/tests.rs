@@ -146,6 +146,10 @@ fn what_model_interfaces_refuse_is_named_with_its_place() {
         (json!({"$defs": {"a": {"const": 1}}}), "`const` without a type (at /$defs/a)"),
         (json!({"properties": {"a": true}}), "`true` or `false` in the place of a schema (at the root)"),
         (json!({"properties": {"grüße": {}}}), "a property whose name is not"),
+        (
+            json!({"properties": {"_id": {}, "id_": {}}}),
+            "a property whose name begins with `_` (at the root), which LlamaIndex and others that make a Pydantic model refuse",
+        ),
         (json!({"properties": {"a": {"type": "object"}, "b": {"type": "object"}}}), "(at /properties/a and 1 more)"),
     ];
     for (schema, expected) in table {
