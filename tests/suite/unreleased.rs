@@ -53,7 +53,8 @@ fn assert_refused(code: Option<i32>, said: &str) {
 
 #[tokio::test]
 async fn data_directory_of_a_build_before_the_first_release_is_refused_untouched() {
-    let setup = Setup::with(&["text"]).config("[audit]\nenabled = true");
+    // Compiled code of other tests would lie in the data directory.
+    let setup = Setup::new().own_code().config("[audit]\nenabled = true");
     left_in(&setup.data());
     let before = entries(&setup.data());
     let (code, said) = setup.refused().await;
