@@ -1,7 +1,9 @@
 //! The command line, with and without a running host.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tests::client::{Client, HELLO};
+use tests::wait::soon;
 use tests::{Setup, command, place};
 
 #[tokio::test]
@@ -328,4 +330,21 @@ async fn commands_report_unknown_ids() {
         let output = command::output(&mut command::bulkhead(), arguments, None).await;
         assert!(!output.status.success() && !output.stderr.is_empty(), "{arguments:?}");
     }
+}
+
+#[tokio::test]
+async fn command_does_not_wait_for_a_stopped_host() {
+    let setup = Setup::new();
+    let host = setup.start().await;
+    let process = Pid::from_raw(host.pid().try_into().expect("a process id")).expect("a process id");
+    kill_process(process, Signal::STOP).expect("the host can be signalled");
+    let data = setup.data();
+    let mut bulkhead = command::bulkhead();
+    let asked = command::output(&mut bulkhead, &["tasks", "list", "--data"], Some(&data));
+    let output = soon("the command to give up", asked).await;
+    kill_process(process, Signal::CONT).expect("the host can be signalled");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(&format!("`kill -CONT {}`", host.pid())), "{said}");
+    command::json(&["tasks", "list"], &data).await;
+    host.terminate().await;
 }

@@ -446,3 +446,36 @@ async fn dashboard_is_off_by_default_and_needs_tls_beyond_loopback() {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("dashboard.tls"), "{said}");
 }
+
+/// Servers of other ports are sent what a browser keeps for a name of this machine.
+#[tokio::test]
+async fn browser_is_sent_on_to_a_name_of_its_own() {
+    let setup = setup(&["text"]);
+    let host = setup.start().await;
+    let made = command::json(&["token", "create", "--requestor", "anna"], &setup.data()).await;
+    let browser = Browser::new(&host);
+    let visit = async |path: &str, name: Option<&str>| {
+        let request = browser.request(Method::GET, path).header("sec-fetch-site", "none");
+        browser.send(name.iter().fold(request, |request, name| request.header("host", *name))).await
+    };
+    let mut names = Vec::new();
+    for path in ["/", "/login", "/tasks?status=working"] {
+        let page = visit(path, None).await;
+        let (_, place) = page.leads_to().split_once("http://").expect("an address");
+        let (name, rest) = place.split_once('/').expect("a path");
+        assert_eq!((page.status, format!("/{rest}").as_str()), (StatusCode::SEE_OTHER, path));
+        assert!(name.starts_with("bulkhead-") && page.headers.get(SET_COOKIE).is_none(), "{name}");
+        names.push(name.to_owned());
+    }
+    let [first, second, _] = &names[..] else { unreachable!() };
+    assert_ne!(first, second, "a fresh one each time");
+    let form_token = visit("/login", Some(first)).await.token("/login");
+    let fields = [("form_token", form_token.as_str()), ("token", made["token"].as_str().expect("a token"))];
+    let sent = browser.request(Method::POST, "/login").header("sec-fetch-site", "same-origin").header("host", first);
+    let done = browser.send(form(sent, &fields)).await;
+    assert_eq!((done.status, done.leads_to()), (StatusCode::SEE_OTHER, "/"), "{}", done.text);
+    assert_eq!(visit("/tasks", Some(first)).await.status, StatusCode::OK);
+    let shared = visit("/tasks", None).await;
+    assert_eq!(shared.status, StatusCode::SEE_OTHER, "at a name that other servers have, a session is none");
+    assert!(shared.leads_to().starts_with("http://bulkhead-"), "{}", shared.leads_to());
+}

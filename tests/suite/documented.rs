@@ -1,9 +1,11 @@
-//! What stands in the documents, done as it stands there: the messages of clients.md, the commands of quickstart.md.
+//! What stands in the documents, done as it stands there: the messages of clients.md, the commands of quickstart.md, a backup and its
+//! return by operate/storage.md.
 
 use std::collections::HashMap;
 
+use rustix::process::{getgid, getuid};
 use serde_json::{Value, json};
-use tests::client::Client;
+use tests::client::{Client, text};
 use tests::modern::Modern;
 use tests::{Host, Setup, command, place};
 
@@ -123,4 +125,71 @@ async fn quickstart_commands_work_as_written() {
     assert!(asking["inputRequests"]["journey"].is_object(), "{asking}");
     assert!(booked.to_string().contains("Booked 2 economy seats to Oslo."), "{booked}");
     assert!(said.contains("word_count") && said.contains("words"), "{said}");
+}
+
+/// Runs commands of a page, with the places of this machine for those of the page.
+async fn run_as_written(commands: &str, places: &[(&str, &str)]) -> String {
+    let script = places.iter().fold(commands.to_owned(), |script, (from, to)| script.replace(from, to));
+    let output = command::output(tokio::process::Command::new("sh").arg("-euc"), &[&script], None).await;
+    let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script}\n{said}\n{wrong}");
+    said.into_owned()
+}
+
+async fn difference(client: &Client) -> String {
+    text(&client.tool("diff", json!({"before": "a", "after": "a"})).await.expect("a call")).to_owned()
+}
+
+#[tokio::test]
+async fn backup_under_load_is_restored_as_written() {
+    let setup = Setup::new();
+    let host = setup.start().await;
+    let later = setup.path("text.wasm");
+    std::fs::write(&later, place::variant("text", "The texts are the same.", "The texts are the SAME."))
+        .expect("another version");
+    for (name, file) in [("text", &place::component("text")), ("primes", &place::component("primes")), ("text", &later)]
+    {
+        let file = file.display().to_string();
+        command::json(&["plugin", "add", &file, "--name", name], &setup.data()).await;
+    }
+    let client = Client::connect(&host).await;
+    let kept = client.task("count_primes", json!({"below": 1_000})).await;
+    let result = client.until_status(&kept, "completed").await;
+
+    let storage = blocks("operate/storage.md", "sh");
+    let block = |word: &str| storage.iter().find(|block| block.contains(word)).expect(word).clone();
+    let backup = block("store backup");
+    let backup = backup.lines().find(|line| line.contains("store backup")).expect("the command");
+    let data = setup.data().display().to_string();
+    let backup = backup.replace("/backup/today", &format!("/backup/today --data {data}"));
+    let places = [
+        ("bulkhead: ", format!("{}:{} ", getuid().as_raw(), getgid().as_raw())),
+        ("/var/lib/bulkhead", data),
+        ("/backup/today", setup.path("copy").display().to_string()),
+        ("bulkhead ", format!("{} ", place::host_binary().display())),
+        ("NAME", "text".to_owned()),
+    ];
+    let places = places.each_ref().map(|(from, to)| (*from, to.as_str()));
+    let load = async {
+        loop {
+            let task = client.task("count_primes", json!({"below": 1_000})).await;
+            client.until_status(&task, "completed").await;
+        }
+    };
+    tokio::select! {
+        () = load => {}
+        _ = run_as_written(&backup, &places) => {}
+    }
+    host.kill().await;
+
+    run_as_written(&block("cp -a"), &places).await;
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    assert_eq!(client.until_status(&kept, "completed").await, result, "a task of the backup");
+    assert_eq!(difference(&client).await, "The texts are the SAME.");
+    let task = client.task("count_primes", json!({"below": 100})).await;
+    client.until_status(&task, "completed").await;
+    let said = run_as_written(&block("plugin rollback"), &places).await;
+    assert!(said.contains("primes") && !said.contains("broken"), "{said}");
+    assert_eq!(difference(&client).await, "The texts are the same.");
 }

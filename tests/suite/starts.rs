@@ -253,3 +253,20 @@ async fn serve_says_in_its_log_what_it_compiles_while_that_takes_long() {
     let log = again.log();
     assert_eq!(log.matches(": compiling ").count(), lines.len(), "what is compiled already is not said to be: {log}");
 }
+
+#[tokio::test]
+async fn host_without_threads_or_files_says_what_to_raise() {
+    let setup = Setup::new();
+    // The system refuses root no threads by their number, but stacks take address space.
+    for (limit, raise) in
+        [("ulimit -n 24", "`ulimit -n`"), ("ulimit -n 100", "`ulimit -n`"), ("ulimit -v 8000000", "`ulimit -v`")]
+    {
+        let mut limited = tokio::process::Command::new("sh");
+        limited.args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")]).arg(setup.serve().as_std().get_program());
+        limited.args(setup.serve().as_std().get_args()).stdin(Stdio::null());
+        let output = soon("the host to give up", limited.output()).await.expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{limit}: {said}");
+        assert!(said.contains(raise) && !said.contains("panicked") && !said.contains("damage"), "{limit}: {said}");
+    }
+}

@@ -1,15 +1,15 @@
 //! What the lead of a tenant does: it looks at the tenant's tasks, requestors, limits, plugins and lines of the audit log, and may stop tasks.
 //!
 //! Must not know another tenant's. Invariant: every command is about the lead's own tenant or comes after a look that found the task
-//! there; a task of another tenant gets the page of what is not there, and none of the answers holds arguments, answers or results. What
-//! costs more the more others do is read in the tenant's turn.
+//! there; a task of another tenant gets the page of what is not there, and none of the answers holds arguments, answers or results. Each
+//! page is read in the tenant's turn.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use bulkhead_audit::{Broken, PagePosition};
 use bulkhead_control::commands::{AuditPage, LimitsInUse, PluginList, TaskFilter, TasksPage, TasksShow};
-use bulkhead_control::views::TaskDetailsView;
+use bulkhead_control::views::{PluginListView, TaskDetailsView};
 use bulkhead_control::{ControlError, Request};
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::text::quoted_name;
@@ -79,7 +79,7 @@ impl<'a> LeadPages<'a> {
         TaskFilter { tenant: Some(self.tenant.to_owned()), ..TaskFilter::default() }
     }
 
-    /// Reads what grows with what others do, in the tenant's turn.
+    /// Reads for a page, in the tenant's turn.
     async fn read<R: Request + Send + 'static>(&self, request: R) -> Result<Result<R::Answer, ControlError>, LeadError>
     where
         R::Answer: Send + 'static,
@@ -107,9 +107,8 @@ impl<'a> LeadPages<'a> {
         Ok(respond::page(StatusCode::OK, pages::led_tasks(&self.frame, &LedTasks { filter, page })))
     }
 
-    /// A task of the tenant.
-    async fn find(&self, id: &str) -> Result<TaskDetailsView, ControlError> {
-        let found = self.client.run(TasksShow { id: id.to_owned() }).await?;
+    /// A task, if it is one of the tenant.
+    fn own(&self, found: TaskDetailsView) -> Result<TaskDetailsView, ControlError> {
         match found.task.tenant.as_deref() == Some(self.tenant) {
             true => Ok(found),
             false => Err(ControlError::NotFound("there is no such task".to_owned())),
@@ -117,7 +116,7 @@ impl<'a> LeadPages<'a> {
     }
 
     pub(crate) async fn task(&self, id: &str, refused: Option<&str>) -> Result<Answer, LeadError> {
-        let task = self.find(id).await?;
+        let task = self.own(self.read(TasksShow { id: id.to_owned() }).await??)?;
         let status = if refused.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
         let page = LedTask { task: &task, may_control: self.may_control, refused };
         Ok(respond::page(status, pages::led_task(&self.frame, self.session, &page)))
@@ -125,7 +124,7 @@ impl<'a> LeadPages<'a> {
 
     /// Does something with a task of the tenant.
     pub(crate) async fn act(&self, id: &str, order: TaskOrder) -> Result<Answer, LeadError> {
-        let task = self.find(id).await?.task.id;
+        let task = self.own(self.client.run(TasksShow { id: id.to_owned() }).await?)?.task.id;
         match self.client.about_task(&task, order).await {
             Ok(()) => Ok(respond::see_other(&format!("/tenant/tasks/{task}"))),
             // Meanwhile it has ended, say: the page shows how it stands.
@@ -134,9 +133,13 @@ impl<'a> LeadPages<'a> {
         }
     }
 
+    async fn listed_plugins(&self) -> Result<PluginListView, LeadError> {
+        Ok(self.read(PluginList {}).await??)
+    }
+
     /// The plugins that the tenant is shown, with their versions.
     pub(crate) async fn plugins(&self, parts: &DashboardParts) -> Result<Answer, LeadError> {
-        let mut listed = self.client.run(PluginList {}).await?.plugins;
+        let mut listed = self.listed_plugins().await?.plugins;
         if let Some((requestor, rights)) = self.session.viewer.known() {
             let shown = parts.task_calls.plugins(requestor, rights);
             listed.retain(|plugin| shown.iter().any(|version| version.name == plugin.name));
@@ -197,6 +200,10 @@ impl<'a> LeadPages<'a> {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
+    use bulkhead_control::{Answer as ControlAnswer, Command, Operator};
+    use futures::future::BoxFuture;
+
     use super::*;
 
     #[test]
@@ -205,5 +212,44 @@ mod tests {
         assert_eq!(named("cleo"), "dashboard lead cleo@acme at 127.0.0.1");
         assert_eq!(named("operator at 10.0.0.1"), "dashboard lead \"operator at 10.0.0.1\"@acme at 127.0.0.1");
         assert_eq!(named("x@globex"), "dashboard lead \"x@globex\"@acme at 127.0.0.1");
+    }
+
+    struct Idle;
+
+    #[async_trait]
+    impl Operator for Idle {
+        async fn execute_for(&self, _: &str, _: Command) -> Result<ControlAnswer, ControlError> {
+            Err(ControlError::NotFound("nothing is here".to_owned()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_page_of_a_lead_waits_for_its_turn() {
+        let operator: Arc<dyn Operator> = Arc::new(Idle);
+        let reads = LeadReads::new();
+        let session = Session::of_operator();
+        let lead = LeadPages {
+            client: OperatorClient::new(&operator, "lead".to_owned()),
+            reads: &reads,
+            session: &session,
+            frame: Frame { session: None, here: "", now: 0 },
+            tenant: "acme",
+            may_control: true,
+        };
+        let held = Arc::clone(&reads);
+        tokio::spawn(async move { held.read("acme", std::future::pending::<()>()).await });
+        tokio::task::yield_now().await;
+        let nothing = Form::default();
+        let pages: [BoxFuture<'_, Result<Answer, LeadError>>; 6] = [
+            Box::pin(lead.tenant()),
+            Box::pin(lead.tasks(&nothing)),
+            Box::pin(lead.task("1", None)),
+            Box::pin(async { lead.listed_plugins().await.map(|_| respond::see_other("/")) }),
+            Box::pin(lead.denials()),
+            Box::pin(lead.audit(&nothing)),
+        ];
+        for (number, page) in pages.into_iter().enumerate() {
+            assert!(matches!(page.await, Err(LeadError::TooBusy(_))), "page {number}");
+        }
     }
 }

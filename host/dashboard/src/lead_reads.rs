@@ -1,4 +1,4 @@
-//! Reads for leads whose cost grows with what others do: the audit log, the tasks and the requestors of a tenant.
+//! Reads for pages of leads. The cost of most grows with what others do: the audit log, the tasks and the requestors of a tenant.
 //!
 //! Owns their turns. Must not know what is read. Invariants: one such read at a time runs for a tenant, and few for the host; behind each
 //! there is a rest of several times what it took, so that a tenant's take at most a tenth of one processor's time, and those of all together

@@ -8,9 +8,11 @@ use std::time::Duration;
 use bulkhead_net::address::{host_of, is_this_machine, normal_host};
 use bulkhead_net::server::RequestBody;
 use http::request::Parts;
-use http::uri::Authority;
+use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, header};
 use http_body_util::{BodyExt as _, Limited};
+
+use crate::digests::random_text;
 
 /// Bytes of a form that is sent to the dashboard.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -22,9 +24,16 @@ const FIELDS_MAX: usize = 1_000;
 /// Browsers say here where a request comes from.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// What a browser calls the dashboard by where nothing else gives it a name: these, with 32 hex digits between them. Browsers resolve
+/// such a name to their own machine, and send its cookies to nobody who does not know it.
+const OWN_NAME_BEGINS: &str = "bulkhead-";
+const OWN_NAME_ENDS: &str = ".localhost";
+
 /// How the dashboard is known to browsers.
 pub(crate) struct Site {
     pub(crate) has_tls: bool,
+    /// Whether browsers get names of their own: a certificate, and the address that an issuer sends them back to, have a fixed one.
+    makes_names: bool,
     /// Names that it answers to besides those of this machine, in the normal spelling.
     pub(crate) hosts: Vec<String>,
     /// The cookie of sessions, and that of a person who is about to log in.
@@ -36,7 +45,7 @@ pub(crate) struct Site {
 
 impl Site {
     /// Cookies do not tell ports apart, and names with `__Host-` need TLS.
-    pub(crate) fn new(has_tls: bool, port: u16, hosts: &[String]) -> Self {
+    pub(crate) fn new(has_tls: bool, has_issuer: bool, port: u16, hosts: &[String]) -> Self {
         let name = |what: &str| match has_tls {
             true => format!("__Host-bulkhead{what}"),
             false => format!("bulkhead{what}_{port}"),
@@ -44,6 +53,7 @@ impl Site {
         let hosts = hosts.iter().map(|host| normal_host(host)).collect();
         Self {
             has_tls,
+            makes_names: !has_tls && !has_issuer,
             hosts,
             session_cookie: name(""),
             login_cookie: name("-login"),
@@ -60,7 +70,21 @@ impl Site {
 
     fn is_own(&self, name: &str) -> bool {
         let Some(host) = host_of(name) else { return false };
-        is_this_machine(&host) || self.hosts.contains(&host) || self.hosts.contains(&normal_host(name))
+        let is_made = self.makes_names && is_made_name(&host);
+        is_made || is_this_machine(&host) || self.hosts.contains(&host) || self.hosts.contains(&normal_host(name))
+    }
+
+    /// Where a browser goes on that came by a name of this machine, which servers of other ports have as well: cookies do not tell ports
+    /// apart. A fresh name each time, so that nobody learns one that a session is kept by. Programs say nothing of where they come from.
+    pub(crate) fn own_address(&self, request: &Parts, host: &str) -> Option<String> {
+        let name = host_of(host)?;
+        let is_shared = is_this_machine(&name) && !self.hosts.contains(&name);
+        if !(self.makes_names && is_shared && request.headers.contains_key(FETCH_SITE)) {
+            return None;
+        }
+        let port = host.parse::<Authority>().ok()?.port().map(|port| format!(":{port}")).unwrap_or_default();
+        let path = request.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        Some(format!("http://{OWN_NAME_BEGINS}{}{OWN_NAME_ENDS}{port}{path}", random_text::<16>()?))
     }
 
     /// Whether a form was sent by a page of ours. `Referrer-Policy: no-referrer` makes browsers say `Origin: null`, so what counts first is
@@ -77,6 +101,11 @@ impl Site {
             (false, _) => origin.is_some_and(is_ours),
         }
     }
+}
+
+fn is_made_name(host: &str) -> bool {
+    let middle = host.strip_prefix(OWN_NAME_BEGINS).and_then(|rest| rest.strip_suffix(OWN_NAME_ENDS));
+    middle.is_some_and(|middle| middle.len() == 32 && middle.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
 /// The value of a header that is there once.
@@ -143,7 +172,7 @@ mod tests {
 
     #[test]
     fn only_own_names_are_hosts() {
-        let site = Site::new(true, 8810, &["Ops.example.com".to_owned()]);
+        let site = Site::new(true, false, 8810, &["Ops.example.com".to_owned()]);
         for good in ["127.0.0.1:8810", "localhost", "[::1]:8810", "ops.example.com", "OPS.example.com:8443"] {
             assert_eq!(site.own_host(&parts(&[good])), Some(good));
         }
@@ -155,8 +184,53 @@ mod tests {
     }
 
     #[test]
+    fn browser_gets_a_name_that_no_other_port_is_called_by() {
+        let visit = |host: &'static str, says: &[(&'static str, &'static str)]| {
+            let request = Request::builder().uri("/login/once?code=1").header(header::HOST, host);
+            let request = says.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+            request.body(()).unwrap().into_parts().0
+        };
+        let address = |site: &Site, host: &'static str, says: &[(&'static str, &'static str)]| {
+            site.own_address(&visit(host, says), host)
+        };
+        let (plain, browser) = (Site::new(false, false, 8810, &[]), [("sec-fetch-site", "none")]);
+        let mut names = std::collections::HashSet::new();
+        for (host, port) in [("127.0.0.1:8810", ":8810"), ("localhost:9000", ":9000"), ("[::1]", ""), ("127.0.0.1", "")]
+        {
+            let address = address(&plain, host, &browser).unwrap();
+            let rest = address.strip_prefix("http://").unwrap();
+            let name = rest.strip_suffix("/login/once?code=1").unwrap().to_owned();
+            assert!(is_made_name(name.strip_suffix(port).unwrap()), "{address}");
+            assert_eq!(plain.own_host(&parts(&[&name])), Some(name.as_str()));
+            assert_eq!(plain.own_address(&visit("localhost", &browser), &name), None, "it stays there");
+            assert!(names.insert(name), "a fresh name each time");
+        }
+        let named = Site::new(false, false, 8810, &["127.0.0.1".to_owned(), "ops.example.com".to_owned()]);
+        let cases = [
+            (&plain, "127.0.0.1:8810", &[][..], "a program stays"),
+            (&named, "127.0.0.1:8810", &browser, "a name that the operator names"),
+            (&named, "ops.example.com:8810", &browser, "another machine's"),
+            (&Site::new(true, false, 8810, &[]), "127.0.0.1:8810", &browser, "a certificate has a name"),
+            (&Site::new(false, true, 8810, &[]), "127.0.0.1:8810", &browser, "an issuer sends back to a name"),
+        ];
+        for (site, host, says, why) in cases {
+            assert_eq!(address(site, host, says), None, "{why}");
+        }
+        let made = "bulkhead-0123456789abcdef0123456789abcdef.localhost:8810";
+        assert_eq!(Site::new(true, false, 8810, &[]).own_host(&parts(&[made])), None);
+        for bad in [
+            "bulkhead-.localhost",
+            "bulkhead-0123.localhost",
+            "a.localhost",
+            "bulkhead-0123456789abcdef0123456789abcdeg.localhost",
+        ] {
+            assert_eq!(plain.own_host(&parts(&[bad])), None, "{bad}");
+        }
+    }
+
+    #[test]
     fn form_is_own_when_the_browser_says_so() {
-        let site = Site::new(false, 8810, &[]);
+        let site = Site::new(false, false, 8810, &[]);
         let is_own = |said: &[(&'static str, &'static str)]| {
             let headers =
                 said.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));

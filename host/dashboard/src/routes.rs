@@ -73,6 +73,9 @@ impl Routes {
         if !reads && request.method != Method::POST {
             return method_not_allowed("GET, HEAD, POST");
         }
+        if let Some(address) = self.site.own_address(&request, host).filter(|_| reads) {
+            return respond::see_other(&address);
+        }
         if !reads && !self.site.is_own_form(&request.headers, host) {
             let said = "Forms are taken from pages of the dashboard only\n";
             return respond::refusal(StatusCode::FORBIDDEN, said);

@@ -86,7 +86,7 @@ impl Dashboard {
     pub async fn open(listener: TcpListener, parts: DashboardParts) -> io::Result<Self> {
         let port = listener.local_addr()?.port();
         let certificate = parts.certificate.clone();
-        let site = Site::new(certificate.is_some(), port, &parts.allowed_hosts);
+        let site = Site::new(certificate.is_some(), parts.oidc.is_some(), port, &parts.allowed_hosts);
         let login_key = derive(&parts.secret, "login", &[]);
         let session_rules = SessionRules::new(&parts.secret, parts.admin_token, parts.oidc.as_ref());
         let shared = (Arc::clone(&parts.clock), Arc::clone(&parts.authenticator));

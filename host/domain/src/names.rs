@@ -6,8 +6,10 @@
 /// Checks the name of a tenant, a plugin, a requestor or a token.
 pub fn check_name(name: &str) -> Result<(), &'static str> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    if name.is_empty() || name.len() > 64 || !name.bytes().all(allowed) {
-        return Err("a name has 1 to 64 characters of A-Z a-z 0-9 _ - .");
+    let is_whole = (1..=64).contains(&name.len()) && name.bytes().all(allowed);
+    // In an address they are steps to another page, also when they are escaped.
+    if !is_whole || matches!(name, "." | "..") {
+        return Err("a name has 1 to 64 characters of A-Z a-z 0-9 _ - . and is neither . nor ..");
     }
     Ok(())
 }
@@ -35,4 +37,19 @@ pub fn check_scope(text: &str) -> Result<String, String> {
         return Err("offline_access is between clients and their issuer; it is good for nothing here".to_owned());
     }
     Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_is_a_part_of_a_path_and_no_step_in_it() {
+        for good in ["acme", "a", "...", ".a", "..a", "a.b-c_D9", &"a".repeat(64)] {
+            assert_eq!(check_name(good), Ok(()), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "a b", "ü", "%2E", &"a".repeat(65)] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
 }

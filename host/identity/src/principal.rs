@@ -57,7 +57,7 @@ const PAGE_ROWS: usize = 256;
 pub enum Error {
     #[error(transparent)]
     Store(#[from] store::Error),
-    #[error("{what} {name:?}: a name has 1 to 64 characters of A-Z a-z 0-9 _ - .")]
+    #[error("{what} {name:?}: a name has 1 to 64 characters of A-Z a-z 0-9 _ - . and is neither . nor ..")]
     Name { what: &'static str, name: String },
     #[error("there is no token {0:?}; `bulkhead token list` shows the ids")]
     UnknownToken(String),

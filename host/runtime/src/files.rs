@@ -131,8 +131,8 @@ mod tests {
     fn each_tenant_has_its_own_granted_directory() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("of-{tenant}/in");
-        let made: Vec<_> = ["acme", "..", ".", "..."].iter().map(|name| own(&path, name).unwrap()).collect();
-        for (place, name) in made.iter().zip(["of-acme", "of-%2E.", "of-%2E", "of-%2E.."]) {
+        let made: Vec<_> = ["acme", "..a", ".a", "..."].iter().map(|name| own(&path, name).unwrap()).collect();
+        for (place, name) in made.iter().zip(["of-acme", "of-%2E.a", "of-%2Ea", "of-%2E.."]) {
             assert_eq!(place, &folder.path().join(name).join("in"));
             assert_eq!(std::fs::metadata(place).unwrap().permissions().mode() & 0o777, 0o700);
         }
@@ -144,10 +144,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("all/{tenant}");
         std::fs::create_dir(folder.path().join("all")).unwrap();
-        for name in ["", "../x", "a/b", "/etc", "a\0b", "ü", "%2E", &"a".repeat(65)] {
+        for name in ["", ".", "..", "../x", "a/b", "/etc", "a\0b", "ü", "%2E", &"a".repeat(65)] {
             assert!(own(&path, name).is_err(), "{name}");
         }
-        assert_eq!(own(&path, "..").unwrap(), folder.path().join("all/%2E."));
+        assert_eq!(own(&path, "...").unwrap(), folder.path().join("all/%2E.."));
         std::os::unix::fs::symlink(folder.path(), folder.path().join("all/linked")).unwrap();
         assert!(own(&path, "linked").is_err(), "a link stands where the tenant's directory would be");
         std::fs::write(folder.path().join("all/file"), "").unwrap();

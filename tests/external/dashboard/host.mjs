@@ -76,6 +76,8 @@ token_file = ${JSON.stringify(host.file("admin.token"))}
 enabled = true
 [dashboard]
 listen = "127.0.0.1:0"
+# Sessions are kept by this name, so that each page is at the same one.
+allowed_hosts = ["127.0.0.1"]
 `;
     host.config = host.file("bulkhead.toml");
     await writeFile(host.config, `${base}${sections}\n${entries.join("")}`);

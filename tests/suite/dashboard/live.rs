@@ -209,6 +209,7 @@ async fn foreign_task_is_followed_like_one_that_never_was() {
     assert_eq!(refused(&browser, "/plugins").await, StatusCode::NOT_FOUND);
     assert_eq!(refused(&Browser::new(&host), "/tasks").await, StatusCode::UNAUTHORIZED);
     let foreign = browser.request(Method::GET, &live("/tasks")).header("sec-fetch-site", "same-site");
+    let foreign = foreign.header("host", format!("bulkhead-{}.localhost", "0".repeat(32)));
     assert_eq!(browser.send(foreign).await.status, StatusCode::FORBIDDEN);
 }
 

@@ -38,11 +38,13 @@ use bulkhead_transport::quota::EdgeQuota;
 use bulkhead_transport::stdio::{self, StdioOptions};
 use futures::future::join_all;
 use parking_lot::Mutex;
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::dev_host::CallTeller;
 use super::logging::Level;
+use super::resources::{Resources, address_space_shortage};
 use super::scraping::ReadFrom;
 use super::store_maintenance::SledMaintenance;
 use super::tenants::Tenants;
@@ -90,6 +92,7 @@ pub(crate) struct Host {
 /// Opens the store of a data directory, making both if need be.
 pub(crate) async fn open_store(config: &Config, data: &Path) -> anyhow::Result<Arc<SledStore>> {
     super::make_private_files();
+    Resources::of_host().look()?;
     private_folder(data)?;
     let options = SledOptions { keys: sources::encryption(config)?, ..SledOptions::new(data) };
     let opened = tokio::task::spawn_blocking(move || SledStore::open(options)).await?;
@@ -108,6 +111,7 @@ pub(crate) fn sandbox(
     code: Option<CodeCacheConfig>,
     tenant_names: Option<Arc<dyn TenantNames>>,
 ) -> anyhow::Result<Arc<Sandbox>> {
+    Resources::of_host().look()?;
     sandbox_compiling(config, data, code, tenant_names, (CompilerMode::Child, Metrics::off()))
 }
 
@@ -119,7 +123,7 @@ fn sandbox_compiling(
     (compiler, metrics): (CompilerMode, Metrics),
 ) -> anyhow::Result<Arc<Sandbox>> {
     private_folder(data)?;
-    Ok(Sandbox::new(SandboxConfig {
+    let sandbox = Sandbox::new(SandboxConfig {
         data: data.to_owned(),
         code,
         calls_running_total: config.limits.calls_running_total,
@@ -131,7 +135,11 @@ fn sandbox_compiling(
         environment: sources::variable,
         tenant_names,
         metrics,
-    })?)
+    });
+    match (sandbox, address_space_shortage(getrlimit(Resource::As).current)) {
+        (Err(error), Some(limit)) => Err(anyhow::anyhow!("{error}. The limit of the address space is {limit}")),
+        (sandbox, _) => Ok(sandbox?),
+    }
 }
 
 /// Loads every plugin and publishes those that are sound; gives what is wrong with the others.

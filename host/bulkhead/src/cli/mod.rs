@@ -41,6 +41,7 @@ mod reference;
 mod registry;
 mod reload;
 mod replay;
+mod resources;
 mod running;
 mod scraping;
 mod secrets;
@@ -68,6 +69,7 @@ use clap::Parser as _;
 use rustix::fs::Mode;
 
 use args::{Arguments, Subcommand};
+use resources::Resources;
 
 /// What the program calls itself where it speaks to a person.
 pub(crate) const PROGRAM: &str = "bulkhead";
@@ -82,6 +84,9 @@ pub(crate) fn run() -> ExitCode {
     // What authors make of their sources is for others too, as long as no data directory is touched.
     if !matches!(arguments.command, Subcommand::Plugin { .. }) {
         make_private_files();
+    }
+    if let Err(shortage) = Resources::of_command().look() {
+        return failed(&shortage.into());
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -28,7 +28,7 @@ impl TenantNames for Names {
     async fn name(&self, tenant: TenantId) -> Option<String> {
         Some(match tenant.0 {
             [7, ..] => "acme".to_owned(),
-            [1, ..] => "..".to_owned(),
+            [1, ..] => "...".to_owned(),
             [2, ..] => "a/../b".to_owned(),
             _ => return None,
         })
@@ -103,7 +103,7 @@ async fn tenant_directories_are_isolated() {
     }
     let mut made: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     made.sort();
-    assert_eq!(made, ["%2E.", "acme"]);
+    assert_eq!(made, ["%2E..", "acme"]);
 }
 
 /// The bytes below a directory, by an eye of its own.

@@ -12,11 +12,10 @@ use rustix::process::{Resource, getrlimit};
 
 use super::Finding;
 use crate::cli::host;
+use crate::cli::resources::{Resources, Shortage, address_space_shortage};
 
 /// Descriptors that a host needs beside those of connections: the store, the control socket, guests' files and requests.
 const OWN_FILES: u64 = 512;
-/// Virtual memory that is reserved for instances: much, and nearly none of it is used.
-const ADDRESS_SPACE_MIN: u64 = 1 << 40;
 /// A year in which this program did not exist, and one that it will not see.
 const YEARS: std::ops::Range<u64> = 2026..2100;
 const YEAR_SECONDS: u64 = 31_556_952;
@@ -73,14 +72,23 @@ pub(super) fn address_space() -> Finding {
 
 fn of_address_space(limit: Option<u64>) -> Finding {
     const SUBJECT: &str = "limit: address space";
-    match limit {
-        Some(limit) if limit < ADDRESS_SPACE_MIN => Finding::warn(
-            SUBJECT,
-            format!("{} GiB", limit >> 30),
-            "Remove `ulimit -v` (systemd: LimitAS=infinity): instances reserve virtual memory that they do not use.",
-        ),
-        Some(limit) => Finding::ok(SUBJECT, format!("{} GiB", limit >> 30)),
-        None => Finding::ok(SUBJECT, "none"),
+    match address_space_shortage(limit) {
+        Some(Shortage { found, remedy }) => Finding::warn(SUBJECT, found, remedy),
+        None => Finding::ok(SUBJECT, limit.map_or_else(|| "none".to_owned(), |limit| format!("{} GiB", limit >> 30))),
+    }
+}
+
+/// As many as a host needs to begin with, and as many as one under load may start.
+pub(super) fn threads() -> Finding {
+    of_threads(Resources::of_host().look_for_threads(), Resources::of_busy_host().look_for_threads())
+}
+
+fn of_threads(of_host: Result<(), Shortage>, of_busy_host: Result<(), Shortage>) -> Finding {
+    const SUBJECT: &str = "limit: threads";
+    match (of_host, of_busy_host) {
+        (Err(Shortage { found, remedy }), _) => Finding::fail(SUBJECT, found, remedy),
+        (_, Err(Shortage { found, remedy })) => Finding::warn(SUBJECT, format!("{found} under load"), remedy),
+        _ => Finding::ok(SUBJECT, format!("{} or more", Resources::of_busy_host().threads())),
     }
 }
 
@@ -180,6 +188,11 @@ mod tests {
         assert_eq!(of_open_files(None, 1_000_000).verdict, Verdict::Ok);
         assert_eq!(of_address_space(Some(4 << 30)).verdict, Verdict::Warn);
         assert_eq!(of_address_space(None).verdict, Verdict::Ok);
+        let short = || Err(Shortage { found: "7 threads".to_owned(), remedy: "Raise it.".to_owned() });
+        assert_eq!(of_threads(short(), short()).verdict, Verdict::Fail);
+        let few = of_threads(Ok(()), short());
+        assert_eq!((few.verdict, few.found.as_str()), (Verdict::Warn, "7 threads under load"));
+        assert_eq!(of_threads(Ok(()), Ok(())).verdict, Verdict::Ok);
     }
 
     #[test]

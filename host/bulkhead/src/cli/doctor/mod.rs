@@ -87,8 +87,9 @@ async fn look(config: &Config) -> anyhow::Result<Vec<Finding>> {
     findings.push(machine::open_files(config.server.connections_max));
     let data = config.server.data.clone();
     // A disk and other programs take their time.
-    let disk = tokio::task::spawn_blocking(move || (machine::clock(), data::look(&data))).await?;
-    findings.extend(disk.0.into_iter().chain(disk.1));
+    let disk = tokio::task::spawn_blocking(move || (machine::threads(), machine::clock(), data::look(&data))).await?;
+    findings.push(disk.0);
+    findings.extend(disk.1.into_iter().chain(disk.2));
     findings.push(machine::port(config).await);
     findings.extend(tokio::task::spawn_blocking(toolchains::look).await?);
     Ok(findings)
