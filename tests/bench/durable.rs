@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use bulkhead_calls::journal::{History, JournalReport, JournalStatus};
+use bulkhead_calls::{CallContext, CallEvent, CallSpec, Executor as _, Journaling, Operation, ToolEntry};
 use bulkhead_domain::Json;
 use bulkhead_domain::clock::ManualClock;
 use bulkhead_domain::limits::{CallLimits, KeyValueLimits};
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::CallId;
-use bulkhead_runtime::journal::{History, JournalReport, JournalStatus};
-use bulkhead_runtime::{
-    CallContext, CallEvent, CallSpec, Executor as _, Journaling, Operation, PluginSource, Sandbox, Share, Source,
-    ToolEntry,
-};
+use bulkhead_runtime::{PluginSource, Sandbox, Source};
+use bulkhead_threads::Share;
 use serde_json::{Value, json};
 use tests::modern::TASKS;
 use tests::{Host, Setup, place};

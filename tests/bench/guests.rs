@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
+use bulkhead_calls::{CallContext, CallEvent, CallSpec, Executor as _, Journaling, Operation};
 use bulkhead_domain::Json;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::CallId;
-use bulkhead_runtime::{CallContext, CallEvent, CallSpec, Executor as _, Journaling, Operation, Share};
 use bulkhead_runtime::{PluginSource, Sandbox, SandboxConfig, Source};
+use bulkhead_threads::Share;
 use tests::place;
 
 use crate::Plan;

@@ -17,12 +17,12 @@ use super::views::{
     DashboardLoginView, DrainView, HealthView, LimitCount, LimitCounts, LimitsView, ReloadView, RequestorLimitsView,
     TaskPageView, TaskPurgeView, TaskStatus, TenantLimitsView,
 };
+use bulkhead_calls::policy::DirGrant;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Task, TaskId};
 use bulkhead_identity::principal::PrincipalNames;
 use bulkhead_limits::{LimitUsage, RequestorUsage, UsageReport};
-use bulkhead_runtime::policy::DirGrant;
 use bulkhead_store::{Store, Usage};
 use bulkhead_tasks::{Sums, Tasks};
 

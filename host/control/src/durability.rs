@@ -6,8 +6,9 @@
 use super::ControlError;
 use super::operator::HostOperator;
 use super::views::{DivergenceView, DurableView, JournalEntryView, JournalView, ReplayView};
+use bulkhead_calls::journal;
+use bulkhead_calls::journal::{Divergence, ListedEntry};
 use bulkhead_domain::task::{Active, Phase, Task};
-use bulkhead_runtime::journal::{self, Divergence, ListedEntry};
 use bulkhead_store::journal::{JournalHead, JournalState};
 use bulkhead_tasks::{CheckError, CheckedJournal, held_by_operator};
 

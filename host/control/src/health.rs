@@ -11,9 +11,9 @@ use super::views::{AuditHealth, ClockHealth, GuestsHealth, HealthView, PluginsHe
 use bulkhead_audit::Audit;
 use bulkhead_domain::clock::Clock;
 use bulkhead_plugins::Plugins;
-use bulkhead_runtime::GuestPulse;
 use bulkhead_store::Store;
 use bulkhead_tasks::Tasks;
+use bulkhead_threads::GuestPulse;
 
 /// Why a host should be started again.
 const STANDSTILL: &str = "the guests' threads stand still";

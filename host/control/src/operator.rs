@@ -24,12 +24,12 @@ use super::views::{
 };
 use super::{Answer, Command, ControlError, Operator, Request as _};
 use bulkhead_audit::{Audit, Entry};
+use bulkhead_calls::policy::DirGrant;
 use bulkhead_domain::clock::Clock;
 use bulkhead_domain::hex;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::{Input, Outcome, Task, TaskId};
 use bulkhead_identity::principal::{self, PrincipalNames, Principals, TokenSpec};
-use bulkhead_runtime::policy::DirGrant;
 use bulkhead_store::sled::{Moved, Rekeyed};
 use bulkhead_store::{self as store, Store};
 use bulkhead_tasks as tasks;

@@ -17,6 +17,7 @@ use super::views::{
     PluginVersionsView, RefusedPlugin, RefusedView, StagedView, TenantGrantsView, VersionRemovedView,
 };
 use super::{Answer, ControlError, Request};
+use bulkhead_calls::ListKind;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_identity::principal::Principals;
 use bulkhead_plugins::sources::{ComponentFetcher, ConfiguredSource, Source, SourceError};
@@ -24,7 +25,7 @@ use bulkhead_plugins::{
     Calls, CanaryRequest, CanaryThresholdOverrides, Candidate, Digest, DrainThen, Error, Plugins, Stage, Staged,
     SwitchResult, Target, Tenant, VersionGrants,
 };
-use bulkhead_runtime::{ListKind, LoadError};
+use bulkhead_runtime::LoadError;
 use bulkhead_store as store;
 
 /// The plugins, and the way to more of them.

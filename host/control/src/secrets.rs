@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::commands::{SecretCommand, SecretList, SecretRemove, SecretRotate, SecretSet};
 use super::views::{SecretListView, SecretRemoveView, SecretRotateView};
 use super::{Answer, ControlError, Request as _};
+use bulkhead_calls::secrets::InjectionPoints;
 use bulkhead_domain::UnixMs;
 use bulkhead_identity::principal::Principals;
-use bulkhead_runtime::secrets::InjectionPoints;
 use bulkhead_tasks::secrets::{Error, NewSecret, SecretRef, Secrets};
 
 /// A value on its way to the store.

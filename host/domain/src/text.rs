@@ -1,9 +1,10 @@
 //! Text that others wrote, where people read it: on pages and on terminals.
 //!
-//! Owns which characters nobody sees, and how a foreign name stands among other words. Must not bound a text. Invariant: what comes out turns
-//! no direction around, acts on no terminal, and a name cannot be read as more than a name.
+//! Owns which characters nobody sees, how a foreign name stands among other words, and where a text may be cut. Must not decide how much of a
+//! text is shown. Invariant: what comes out turns no direction around, acts on no terminal, and a name cannot be read as more than a name.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use super::names::check_name;
 
@@ -35,6 +36,43 @@ pub fn quoted_name(name: &str) -> Cow<'_, str> {
                 false => character.escape_debug().collect(),
             };
             format!("\"{}\"", name.chars().map(escape).collect::<String>()).into()
+        }
+    }
+}
+
+/// Text of a guest, fit for an operator's terminal: control characters cannot act, line breaks cannot fake records.
+pub fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_control(character) {
+            safe.extend(character.escape_default());
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}
+
+/// Control characters, and the invisible ones that reorder what a person reads.
+pub fn is_control(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
+}
+
+/// The beginning of a text, at most so many bytes, never half a character.
+pub fn beginning(text: &str, bytes_max: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
+}
+
+/// A number of bytes for people.
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => write!(f, "{} MiB", bytes >> 20),
+            bytes if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => write!(f, "{} KiB", bytes >> 10),
+            bytes => write!(f, "{bytes} bytes"),
         }
     }
 }
@@ -84,5 +122,17 @@ mod tests {
         for (name, shown) in foreign {
             assert_eq!(quoted_name(name), shown);
         }
+    }
+
+    #[test]
+    fn logged_guest_text_escapes_control_characters() {
+        assert_eq!(escaped("a\u{1b}[2Jb\n\u{202e}c"), "a\\u{1b}[2Jb\\n\\u{202e}c");
+        assert_eq!(escaped("grün 漢"), "grün 漢");
+    }
+
+    #[test]
+    fn truncated_guest_text_keeps_whole_characters() {
+        assert_eq!(beginning("añb", 2), "a");
+        assert_eq!(beginning("abc", 9), "abc");
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 
 use super::DrainThen;
+use bulkhead_calls::ListKind;
 use bulkhead_domain::task::PluginVersion;
-use bulkhead_runtime::ListKind;
 use bulkhead_store as store;
 use bulkhead_tasks::{Tasks, Withdrawal};
 

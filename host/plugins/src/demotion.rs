@@ -15,9 +15,9 @@ use super::registry::Draft;
 use super::switch::Target;
 use super::{Digest, Error, Inner, Plugins, State, find, version};
 use bulkhead_audit as audit;
+use bulkhead_calls::Durability;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::task::PluginVersion;
-use bulkhead_runtime::Durability;
 
 /// So many divergences of a version within [`WITHIN_MS`] demote it.
 const DIVERGENCES_MAX: usize = 3;

@@ -5,11 +5,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Digest, Error, Plugins, Target};
+use bulkhead_calls::policy::{Bound, DirBound, Grants};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_runtime::LoadedPlugin;
 use bulkhead_runtime::inspect::RequestedLimits;
-use bulkhead_runtime::policy::{Bound, DirBound, Grants};
 
 const NOTHING: &str = "-";
 const ANYTHING: &str = "any";

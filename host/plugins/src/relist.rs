@@ -12,8 +12,9 @@ use super::definition::hashes;
 use super::difference::Changes;
 use super::registry::{Draft, PluginRegistry};
 use super::{AcceptChanges, Digest, Error, Inner, Plugins, Policies};
+use bulkhead_calls::ListKind;
 use bulkhead_domain::task::PluginVersion;
-use bulkhead_runtime::{ListKind, LoadError, LoadedPlugin};
+use bulkhead_runtime::{LoadError, LoadedPlugin};
 
 /// Between two listings of one plugin. Stops a plugin that says so in a loop.
 const RELIST_EVERY: Duration = Duration::from_secs(1);

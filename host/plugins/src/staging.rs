@@ -12,8 +12,8 @@ use super::entry::{Stage, Version};
 use super::registry::Draft;
 use super::switch::SwitchResult;
 use super::{Digest, Error, Inner, Pinning, Plugins, State};
+use bulkhead_calls::policy::Grants;
 use bulkhead_domain::task::PluginVersion;
-use bulkhead_runtime::policy::Grants;
 use bulkhead_runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox, Source, Wit};
 
 /// A component on its way in. Its source has already decided that it may be trusted.

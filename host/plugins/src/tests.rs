@@ -11,11 +11,12 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::*;
+use bulkhead_calls::policy::DirGrant;
+use bulkhead_calls::{Executor as _, ListKind};
 use bulkhead_domain::clock::ManualClock;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_metrics::{Form, MetricsOptions, Readings, page};
-use bulkhead_runtime::policy::DirGrant;
-use bulkhead_runtime::{Executor as _, ListKind, SandboxConfig, Source, Wit};
+use bulkhead_runtime::{SandboxConfig, Source, Wit};
 use bulkhead_store::memory::MemoryStore;
 
 /// Nobody calls; what is told is remembered.

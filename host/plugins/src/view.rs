@@ -8,9 +8,10 @@ use super::definition::hashes;
 use super::entry::{CanaryRow, Demotion, Entry, Stage, TakenBack, Version};
 use super::health::{CallCounts, CanaryThresholds, PluginHealth};
 use super::{ConfiguredPlugin, Digest, Error, Plugins, State, version};
+use bulkhead_calls::Executor as _;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::task::PluginVersion;
-use bulkhead_runtime::{Executor as _, LoadedPlugin};
+use bulkhead_runtime::LoadedPlugin;
 
 /// One line of `plugin list`.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::error::RpcError;
 use super::jsonrpc::strict_value;
 use super::reader;
+use bulkhead_calls::ToolEntry;
 use bulkhead_domain::Json;
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_runtime::ToolEntry;
 use bulkhead_tasks::Tasks;
 
 /// Larger arguments are read and checked on the message workers, where they delay no other connection.

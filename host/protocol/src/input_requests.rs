@@ -13,12 +13,12 @@ use crate::jsonrpc::{self, strict_value};
 use crate::reader;
 use crate::session::{ClientTasks, Reply, Version};
 use crate::wire::{MetaView, Raw, RelatedTask};
+use bulkhead_calls::schema::Validator;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{
     ClientFeature, ClientFeatures, ElicitationAction, InputRequest, InputRequestKind, InputResponse, Root,
 };
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_runtime::schema::Validator;
 use bulkhead_tasks::Tasks;
 
 /// What of a client's error text a guest gets to read.

@@ -3,9 +3,9 @@
 //! Owns their names, their eras, what each is about and the right that it needs. Must not carry out a request: each era does. Invariant:
 //! every method has one row, and an era is never asked for a method that its rows do not have.
 
+use bulkhead_calls::Catalog;
 use bulkhead_domain::rights::Need;
 use bulkhead_domain::task::Era;
-use bulkhead_runtime::Catalog;
 
 /// A method of either era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::jsonrpc::notification;
 use crate::wire::{MetaView, Number, OnlyRelated, Raw, RelatedTask, TaskView, level_name};
+use bulkhead_calls::ListKind;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::LogLevel;
 use bulkhead_domain::task::Task;
-use bulkhead_runtime::ListKind;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

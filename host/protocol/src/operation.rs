@@ -18,10 +18,10 @@ use super::error::INVALID_REQUEST;
 use super::jsonrpc::{Message, RequestId};
 use super::methods::Method;
 use super::{Exchange, Frame, Peer, ProtocolContext, Received, modern, trace};
+use bulkhead_calls::{PromptEntry, ToolEntry};
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::Era;
 use bulkhead_metrics::{Answer, Transport};
-use bulkhead_runtime::{PromptEntry, ToolEntry};
 use bulkhead_traces::{self as traces, Value};
 
 /// What methods are called that there are not: a client may write anything.

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use super::error::RpcError;
+use bulkhead_calls::{Catalog, CatalogPlugin};
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::tool::{TaskSupport, Tool};
-use bulkhead_runtime::{Catalog, CatalogPlugin};
 
 /// Lets a request through that needs all of this. `absent` is the answer where no scope would help.
 pub(super) fn check(rights: &Rights, needs: &[Need<'_>], absent: impl FnOnce() -> RpcError) -> Result<(), RpcError> {

@@ -16,11 +16,11 @@ use super::error::RpcError;
 use super::tool_lists::PAGE_BYTES_MAX;
 use super::{ProtocolContext, ProtocolOptions};
 use super::{jsonrpc, reader, tool_search, unknown};
+use bulkhead_calls::{Catalog, CatalogPlugin, Operation, PromptEntry, Returned, TemplateEntry, ToolEntry};
 use bulkhead_domain::call::{CallError, ClientFeatures};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::server_features::{Completion, PartialArgument, Reference, Resource, ResourcePage};
 use bulkhead_domain::tool::Tool;
-use bulkhead_runtime::{Catalog, CatalogPlugin, Operation, PromptEntry, Returned, TemplateEntry, ToolEntry};
 use bulkhead_tasks::{CallNews, ClientContext, Fallback, PluginRequest, of_kind};
 
 /// Pages of plugins that one page of the list is looked for on; empty ones end it sooner or later.

@@ -19,10 +19,10 @@ use tokio::sync::{Notify, SetOnce, mpsc, oneshot};
 use super::capabilities::Interaction;
 use super::jsonrpc::{PeerError, RequestId};
 use super::wire::{RelatedTask, level, level_name};
+use bulkhead_calls::{ListGenerations, ListKind};
 use bulkhead_domain::call::{ClientFeatures, InputRequestKind, LogLevel};
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::TaskId;
-use bulkhead_runtime::{ListGenerations, ListKind};
 
 /// What of a client's name and version is kept.
 const CLIENT_TEXT_CHARS_MAX: usize = 200;

@@ -10,6 +10,7 @@ use crate::encoded_message::Ending;
 use crate::error::{INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
 use crate::operation::followed_call;
 use crate::{Protocol, ProtocolContext, rights};
+use bulkhead_calls::ToolEntry;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{ClientFeature, ClientFeatures};
 use bulkhead_domain::requestor::Requestor;
@@ -17,7 +18,6 @@ use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::{Design, Era, Origin, PluginVersion, Task};
 use bulkhead_domain::tool::{TaskSupport, Tool};
 use bulkhead_metrics::Answer;
-use bulkhead_runtime::ToolEntry;
 use bulkhead_tasks::{self as tasks, CallRequest, ClientContext, Job, RequestedTtl, TaskRequest};
 
 /// See the module; cheap to clone.

@@ -10,9 +10,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Mutex, RwLock};
 
 use super::tool_search::ToolIndex;
+use bulkhead_calls::{Catalog, CatalogPlugin, ToolEntry};
 use bulkhead_domain::rights::Rights;
 use bulkhead_domain::toolset::{Selection, Toolsets};
-use bulkhead_runtime::{Catalog, CatalogPlugin, ToolEntry};
 
 /// Tools of a page unless the operator says otherwise. Many clients read the first page only.
 pub const TOOLS_PER_PAGE: usize = 200;

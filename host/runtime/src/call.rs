@@ -14,6 +14,7 @@ use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
+use super::TenantNames;
 use super::blocking::{Blocking, BlockingPools};
 use super::call_state::CallState;
 use super::counted_call::CountedCall;
@@ -24,23 +25,23 @@ use super::events::Outbox;
 use super::exports::Exports;
 use super::fault::{self, HostFailure};
 use super::files::{self, DirectoryQuotas, Quotas};
-use super::journal::{self, Beginning, CallJournal, Journaling};
-use super::journal_sink::Fenced;
+use super::journal::{self, Beginning, CallJournal};
 use super::limits::{
-    Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter, MemoryUse,
+    COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter, MemoryUse,
     PENDING_MAX, RANDOM_BYTES_MAX,
 };
 use super::manifest::RequestedPolicy;
-use super::operation::{Operation, Returned};
 use super::output;
-use super::policy::{DirGrant, Granted, GrantedTo};
 use super::programs::Program;
 use super::supervise::{Stopped, Supervised};
 use super::wasi_context::{Clock, Printed, StderrTail, Stream, random};
-use super::{CallContext, CallEvent, CallSpec, TenantNames, ToolEntry};
+use crate::granted::{Granted, GrantedTo};
+use bulkhead_calls::policy::DirGrant;
+use bulkhead_calls::{CallContext, CallEvent, CallSpec, Fenced, Journaling, Operation, Returned, ToolEntry};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::text::Bytes;
 use bulkhead_metrics::{ActivityCounts, Metrics, PluginMetrics};
 
 /// A component that is ready to be called.

@@ -13,19 +13,17 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::counted_call::CallActivity;
-use super::journal::JournalReport;
-use super::journal_sink::Spent;
 use super::wasi_context::StderrTail;
-use super::{CallContext, Control};
-use bulkhead_domain::call::{ClientFeatures, LogLevel};
+use bulkhead_calls::journal::JournalReport;
+use bulkhead_calls::{CallContext, CallLevers, ClientView, Spent};
 use bulkhead_traces::{Kind, Span};
 
 /// CPU time that a replay may take beside twice of what it does again: a start, and code that is not compiled yet.
 const REPLAY_CPU_BASE: Duration = Duration::from_secs(2);
 
-/// The state behind [`Control`].
+/// The state behind the levers of a call.
 #[derive(Debug, Default)]
-pub struct CallState {
+pub(crate) struct CallState {
     cancelled: AtomicBool,
     cooperative: AtomicBool,
     steering: AtomicBool,
@@ -49,14 +47,6 @@ pub struct CallState {
     journal: OnceLock<Box<JournalReport>>,
     /// Told when the wall clock starts again, since its timer is then out of date.
     supervisor: AtomicWaker,
-}
-
-/// The client of a call: what it receives and can answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientView {
-    pub features: ClientFeatures,
-    pub log_level: Option<LogLevel>,
-    pub wants_progress: bool,
 }
 
 /// A stopwatch that several reasons can hold at once.
@@ -234,67 +224,56 @@ impl Drop for ClockPause {
     }
 }
 
-impl Control {
-    /// Shows the guest that it was cancelled, at its next safe point. Stops nothing: drop [`super::StopOnDrop`] for that.
-    pub fn signal_cancel(&self) {
-        self.shared.cancelled.store(true, Ordering::Release);
+impl CallLevers for CallState {
+    fn signal_cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
     }
 
-    /// Whether the guest has ever looked at its signals; one that has not gets no grace period.
-    pub fn is_cooperative(&self) -> bool {
-        self.shared.cooperative.load(Ordering::Acquire)
+    fn is_cooperative(&self) -> bool {
+        self.cooperative.load(Ordering::Acquire)
     }
 
-    /// Stops the guest where it is, within an epoch tick, even in an endless loop. Both clocks stop.
-    pub fn pause(&self) {
-        if !self.shared.paused.swap(true, Ordering::AcqRel) {
-            self.shared.stop_wall();
+    fn pause(&self) {
+        if !self.paused.swap(true, Ordering::AcqRel) {
+            self.stop_wall();
         }
     }
 
-    /// Lets a paused guest go on.
-    pub fn resume(&self) {
-        if self.shared.paused.swap(false, Ordering::AcqRel) {
-            self.shared.start_wall();
-            self.shared.resumed.notify_waiters();
+    fn resume(&self) {
+        if self.paused.swap(false, Ordering::AcqRel) {
+            self.start_wall();
+            self.resumed.notify_waiters();
         }
     }
 
-    /// The call is a task from now on. The first id stays.
-    pub fn promoted(&self, task_id: &str) {
-        self.shared.set_task_id(task_id.to_owned());
+    fn promoted(&self, task_id: &str) {
+        self.set_task_id(task_id.to_owned());
     }
 
-    /// Another request listens from now on. Nothing of the earlier one's wishes holds any more.
-    pub fn set_client(&self, audience: ClientView) {
-        *self.shared.audience.lock() = Some(audience);
+    fn set_client(&self, audience: ClientView) {
+        *self.audience.lock() = Some(audience);
     }
 
-    /// Whether messages wait for the guest. Without, it never asks for them.
-    pub fn steering_pending(&self, pending: bool) {
-        self.shared.steering.store(pending, Ordering::Release);
+    fn steering_pending(&self, pending: bool) {
+        self.steering.store(pending, Ordering::Release);
     }
 
-    /// Says in the span of the call, if it has one, that something happened now.
-    pub fn note(&self, what: &'static str) {
-        if let Some(span) = &self.shared.span {
+    fn note(&self, what: &'static str) {
+        if let Some(span) = &self.span {
             span.event(what);
         }
     }
 
-    /// A span of what the call waits for outside, if the call is recorded.
-    pub fn begin_span(&self, name: &'static str) -> Option<Span> {
-        self.shared.span.as_ref()?.child(name, Kind::Client)
+    fn begin_span(&self, name: &'static str) -> Option<Span> {
+        self.span.as_ref()?.child(name, Kind::Client)
     }
 
-    /// What came of the call's journal. `None`: it has none, or it did not come to its end.
-    pub fn journal(&self) -> Option<&JournalReport> {
-        self.shared.journal.get().map(|report| &**report)
+    fn journal(&self) -> Option<&JournalReport> {
+        self.journal.get().map(|report| &**report)
     }
 
-    /// CPU time so far, in milliseconds.
-    pub fn cpu_ms(&self) -> u64 {
-        self.shared.cpu_us.load(Ordering::Relaxed) / 1000
+    fn cpu_ms(&self) -> u64 {
+        self.cpu_us.load(Ordering::Relaxed) / 1000
     }
 }
 
@@ -317,5 +296,16 @@ mod tests {
         assert!(wall >= ms(60_000) && wall < ms(120_000), "{wall:?}");
         state.go_on();
         assert_eq!(state.cpu(), ms(950), "a call goes on once");
+    }
+
+    #[test]
+    fn guest_sees_what_the_levers_signal() {
+        let state = CallState::default();
+        assert!(!state.is_cooperative());
+        assert_eq!(state.look(), (false, false));
+        state.signal_cancel();
+        state.steering_pending(true);
+        assert_eq!(state.look(), (true, true));
+        assert!(state.is_cooperative());
     }
 }

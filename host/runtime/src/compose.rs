@@ -12,8 +12,8 @@ use wac_graph::{CompositionGraph, EncodeOptions, InstantiationArgumentError, Nod
 use super::compile::bounds;
 use super::load::{COMPONENT_BYTES_MAX, check_kind};
 use super::manifest;
-use super::wasi_context::{beginning, escaped};
 use super::wasi_needs::has_plain_types;
+use bulkhead_domain::text::{beginning, escaped};
 
 /// Components of one plugin.
 pub const COMPOSED_MAX: usize = 16;

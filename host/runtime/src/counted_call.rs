@@ -6,10 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::ToolEntry;
 use super::call::Plugin;
 use super::call_state::CallState;
-use super::operation::Returned;
+use bulkhead_calls::{Returned, ToolEntry};
 use bulkhead_domain::call::CallError;
 use bulkhead_metrics::{ActivityCounts, Outcome, PluginMetrics};
 

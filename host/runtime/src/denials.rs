@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::events::Outbox;
-use super::operation::Returned;
-use super::policy::Granted;
-use super::wasi_context::{beginning, escaped};
+use crate::granted::Granted;
+use bulkhead_calls::Returned;
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::imports::{Grant, grant_hint};
+use bulkhead_domain::text::{beginning, escaped};
 use bulkhead_domain::tool::{Content, ContentKind, Meta};
 
 /// Different grants that a call's failure names.

@@ -26,12 +26,11 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::blocking::Blocking;
 use super::denials::Denials;
-use super::guest_services::GuestServices;
-use super::outside::OutsideWorld;
-use super::policy::HttpGrant;
-use super::secrets::{Refusal, Secret, Target, inject};
-use super::wasi_context::{beginning, escaped};
-use super::{CallContext, JournalSink};
+use super::secrets::{Refusal, Target, inject};
+use bulkhead_calls::policy::HttpGrant;
+use bulkhead_calls::secrets::Secret;
+use bulkhead_calls::{CallContext, GuestServices, JournalSink, OutsideWorld};
+use bulkhead_domain::text::{beginning, escaped};
 use bulkhead_metrics::PluginMetrics;
 use bulkhead_net::AbortOnDrop;
 use bulkhead_net::address::normal_host;

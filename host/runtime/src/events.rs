@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::limits::{RESOURCE_UPDATES_MAX, STATUS_BYTES_MAX, URI_BYTES_MAX};
-use super::wasi_context::beginning;
-use super::{CallEvent, ListKind};
+use super::limits::{RESOURCE_UPDATES_MAX, STATUS_BYTES_MAX};
+use bulkhead_calls::{CallEvent, ListKind, URI_BYTES_MAX};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::LogLevel;
+use bulkhead_domain::text::beginning;
 
 /// How soon to look again when the receiver has not read yet.
 const RETRY: Duration = Duration::from_millis(20);

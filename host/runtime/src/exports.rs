@@ -13,14 +13,14 @@ use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::{completions, prompts, resources, tools};
 use super::call::Call;
 use super::load::ComponentBytes as Component;
-use super::operation::Operation;
 use super::programs::{Program, Programs};
 use super::typed;
-use super::wasi_context::escaped;
+use bulkhead_calls::Operation;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::exports::NO_USABLE_FUNCTION;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::server_features::Reference;
+use bulkhead_domain::text::escaped;
 
 /// Pages of resources that are looked at when a plugin is loaded.
 const LISTED_PAGES_MAX: usize = 10;

@@ -8,11 +8,12 @@ use wasmtime::component::ResourceTableError;
 use wasmtime_wasi::I32Exit;
 use wasmtime_wasi_http::FieldMapError;
 
-use super::journal::{AtMark, Divergence};
-use super::journal_sink::Fenced;
-use super::limits::{Bytes, ERROR_BYTES_MAX, HOST_RESOURCES_MAX, HTTP_FIELD_BYTES_MAX, LimitHit};
-use super::wasi_context::{beginning, escaped};
+use super::journal::AtMark;
+use super::limits::{ERROR_BYTES_MAX, HOST_RESOURCES_MAX, HTTP_FIELD_BYTES_MAX, LimitHit};
+use bulkhead_calls::Fenced;
+use bulkhead_calls::journal::Divergence;
 use bulkhead_domain::call::{CallError, FaultKind};
+use bulkhead_domain::text::{Bytes, beginning, escaped};
 
 /// Bytes of a plugin's own words in the operator's log.
 const LOGGED_BYTES_MAX: usize = 1024;

@@ -20,7 +20,7 @@ use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
 use super::blocking::Blocking;
 use super::fault::HostFailure;
-use super::policy::{DirGrant, TENANT_MARK};
+use bulkhead_calls::policy::{DirGrant, TENANT_MARK};
 use bulkhead_domain::names::check_name;
 
 pub(super) use guarded::{DirectoryQuotas, guard};

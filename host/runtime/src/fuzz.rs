@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::schema::Validator;
 use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, WasiVersion, manifest};
+use bulkhead_calls::schema::Validator;
 use bulkhead_domain::limits::{CallLimits, CompileLimits};
 
 /// A manifest as it stands in a component's custom section; a schema as a tool brings it, with a value to judge by it.

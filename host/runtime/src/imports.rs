@@ -12,12 +12,13 @@ use super::call::Call;
 use super::fault::HostFailure;
 use super::input_requests;
 use super::journal::Sleep;
-use super::journal::names::{self, Import};
 use super::json::accept;
-use super::wasi_context::{Stream, beginning, escaped, random, random_id};
-use super::{CallEvent, ClientView};
+use super::wasi_context::{Stream, random, random_id};
+use bulkhead_calls::journal::names::{self, Import};
+use bulkhead_calls::{CallEvent, ClientView};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{InputRequestError, LogLevel};
+use bulkhead_domain::text::{beginning, escaped};
 
 /// A sleep shorter than this keeps its running slot: giving it up and taking it again would cost more, and a guest could keep
 /// the task engine busy with it.

@@ -6,9 +6,9 @@ use wasmtime::Result;
 
 use super::bindings::bulkhead::plugin::keyvalue as wit;
 use super::call::Call;
-use super::guest_services::{GuestServices, KeyPage, KeyValueError};
-use super::journal::names;
-use super::journal_sink::Fenced;
+use bulkhead_calls::guest_services::{KeyPage, KeyValueError};
+use bulkhead_calls::journal::names;
+use bulkhead_calls::{Fenced, GuestServices};
 use bulkhead_domain::limits::KeyValueLimits;
 
 /// Bytes of a key, as the interface says.

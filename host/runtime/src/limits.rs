@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use wasmtime::ResourceLimiter;
 
 use super::fault::HostFailure;
+use bulkhead_domain::text::Bytes;
 
 /// Core instances of one call. Stops a component that is made of thousands of tiny instances (Python needs about 20).
 pub(super) const INSTANCES_MAX: usize = 64;
@@ -56,9 +57,6 @@ pub(super) const STATUS_BYTES_MAX: usize = 2048;
 
 /// Different resources that can be reported as updated between two deliveries. Stops an endless set of URIs.
 pub(super) const RESOURCE_UPDATES_MAX: usize = 64;
-
-/// Bytes in a reported URI. Stops the same by length.
-pub(super) const URI_BYTES_MAX: usize = 2048;
 
 /// Questions in one `ask`, as the interface says. Stops a wall of dialogs.
 pub(super) const INPUT_REQUESTS_MAX: usize = 16;
@@ -127,19 +125,6 @@ impl fmt::Display for LimitHit {
 }
 
 impl std::error::Error for LimitHit {}
-
-/// A number of bytes for people.
-pub(super) struct Bytes(pub(super) u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            bytes if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => write!(f, "{} MiB", bytes >> 20),
-            bytes if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => write!(f, "{} KiB", bytes >> 10),
-            bytes => write!(f, "{bytes} bytes"),
-        }
-    }
-}
 
 /// The memory that a guest may use, and who uses it: its own memories, and what the host holds for it, such as whole HTTP messages.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use wasmparser::{Parser, Payload};
 
-use super::policy::{Bound, DirBound, HttpGrant};
+use bulkhead_calls::policy::{Bound, DirBound, HttpGrant};
 use bulkhead_domain::limits::CallLimits;
 
 const SECTION: &str = "bulkhead:manifest";

@@ -8,11 +8,12 @@ use super::bindings::exports::bulkhead::plugin::tools::ToolOutput as WitOutput;
 use super::exports::RawOutput;
 use super::fault::{self, invalid_output, limit};
 use super::json::{accept, accept_meta};
-use super::limits::{Bytes, ICON_BYTES_MAX, ICONS_MAX, META_BYTES_MAX, META_MEMBERS_MAX};
-use super::operation::Returned;
-use super::schema::Validator;
+use super::limits::{ICON_BYTES_MAX, ICONS_MAX, META_BYTES_MAX, META_MEMBERS_MAX};
 use super::server_features;
+use bulkhead_calls::Returned;
+use bulkhead_calls::schema::Validator;
 use bulkhead_domain::call::CallError;
+use bulkhead_domain::text::Bytes;
 use bulkhead_domain::tool::{
     Annotations, Content, ContentKind, Icon, ResourceBody, ResourceContents, ResourceLink, ToolOutput,
 };

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::catalog::PluginFeatures;
 use super::load::{LoadedPlugin, PluginSource};
-use super::{Catalog, ListKind};
+use bulkhead_calls::catalog::PluginFeatures;
+use bulkhead_calls::{Catalog, ListKind};
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::PluginVersion;
 

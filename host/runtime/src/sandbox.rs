@@ -19,6 +19,7 @@ use tracing::Instrument as _;
 
 use super::cache::{Cache, CodeCacheConfig};
 use super::call::{self, HostContext, InFlight};
+use super::call_state::CallState;
 use super::clash;
 use super::compile::{Compiler, CompilerMode};
 use super::component_store::ComponentStore;
@@ -29,10 +30,9 @@ use super::fault;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{LoadError, LoadedPlugin, PluginSource};
 use super::published::{Canary, Published};
-use super::threads::{GuestPulse, Share, Threads};
-use super::{
-    CallEvent, CallSpec, CallState, Catalog, CatalogPlugin, Control, Executor, ListKind, RunningCall, StartError,
-    StopOnDrop, ToolEntry,
+use bulkhead_calls::{
+    CallEvent, CallSpec, Catalog, CatalogPlugin, Control, Executor, ListKind, RunningCall, StartError, StopOnDrop,
+    ToolEntry,
 };
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::hex;
@@ -41,6 +41,7 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_metrics::{CodeMetrics, Metrics};
+use bulkhead_threads::{GuestPulse, Share, Threads};
 use bulkhead_traces::{InSpan as _, Kind, Span, Value};
 
 pub use loads::LoadProgress;
@@ -356,7 +357,7 @@ impl Executor for Sandbox {
         // What the guest causes to be logged is of the request or task, too.
         let within = bulkhead_traces::current();
         let shared = Arc::new(CallState::recorded(guest_span(within.as_ref(), &spec)));
-        let control = Control { shared: Arc::clone(&shared) };
+        let control = Control::new(Arc::<CallState>::clone(&shared));
         let ground = Arc::clone(&self.ground);
         let share = spec.share.clone();
         let Some(plugin) = ready else {

@@ -1,6 +1,6 @@
-//! Secrets that a guest may use without seeing them: it writes `{{secret:NAME}}`, and the host puts the value there on the way out.
+//! Secrets on their way: values take the place of placeholders in a request, and placeholders that of values in its answer.
 //!
-//! Owns what a secret is bound to, and the finding of placeholders. Must not know where secrets are kept. Invariant: a value goes
+//! Owns the finding of placeholders. Must not know where secrets are kept. Invariant: a value goes
 //! to a destination that it is bound to, in a place that it is bound to, or nowhere; a guest sees placeholders only, also in answers.
 
 mod inject;
@@ -9,47 +9,16 @@ mod spelling;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::ops::Range;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 pub(super) use self::inject::{Refusal, inject};
-use super::policy::HttpGrant;
+use bulkhead_calls::policy::HttpGrant;
+use bulkhead_calls::secrets::{NAME_BYTES_MAX, is_name};
 
-/// Bytes of a value. A shorter one would be found by chance all over an answer; a longer one does not fit its row.
-pub const VALUE_BYTES: std::ops::RangeInclusive<usize> = 8..=2_048;
-
-/// Bytes of a secret's name.
-const NAME_BYTES_MAX: usize = 64;
 /// Bytes of a placeholder, with everything in it encoded that may be.
 const PLACEHOLDER_BYTES_MAX: usize = "%7b%7bsecret%3a%7d%7d".len() + NAME_BYTES_MAX;
-
-/// Where in a request a value may be put.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InjectionPoints {
-    pub header: bool,
-    pub query: bool,
-    pub body: bool,
-}
-
-impl InjectionPoints {
-    /// Their names.
-    pub fn names(self) -> Vec<&'static str> {
-        let all = [(self.header, "header"), (self.query, "query"), (self.body, "body")];
-        all.into_iter().filter_map(|(set, name)| set.then_some(name)).collect()
-    }
-
-    /// By their names; `None` when one is unknown.
-    pub fn named<T: AsRef<str>>(names: &[T]) -> Option<Self> {
-        names.iter().try_fold(Self::default(), |places, name| match name.as_ref() {
-            "header" => Some(Self { header: true, ..places }),
-            "query" => Some(Self { query: true, ..places }),
-            "body" => Some(Self { body: true, ..places }),
-            _ => None,
-        })
-    }
-}
 
 /// Where a request goes.
 #[derive(Clone, Copy, Debug)]
@@ -61,30 +30,6 @@ pub(super) struct Target<'a> {
     pub(super) path: &'a str,
 }
 
-/// One secret of the plugin that calls.
-#[derive(Clone)]
-pub struct Secret {
-    pub name: String,
-    pub value: String,
-    /// Where it may go, with everything below a path.
-    pub destinations: Vec<HttpGrant>,
-    pub places: InjectionPoints,
-}
-
-/// Never the value.
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Secret").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl Secret {
-    /// What a guest writes for it.
-    pub fn placeholder(&self) -> String {
-        format!("{{{{secret:{}}}}}", self.name)
-    }
-}
-
 impl Target<'_> {
     fn is_within(&self, grant: &HttpGrant) -> bool {
         self.is_at(grant) && grant.permits(self.method, self.path)
@@ -94,12 +39,6 @@ impl Target<'_> {
     fn is_at(&self, grant: &HttpGrant) -> bool {
         grant.covers(self.tls, self.host, self.port)
     }
-}
-
-/// Whether a text can be the name of a secret.
-pub fn is_name(text: &str) -> bool {
-    (1..=NAME_BYTES_MAX).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
 }
 
 /// The first placeholder at or after `from`: where it is, and whose name it has. In a URL, `{`, `:` and `}` may be percent-encoded.

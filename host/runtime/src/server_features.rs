@@ -7,22 +7,22 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::bindings::exports::bulkhead::plugin::{completions, prompts as wit_prompts, resources as wit_resources};
-use super::catalog::{CatalogPlugin, PluginFeatures, PromptEntry, TemplateEntry};
 use super::declared::{check_description, check_line, check_name};
 use super::exports::RawListing;
 use super::fault::{invalid_output, limit};
 use super::json::accept_meta;
-use super::limits::{Bytes, URI_BYTES_MAX};
 use super::output::{
     annotate, annotations_size, block_size, check_extras, content, contents_size, icons, icons_size, meta_size,
     mime_type, resource, uri,
 };
-use super::wasi_context::escaped;
+use bulkhead_calls::catalog::PluginFeatures;
+use bulkhead_calls::{CatalogPlugin, PromptEntry, TemplateEntry, URI_BYTES_MAX};
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::server_features::{
     Completion, Described, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourcePage,
     ResourceTemplate,
 };
+use bulkhead_domain::text::{Bytes, escaped};
 use bulkhead_domain::tool::ResourceContents;
 use bulkhead_domain::uri_template::UriTemplate;
 use bulkhead_metrics::Metrics;

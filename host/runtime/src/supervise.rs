@@ -13,8 +13,8 @@ use tokio::time::Sleep;
 
 use super::call_state::CallState;
 use super::events::Outbox;
-use super::meter::Meter;
 use bulkhead_domain::limits::CallLimits;
+use bulkhead_threads::Meter;
 
 /// Deadlines closer together than this are one.
 const TIMER_SLACK: Duration = Duration::from_millis(1);

@@ -25,6 +25,7 @@ use wasmtime_wasi_io::streams::{OutputStream, StreamResult};
 use super::call::Call;
 use super::events::Outbox;
 use super::limits::STDIO_BYTES_MAX;
+use bulkhead_domain::text::escaped;
 
 /// Lets a guest read what went wrong, and nothing of where in the host it did: with `RUST_BACKTRACE` set, the debug text of an error holds
 /// the host's stack.
@@ -292,30 +293,6 @@ impl OutputStream for Printed {
     }
 }
 
-/// Text of a guest, fit for an operator's terminal: control characters cannot act, line breaks cannot fake records.
-pub(super) fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_control(character) {
-            safe.extend(character.escape_default());
-        } else {
-            safe.push(character);
-        }
-    }
-    safe
-}
-
-/// Control characters, and the invisible ones that reorder what a person reads.
-pub(super) fn is_control(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
-}
-
-/// The beginning of a text, at most so many bytes, never half a character.
-pub(super) fn beginning(text: &str, bytes_max: usize) -> &str {
-    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use futures::FutureExt as _;
@@ -400,17 +377,5 @@ pub(crate) mod tests {
             (0..100).for_each(|_| printed.show(&[b'x'; 1000]));
         });
         assert_eq!(records.matches('x').count(), STDIO_BYTES_MAX);
-    }
-
-    #[test]
-    fn logged_guest_text_escapes_control_characters() {
-        assert_eq!(escaped("a\u{1b}[2Jb\n\u{202e}c"), "a\\u{1b}[2Jb\\n\\u{202e}c");
-        assert_eq!(escaped("grün 漢"), "grün 漢");
-    }
-
-    #[test]
-    fn truncated_guest_text_keeps_whole_characters() {
-        assert_eq!(beginning("añb", 2), "a");
-        assert_eq!(beginning("abc", 9), "abc");
     }
 }

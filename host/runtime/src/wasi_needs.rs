@@ -11,7 +11,7 @@ use wasmparser::{
     InstanceTypeDeclaration, Parser, Payload,
 };
 
-use super::wasi_context::{beginning, escaped};
+use bulkhead_domain::text::{beginning, escaped};
 
 /// The versions of WASI that a plugin may be written for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Enumerations that the plugin interface and the domain both have.
 
-use super::ListKind;
 use super::bindings::bulkhead::plugin::{task, types};
 use super::bindings::exports::bulkhead::plugin::tools;
+use bulkhead_calls::ListKind;
 use bulkhead_domain::call::{ClientFeature, ElicitationAction, LogLevel};
 use bulkhead_domain::tool::{Role, TaskSupport};
 

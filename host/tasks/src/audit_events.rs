@@ -5,12 +5,12 @@
 use super::engine::Inner;
 use super::{CallRequest, Error, Tasks};
 use bulkhead_audit::{Audit, Entry};
+use bulkhead_calls::Returned;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Outcome, PluginVersion, Task, TaskId, TaskOutput, Work};
 use bulkhead_domain::tool::{ContentKind, ResourceBody, ToolOutput};
-use bulkhead_runtime::Returned;
 
 /// A request that is not admitted yet: a refusal by any check is logged.
 pub(super) struct RefusalAudit {

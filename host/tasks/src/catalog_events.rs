@@ -14,9 +14,9 @@ use std::collections::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, watch};
 
+use bulkhead_calls::{Catalog, ListKind};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::PluginVersion;
-use bulkhead_runtime::{Catalog, ListKind};
 
 /// Updates that a slow listener may be behind; above this it misses the oldest.
 const UPDATES_BEHIND_MAX: usize = 256;

@@ -11,11 +11,11 @@ use super::engine::{Inner, refused};
 use super::journal::{TaskJournal, full};
 use super::run::Run;
 use super::{Error, TaskNews, Tasks};
+use bulkhead_calls::{Fenced, OpenTail, Tail};
 use bulkhead_domain::call::InputResponse;
 use bulkhead_domain::lifecycle::{self, Event, Refusal};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Task, TaskId, TaskOutput};
-use bulkhead_runtime::{Fenced, OpenTail, Tail};
 use bulkhead_store::journal::Append;
 use bulkhead_store::{self as store, Change};
 

@@ -11,10 +11,10 @@ use super::journal::Beginning;
 use super::resuming::{history, spent};
 use super::run::{facts, recall};
 use super::{Error, host_failure};
+use bulkhead_calls::journal::{Corrupt, Divergence, History, JournalStatus, list};
+use bulkhead_calls::{CallEvent, CallSpec, Journaling, RunningCall};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::task::Task;
-use bulkhead_runtime::journal::{Corrupt, Divergence, History, JournalStatus, list};
-use bulkhead_runtime::{CallEvent, CallSpec, Journaling, RunningCall};
 use tracing::Instrument as _;
 
 /// What a check found.

@@ -20,13 +20,13 @@ use super::guest_services::TenantServices;
 use super::journal::{Beginning, TaskJournal, Writer};
 use super::run::{OUTCOME_RETRY, RunStart, outcome};
 use super::{CallRequest, ClientContext, Error, RequestedTtl, TaskNews, TaskRequest, host_failure};
+use bulkhead_calls::{CallContext, CallSpec, Journaling, OnDemand, Operation};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::lifecycle::{self, Event};
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Active, CallId, Origin, Phase, PluginVersion, Retention, Task, TaskId, TaskOutput};
 use bulkhead_domain::timeline::Timeline;
-use bulkhead_runtime::{CallContext, CallSpec, Journaling, OnDemand, Operation};
 use bulkhead_store::{self as store, Creation, Store, StoredCaps};
 
 /// Who waits for the end of a task reads its output after it has ended: a task that were gone with its end could never be answered.

@@ -26,6 +26,7 @@ use super::watchers::{NotificationMark, Watchers};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest, Unavailable, host_failure};
 use crate::secrets::Secrets;
 use bulkhead_audit::Audit;
+use bulkhead_calls::{CallSpec, Catalog, Executor, Journaling, ListKind, Returned, ToolEntry};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::clock::Clock;
@@ -34,10 +35,10 @@ use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task};
 use bulkhead_limits::{Full, LiveLimits};
 use bulkhead_metrics::{Activity, Metrics, TaskMetrics};
-use bulkhead_runtime::{CallSpec, Catalog, Executor, Journaling, ListKind, MessageWorkers, ToolEntry};
 use bulkhead_store::keyvalue::KeyValues;
 use bulkhead_store::replay_guard::{ReplayGuard, SingleUseToken};
 use bulkhead_store::{self as store, Store};
+use bulkhead_threads::MessageWorkers;
 use bulkhead_traces::Tracer;
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.

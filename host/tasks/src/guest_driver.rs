@@ -16,12 +16,12 @@ use super::engine::Inner;
 use super::journal::TaskJournal;
 use super::resuming::ReplayFailure;
 use super::{Error, host_failure};
+use bulkhead_calls::journal::JournalStatus;
+use bulkhead_calls::{CallEvent, CallSpec, ClientView, RunningCall};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputResponse};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{PluginVersion, TaskId};
-use bulkhead_runtime::journal::JournalStatus;
-use bulkhead_runtime::{CallEvent, CallSpec, ClientView, RunningCall};
 use bulkhead_traces::Span;
 
 /// Where a request to a client says which trace it is part of.

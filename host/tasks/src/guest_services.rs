@@ -12,13 +12,13 @@ use tokio::task::JoinError;
 
 use crate::journal::{TaskJournal, Writer, full};
 use crate::secrets::Secrets;
+use bulkhead_calls::guest_services::{KeyPage, KeyValueError};
+use bulkhead_calls::secrets::Secret;
+use bulkhead_calls::{Fenced, GuestServices, Tail};
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::crash_points;
 use bulkhead_domain::limits::KeyValueLimits;
 use bulkhead_domain::requestor::TenantId;
-use bulkhead_runtime::guest_services::{GuestServices, KeyPage, KeyValueError};
-use bulkhead_runtime::secrets::Secret;
-use bulkhead_runtime::{Fenced, Tail};
 use bulkhead_store as store;
 use bulkhead_store::journal::{Append, Beside};
 use bulkhead_store::keyvalue::{self, KeyValueNamespace, KeyValues};

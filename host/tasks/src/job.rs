@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::CallRequest;
 use super::audit_events::RefusalAudit;
 use bulkhead_audit::Audit;
+use bulkhead_calls::{CatalogPlugin, JournalPolicy, Operation, ToolEntry};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::limits::CallLimits;
@@ -23,7 +24,6 @@ use bulkhead_domain::server_features::{PartialArgument, Reference};
 use bulkhead_domain::task::{PluginVersion, TaskId, TaskOutput, Work};
 use bulkhead_domain::tool::ToolOutput;
 use bulkhead_metrics::ActivityCounts;
-use bulkhead_runtime::{CatalogPlugin, JournalPolicy, Operation, ToolEntry};
 
 const ANSWERED: &Work = &Work::Answered;
 

@@ -15,9 +15,9 @@ use parking_lot::Mutex as SyncMutex;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::run::OUTCOME_RETRY;
+use bulkhead_calls::{Fenced, JournalSink, Tail};
 use bulkhead_domain::crash_points;
 use bulkhead_domain::task::{DurableMarker, JOURNAL_VERSION, Task};
-use bulkhead_runtime::{Fenced, JournalSink, Tail};
 use bulkhead_store::journal::{Append, Beside, HeadAfter, JournalHead, JournalState, TaskRef};
 use bulkhead_store::{self as store, Store, StoredCaps};
 

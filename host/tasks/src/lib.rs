@@ -43,11 +43,11 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use bulkhead_calls::{CatalogPlugin, Operation, ToolEntry};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, ClientFeatures, InputRequest, InputRequestError, InputResponse, LogLevel};
 use bulkhead_domain::task::{Origin, Task, TaskId};
 use bulkhead_limits::rate;
-use bulkhead_runtime::{CatalogPlugin, Operation, Returned, ToolEntry};
 
 pub use activity::{ActivityGroup, ActivityKey, ActivitySample};
 pub use admission::{InUse, Sums};

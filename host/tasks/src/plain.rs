@@ -13,10 +13,10 @@ use super::guest_driver::{Answers, GuestDriver, Started};
 use super::journal::TaskJournal;
 use super::run::RunStart;
 use super::{CallNews, CallRequest, ClientContext, Error, Job, RequestedTtl, TaskRequest, incident};
+use bulkhead_calls::{CallEvent, CallSpec, ClientView, Returned};
 use bulkhead_domain::call::{CallError, InputRequestError};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{CallId, Origin, Task};
-use bulkhead_runtime::{CallEvent, CallSpec, ClientView, Returned};
 
 /// A call that runs. Dropping it stops the guest at once.
 pub struct PlainCall {

@@ -13,12 +13,12 @@ use super::host_failure;
 use super::job::Attempt;
 use super::journal::{Beginning, TaskJournal};
 use super::run::{Run, internal, is_paused, line, write};
+use bulkhead_calls::journal::History;
+use bulkhead_calls::{Journaling, Spent};
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
 use bulkhead_domain::task::{Outcome, Task};
-use bulkhead_runtime::journal::History;
-use bulkhead_runtime::{Journaling, Spent};
 use bulkhead_store as store;
 use bulkhead_store::journal::{Append, HeadAfter, JournalHead, JournalState};
 

@@ -24,12 +24,12 @@ use super::queued::{NextRun, leave_queue};
 use super::resuming::{self, Journaled, ReplayFailure};
 use super::task_call::TaskCall;
 use super::{ClientContext, Error, Fallback, Job, host_failure, incident};
+use bulkhead_calls::{CallContext, CallSpec, Operation};
 use bulkhead_domain::call::{CallError, ClientFeature, FaultKind};
 use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Active, Outcome, Phase, PluginVersion, Retention, Task, TaskOutput, Work};
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
-use bulkhead_runtime::{CallContext, CallSpec, Operation};
 use bulkhead_traces::{InSpan as _, Span};
 
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.

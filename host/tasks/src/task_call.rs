@@ -15,11 +15,11 @@ use super::guest_driver::{Answers, GuestDriver, TRACEPARENT};
 use super::plain::of_kind;
 use super::resuming::ReplayFailure;
 use super::run::{Run, Seen, is_paused, is_running};
+use bulkhead_calls::{CallEvent, JournaledQuestion, OpenTail};
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError};
 use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Input, Outcome, Phase, Task, TaskOutput};
-use bulkhead_runtime::{CallEvent, JournaledQuestion, OpenTail};
 
 pub(super) struct TaskCall {
     guest: GuestDriver,

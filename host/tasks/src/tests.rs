@@ -20,6 +20,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::admission::tests::limits;
 use super::*;
+use bulkhead_calls::testing::ScriptedLevers;
+use bulkhead_calls::{
+    CallEvent, CallSpec, Catalog, Control, Executor, JournalPolicy, Journaling, Operation, Returned, RunningCall,
+    StartError, StopOnDrop,
+};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::call::{ElicitationAction, FaultKind, InputRequestKind};
 use bulkhead_domain::clock::{Clock as _, ManualClock};
@@ -27,10 +32,6 @@ use bulkhead_domain::limits::{CallLimits, Limits};
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Active, Design, Era, Outcome, Phase, PluginVersion, TaskOutput};
 use bulkhead_domain::tool::{Tool, ToolOutput};
-use bulkhead_runtime::{
-    CallEvent, CallSpec, Catalog, Control, Executor, JournalPolicy, Journaling, Operation, Returned, RunningCall,
-    StartError, StopOnDrop,
-};
 use bulkhead_store::memory::MemoryStore;
 
 type Events = mpsc::Sender<CallEvent>;
@@ -80,10 +81,11 @@ impl Executor for Scripted {
         assert_ne!(tool(&spec), "panics", "scripted");
         self.started.lock().push(spec.facts.attempt);
         let (sender, events) = mpsc::channel(16);
-        let control = Control::default();
+        let levers = Arc::new(ScriptedLevers::default());
         if tool(&spec) == "tidy" {
-            control.look();
+            levers.look();
         }
+        let control = Control::new(levers);
         let guest = tokio::spawn(guest(spec, sender, Arc::clone(&self.tidying)));
         Ok(RunningCall { events, control, stop: StopOnDrop::new(Arc::new(guest)) })
     }

@@ -20,8 +20,8 @@ use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Active, Phase, PluginVersion, Task};
 use bulkhead_metrics::{Activity, ActivityCounts};
-use bulkhead_runtime::Share;
 use bulkhead_store::{self as store, Usage};
+use bulkhead_threads::Share;
 
 /// The weight of a tenant without a configured one.
 const WEIGHT: u32 = 1;

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bulkhead_calls::{
+    CallEvent, CallSpec, Catalog, Control, Executor, JournalPolicy, JournalSink, JournaledQuestion, Journaling,
+    Returned, RunningCall, StartError, StopOnDrop, Tail, ToolEntry,
+};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, FaultKind, InputRequest, InputRequestKind};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::tool::{Tool, ToolOutput};
-use bulkhead_runtime::{
-    CallEvent, CallSpec, Catalog, Control, Executor, JournalPolicy, JournalSink, JournaledQuestion, Journaling,
-    Returned, RunningCall, StartError, StopOnDrop, Tail, ToolEntry,
-};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
@@ -115,7 +115,7 @@ impl Executor for Stage {
         let exit = Exit { guests: self.guests.clone(), id: id.clone() };
         let script = Script::of(spec.journaling);
         let playing = tokio::spawn(play(self.guests.clone(), id, inbox, sender, script, exit));
-        Ok(RunningCall { events, control: Control::default(), stop: StopOnDrop::new(Arc::new(playing)) })
+        Ok(RunningCall { events, control: Control::scripted(), stop: StopOnDrop::new(Arc::new(playing)) })
     }
 
     fn engine_hash(&self) -> u64 {

@@ -8,6 +8,10 @@ use std::time::Duration;
 use crate::config::{Config, PluginConfig};
 use crate::system_clock::SystemClock;
 use anyhow::Context as _;
+use bulkhead_calls::{
+    CallContext, CallEvent, CallSpec, Catalog, Control, Executor as _, GuestServices, Journaling, OnDemand, Operation,
+    OutsideWorld, Returned, RunningCall, ToolEntry,
+};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, ClientFeature, ClientFeatures, InputRequest, InputResponse, LogLevel};
 use bulkhead_domain::requestor::TenantId;
@@ -15,10 +19,8 @@ use bulkhead_domain::task::CallId;
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
 use bulkhead_identity::principal::TENANT_DEFAULT;
 use bulkhead_protocol::output_json;
-use bulkhead_runtime::{
-    CallContext, CallEvent, CallSpec, Catalog, Control, Executor as _, GuestServices, Journaling, OnDemand, Operation,
-    OutsideWorld, Returned, RunningCall, Sandbox, Share, TenantNames, ToolEntry,
-};
+use bulkhead_runtime::{Sandbox, TenantNames};
+use bulkhead_threads::Share;
 use clap::Args;
 use tempfile::TempDir;
 

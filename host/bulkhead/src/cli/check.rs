@@ -182,7 +182,7 @@ fn of_tools(tools: &[Tool], found: &mut Findings) {
         let Ok(schema) = serde_json::from_str::<Value>(tool.input_schema.as_str()) else { continue };
         of_schema(&schema, &mut warn);
         // Of what has a form that means the same, clients are listed that.
-        bulkhead_runtime::schema::refusals(&schema)
+        bulkhead_calls::schema::refusals(&schema)
             .into_iter()
             .for_each(|refused| warn(format!("its input schema has {refused}")));
         let why_never = why_never_called(&schema);

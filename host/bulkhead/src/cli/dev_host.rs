@@ -11,14 +11,14 @@ use std::time::Instant;
 
 use crate::config::Insecure;
 use bulkhead_author::Project;
+use bulkhead_calls::secrets::Secret;
+use bulkhead_calls::{
+    CallEvent, CallSpec, Catalog, CatalogPlugin, Executor, Operation, Returned, RunningCall, StartError, ToolEntry,
+};
 use bulkhead_domain::call::{ClientFeature, ClientFeatures, InputRequest};
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::PluginVersion;
-use bulkhead_runtime::secrets::Secret;
-use bulkhead_runtime::{
-    CallEvent, CallSpec, Catalog, CatalogPlugin, Executor, Operation, Returned, RunningCall, Sandbox, StartError,
-    ToolEntry,
-};
+use bulkhead_runtime::Sandbox;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use crate::config::{Config, PluginConfig};
+use bulkhead_calls::Durability;
+use bulkhead_calls::policy::{Bound, Grants};
+use bulkhead_runtime::durable_hindrance;
 use bulkhead_runtime::inspect::Inspection;
-use bulkhead_runtime::policy::{Bound, Grants};
-use bulkhead_runtime::{Durability, durable_hindrance};
 use serde_json::{Value, json};
 
 use super::table::cell;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use crate::config::{PluginConfig, keyvalue_defaults, variable_name};
 use anyhow::Context as _;
+use bulkhead_calls::policy::DirGrant;
+use bulkhead_calls::secrets::Secret;
 use bulkhead_domain::Json;
-use bulkhead_runtime::policy::DirGrant;
-use bulkhead_runtime::secrets::Secret;
 use clap::Args;
 
 use super::{plugin_test, sources};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::config::{Config, PluginConfig};
+use bulkhead_calls::policy::{Bound, Grants};
 use bulkhead_plugins::{GrantRow, grant_rows, limit_rows};
 use bulkhead_runtime::inspect::RequestedPolicy;
-use bulkhead_runtime::policy::{Bound, Grants};
 use serde_json::{Value, json};
 
 /// The table for everybody, and one for each tenant that has a bound of its own.

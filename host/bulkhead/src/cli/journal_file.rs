@@ -8,9 +8,9 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use bulkhead_calls::journal::{Class, JournalReport, list};
+use bulkhead_calls::{CallSpec, OnDemand, Operation};
 use bulkhead_domain::task::CallId;
-use bulkhead_runtime::journal::{Class, JournalReport, list};
-use bulkhead_runtime::{CallSpec, OnDemand, Operation};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use bulkhead_calls::journal::{History, JournalStatus};
+use bulkhead_calls::{CallEvent, Executor as _, Journaling, Sealed};
 use bulkhead_domain::call::CallError;
-use bulkhead_runtime::journal::{History, JournalStatus};
-use bulkhead_runtime::{CallEvent, Executor as _, Journaling, Sealed};
 use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
@@ -147,7 +147,7 @@ fn show(verdict: &Verdict, json: bool) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use bulkhead_runtime::journal::Divergence;
+    use bulkhead_calls::journal::Divergence;
 
     use super::*;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::config::{Config, SECRET_KEY_VARIABLE};
 use anyhow::Context as _;
+use bulkhead_calls::secrets::VALUE_BYTES;
 use bulkhead_control::SecretText;
 use bulkhead_control::commands::{PluginList, SecretList, SecretRemove, SecretRotate, SecretSet};
 use bulkhead_control::views::SecretListView;
-use bulkhead_runtime::secrets::VALUE_BYTES;
 use bulkhead_store::Store;
 use bulkhead_store::vault::VaultKeys;
 use bulkhead_tasks::secrets::SecretInfo;

@@ -236,7 +236,7 @@ async fn check(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
     let trusted = trusted.and_then(|_| oidc.map(trust::login_client).transpose());
     found.extend(trusted.err().map(|problem| format!("{problem:#}")));
     found.extend(traces::check(config).err().map(|wrong| format!("{wrong:#}")));
-    let tools = bulkhead_runtime::Executor::catalog(&*sandbox).tools().len();
+    let tools = bulkhead_calls::Executor::catalog(&*sandbox).tools().len();
     let is_valid = found.is_empty();
     let warnings = refused_by_clients(&config.plugins, PORTABLE_NAME_CHARS_MAX);
     if !as_json {

@@ -10,6 +10,7 @@ use crate::config::{
 };
 use anyhow::Context as _;
 use bulkhead_audit::Audit;
+use bulkhead_calls::policy::{DirGrant, TenantBounds};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::tool_names::PORTABLE_NAME_CHARS_MAX;
 use bulkhead_domain::toolset::Toolsets;
@@ -20,7 +21,6 @@ use bulkhead_plugins::sources::{
 };
 use bulkhead_plugins::{ConfiguredPlugin, NamedPolicy, Plugins, Policy, component};
 use bulkhead_protocol::{TOOLS_PER_PAGE, ToolListing};
-use bulkhead_runtime::policy::{DirGrant, TenantBounds};
 use bulkhead_runtime::{LoadError, NamedDirectory, Overlap, PluginSource, Sandbox, exposing, overlaps};
 use bulkhead_store::vault::VaultKeys;
 use sha2::{Digest as _, Sha256};

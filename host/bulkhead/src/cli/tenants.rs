@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::config::Config;
+use bulkhead_calls::policy::{Bound, TenantBounds};
 use bulkhead_domain::limits::LimitsTable;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_identity::principal::{Principals, TenantRules};
 use bulkhead_plugins::Pinning;
-use bulkhead_runtime::policy::{Bound, TenantBounds};
 
 /// Everything that is set for tenants; those that nothing is said of are not named.
 pub(crate) struct Tenants {

@@ -16,10 +16,10 @@ use super::toolset::{self, ToolsetEntry};
 use super::traces::{self, TracesConfig};
 use super::trust::{self, TrustConfig};
 use super::{File, Report, SecretsConfig};
+use bulkhead_calls::policy::Bound;
 use bulkhead_domain::limits::CPU_WEIGHT_MAX;
 use bulkhead_domain::names::check_name;
 use bulkhead_plugins::Pinning;
-use bulkhead_runtime::policy::Bound;
 
 /// What the file says beside the fixed sections.
 #[derive(Debug, Default)]

@@ -4,8 +4,8 @@
 use std::path::Component;
 
 use super::reader::Item;
+use bulkhead_calls::policy::{Bound, DirBound, DirGrant, Grants, HttpGrant, TENANT_MARK};
 use bulkhead_domain::limits::KeyValueLimits;
-use bulkhead_runtime::policy::{Bound, DirBound, DirGrant, Grants, HttpGrant, TENANT_MARK};
 use bulkhead_store::keyvalue::VALUE_BYTES_MAX;
 
 /// A number with its default, its maximum and its meaning.

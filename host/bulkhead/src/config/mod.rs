@@ -29,10 +29,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use bulkhead_calls::policy::Bound;
 use bulkhead_domain::limits::{CallLimits, CompileLimits, Limits};
 use bulkhead_domain::toolset::Toolset;
 use bulkhead_plugins::Pinning;
-use bulkhead_runtime::policy::Bound;
 
 pub(crate) use admin::{AdminConfig, AdminSecret};
 pub(crate) use auth::{AuthConfig, IssuerConfig, SecretLocation};

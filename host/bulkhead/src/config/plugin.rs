@@ -12,6 +12,7 @@ use super::layer::{Layer, Values};
 use super::reader::{Item, Name};
 use super::tool_names::check_key;
 use super::{ConfigLocation, Report, keys};
+use bulkhead_calls::{Durability, InDoubt};
 use bulkhead_domain::Json;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::names::{check_name, check_tool_name};
@@ -19,9 +20,7 @@ use bulkhead_domain::tool::{TaskSupport, ToolAnnotations};
 use bulkhead_domain::toolset::HOST_TOOLS;
 use bulkhead_plugins::sources::{Digest, Source};
 use bulkhead_plugins::{AcceptChanges, CanaryThresholds, DrainThen, FAULTS_IN_A_ROW, Policy};
-use bulkhead_runtime::{
-    self as runtime, COMPOSED_MAX, Durability, InDoubt, PluginSource, Presentation, ToolPolicy, WasiVersion,
-};
+use bulkhead_runtime::{self as runtime, COMPOSED_MAX, PluginSource, Presentation, ToolPolicy, WasiVersion};
 
 /// 30 days.
 const DRAIN_MS_MAX: u64 = 2_592_000_000;

@@ -9,9 +9,10 @@ mod toolsets;
 use std::path::Path;
 
 use super::*;
+use bulkhead_calls::{Durability, InDoubt, JournalPolicy};
 use bulkhead_domain::tool::TaskSupport;
 use bulkhead_plugins::sources::Source;
-use bulkhead_runtime::{Durability, InDoubt, JournalPolicy, WasiVersion};
+use bulkhead_runtime::WasiVersion;
 
 fn load(text: &str) -> Result<Config, Vec<String>> {
     load_all(text, &[], &Flags::default())

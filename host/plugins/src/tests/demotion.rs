@@ -1,8 +1,8 @@
 //! Versions whose tasks do something else when they are brought back, over a store that fails and over starts.
 
 use super::*;
+use bulkhead_calls::Durability;
 use bulkhead_domain::UnixMs;
-use bulkhead_runtime::Durability;
 use bulkhead_tasks::CallHealth as _;
 
 const DAY: u64 = 86_400_000;

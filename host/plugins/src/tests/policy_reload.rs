@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{NamedPolicy, Pinning};
-use bulkhead_runtime::policy::Bound;
+use bulkhead_calls::policy::Bound;
 
 const ACME: TenantId = TenantId([4; 16]);
 

@@ -16,9 +16,9 @@ use crate::notifications::{self, ProgressReports};
 use crate::session::{InFlight, Session, Version};
 use crate::wire::{OutputView, tool_output};
 use crate::{EncodedMessage, Exchange, ProtocolContext};
+use bulkhead_calls::Returned;
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputResponse};
 use bulkhead_domain::tool::ToolOutput;
-use bulkhead_runtime::Returned;
 use bulkhead_tasks::{CallNews, PlainCall, of_kind};
 
 /// Starts the exchange of a plain call.

@@ -15,9 +15,9 @@ use crate::notifications::{self, ProgressReports};
 use crate::session::{Listener, Session};
 use crate::wire::{RelatedTask, TaskView};
 use crate::{Exchange, ProtocolContext};
+use bulkhead_calls::ListKind;
 use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::{Design, Task, TaskId};
-use bulkhead_runtime::ListKind;
 use bulkhead_tasks::{ResourceUpdate, TaskNews};
 
 /// Tasks that are looked at on opening, newest first.

@@ -12,8 +12,8 @@ use crate::jsonrpc::{self, RequestId};
 use crate::server_features::{FeatureCapabilities, ServerInfo};
 use crate::session::{self, Negotiated, Session, Version};
 use crate::{Peer, ProtocolContext, Received};
+use bulkhead_calls::Catalog;
 use bulkhead_domain::rights::{Need, Rights};
-use bulkhead_runtime::Catalog;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -32,9 +32,9 @@ use super::tool_lists::Offered;
 use super::tool_search::ToolIndex;
 use super::wire::level;
 use super::{Exchange, Frame, Peer, ProtocolContext, Received, Rejection, input_requests, rights};
+use bulkhead_calls::Catalog;
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::Era;
-use bulkhead_runtime::Catalog;
 
 pub(super) use get_stream::standalone;
 pub(super) use stream_router::StreamRouter;

@@ -18,11 +18,11 @@ use crate::wire::{
     prompt_output,
 };
 use crate::{EncodedMessage, Exchange};
+use bulkhead_calls::{CatalogPlugin, ListKind, Operation, Returned};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::server_features::{Completion, PromptOutput};
 use bulkhead_domain::tool::ResourceContents;
-use bulkhead_runtime::{CatalogPlugin, ListKind, Operation, Returned};
 use bulkhead_tasks::{ClientContext, Fallback, FallbackRequest, PluginRequest, of_kind};
 
 /// Resources that one session may follow.

@@ -16,13 +16,13 @@ use crate::session::Session;
 use crate::tool_search::{self, Query, ToolIndex, ToolRequest};
 use crate::wire::{Bare, OutputView, PageBody, ToolMembers, ToolView, tool_output};
 use crate::{Exchange, idempotency, rights, unknown};
+use bulkhead_calls::{ListKind, ToolEntry};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::ClientFeature;
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::{Design, Era, Origin};
 use bulkhead_domain::tool::{TaskSupport, Tool};
 use bulkhead_domain::toolset::SEARCH_TOOLS;
-use bulkhead_runtime::{ListKind, ToolEntry};
 use bulkhead_tasks::{CallRequest, ClientContext, RequestedTtl, Tasks};
 
 /// `tools/list`.

@@ -32,12 +32,12 @@ use crate::notifications::{self, ProgressReports};
 use crate::{Frame, ProtocolContext};
 use begin::related;
 pub(super) use begin::{RetryParams, call};
+use bulkhead_calls::{Operation, Returned};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, ClientFeature, InputRequest, InputRequestKind};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Design, Era, Origin};
 use bulkhead_domain::tool::{TaskSupport, ToolOutput};
-use bulkhead_runtime::{Operation, Returned};
 use bulkhead_tasks::{CallNews, CallRequest, Fallback, Job, PluginRequest, RequestedTtl, TaskRequest, Tasks};
 use input_requests::{InputOutcome, issue};
 

@@ -22,10 +22,10 @@ use crate::jsonrpc::{self, RequestId, notification};
 use crate::notifications::{LIST_CHANGED_AFTER, list_changed_method};
 use crate::server_features::CatalogReader;
 use crate::{Exchange, Frame, ProtocolContext, rights, sep1686};
+use bulkhead_calls::{Catalog, ListGenerations, ListKind};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::{Task, TaskId};
-use bulkhead_runtime::{Catalog, ListGenerations, ListKind};
 use bulkhead_tasks::{self as tasks, ResourceUpdate, TaskNews};
 
 /// Resources that one stream may follow; more are left out of the acknowledgement.

@@ -12,10 +12,10 @@ use crate::Frame;
 use crate::input_requests::InputRequestView;
 use crate::jsonrpc::{RequestId, response};
 use crate::wire::{Blocks, Body, ContentsBody, PromptBody, Raw, entry_if, reserved};
+use bulkhead_calls::Returned;
 use bulkhead_domain::call::InputRequest;
 use bulkhead_domain::task::Task;
 use bulkhead_domain::tool::{Meta, ToolOutput};
-use bulkhead_runtime::Returned;
 
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// `_meta` of everything on a listen stream.

@@ -19,8 +19,8 @@ use crate::jsonrpc::{self, RequestId, response};
 use crate::server_features::{self, CatalogReader, Page};
 use crate::wire::{Body, CompletionBody, PageBody, PromptView, ResourceView, TemplateView};
 use crate::{EncodedMessage, Exchange, Frame};
+use bulkhead_calls::Operation;
 use bulkhead_domain::Json;
-use bulkhead_runtime::Operation;
 use bulkhead_tasks::PluginRequest;
 
 /// Plugins may be exchanged while the host runs; who wants to know at once listens.

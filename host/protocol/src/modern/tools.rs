@@ -11,9 +11,9 @@ use crate::jsonrpc::{RequestId, response};
 use crate::tool_search::{Query, ToolIndex};
 use crate::wire::{PageBody, ToolMembers, ToolView};
 use crate::{Exchange, Frame, ProtocolContext, rights};
+use bulkhead_calls::{Returned, ToolEntry};
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::tool::{Tool, ToolOutput};
-use bulkhead_runtime::{Returned, ToolEntry};
 
 /// The `cacheScope` of a list: public, unless another requestor may have another list.
 pub(super) fn scope(request: &Request<'_>) -> &'static str {

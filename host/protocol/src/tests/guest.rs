@@ -7,16 +7,17 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::offers;
+use bulkhead_calls::testing::ScriptedLevers;
+use bulkhead_calls::{
+    CallEvent, CallSpec, Catalog, Control, Executor, ListKind, Operation, Returned, RunningCall, StartError,
+    StopOnDrop, ToolEntry,
+};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{
     CallError, ClientFeature, FaultKind, InputRequest, InputRequestError, InputRequestKind, InputResponse, LogLevel,
 };
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::tool::{TaskSupport, Tool, ToolOutput};
-use bulkhead_runtime::{
-    CallEvent, CallSpec, Catalog, Control, Executor, ListKind, Operation, Returned, RunningCall, StartError,
-    StopOnDrop, ToolEntry,
-};
 
 pub(super) struct Scripted {
     catalog: Arc<Catalog>,
@@ -157,12 +158,12 @@ impl Executor for Scripted {
     fn start(&self, spec: CallSpec) -> Result<RunningCall, StartError> {
         let (sender, events) = mpsc::channel(16);
         let life = Life::begin(&self.guests);
-        let control = Control::default();
-        let shared = control.clone();
+        let levers = Arc::new(ScriptedLevers::default());
+        let control = Control::new(Arc::<ScriptedLevers>::clone(&levers));
         let guest = tokio::spawn(async move {
             let _life = life;
             let finished = match &spec.operation {
-                Operation::CallTool { .. } => play(&spec, &shared, &sender).await.map(Returned::Tool),
+                Operation::CallTool { .. } => play(&spec, &levers, &sender).await.map(Returned::Tool),
                 operation => offers::play(&spec.plugin.name, operation, &sender).await,
             };
             let _ = sender.send(CallEvent::Finished(finished)).await;
@@ -179,7 +180,11 @@ fn text(text: impl Into<String>) -> ToolOutput {
     ToolOutput { is_error: false, ..ToolOutput::failure(text) }
 }
 
-async fn play(spec: &CallSpec, shared: &Control, events: &mpsc::Sender<CallEvent>) -> Result<ToolOutput, CallError> {
+async fn play(
+    spec: &CallSpec,
+    levers: &ScriptedLevers,
+    events: &mpsc::Sender<CallEvent>,
+) -> Result<ToolOutput, CallError> {
     let Operation::CallTool { tool, arguments } = &spec.operation else { panic!("{:?}", spec.operation) };
     match &**tool {
         "echo" => {
@@ -252,7 +257,7 @@ async fn play(spec: &CallSpec, shared: &Control, events: &mpsc::Sender<CallEvent
         "continues" => Ok(text(spec.facts.related_tasks.join(" "))),
         "reports" => {
             let name = told(ask(events, vec![form("name")]).await)?;
-            let audience = shared.audience(&spec.facts);
+            let audience = levers.audience(&spec.facts);
             if audience.wants_progress {
                 let _ = events.send(CallEvent::Progress { progress: 1.0, total: None, message: None }).await;
             }

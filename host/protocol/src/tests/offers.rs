@@ -3,6 +3,8 @@
 use tokio::sync::{mpsc, oneshot};
 
 use super::*;
+use bulkhead_calls::catalog::PluginFeatures;
+use bulkhead_calls::{CallEvent, CatalogPlugin, ListKind, Operation, PromptEntry, Returned, TemplateEntry};
 use bulkhead_domain::call::{CallError, ClientFeature, InputRequest, InputRequestKind, InputResponse};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::server_features::{
@@ -13,8 +15,6 @@ use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::{Content, ContentKind, ResourceBody, ResourceContents, Role};
 use bulkhead_domain::uri_template::UriTemplate;
 use bulkhead_domain::{Json, call::InputRequestError};
-use bulkhead_runtime::catalog::PluginFeatures;
-use bulkhead_runtime::{CallEvent, CatalogPlugin, ListKind, Operation, PromptEntry, Returned, TemplateEntry};
 
 /// Resources of the first plugin, over three pages; the second one has one page, and the third one breaks.
 const COUNT: usize = 5;

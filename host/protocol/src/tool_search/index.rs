@@ -10,8 +10,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::words::words;
+use bulkhead_calls::ToolEntry;
 use bulkhead_domain::tool::Tool;
-use bulkhead_runtime::ToolEntry;
 
 /// Words of one tool that are indexed, the name's and the title's first.
 const TOOL_WORDS_MAX: usize = 1024;

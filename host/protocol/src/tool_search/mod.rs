@@ -16,11 +16,11 @@ use serde_json::value::RawValue;
 use super::reader;
 use super::wire::{FoundTool, ToolMembers};
 use crate::error::RpcError;
+use bulkhead_calls::ToolEntry;
 use bulkhead_domain::Json;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::tool::{TaskSupport, Tool, ToolAnnotations, ToolOutput};
 use bulkhead_domain::toolset::{CALL_TOOL, HOST_TOOLS, SEARCH_TOOLS};
-use bulkhead_runtime::ToolEntry;
 use bulkhead_tasks::Tasks;
 
 pub(crate) use index::ToolIndex;

@@ -6,8 +6,8 @@ use wasmparser::component_types::{ComponentAnyTypeId, ComponentEntityType};
 use wasmparser::types::TypesRef;
 use wasmparser::{Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
-use crate::wasi_context::{beginning, escaped};
 use bulkhead_domain::imports;
+use bulkhead_domain::text::{beginning, escaped};
 
 /// Bytes of a name that a refusal shows; those of packages with a version have some fifty.
 const SHOWN_BYTES_MAX: usize = 128;

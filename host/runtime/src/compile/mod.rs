@@ -29,8 +29,8 @@ use tokio::task::JoinSet;
 use wasmtime::{Engine, OutOfMemory};
 
 use super::engine::{Effort, EngineKind};
-use super::wasi_context::escaped;
 use bulkhead_domain::limits::CompileLimits;
+use bulkhead_domain::text::escaped;
 
 pub use child::{COMPILE_ARGUMENT, compile_main};
 

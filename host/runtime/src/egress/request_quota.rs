@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::threads::Share;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_limits::{Permit, Scope, ScopedCounter};
+use bulkhead_threads::Share;
 
 /// Requests of all calls of one tenant at the same time. Stops a tenant from taking every socket of the host by waiting calls.
 const REQUESTS_PER_TENANT_MAX: u64 = 256;

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::split;
-use crate::policy::{DirGrant, TENANT_MARK};
+use bulkhead_calls::policy::{DirGrant, TENANT_MARK};
 
 /// Links on the way to one directory, as many as the kernel follows.
 const LINKS_MAX: usize = 40;

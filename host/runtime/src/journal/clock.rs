@@ -20,14 +20,14 @@ use wasmtime_wasi::p2::bindings::clocks::wall_clock::{Datetime, Host as WallHost
 use wasmtime_wasi::p2::bindings::random::{insecure, insecure_seed, random};
 use wasmtime_wasi_io::poll::{DynPollable, Pollable, subscribe};
 
+use super::CallJournal;
 use super::header::Opening;
-use super::names;
 use super::state::Journal;
-use super::status::Divergence;
-use super::{CallJournal, names::Import};
 use crate::call::Call;
 use crate::limits::{LimitHit, RANDOM_BYTES_MAX};
 use crate::wasi_context::MONOTONIC_BASE;
+use bulkhead_calls::journal::names::Import;
+use bulkhead_calls::journal::{Divergence, names};
 
 const NANOS_PER_MS: u64 = 1_000_000;
 

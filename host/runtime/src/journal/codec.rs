@@ -5,49 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use bulkhead_calls::journal::reader::Reader;
 use bulkhead_domain::Json;
-
-/// Bytes of the longest varint.
-const VARINT_BYTES_MAX: usize = 10;
-
-/// The rest of some bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes)
-    }
-
-    /// How many bytes are left.
-    pub(super) fn left(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
-        let (taken, left) = self.0.split_at_checked(bytes)?;
-        self.0 = left;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    pub(super) fn varint(&mut self) -> Option<u64> {
-        let mut value = 0_u64;
-        for at in 0..VARINT_BYTES_MAX {
-            let [byte] = self.array()?;
-            let bits = u64::from(byte & 0x7F);
-            let shifted = bits.checked_shl(7 * at as u32).filter(|shifted| shifted >> (7 * at) == bits)?;
-            value |= shifted;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-}
 
 pub(super) fn write_varint(mut value: u64, to: &mut Vec<u8>) {
     loop {
@@ -99,7 +58,7 @@ impl Recorded for u8 {
     }
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
-        from.array().map(|[byte]| byte)
+        from.byte()
     }
 
     fn write_items(items: &[Self], to: &mut Vec<u8>) {
@@ -255,7 +214,7 @@ macro_rules! fields {
                 $($crate::journal::codec::Recorded::write(&self.$field, to);)*
             }
 
-            fn read(from: &mut $crate::journal::codec::Reader<'_>) -> Option<Self> {
+            fn read(from: &mut bulkhead_calls::journal::reader::Reader<'_>) -> Option<Self> {
                 Some(Self { $($field: $crate::journal::codec::Recorded::read(from)?),* })
             }
         }
@@ -275,7 +234,7 @@ macro_rules! variants {
                 }
             }
 
-            fn read(from: &mut $crate::journal::codec::Reader<'_>) -> Option<Self> {
+            fn read(from: &mut bulkhead_calls::journal::reader::Reader<'_>) -> Option<Self> {
                 Some(match <u8 as $crate::journal::codec::Recorded>::read(from)? {
                     $($number => Self::$variant $(({
                         let $value = $crate::journal::codec::Recorded::read(from)?;

@@ -4,8 +4,10 @@
 //! else. Owns the frames; what stands in an outcome or a value is its owner's. Invariant: reading is total, and a journal that was read is
 //! the one that was written.
 
-use super::codec::{Reader, Recorded, encode, variants, write_varint};
+use super::codec::{Recorded, encode, variants, write_varint};
 use super::header::{Digest, Header};
+use bulkhead_calls::journal::Corrupt;
+use bulkhead_calls::journal::reader::Reader;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Entry {
@@ -65,13 +67,6 @@ pub(super) struct Placed {
     pub(super) number: u32,
     pub(super) step: u64,
     pub(super) entry: Entry,
-}
-
-/// Bytes that are no journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the bytes are no journal: entry {number} cannot be read")]
-pub struct Corrupt {
-    pub(super) number: u32,
 }
 
 /// Everything that a journal holds.

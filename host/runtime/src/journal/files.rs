@@ -8,8 +8,8 @@ use wasmtime::component::{Linker, Resource, ResourceType};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystem, WasiFilesystemCtxView, WasiFilesystemView as _};
 use wasmtime_wasi::p2::bindings::filesystem::types::{self, Host as _, HostDescriptor as _};
 
-use super::class::Reason;
 use crate::call::Call;
+use bulkhead_calls::journal::Reason;
 
 const TYPES: &str = "wasi:filesystem/types@0.2.12";
 

@@ -2,11 +2,11 @@
 
 use super::codec::{Recorded, decode, encode};
 use super::entry::{self, CommandKind, Decoded};
-use super::names;
 use super::outcome::Outcome;
 use super::state::{Bounds, Journal};
 use super::values::Answers;
-use crate::ClientView;
+use bulkhead_calls::ClientView;
+use bulkhead_calls::journal::names;
 
 /// Reads a journal, and lets a guest that calls anything run again with it. What can be read is whole up to its last mark, and reads the
 /// same from there.

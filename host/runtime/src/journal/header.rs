@@ -10,10 +10,10 @@ use std::sync::Arc;
 use http::HeaderName;
 use sha2::{Digest as _, Sha256};
 
-use super::codec::{Reader, Recorded, fields};
-use crate::ClientView;
-use crate::operation::Operation;
-use crate::policy::Granted;
+use super::codec::{Recorded, fields};
+use crate::granted::Granted;
+use bulkhead_calls::journal::reader::Reader;
+use bulkhead_calls::{ClientView, Operation};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{ClientFeatures, LogLevel};
 use bulkhead_domain::limits::CallLimits;

@@ -25,17 +25,17 @@ use wasmtime_wasi_http::p2::types::{HostFutureIncomingResponse, HostOutgoingRequ
 use wasmtime_wasi_http::p2::{HttpError, HttpResult};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpView as _};
 
-use super::class::Reason;
+use super::CommandKind;
 use super::codec::{decode, encode};
 use super::header::{Digest, digest};
 use super::outcome::{BodyEnd, Failure, Outcome, Response};
 use super::streams::{self, Charged, Prefixed};
-use super::{CommandKind, names};
 use crate::call::Call;
 use crate::egress::Exchange;
 use crate::fault::HostFailure;
-use crate::journal_sink::Fenced;
 use crate::limits::{HOST_RESOURCES_MAX, HeldBytes, MemoryUse};
+use bulkhead_calls::Fenced;
+use bulkhead_calls::journal::{Reason, names};
 use bulkhead_domain::{crash_points, hex};
 
 const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";

@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
+use super::CallJournal;
 use super::codec::{Recorded, encode};
-use super::{CallJournal, History, Journaling};
 use crate::call::Call;
 use crate::call_state::CallState;
-use crate::durability::JournalPolicy;
-use crate::journal_sink::{JournalSink, JournaledQuestion, OpenTail, Spent, Tail};
+use bulkhead_calls::journal::{History, Journaling};
+use bulkhead_calls::{JournalPolicy, JournalSink, JournaledQuestion, OpenTail, Spent, Tail};
 
 /// Bytes that may wait to be kept.
 const WAITING_BYTES_MAX: u64 = 64 << 10;
@@ -49,24 +49,19 @@ pub(super) struct Plan {
     pub(super) policy: JournalPolicy,
 }
 
-impl Journaling {
-    /// Whether the call does nothing new.
-    pub(crate) fn is_check(&self) -> bool {
-        matches!(self, Self::Check { .. })
-    }
-
+impl Plan {
     /// None: there is no journal.
-    pub(super) fn plan(self) -> Option<Plan> {
-        let plan = Plan::default();
-        Some(match self {
-            Self::Off => return None,
-            Self::InMemory => plan,
-            Self::Replay(history) => Plan { history: Some(history), ..plan },
-            Self::Check { history, spent } => {
+    pub(super) fn of(journaling: Journaling) -> Option<Self> {
+        let plan = Self::default();
+        Some(match journaling {
+            Journaling::Off => return None,
+            Journaling::InMemory => plan,
+            Journaling::Replay(history) => Plan { history: Some(history), ..plan },
+            Journaling::Check { history, spent } => {
                 Plan { history: Some(history), stops_at_mark: true, spent: Some(spent), ..plan }
             }
-            Self::To { sink, policy } => Plan { sink: Some(sink), policy, ..plan },
-            Self::From { history, spent, sink, policy } => {
+            Journaling::To { sink, policy } => Plan { sink: Some(sink), policy, ..plan },
+            Journaling::From { history, spent, sink, policy } => {
                 Plan { history: Some(history), spent: Some(spent), sink: Some(sink), policy, ..plan }
             }
         })

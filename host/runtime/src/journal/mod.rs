@@ -6,7 +6,6 @@
 //! journal up (`class`). Must not know whose call it is, nor where journals are kept. Invariants: while a journal is replayed nothing leaves
 //! the sandbox; a call without a journal takes the same way as if there were none, one branch at each import aside.
 
-mod class;
 mod clock;
 mod codec;
 mod entry;
@@ -14,14 +13,14 @@ mod files;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzz;
 mod header;
+mod hindrance;
 mod http;
 mod keeping;
-mod listing;
-pub(super) mod names;
+#[cfg(test)]
+mod listing_tests;
 mod outcome;
 mod poll;
 mod state;
-mod status;
 mod streams;
 mod task;
 #[cfg(test)]
@@ -29,7 +28,6 @@ pub(crate) mod tests;
 mod values;
 mod words;
 
-use std::fmt;
 use std::sync::Arc;
 
 use ::http::HeaderName;
@@ -42,97 +40,31 @@ use wasmtime_wasi_io::bindings::wasi::io;
 use self::clock::ShownClock;
 pub(super) use self::codec::Recorded;
 use self::entry::CommandKind;
-pub use self::entry::Corrupt;
 use self::header::{Header, Opening, PINNED_BYTES_MAX, PinnedLimits, UnwrittenHeader, digest};
+pub use self::hindrance::durable_hindrance;
+pub(super) use self::hindrance::hindrance;
 use self::http::Requests;
 use self::keeping::{Keeping, Plan};
-use self::names::Import;
 use self::state::{Bounds, Journal};
 pub(super) use self::task::Sleep;
-pub use self::{
-    class::{Class, Reason},
-    listing::{ListedEntry, list},
-    status::{AtMark, Divergence, JournalStatus},
-};
 use super::bindings::bulkhead::plugin::types as wit;
 use super::call::Call;
-use super::durability::{InDoubt, JournalPolicy};
+use super::call_state::CallState;
 use super::engine::EngineKind;
 use super::exports::RawOutput;
-use super::journal_sink::{Fenced, JournalSink, Spent, Tail};
 use super::limits::MemoryUse;
-use super::operation::Operation;
-use super::policy::Granted;
 use super::wasi_context::{Stream, random as stream_of};
-use super::{CallContext, CallState, ClientView};
+use crate::granted::Granted;
+use bulkhead_calls::journal::names::Import;
+use bulkhead_calls::journal::{Divergence, History, JournalReport, JournalStatus, Journaling, Reason};
+use bulkhead_calls::{CallContext, ClientView, Fenced, InDoubt, JournalPolicy, JournalSink, Operation, Tail};
 use bulkhead_domain::crash_points;
 use bulkhead_domain::limits::CallLimits;
 
-/// What is made of a call's journal.
-#[derive(Clone, Debug, Default)]
-pub enum Journaling {
-    /// There is none.
-    #[default]
-    Off,
-    /// It is written, and can be taken from the call's [`Control`](crate::Control) when the call is over.
-    InMemory,
-    /// The call is one that ran before, up to the end of this journal.
-    Replay(History),
-    /// The same, and the call ends there: it does nothing new.
-    Check { history: History, spent: Spent },
-    /// It is written, and kept there.
-    To { sink: Arc<dyn JournalSink>, policy: JournalPolicy },
-    /// The call goes on after the end of this journal, which is kept there and is continued there.
-    From { history: History, spent: Spent, sink: Arc<dyn JournalSink>, policy: JournalPolicy },
-}
-
-/// The journal of an earlier run of a call.
-#[derive(Clone, PartialEq, Eq)]
-pub struct History(pub Bytes);
-
-impl fmt::Debug for History {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "History({} bytes)", self.0.len())
-    }
-}
-
-/// What came of a journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JournalReport {
-    pub status: JournalStatus,
-    /// Empty of a call whose journal was given up, or is kept elsewhere.
-    pub history: History,
-    pub entries: u32,
-    pub steps: u64,
-    /// Over the names of all imports that were called and the bodies of all entries.
-    pub hash: u32,
-}
-
-impl JournalReport {
-    fn nothing(status: JournalStatus) -> Self {
-        Self { status, history: History(Bytes::new()), entries: 0, steps: 0, hash: 0 }
-    }
-
-    /// Whether the call can be brought back from it.
-    pub fn class(&self) -> Class {
-        match self.status {
-            JournalStatus::Demoted(reason) => Class::Restart(reason),
-            _ => Class::Replay,
-        }
-    }
-}
-
-/// Why calls with these grants cannot be brought back, or not all of them; `None`: nothing is known that keeps them from it.
-pub(super) fn hindrance(is_concurrent: bool, granted: &Granted) -> Option<String> {
-    if is_concurrent {
-        return Some(Reason::Concurrent.to_string());
-    }
-    if !granted.directories.is_empty() {
-        let guests: Vec<_> = granted.directories.iter().map(|grant| grant.guest.as_str()).collect();
-        return Some(format!("directories are granted: {}", guests.join(", ")));
-    }
-    (!Header::fits(granted)).then(|| Reason::Settings { bytes_max: PINNED_BYTES_MAX }.to_string())
-}
+/// Stops a guest that did again what its journal tells of and must do nothing new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the call is where its journal ends")]
+pub(super) struct AtMark;
 
 /// A call at its begin.
 pub(super) struct Beginning<'a> {
@@ -197,7 +129,7 @@ impl Beginning<'_> {
     ///
     /// The earlier journal is none, or that of another call.
     pub(super) fn begin(&self, journaling: Journaling, shared: &Arc<CallState>) -> Result<Begun, JournalStatus> {
-        let Some(Plan { history, stops_at_mark, spent, sink, policy }) = journaling.plan() else {
+        let Some(Plan { history, stops_at_mark, spent, sink, policy }) = Plan::of(journaling) else {
             return Ok(Begun::default());
         };
         let JournalPolicy { in_doubt, idempotency_header } = policy;

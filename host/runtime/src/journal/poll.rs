@@ -10,9 +10,8 @@ use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi_io::bindings::wasi::io::poll;
 use wasmtime_wasi_io::poll::DynPollable;
 
-use super::class::Reason;
-use super::names;
 use crate::call::Call;
+use bulkhead_calls::journal::{Reason, names};
 
 impl Call {
     /// An observation of everything that comes from outside: the clock, and responses to requests.

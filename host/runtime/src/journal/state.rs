@@ -7,12 +7,11 @@
 
 use bytes::Bytes;
 
-use super::class::Reason;
-use super::entry::{self, Command, CommandKind, Corrupt, Decoded, Entry, Placed};
+use super::entry::{self, Command, CommandKind, Decoded, Entry, Placed};
 use super::header::{Digest, Header, UnwrittenHeader};
-use super::names::{Import, fnv};
-use super::status::{Divergence, JournalStatus};
-use crate::journal_sink::Tail;
+use bulkhead_calls::Tail;
+use bulkhead_calls::journal::names::{Import, fnv};
+use bulkhead_calls::journal::{Corrupt, Divergence, JournalStatus, Reason};
 use bulkhead_domain::limits::CallLimits;
 
 /// How long a journal may get. Stops a guest from filling the host's memory with what it sees.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::codec::{decode, encode};
 use super::entry::CommandKind;
 use super::values::{Answers, digest_of_requests};
-use crate::ClientView;
 use crate::call::Call;
+use bulkhead_calls::ClientView;
 use bulkhead_domain::call::InputRequest;
 
 /// A sleep as long as this is kept before it begins: its end is known from then on.

@@ -6,17 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::History;
-use super::class::Reason;
 use super::entry::{self, Command, CommandKind, Entry};
 use super::header::{Header, Opening, PinnedLimits, UnwrittenHeader};
-use super::names;
 use super::state::{Bounds, Journal};
-use super::status::{Divergence, JournalStatus};
-use crate::ClientView;
-use crate::durability::IDEMPOTENCY_KEY;
-use crate::operation::Operation;
-use crate::policy::{DirGrant, Granted};
+use crate::granted::Granted;
+use bulkhead_calls::journal::{Divergence, History, JournalStatus, Reason, names};
+use bulkhead_calls::policy::DirGrant;
+use bulkhead_calls::{ClientView, IDEMPOTENCY_KEY, Operation};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{ClientFeatures, LogLevel};
 

@@ -2,10 +2,11 @@
 //!
 //! Owns the numbers of their variants, which never change.
 
-use super::codec::{Reader, Recorded, fields, variants};
+use super::codec::{Recorded, fields, variants};
 use super::header::{Digest, digest};
 use crate::bindings::bulkhead::plugin::keyvalue as wit;
-use crate::guest_services::KeyPage;
+use bulkhead_calls::guest_services::KeyPage;
+use bulkhead_calls::journal::reader::Reader;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{
     ClientFeature, ElicitationAction, InputRequest, InputRequestError, InputRequestKind, InputResponse, Root,

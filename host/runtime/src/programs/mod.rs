@@ -17,10 +17,10 @@ pub(super) use self::command::Program;
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::tools;
 use super::call::Call;
-use super::operation::Operation;
-use super::wasi_context::{beginning, escaped};
+use bulkhead_calls::Operation;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::limits::CallLimits;
+use bulkhead_domain::text::{beginning, escaped};
 
 /// Exported by what has a `main`, in each version that the host knows.
 const RUN: &str = "wasi:cli/run@0.2.";

@@ -26,7 +26,7 @@ use crate::call::Call;
 use crate::fault::BrokenAnswer;
 use crate::limits::LimitHit;
 use crate::output::{base64_size, block_size};
-use crate::wasi_context::beginning;
+use bulkhead_domain::text::beginning;
 
 /// Headers of one request. Each costs the host much more than its bytes.
 const HEADERS_MAX: usize = 256;

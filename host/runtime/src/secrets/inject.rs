@@ -13,7 +13,8 @@ use http_body_util::BodyExt as _;
 use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::scrub::{Scrubber, scrub_headers, scrubbed};
-use super::{HttpGrant, InjectionPoints, PLACEHOLDER_BYTES_MAX, Secret, Target, find, json_escaped, percent_encoded};
+use super::{HttpGrant, PLACEHOLDER_BYTES_MAX, Target, find, json_escaped, percent_encoded};
+use bulkhead_calls::secrets::{InjectionPoints, Secret};
 
 /// Bytes of a body in which placeholders are filled; a larger one may hold none.
 const BODY_BYTES_MAX: usize = 1 << 20;

@@ -11,8 +11,8 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use wasmtime_wasi_http::{Error, WasiBody};
 
-use super::Secret;
 use super::spelling::{Letters, Match, Spelling};
+use bulkhead_calls::secrets::Secret;
 
 /// Replaces values in a stream of bytes, wherever its pieces begin and end.
 pub(super) struct Scrubber {

@@ -7,6 +7,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::*;
+use bulkhead_calls::secrets::{InjectionPoints, Secret};
 
 const VALUE: &str = "s3cr3t/+\"value\" &=";
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::policy::DirGrant;
+use bulkhead_calls::policy::DirGrant;
 
 /// A sandbox whose guest has these directories, with these quotas.
 async fn house(directories: &[(&str, &Path, Option<u64>)]) -> Option<House> {

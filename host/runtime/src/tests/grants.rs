@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::policy::{Bound, DirBound, DirGrant};
+use bulkhead_calls::policy::{Bound, DirBound, DirGrant};
 
 /// With a manifest, which the build would have put in.
 fn with_manifest(plugin: PluginSource, manifest: &str) -> PluginSource {

@@ -17,9 +17,9 @@ use crate::engine::{Effort, EngineKind};
 use crate::engines::{Engines, Ticks};
 use crate::events::Outbox;
 use crate::fault;
+use crate::granted::Granted;
 use crate::limits::HOST_RESOURCES_MAX;
 use crate::load;
-use crate::policy::Granted;
 
 pub(super) const INSTANCES: u32 = 4;
 
@@ -217,8 +217,8 @@ async fn dropped_call_stops_and_frees_its_instance() {
 async fn paused_loop_stops_cpu_and_wall_clocks() {
     let subject = Subject::new(&component("(loop (br 0))"));
     let limits = CallLimits { cpu_ms: 600, wall_ms: 5000, ..limits() };
-    let control = Control::default();
-    let shared = Arc::clone(&control.shared);
+    let state = Arc::<CallState>::default();
+    let (control, shared) = (Control::new(Arc::<CallState>::clone(&state)), Arc::clone(&state));
     let over = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&over);
     let running = tokio::spawn(async move {
@@ -229,10 +229,10 @@ async fn paused_loop_stops_cpu_and_wall_clocks() {
     wait_until(|| control.cpu_ms() > 0).await;
     control.pause();
     let cpu = settled(|| control.cpu_ms()).await;
-    let (wall, held) = control.shared.wall_elapsed();
+    let (wall, held) = state.wall_elapsed();
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(control.cpu_ms(), cpu, "no CPU time is used while paused");
-    assert_eq!(control.shared.wall_elapsed(), (wall, true));
+    assert_eq!(state.wall_elapsed(), (wall, true));
     assert!(held && !over.load(Ordering::Acquire));
     control.resume();
     wait_until(|| control.cpu_ms() > cpu).await;

@@ -96,12 +96,12 @@ async fn tools_of_all_samples_have_names_and_schemas_that_every_client_takes() {
         let loaded = house.sandbox.load(plugin).await.unwrap();
         for tool in loaded.tools.iter().map(|entry| &entry.tool) {
             assert!(bulkhead_domain::tool_names::is_portable(&tool.name), "{name}: {}", tool.name);
-            let refusals = crate::schema::refusals(&serde_json::from_str(tool.input_schema.as_str()).unwrap());
+            let refusals = bulkhead_calls::schema::refusals(&serde_json::from_str(tool.input_schema.as_str()).unwrap());
             // That of the conformance suite says what no other form can say.
             let is_known = name == "conformance" && refusals.iter().all(|refusal| refusal.contains("at the top"));
             assert!(refusals.is_empty() || is_known, "{name}: {}: {refusals:?}", tool.name);
             let output = tool.output_schema.iter().map(|text| serde_json::from_str(text.as_str()).unwrap());
-            let refusals: Vec<_> = output.flat_map(|schema| crate::schema::refusals(&schema)).collect();
+            let refusals: Vec<_> = output.flat_map(|schema| bulkhead_calls::schema::refusals(&schema)).collect();
             assert!(
                 refusals.iter().all(|refusal| refusal.contains("at the top")),
                 "{name}: {}: {refusals:?}",

@@ -23,10 +23,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tokio::sync::{mpsc, oneshot};
 
 use super::*;
+use crate::call_state::CallState;
 use crate::engine::Effort;
+use bulkhead_calls::{
+    CallContext, CallEvent, CallSpec, Control, Executor as _, GuestServices, Journaling, ListKind, OnDemand, Operation,
+    OutsideWorld, Returned, RunningCall, Spent, StartError, ToolEntry, policy,
+};
+use bulkhead_domain::Json;
+use bulkhead_domain::call::{CallError, ClientFeatures, InputRequest, InputRequestError, InputResponse, LogLevel};
+use bulkhead_domain::limits::CallLimits;
+use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::task::{CallId, PluginVersion};
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
+use bulkhead_threads::Share;
 
 fn kept() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp/runtime")

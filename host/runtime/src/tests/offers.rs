@@ -7,7 +7,7 @@ use bulkhead_domain::tool::{ResourceBody, ResourceContents};
 
 struct Library {
     house: House,
-    library: Arc<crate::CatalogPlugin>,
+    library: Arc<bulkhead_calls::CatalogPlugin>,
 }
 
 impl Library {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::policy::Grants;
+use bulkhead_calls::policy::Grants;
 
 async fn house(name: &str) -> Option<House> {
     let source = sample(name)?;

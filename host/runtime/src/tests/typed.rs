@@ -277,7 +277,7 @@ async fn failed_call_of_a_stranger_names_the_grant_of_its_imports() {
     // With a directory it failed for another reason.
     let folder = TempDir::new().unwrap();
     let mut plugin = component(&wat);
-    plugin.grants.directories = vec![crate::policy::DirGrant {
+    plugin.grants.directories = vec![bulkhead_calls::policy::DirGrant {
         host: folder.path().to_owned(),
         guest: "/data".to_owned(),
         write: false,

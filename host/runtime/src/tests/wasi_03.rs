@@ -179,13 +179,13 @@ async fn paused_asynchronous_loop_stops_its_clocks() {
     for (begin, go_on) in [(SPIN, SPIN), ("(i32.const 1)", "(i32.const 1)")] {
         let subject = Subject::of(EngineKind::Concurrent, &component(begin, go_on));
         let limits = CallLimits { cpu_ms: 300, wall_ms: 60_000, ..limits() };
-        let control = Control::default();
-        let shared = Arc::clone(&control.shared);
+        let state = Arc::<CallState>::default();
+        let (control, shared) = (Control::new(Arc::<CallState>::clone(&state)), Arc::clone(&state));
         let running = tokio::spawn(async move { subject.run_with(&limits, shared).await });
         wait_until(|| control.cpu_ms() > 0).await;
         control.pause();
         let cpu = settled(|| control.cpu_ms()).await;
-        assert!(control.shared.wall_elapsed().1 && !running.is_finished());
+        assert!(state.wall_elapsed().1 && !running.is_finished());
         control.resume();
         wait_until(|| control.cpu_ms() > cpu).await;
         let outcome = tokio::time::timeout(Duration::from_secs(90), running).await.unwrap().unwrap();
@@ -250,7 +250,8 @@ async fn environment_files_and_sockets_of_wasi_03_are_those_of_02() {
     let granted = |plugin: &mut PluginSource| {
         plugin.grants.env = vec!["GRANTED".to_owned()];
         let (host, guest) = (folder.path().to_owned(), "/data".to_owned());
-        plugin.grants.directories = vec![crate::policy::DirGrant { host, guest, write: false, bytes_max: None }];
+        plugin.grants.directories =
+            vec![bulkhead_calls::policy::DirGrant { host, guest, write: false, bytes_max: None }];
     };
     let house = guest(granted).await.unwrap();
     assert_eq!(call(&house, "variables", json!({})).await, json!({"result": ["GRANTED"]}));

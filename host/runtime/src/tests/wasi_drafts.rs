@@ -11,9 +11,9 @@ use wit_parser::Resolve;
 use wit_parser::abi::{AbiVariant, WasmType};
 
 use super::*;
-use crate::guest_services::{KeyPage, KeyValueError};
-use crate::journal_sink::Tail;
-use crate::secrets::Secret;
+use bulkhead_calls::Tail;
+use bulkhead_calls::guest_services::{KeyPage, KeyValueError};
+use bulkhead_calls::secrets::Secret;
 use bulkhead_domain::limits::KeyValueLimits;
 
 const CONFIG: &str = include_str!("wasi_drafts/config.wit");

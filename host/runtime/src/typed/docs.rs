@@ -16,7 +16,7 @@ use wit_parser::{Interface, TypeDef, TypeDefKind, UnresolvedPackage, UnresolvedP
 use super::glossary::TypeDocs;
 use super::names::Export;
 use super::{beginning, plain};
-use crate::wasi_context::escaped;
+use bulkhead_domain::text::escaped;
 
 /// The custom section, as `wit-parser` defines it: a version byte, then JSON.
 const SECTION: &str = "package-docs";

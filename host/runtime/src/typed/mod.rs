@@ -35,8 +35,8 @@ use super::call::Call;
 use super::declared::base_names;
 use super::fault::HostFailure;
 use super::load::ToolPolicy;
-use super::wasi_context::{beginning, escaped};
 use bulkhead_domain::exports::{of_function, of_parameter, of_result};
+use bulkhead_domain::text::{beginning, escaped};
 
 /// Interfaces of this package make a component one of ours.
 pub(super) const OUR_PACKAGE: &str = "bulkhead:plugin/";

@@ -10,7 +10,7 @@ use wasmtime::component::Val;
 use super::glossary::Glossary;
 use super::shape::{Case, Field, Integer, Returns, Shape};
 use super::{schema, value};
-use crate::schema::Validator;
+use bulkhead_calls::schema::Validator;
 
 const INTEGERS: [Integer; 8] =
     [Integer::S8, Integer::U8, Integer::S16, Integer::U16, Integer::S32, Integer::U32, Integer::S64, Integer::U64];

@@ -12,7 +12,7 @@ use wasmtime::component::Val;
 
 use super::schema::{ERR, OK, PAYLOAD, SAFE_MAX, TAG};
 use super::shape::{Case, Field, Integer, Shape};
-use crate::wasi_context::{beginning, escaped};
+use bulkhead_domain::text::{beginning, escaped};
 
 /// Values in all arguments of one call. Each costs some forty bytes of the host, however short its JSON is. Stops arguments that are
 /// small as text and large as values.

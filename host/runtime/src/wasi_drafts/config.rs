@@ -5,7 +5,7 @@ use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Linker, Lower};
 
 use crate::call::Call;
-use crate::journal::names;
+use bulkhead_calls::journal::names;
 use bulkhead_domain::Json;
 
 /// The interface was called `runtime` once.

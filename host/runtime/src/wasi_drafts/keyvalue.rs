@@ -12,9 +12,9 @@ use wasmtime_wasi::WasiView as _;
 
 use crate::bindings::bulkhead::plugin::keyvalue as wit;
 use crate::call::Call;
-use crate::guest_services::KeyPage;
-use crate::journal::names;
 use crate::keyvalue::KEY_BYTES_MAX;
+use bulkhead_calls::guest_services::KeyPage;
+use bulkhead_calls::journal::names;
 
 /// Names of the bucket.
 const BUCKETS: [&str; 2] = ["default", ""];

@@ -4,7 +4,7 @@ use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Lift, Linker};
 
 use crate::call::Call;
-use crate::journal::names;
+use bulkhead_calls::journal::names;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::LogLevel;
 

@@ -14,10 +14,10 @@ use arc_swap::ArcSwapOption;
 use serde::{Deserialize, Serialize};
 
 use self::row::{Row, Scope};
+use bulkhead_calls::policy::HttpGrant;
+use bulkhead_calls::secrets::{InjectionPoints, Secret, VALUE_BYTES, is_name};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::TenantId;
-use bulkhead_runtime::policy::HttpGrant;
-use bulkhead_runtime::secrets::{InjectionPoints, Secret, VALUE_BYTES, is_name};
 use bulkhead_store::vault::{self, VaultKeys, sealed_by};
 use bulkhead_store::{self as store, RowKind, Store};
 

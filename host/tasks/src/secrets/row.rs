@@ -5,9 +5,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Error, SecretRef};
+use bulkhead_calls::secrets::{InjectionPoints, Secret};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::TenantId;
-use bulkhead_runtime::secrets::{InjectionPoints, Secret};
 use bulkhead_store as store;
 use bulkhead_store::vault::{self, VaultKeys};
 

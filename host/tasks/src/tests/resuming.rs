@@ -4,9 +4,9 @@ use super::*;
 use crate::admission::IdleState;
 use crate::engine::LEASE_MS;
 use crate::{COULD_NOT, held_by_operator};
+use bulkhead_calls::{JournaledQuestion, Journaling, Tail};
 use bulkhead_domain::timeline::Transition;
 use bulkhead_metrics::{Form, Metrics, MetricsOptions, Readings};
-use bulkhead_runtime::{JournaledQuestion, Journaling, Tail};
 use bulkhead_store::journal::{JournalState, JournalStore as _};
 use bulkhead_store::{Change, TaskStore as _};
 

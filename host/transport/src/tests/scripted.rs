@@ -17,9 +17,9 @@ use bulkhead_domain::call::LogLevel;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::rights::Rights;
 use bulkhead_protocol::{Envelope, Exchange, Frame, Mcp, Peer, Received, Rejection, Session};
-use bulkhead_runtime::{MessageWorkers, Share};
 use bulkhead_store::journal::Beside;
 use bulkhead_store::{Error, RowKind, RowState, RowStore};
+use bulkhead_threads::{MessageWorkers, Share};
 
 /// A session with a queue that a test fills.
 pub(super) struct Told {

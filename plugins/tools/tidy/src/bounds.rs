@@ -12,8 +12,11 @@ use crate::code::{self, Source, Token};
 use crate::repository::Repository;
 
 /// Where clients' traffic goes, what guests do to the host, and what both leave behind.
-const MODULES: [&str; 27] = [
+const MODULES: [&str; 30] = [
     "audit",
+    "calls/journal",
+    "calls/operation.rs",
+    "calls/secrets.rs",
     "control",
     "dashboard",
     "identity",
@@ -33,11 +36,11 @@ const MODULES: [&str; 27] = [
     "runtime/limits.rs",
     "runtime/programs",
     "runtime/secrets",
-    "runtime/threads",
     "runtime/wasi_drafts",
     "runtime/wasi_needs.rs",
     "store",
     "tasks",
+    "threads",
     "traces",
     "transport",
 ];
@@ -144,9 +147,9 @@ const GROWS: &[(&str, &str, By)] = &[
     ("runtime/journal/http.rs", "waiting", Const("HOST_RESOURCES_MAX")),
     ("runtime/secrets/inject.rs", "frames", Const("BODY_BYTES_MAX")),
     ("runtime/secrets/scrub.rs", "ready", Because("two: the rest of a body and its trailers")),
-    ("runtime/threads/queue.rs", "turns", Key("limits.calls_running_total")),
-    ("runtime/threads/queue/fair_order.rs", "accounts", SHARES),
-    ("runtime/threads/queue/fair_order.rs", "order", Key("limits.calls_running_total")),
+    ("threads/queue.rs", "turns", Key("limits.calls_running_total")),
+    ("threads/queue/fair_order.rs", "accounts", SHARES),
+    ("threads/queue/fair_order.rs", "order", Key("limits.calls_running_total")),
     ("store/keyvalue.rs", "counts", TENANTS),
     ("store/leases.rs", "nodes", Because("hosts on one store, which operators start")),
     ("store/sled.rs", "ledger", Key("limits.requestors_per_tenant")),

@@ -23,12 +23,15 @@ const OWNERS: [(&str, &[&str]); 10] = [
 ];
 
 /// What a crate must not depend on, beyond what is owned by another.
-const BANNED: [(&str, &[&str]); 3] = [
+const BANNED: [(&str, &[&str]); 5] = [
     // It uses the operator API and the task engine, like every other face.
     ("dashboard", &["bulkhead-store", "bulkhead-transport"]),
     ("domain", &["*"]),
-    // A mirrored header arrives as a plain struct.
-    ("protocol", &["http", "http-body", "http-body-util", "hyper", "hyper-util"]),
+    // A mirrored header arrives as a plain struct. And like the task engine, it knows what a call is (`calls`), not what runs it: its tests
+    // need no wasmtime.
+    ("protocol", &["bulkhead-runtime", "http", "http-body", "http-body-util", "hyper", "hyper-util"]),
+    ("tasks", &["bulkhead-runtime"]),
+    ("transport", &["bulkhead-runtime"]),
 ];
 
 /// The only file that opens connections or resolves names: every other one would go around the check of addresses.
@@ -42,7 +45,7 @@ const TEST_MODULES: [&str; 2] = ["testing", "samples"];
 const IMPURE: [&str; 7] = ["std::time", "std::fs", "std::net", "std::thread", "std::env", "std::process", "std::io"];
 
 /// The crates below the protocol, and what only the wire names.
-const BELOW_THE_PROTOCOL: [&str; 5] = ["domain", "store", "runtime", "tasks", "plugins"];
+const BELOW_THE_PROTOCOL: [&str; 7] = ["domain", "store", "threads", "calls", "runtime", "tasks", "plugins"];
 const WIRE_NAMES: [&str; 5] = ["taskId", "inputRequests", "isError", "pollInterval", "camelCase"];
 
 pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
@@ -123,6 +126,9 @@ mod tests {
         assert_eq!((begins("store"), begins("runtime"), begins("tasks")), (1, 1, 2));
         assert_eq!(begins("domain"), 5, "each owned one twice, and serde");
         assert_eq!(wrong_dependencies("protocol", &manifest("[dependencies]\nhttp = '1'")).len(), 1);
+        let runtime = manifest("[dependencies]\nbulkhead-calls.workspace = true\nbulkhead-runtime.workspace = true");
+        let above = ["tasks", "protocol", "transport", "plugins"].map(|name| wrong_dependencies(name, &runtime).len());
+        assert_eq!(above, [1, 1, 1, 0]);
     }
 
     #[test]

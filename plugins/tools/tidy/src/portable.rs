@@ -18,11 +18,13 @@ const LINUX_CALLS: [&str; 9] =
 const LINUX_FOLDERS: [&str; 3] = ["/proc", "/sys", "/dev/shm"];
 
 /// Libraries that need Linux or are a host; a name that ends in `*` stands for all that begin so.
-const BANNED: [&str; 9] = [
+const BANNED: [&str; 11] = [
+    "bulkhead-calls",
     "bulkhead-runtime",
     "bulkhead-store",
     "bulkhead-plugins",
     "bulkhead-tasks",
+    "bulkhead-threads",
     "libc",
     "nix",
     "rustix",

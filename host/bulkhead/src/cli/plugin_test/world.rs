@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
+use bulkhead_calls::guest_services::{KeyPage, KeyValueError};
+use bulkhead_calls::secrets::{InjectionPoints, Secret, VALUE_BYTES};
+use bulkhead_calls::{GuestServices, OutsideWorld, Tail};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::Clock;
 use bulkhead_domain::limits::KeyValueLimits;
-use bulkhead_runtime::guest_services::{GuestServices, KeyPage, KeyValueError};
-use bulkhead_runtime::secrets::{InjectionPoints, Secret, VALUE_BYTES};
-use bulkhead_runtime::{OutsideWorld, Tail};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;

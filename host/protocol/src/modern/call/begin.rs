@@ -19,6 +19,7 @@ use crate::error::RpcError;
 use crate::exchange::{immediate, streaming};
 use crate::tool_search::{self, ToolRequest};
 use crate::{Declared, Exchange, ProtocolContext, arguments, jsonrpc, rights, sep1686, unknown};
+use bulkhead_calls::{Catalog, ToolEntry};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::ClientFeature;
 use bulkhead_domain::requestor::Requestor;
@@ -26,7 +27,6 @@ use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::TaskId;
 use bulkhead_domain::tool::{TaskSupport, ToolOutput};
 use bulkhead_domain::toolset::SEARCH_TOOLS;
-use bulkhead_runtime::{Catalog, ToolEntry};
 use bulkhead_tasks::{self as tasks, CallRequest, Tasks};
 
 /// Tasks that one call may continue; more are left out.

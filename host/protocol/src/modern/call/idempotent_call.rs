@@ -15,9 +15,9 @@ use crate::error::RpcError;
 use crate::exchange::{FrameSender, at};
 use crate::input_requests::{read_answer, unusable_answer};
 use crate::{idempotency, notifications};
+use bulkhead_calls::Returned;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::task::{Active, Outcome, Phase, Task, TaskOutput};
-use bulkhead_runtime::Returned;
 use bulkhead_tasks::{self as tasks, CallRequest, Job, RequestedTtl, TaskNews, TaskRequest};
 
 impl RoundTrip {

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use self::outside::{Nowhere, NowhereToKeep, Peer, Values};
 use super::*;
-use crate::journal::{History, JournalReport, JournalStatus, Reason};
-use crate::policy::Grants;
+use bulkhead_calls::journal::{History, JournalReport, JournalStatus, Reason};
+use bulkhead_calls::policy::Grants;
 use bulkhead_domain::call::{ClientFeatures, ElicitationAction, InputRequest, InputRequestKind, InputResponse, Root};
 use bulkhead_domain::limits::KeyValueLimits;
 

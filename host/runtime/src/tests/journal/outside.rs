@@ -7,9 +7,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::guest_services::{GuestServices, KeyPage, KeyValueError};
-use crate::journal_sink::Tail;
-use crate::secrets::Secret;
+use bulkhead_calls::guest_services::{KeyPage, KeyValueError};
+use bulkhead_calls::secrets::Secret;
+use bulkhead_calls::{GuestServices, Tail};
 
 /// Panics in code that a replay must not reach. The host survives them, so they are counted.
 pub(super) static REACHED: AtomicUsize = AtomicUsize::new(0);

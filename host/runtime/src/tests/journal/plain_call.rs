@@ -3,8 +3,7 @@
 use parking_lot::Mutex;
 
 use super::*;
-use crate::durability::JournalPolicy;
-use crate::journal_sink::{Fenced, JournalSink, Tail};
+use bulkhead_calls::{Fenced, JournalPolicy, JournalSink, Tail};
 
 /// Takes what a plain call submits.
 #[derive(Debug, Default)]

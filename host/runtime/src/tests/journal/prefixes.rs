@@ -3,8 +3,8 @@
 
 use super::plain_call::PlainCallSink;
 use super::*;
-use crate::durability::{InDoubt, JournalPolicy};
 use crate::journal::tests::Edited;
+use bulkhead_calls::{InDoubt, JournalPolicy};
 
 async fn go_on(plugin: &str, tool: &str, arguments: &Value, marks_min: usize) {
     let Some(place) = Place::of(plugin, |_| {}).await else { return };

@@ -2,7 +2,7 @@
 
 use super::equivalence::{check, check_place, replays, restarts};
 use super::*;
-use crate::policy::DirGrant;
+use bulkhead_calls::policy::DirGrant;
 
 fn ungranted(_: &mut PluginSource) {}
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::limits::Bytes;
+use bulkhead_domain::text::Bytes;
 
 /// What can be done with a call whose host stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

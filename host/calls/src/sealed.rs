@@ -8,11 +8,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::CallContext;
-use super::guest_services::{GuestServices, KeyPage, KeyValueError};
-use super::journal_sink::Tail;
-use super::outside::OutsideWorld;
+use super::guest_services::{KeyPage, KeyValueError};
 use super::secrets::Secret;
+use super::{CallContext, GuestServices, OutsideWorld, Tail};
 use bulkhead_domain::limits::KeyValueLimits;
 
 /// See the module.

@@ -9,7 +9,7 @@ use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
 
-use crate::wasi_context::{beginning, escaped};
+use bulkhead_domain::text::{beginning, escaped};
 
 /// Violations that are worth reading.
 pub(super) const VIOLATIONS_MAX: usize = 8;

@@ -57,7 +57,7 @@ impl Share {
     }
 
     /// Which of the parts this is.
-    pub(crate) fn own_part(&self) -> u128 {
+    pub fn own_part(&self) -> u128 {
         self.part
     }
 

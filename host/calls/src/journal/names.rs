@@ -4,11 +4,11 @@
 
 /// One import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Import {
-    pub(super) interface: &'static str,
-    pub(super) function: &'static str,
+pub struct Import {
+    pub interface: &'static str,
+    pub function: &'static str,
     /// Of both names. What journals fold into their hash.
-    pub(super) hash: u32,
+    pub hash: u32,
 }
 
 impl Import {
@@ -17,13 +17,8 @@ impl Import {
         Self { interface, function, hash }
     }
 
-    #[cfg(test)]
-    pub(crate) fn parts(self) -> (&'static str, &'static str) {
-        (self.interface, self.function)
-    }
-
     /// Before the first import of a call.
-    pub(super) const BEGIN: Self = Self::new("", "the begin of the call");
+    pub const BEGIN: Self = Self::new("", "the begin of the call");
 }
 
 impl std::fmt::Display for Import {
@@ -36,7 +31,7 @@ impl std::fmt::Display for Import {
 }
 
 /// FNV-1a, going on from a hash.
-pub(super) const fn fnv(mut hash: u32, bytes: &[u8]) -> u32 {
+pub const fn fnv(mut hash: u32, bytes: &[u8]) -> u32 {
     let mut rest = bytes;
     while let [byte, others @ ..] = rest {
         hash = (hash ^ *byte as u32).wrapping_mul(0x0100_0193);
@@ -47,11 +42,10 @@ pub(super) const fn fnv(mut hash: u32, bytes: &[u8]) -> u32 {
 
 macro_rules! imports {
     ($($interface:literal { $($name:ident = $function:literal),* $(,)? })*) => {
-        $($(pub(crate) const $name: Import = Import::new($interface, $function);)*)*
+        $($(pub const $name: Import = Import::new($interface, $function);)*)*
 
         /// Every one of them.
-        #[cfg(any(test, fuzzing))]
-        pub(crate) const ALL: &[Import] = &[$($($name),*),*];
+        pub const ALL: &[Import] = &[$($($name),*),*];
     };
 }
 

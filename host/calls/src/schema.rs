@@ -9,8 +9,7 @@ mod violation;
 use jsonschema::{Draft, PatternOptions};
 use serde_json::Value;
 
-pub(crate) use portable::portable;
-pub use portable::refusals;
+pub use portable::{portable, refusals};
 pub use violation::Violation;
 use violation::{VIOLATIONS_MAX, collect};
 
@@ -101,7 +100,7 @@ impl Validator {
     }
 
     /// How many regular expressions are kept for it.
-    pub(super) fn patterns(&self) -> usize {
+    pub fn patterns(&self) -> usize {
         self.patterns
     }
 

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use super::limits::URI_BYTES_MAX;
 use bulkhead_domain::Json;
 use bulkhead_domain::server_features::{Completion, PartialArgument, PromptOutput, Reference, ResourcePage};
 use bulkhead_domain::task::TaskOutput;
 use bulkhead_domain::tool::{ResourceContents, ToolOutput};
+
+/// Bytes of a resource's URI, that of a request or of a report. Stops megabytes in what is kept of it.
+pub const URI_BYTES_MAX: usize = 2048;
 
 /// One request to a plugin, in the plugin's own names: without the configured prefix.
 #[derive(Clone, Debug)]
@@ -46,7 +48,7 @@ impl Operation {
     }
 
     /// Bytes of everything that the client chose, and how many may pass at most where less than the call's arguments may.
-    pub(super) fn size(&self) -> (u64, u64) {
+    pub fn size(&self) -> (u64, u64) {
         let pairs = |pairs: &[(String, String)]| pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
         let (bytes, max): (usize, usize) = match self {
             Self::CallTool { arguments, .. } => (arguments.as_str().len(), usize::MAX),

@@ -3,14 +3,8 @@
 //! Owns the choices and nothing that acts on them. Must not know a task. Invariant: by default nothing that may
 //! have had an effect is done again by itself.
 
-use std::collections::BTreeMap;
-
 use http::Method;
 use http::header::HeaderName;
-
-use super::journal;
-use super::policy::{Granted, Grants};
-use bulkhead_domain::Json;
 
 /// Whether tasks of a plugin go on where they were after the host was killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +32,7 @@ pub enum InDoubt {
 
 impl InDoubt {
     /// Whether a request with this method is sent again.
-    pub(super) fn sends_again(self, method: &Method) -> bool {
+    pub fn sends_again(self, method: &Method) -> bool {
         match self {
             Self::Error => method.is_safe(),
             Self::ResendIdempotent => method.is_idempotent(),
@@ -64,30 +58,9 @@ impl Default for JournalPolicy {
     }
 }
 
-/// Why calls of a plugin with these grants and settings cannot be brought back, or not all of them; `None`: nothing is known that keeps
-/// them from it. What variables hold is not known here, and counts as nothing.
-pub fn durable_hindrance(is_concurrent: bool, grants: &Grants, settings: &BTreeMap<String, Json>) -> Option<String> {
-    let (directories, settings) = (grants.directories.clone(), settings.clone());
-    journal::hindrance(is_concurrent, &Granted { directories, settings, ..Granted::default() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::DirGrant;
-
-    #[test]
-    fn directories_settings_and_wasi_03_keep_calls_from_being_brought_back() {
-        let (none, no_settings) = (Grants::default(), BTreeMap::new());
-        assert_eq!(durable_hindrance(false, &none, &no_settings), None);
-        let why = |grants: &Grants, settings: &BTreeMap<String, Json>| durable_hindrance(false, grants, settings);
-        let data = DirGrant { host: "/srv".into(), guest: "/data".to_owned(), write: false, bytes_max: None };
-        let granted = Grants { directories: vec![data], ..Grants::default() };
-        assert_eq!(why(&granted, &no_settings).as_deref(), Some("directories are granted: /data"));
-        let settings = BTreeMap::from([("key".to_owned(), Json::new(format!("\"{}\"", "x".repeat(16 << 10))))]);
-        assert_eq!(why(&none, &settings).as_deref(), Some("its settings and variables are larger than 16 KiB"));
-        assert_eq!(durable_hindrance(true, &none, &no_settings).as_deref(), Some("its component uses WASI 0.3"));
-    }
 
     #[test]
     fn only_what_the_operator_allows_is_sent_again() {

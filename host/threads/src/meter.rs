@@ -5,8 +5,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 /// What a thread's CPU clock said last. Asking the kernel twice a call costs as much as the guest of a small tool.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Meter {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Meter {
     read: Duration,
     /// How long the polls since then took, by the wall.
     short: Duration,
@@ -19,12 +19,12 @@ const SHORT_MAX: Duration = Duration::from_millis(1);
 
 impl Meter {
     /// One for this thread, which must not be used on another one.
-    pub(super) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self { read: Duration::ZERO, short: Duration::ZERO }
     }
 
     /// The CPU time of a poll that has just taken this long. Never more than that.
-    pub(super) fn spent(&mut self, wall: Duration) -> Duration {
+    pub fn spent(&mut self, wall: Duration) -> Duration {
         let Self { read, short } = *self;
         if wall < SHORT && short + wall < SHORT_MAX {
             self.short = short + wall;

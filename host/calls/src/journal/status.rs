@@ -6,7 +6,13 @@
 use std::fmt;
 
 use super::class::Reason;
-use super::entry::Corrupt;
+
+/// Bytes that are no journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes are no journal: entry {number} cannot be read")]
+pub struct Corrupt {
+    pub number: u32,
+}
 
 /// A replay that is not what was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,8 +54,3 @@ impl fmt::Display for JournalStatus {
         }
     }
 }
-
-/// Stops a guest that did again what its journal tells of and must do nothing new.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the call is where its journal ends")]
-pub struct AtMark;

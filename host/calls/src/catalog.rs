@@ -169,7 +169,7 @@ impl Catalog {
     }
 
     /// Says that others may have another catalog at the same time.
-    pub(super) fn for_some(self) -> Self {
+    pub fn for_some(self) -> Self {
         Self { for_some: true, ..self }
     }
 
@@ -244,7 +244,7 @@ impl Catalog {
     }
 
     /// Gives each list the number of an equal one, else the next number.
-    pub(super) fn number(&mut self, known: &[Arc<Self>], last: &mut u64) {
+    pub fn number(&mut self, known: &[Arc<Self>], last: &mut u64) {
         for kind in ListKind::ALL {
             let equal = known.iter().find(|other| other.lists_like(self, kind)).map(|other| other.lists.of(kind));
             let generation = equal.unwrap_or_else(|| {

@@ -118,7 +118,7 @@ impl fmt::Display for HttpGrant {
 
 impl HttpGrant {
     /// Whether a request to this host and port is meant. The host is [normal](bulkhead_net::address::normal_host).
-    pub(crate) fn covers(&self, tls: bool, host: &str, port: u16) -> bool {
+    pub fn covers(&self, tls: bool, host: &str, port: u16) -> bool {
         self.tls == tls
             && self.port == port
             && match &self.host {
@@ -129,13 +129,13 @@ impl HttpGrant {
     }
 
     /// Whether a request for this is meant, at a host that is covered. The path has no query.
-    pub(crate) fn permits(&self, method: &str, path: &str) -> bool {
+    pub fn permits(&self, method: &str, path: &str) -> bool {
         (self.methods.is_empty() || self.methods.iter().any(|granted| granted == method))
             && (self.path == "/" || is_plain(path) && is_below(path, &self.path))
     }
 
     /// Whether the granted host may turn out to be at this address: any public one; another only if the operator wrote it down.
-    pub(crate) fn may_reach(&self, address: IpAddr) -> bool {
+    pub fn may_reach(&self, address: IpAddr) -> bool {
         match &self.host {
             HostPattern::Address(granted) => *granted == address,
             HostPattern::Name(name) if name == "localhost" => address.is_loopback(),

@@ -1,4 +1,4 @@
-//! The guests' own threads: one per core, without timers or sockets, which belong to the host's I/O runtime.
+//! Threads for guests, and for work on messages: one per core, without timers or sockets, which belong to the host's I/O runtime.
 //!
 //! Owns when each guest is polled. Must not know what a guest does nor whose it is: it sees a future and a [`Share`]. Invariants: a
 //! guest is polled by one thread at a time, and in the order of [`FairQueue`]; a guest that was stopped is dropped by the next thread
@@ -10,9 +10,13 @@
 //! The queue is fair over opaque shares, one for each tenant, and within a share over its parts, one for each requestor, so that
 //! `runtime` does not learn whose call it runs. What is charged is CPU time, by weight. A tick comes early when a call arrives that is
 //! first in line and has nothing running. Timers, DNS and sockets belong to the I/O runtime, so a guest that spins never delays another's
-//! wake-up or a health check. Work on large messages ([`message_workers`](super::message_workers)) has a second set of
+//! wake-up or a health check. Work on large messages ([`MessageWorkers`]) has a second set of
 //! threads with the same queue, and its time is charged to the share that its tenant's guests have here.
 
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
+
+mod message_workers;
+mod meter;
 mod pulse;
 mod queue;
 
@@ -30,7 +34,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use super::meter::Meter;
+pub use message_workers::MessageWorkers;
+pub use meter::Meter;
 pub use pulse::GuestPulse;
 use queue::FairQueue;
 pub use queue::Share;
@@ -59,7 +64,7 @@ impl Stop for tokio::task::JoinHandle<()> {
 }
 
 /// The threads; see the module. Dropping them ends them at their next tick, and every guest that is ready.
-pub(super) struct Threads(Arc<Pool>);
+pub struct Threads(Arc<Pool>);
 
 struct Pool {
     line: Mutex<RunQueue>,
@@ -118,7 +123,7 @@ struct FinishedSlice {
 impl Threads {
     /// Starts one thread per core. What waits in a guest waits on `io`; `tick` ends the present turn of every guest, and a turn is
     /// about `turn` long.
-    pub(super) fn start(
+    pub fn start(
         io: &tokio::runtime::Handle,
         turn: Duration,
         tick: impl Fn() + Send + Sync + 'static,
@@ -128,7 +133,7 @@ impl Threads {
 
     /// Starts threads for other work of the same shares: one per core, but two at least, so that one long turn does not delay
     /// all others. Nothing ends a turn there but the work itself.
-    pub(super) fn start_message_workers(io: &tokio::runtime::Handle) -> io::Result<Self> {
+    fn start_message_workers(io: &tokio::runtime::Handle) -> io::Result<Self> {
         Self::start_with("message", cores().max(2), io, FairQueue::secondary(micros(MESSAGE_TURN)), || {})
     }
 
@@ -165,12 +170,12 @@ impl Threads {
     }
 
     /// Puts a future in line.
-    pub(super) fn spawn(&self, share: &Share, work: impl Future<Output = ()> + Send + 'static) -> Arc<dyn Stop> {
+    pub fn spawn(&self, share: &Share, work: impl Future<Output = ()> + Send + 'static) -> Arc<dyn Stop> {
         spawn(&self.0, share, work)
     }
 
     /// The same for one whose result is wanted. Nothing comes if it panics.
-    pub(super) fn run<T: Send + 'static>(
+    pub fn run<T: Send + 'static>(
         &self,
         share: &Share,
         work: impl Future<Output = T> + Send + 'static,
@@ -180,7 +185,7 @@ impl Threads {
 
     /// Ends the threads with every guest that is ready, and waits for turns in progress, for so long at most. Guests hold timers of the
     /// I/O runtime, which must not be gone before them. Whether all have ended.
-    pub(super) fn end(&self, within: Duration) -> bool {
+    pub fn end(&self, within: Duration) -> bool {
         self.0.close();
         (self.0.tick)();
         let mut living = self.0.living.lock();
@@ -188,7 +193,7 @@ impl Threads {
     }
 
     /// What says whether these threads go on.
-    pub(super) fn pulse(&self) -> GuestPulse {
+    pub fn pulse(&self) -> GuestPulse {
         GuestPulse::new(Arc::clone(&self.0), pulse::Times::default())
     }
 }

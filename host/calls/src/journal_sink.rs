@@ -33,7 +33,7 @@ pub struct Tail {
 
 impl Tail {
     /// The same with the bytes of this one.
-    pub(super) fn with_end(self, end: Self) -> Self {
+    pub fn with_end(self, end: Self) -> Self {
         let Self { at, bytes, step, entries, .. } = end;
         Self { at, bytes, step, entries, ..self }
     }
@@ -51,7 +51,8 @@ pub struct OpenTail(Box<WithMessages>);
 type WithMessages = dyn Fn(&[String]) -> Tail + Send + Sync;
 
 impl OpenTail {
-    pub(super) fn new(close: impl Fn(&[String]) -> Tail + Send + Sync + 'static) -> Self {
+    /// Of what makes the tail once the messages are known.
+    pub fn new(close: impl Fn(&[String]) -> Tail + Send + Sync + 'static) -> Self {
         Self(Box::new(close))
     }
 

@@ -7,7 +7,7 @@ use std::io;
 
 use tokio::sync::oneshot;
 
-use super::threads::{Share, Threads};
+use super::{Share, Threads};
 
 /// See the module.
 #[derive(Debug)]

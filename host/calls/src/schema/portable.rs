@@ -145,7 +145,7 @@ fn look(schema: &Value, place: String, places: &mut [Vec<String>]) {
 }
 
 /// The form of a schema that the most interfaces take; `None`: it is that form already. Its nesting was bounded when it was compiled.
-pub(crate) fn portable(schema: &Value) -> Option<Value> {
+pub fn portable(schema: &Value) -> Option<Value> {
     // What was looked at tells `unevaluatedItems` what is left: no `items` is put where there was none.
     let fill = Fill { items: !schema.to_string().contains("\"unevaluatedItems\"") };
     let split = Form { fill, splits: true }.of(schema.clone());

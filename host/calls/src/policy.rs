@@ -6,14 +6,11 @@
 
 mod destination;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 pub use destination::{GrantError, HostPattern, HttpGrant};
 
-use bulkhead_domain::Json;
-use bulkhead_domain::imports::Grant;
 use bulkhead_domain::limits::KeyValueLimits;
 use bulkhead_domain::requestor::TenantId;
 
@@ -144,36 +141,6 @@ impl Grants {
     pub fn missing_variables(&self, wanted: &Bound) -> Vec<String> {
         let keys = wanted.env.iter().flatten().filter(|key| !self.env.contains(key));
         keys.map(|key| format!("env {key}")).collect()
-    }
-}
-
-/// The grants of one plugin, ready for its calls.
-#[derive(Debug, Default)]
-pub(super) struct Granted {
-    pub(super) directories: Vec<DirGrant>,
-    pub(super) http: Vec<HttpGrant>,
-    /// Read once, when the plugin was loaded.
-    pub(super) environment: Vec<(String, String)>,
-    /// `[[plugin]] config`.
-    pub(super) settings: BTreeMap<String, Json>,
-    pub(super) keyvalue: Option<KeyValueLimits>,
-    /// Requested grants that it does not have, named when a use of their kind fails.
-    pub(super) missing_directories: Vec<String>,
-    pub(super) missing_variables: Vec<String>,
-    /// Of a component that says nothing of what it wants: what its imports can make use of, and the interface that says so.
-    pub(super) usable: Vec<(Grant, &'static str)>,
-}
-
-/// The same by tenant: some are left less than the others.
-#[derive(Debug, Default)]
-pub(super) struct GrantedTo {
-    pub(super) others: Arc<Granted>,
-    pub(super) tenants: HashMap<TenantId, Arc<Granted>>,
-}
-
-impl GrantedTo {
-    pub(super) fn of(&self, tenant: TenantId) -> &Arc<Granted> {
-        self.tenants.get(&tenant).unwrap_or(&self.others)
     }
 }
 
