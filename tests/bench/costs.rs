@@ -73,7 +73,8 @@ pub(crate) async fn a_call_beside_a_crowd(plan: &Plan, report: &mut Report) -> a
                   [call]\ncpu_ms = 3600000\nwall_ms = 3600000";
     let unlimited = UNLIMITED.replace("calls_running_per_tenant = 256", "calls_running_per_tenant = 500");
     let setup = Setup::with(&["hostile", "primes"]).config(&format!("{unlimited}{limits}"));
-    let (crowd, single) = (setup.token("crowd", "crowd").await, setup.token("single", "single").await);
+    let crowd = setup.token("crowd", "crowd").await;
+    let single = setup.token("single", "single").await;
     let host = setup.start().await;
     let crowd = Client::connect_as(&host, Some(&crowd), all_capabilities()).await;
     let single = Client::connect_as(&host, Some(&single), all_capabilities()).await;
@@ -98,7 +99,8 @@ pub(crate) async fn a_call_beside_a_crowd(plan: &Plan, report: &mut Report) -> a
 
 /// The median of calls, one after the other, in seconds.
 async fn calls(client: &Client, below: u64, each: Duration) -> anyhow::Result<f64> {
-    let (begin, mut times) = (Instant::now(), Vec::new());
+    let begin = Instant::now();
+    let mut times = Vec::new();
     while begin.elapsed() < each || times.len() < 5 {
         let sent = Instant::now();
         let called = client.tool("count_primes", json!({"below": below})).await;

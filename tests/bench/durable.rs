@@ -94,7 +94,8 @@ pub(crate) async fn replays(plan: &Plan, report: &mut Report) -> anyhow::Result<
     let recorded = run(&sandbox, &tool, &arguments, Journaling::InMemory).await?;
     ensure!(recorded.status == JournalStatus::Ended, "nothing was recorded: {:?}", recorded.status);
     let entries = f64::from(recorded.entries);
-    let (begin, mut took) = (Instant::now(), Vec::new());
+    let begin = Instant::now();
+    let mut took = Vec::new();
     while begin.elapsed() < plan.each {
         let sent = Instant::now();
         let replayed =

@@ -69,7 +69,8 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
         journaling: Journaling::Off,
         facts: CallContext { call_id: CallId([1; 16]), seed: [1; 32], ..CallContext::detached() },
     };
-    let (begin, mut times) = (Instant::now(), Vec::new());
+    let begin = Instant::now();
+    let mut times = Vec::new();
     while begin.elapsed() < plan.each {
         let sent = Instant::now();
         let mut running = sandbox.start(spec.clone())?;

@@ -48,8 +48,11 @@ pub(crate) async fn pause(report: &mut Report) -> anyhow::Result<()> {
     let host = Setup::with(&["hostile"]).config(UNLIMITED).config("[call]\ncpu_ms = 3600000").start().await;
     let task = Modern::full(&host, None).task("spin", json!({})).await;
     let mut hand = Hand::new(&host, &task);
-    let (mut pauses, mut resumes) = (hand.on("tasks/pause").await?, hand.on("tasks/resume").await?);
-    let (begin, mut stood, mut replied) = (Instant::now(), Vec::new(), Vec::new());
+    let mut pauses = hand.on("tasks/pause").await?;
+    let mut resumes = hand.on("tasks/resume").await?;
+    let begin = Instant::now();
+    let mut stood = Vec::new();
+    let mut replied = Vec::new();
     for round in 0..ROUNDS {
         // Another part of the guest's time slice each time.
         tokio::time::sleep(Duration::from_micros(15_000 + 700 * (round as u64 % 16))).await;
@@ -74,7 +77,8 @@ pub(crate) async fn pause(report: &mut Report) -> anyhow::Result<()> {
         let request = hand.request("tasks/resume", json!({}));
         resumes.call(&request).await?;
     }
-    let (stood, replied) = (Measured::new(begin.elapsed(), stood), Measured::new(begin.elapsed(), replied));
+    let stood = Measured::new(begin.elapsed(), stood);
+    let replied = Measured::new(begin.elapsed(), replied);
     let made_of = format!(
         "slowest of {ROUNDS}; median {:.1} ms; the reply, which waits for the disk: median {:.1} ms",
         stood.quantile_us(0.5) / 1e3,
@@ -136,8 +140,11 @@ pub(crate) async fn steer(report: &mut Report) -> anyhow::Result<()> {
     let host = Setup::with(&["primes"]).config(UNLIMITED).config("[call]\ncpu_ms = 3600000").start().await;
     let task = Modern::full(&host, None).task("count_primes", json!({"below": 1_000_000_000_000u64})).await;
     let mut hand = Hand::new(&host, &task);
-    let (mut steers, mut reads) = (hand.on("tasks/steer").await?, hand.on("tasks/get").await?);
-    let (begin, mut shown, mut replied) = (Instant::now(), Vec::new(), Vec::new());
+    let mut steers = hand.on("tasks/steer").await?;
+    let mut reads = hand.on("tasks/get").await?;
+    let begin = Instant::now();
+    let mut shown = Vec::new();
+    let mut replied = Vec::new();
     for turn in 0..MESSAGES {
         // A guest may say something new so many times a second; that is not what is measured.
         tokio::time::sleep(Duration::from_millis(30)).await;
@@ -156,7 +163,8 @@ pub(crate) async fn steer(report: &mut Report) -> anyhow::Result<()> {
         }
         shown.push(sent.elapsed());
     }
-    let (shown, replied) = (Measured::new(begin.elapsed(), shown), Measured::new(begin.elapsed(), replied));
+    let shown = Measured::new(begin.elapsed(), shown);
+    let replied = Measured::new(begin.elapsed(), replied);
     let made_of = format!(
         "p99 {:.1} ms; the reply, which waits for the disk: median {:.1} ms; the guest looks about once a millisecond",
         shown.quantile_us(0.99) / 1e3,
@@ -179,7 +187,8 @@ pub(crate) async fn fan_out(report: &mut Report) -> anyhow::Result<()> {
     let host = Setup::with(&["hostile"]).config(UNLIMITED).config("[call]\ncpu_ms = 3600000").start().await;
     let task = Modern::full(&host, None).task("spin", json!({})).await;
     let mut hand = Hand::new(&host, &task);
-    let (mut pauses, mut resumes) = (hand.on("tasks/pause").await?, hand.on("tasks/resume").await?);
+    let mut pauses = hand.on("tasks/pause").await?;
+    let mut resumes = hand.on("tasks/resume").await?;
     pauses.call(&hand.request("tasks/pause", json!({}))).await?;
     let mut streams = Vec::new();
     for turn in 0..STREAMS as u64 {
@@ -189,7 +198,8 @@ pub(crate) async fn fan_out(report: &mut Report) -> anyhow::Result<()> {
         stream.until(r#""status":"paused""#).await?;
         streams.push(stream);
     }
-    let (begin, mut times) = (Instant::now(), Vec::new());
+    let begin = Instant::now();
+    let mut times = Vec::new();
     let mut used_ms = 0;
     for _ in 0..CHANGES {
         let before = host.cpu_ms();
@@ -226,7 +236,8 @@ async fn all_hear(streams: Vec<Connection>, said: &'static str) -> anyhow::Resul
             })
         })
         .collect();
-    let (mut streams, mut last) = (Vec::new(), Instant::now());
+    let mut streams = Vec::new();
+    let mut last = Instant::now();
     for one in hearing {
         let (stream, at) = one.await??;
         last = last.max(at);

@@ -28,12 +28,16 @@ fn setup(count: usize) -> Setup {
 
 /// From one plugin to two hundred.
 pub(crate) async fn plugins(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
-    let (one, few, many) = (setup(1), setup(FEW), setup(MANY));
+    let one = setup(1);
+    let few = setup(FEW);
+    let many = setup(MANY);
     let cold = started(&many).await?;
     for other in [&one, &few] {
         started(other).await?;
     }
-    let (least, mean, most) = (start(&one).await?, start(&few).await?, start(&many).await?);
+    let least = start(&one).await?;
+    let mean = start(&few).await?;
+    let most = start(&many).await?;
     let made_of = format!(
         "{:.1} ms for each; {:.0} ms with {FEW}, {:.0} ms with 1; cold, which compiles one component: {:.0} ms",
         ms(most.saturating_sub(least)) / (MANY - 1) as f64,
@@ -47,22 +51,27 @@ pub(crate) async fn plugins(plan: &Plan, report: &mut Report) -> anyhow::Result<
     let growth = ms(most) / (ms(mean) * times);
     report.add("plugins: start with 200, to 10 times that with 20", made_of, growth, "x", Budget::AtMost(1.0));
 
-    let (one, few, many) = (one.start().await, few.start().await, many.start().await);
+    let one = one.start().await;
+    let few = few.start().await;
+    let many = many.start().await;
     let ((few_tools, few_took), (many_tools, many_took)) = (listed(&few, plan).await?, listed(&many, plan).await?);
     ensure!(many_tools * FEW == few_tools * MANY, "{few_tools} tools of {FEW} plugins, {many_tools} of {MANY}");
     let each = |took: Duration, tools: usize| ms(took) * 1e3 / tools as f64;
     let made_of = format!("{many_tools} tools; {few_tools} tools in {:.2} ms", ms(few_took));
     report.add("plugins: tools/list of 200, median", made_of, ms(many_took), "ms", Budget::None);
-    let (a_few, a_many) = (each(few_took, few_tools), each(many_took, many_tools));
+    let a_few = each(few_took, few_tools);
+    let a_many = each(many_took, many_tools);
     let made_of = format!("{a_many:.1} µs a tool with {MANY} plugins, {a_few:.1} µs with {FEW}");
     report.add("plugins: tools/list, cost of each as they grow", made_of, a_many / a_few, "x", Budget::AtMost(1.5));
 
-    let (mut alone, mut among) = (Vec::new(), Vec::new());
+    let mut alone = Vec::new();
+    let mut among = Vec::new();
     for _ in 0..TURNS {
         alone.push(echoes(&one, 0, plan.each / TURNS).await?);
         among.push(echoes(&many, MANY / 2, plan.each / TURNS).await?);
     }
-    let (alone, among) = (Measured::of_turns(alone), Measured::of_turns(among));
+    let alone = Measured::of_turns(alone);
+    let among = Measured::of_turns(among);
     let made_of = format!("{:.0}/s with {MANY} plugins, {:.0}/s with 1", among.per_second, alone.per_second);
     let ratio = among.per_second / alone.per_second;
     report.add("plugins: echo with 200, to 1", made_of, ratio, "x", Budget::AtLeast(0.9));
@@ -90,7 +99,9 @@ async fn start(setup: &Setup) -> anyhow::Result<Duration> {
 /// How many tools there are, and how long it takes to read all pages of the list.
 async fn listed(host: &Host, plan: &Plan) -> anyhow::Result<(usize, Duration)> {
     let client = Client::connect(host).await;
-    let (begin, mut times, mut tools) = (Instant::now(), Vec::new(), 0);
+    let begin = Instant::now();
+    let mut times = Vec::new();
+    let mut tools = 0;
     while begin.elapsed() < plan.each {
         let start = Instant::now();
         let mut params = json!({});

@@ -52,7 +52,10 @@ pub(crate) async fn calls(plan: &Plan, report: &mut Report) -> anyhow::Result<()
     let bare = peers::start(Peer::Bare).await?;
     let native = if cfg!(feature = "bench") { Some(peers::start(Peer::Native).await?) } else { None };
     let each = plan.each / ROUNDS;
-    let (mut called, mut to_bare, mut to_native, mut cpu_us) = (Vec::new(), Vec::new(), Vec::new(), 0.0);
+    let mut called = Vec::new();
+    let mut to_bare = Vec::new();
+    let mut to_native = Vec::new();
+    let mut cpu_us = 0.0;
     for _ in 0..ROUNDS {
         to_bare.push(load::drive(connections(&bare.url, "tools/call", "echo").await?, each, echo).await?);
         let to_host = connections(&host.url, "tools/call", "echo").await?;
@@ -103,7 +106,8 @@ pub(crate) async fn promotion(plan: &Plan, report: &mut Report) -> anyhow::Resul
     .await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = written(&host)?;
-    let (mut promotable, mut plain) = (0.0, 0.0);
+    let mut promotable = 0.0;
+    let mut plain = 0.0;
     for round in 0..ROUNDS {
         let mut turns = [(with.clone(), &mut promotable), (json!({}), &mut plain)];
         // Whoever goes first in one round goes last in the next: what gets slower or faster meanwhile does so for both.
@@ -161,7 +165,8 @@ pub(crate) async fn polling(plan: &Plan, report: &mut Report) -> anyhow::Result<
             let capabilities = json!({"extensions": {TASKS: {}}});
             message(turn, "tasks/get", json!({"taskId": asked[who % TASKS_MAX]}), &capabilities)
         };
-        let (mut read, mut bare) = (Vec::new(), Vec::new());
+        let mut read = Vec::new();
+        let mut bare = Vec::new();
         for _ in 0..ROUNDS {
             for (url, turns) in [(&peer.url, &mut bare), (&host.url, &mut read)] {
                 let mut connections = Vec::new();
@@ -171,7 +176,8 @@ pub(crate) async fn polling(plan: &Plan, report: &mut Report) -> anyhow::Result<
                 turns.push(load::drive(connections, plan.each / (2 * ROUNDS), get.clone()).await?);
             }
         }
-        let (read, bare) = (Measured::of_turns(read), Measured::of_turns(bare));
+        let read = Measured::of_turns(read);
+        let bare = Measured::of_turns(bare);
         let made_of = format!(
             "{:.0}/s (median {:.2} ms, p99 {:.2} ms) to {:.0}/s of the bare handler (p99 {:.2} ms), in turns",
             read.per_second,

@@ -63,7 +63,9 @@ async fn bare_store(each: Duration) -> anyhow::Result<Measured> {
     let writers = (0..CONNECTIONS as u8).map(|who| {
         let store = store.clone();
         tokio::spawn(async move {
-            let (begin, mut times, mut ending) = (Instant::now(), Vec::new(), None);
+            let begin = Instant::now();
+            let mut times = Vec::new();
+            let mut ending = None;
             for turn in 0u64.. {
                 let sent = Instant::now();
                 if sent - begin > each {

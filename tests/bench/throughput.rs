@@ -69,8 +69,12 @@ pub(crate) async fn calls_and_reads(plan: &Plan, report: &mut Report) -> anyhow:
         json!({"jsonrpc": "2.0", "id": turn, "method": "tasks/get", "params": {"taskId": task}}).to_string()
     };
     let each = plan.each / ROUNDS;
-    let (mut to_bare, mut to_native, mut called, mut read) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut call_us, mut ping_us) = (0.0, 0.0);
+    let mut to_bare = Vec::new();
+    let mut to_native = Vec::new();
+    let mut called = Vec::new();
+    let mut read = Vec::new();
+    let mut call_us = 0.0;
+    let mut ping_us = 0.0;
     for _ in 0..ROUNDS {
         to_bare.push(load::drive(plain(&bare.url, CONNECTIONS).await?, each, echo).await?);
         let (turn, turn_us) = costed(&host, connections(&host, CONNECTIONS).await?, each, echo).await?;
@@ -162,7 +166,8 @@ pub(crate) async fn metrics(plan: &Plan, report: &mut Report) -> anyhow::Result<
     let setup = |config: &str| Setup::with(&["text"]).config(config);
     let hosts = [setup(&counting).start().await, setup(UNLIMITED).start().await];
     let scraping = tokio::spawn(scrape(address));
-    let (mut measured, mut cost_us) = ([Vec::new(), Vec::new()], [0.0; 2]);
+    let mut measured = [Vec::new(), Vec::new()];
+    let mut cost_us = [0.0; 2];
     for _ in 0..ROUNDS {
         for ((host, measured), cost_us) in hosts.iter().zip(&mut measured).zip(&mut cost_us) {
             let connections = connections(host, CONNECTIONS).await?;
@@ -230,7 +235,8 @@ pub(crate) async fn created_to_completed(plan: &Plan, report: &mut Report) -> an
     let host = Setup::with(&["primes"]).config(UNLIMITED).start().await;
     let client = Client::connect_as(&host, None, all_capabilities()).await;
     let mut connection = in_session(&client).await?;
-    let (begin, mut times) = (Instant::now(), Vec::new());
+    let begin = Instant::now();
+    let mut times = Vec::new();
     let mut turn = 0u64;
     while begin.elapsed() < plan.each {
         let sent = Instant::now();

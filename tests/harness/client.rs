@@ -233,7 +233,8 @@ impl Client {
 
     /// Every task that `tasks/list` names, over all pages.
     pub async fn tasks(&self) -> Vec<Value> {
-        let (mut tasks, mut cursor) = (Vec::new(), None::<Value>);
+        let mut tasks = Vec::new();
+        let mut cursor = None::<Value>;
         loop {
             let params = cursor.map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
             let page = self.call("tasks/list", params).await.expect("tasks/list works");

@@ -302,7 +302,9 @@ async fn metadata(State(told): State<Arc<Told>>, headers: HeaderMap) -> Answer {
     let host = headers.get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
     let issuer = told.issuer.lock().clone();
     let at = |path: &str| format!("http://{host}/{path}");
-    let (keys, authorize, token) = (at("keys"), at("authorize"), at("token"));
+    let keys = at("keys");
+    let authorize = at("authorize");
+    let token = at("token");
     Ok(Json(json!({"issuer": issuer, "jwks_uri": keys, "authorization_endpoint": authorize, "token_endpoint": token})))
 }
 

@@ -202,10 +202,12 @@ pub fn pipe(setup: &Setup, era: Era) -> RelayedPipe {
     let mut command = setup.command("stdio");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let mut child = command.spawn().expect("the host starts");
-    let (mut stdin, stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let stdout = child.stdout.take().expect("a pipe");
     let (from_host, mut to_client) = tokio::io::duplex(MESSAGE_BYTES_MAX);
     let (to_host, from_client) = tokio::io::duplex(MESSAGE_BYTES_MAX);
-    let (witness, questions) = (Witness::default(), Arc::new(Mutex::new(HashMap::<String, Question>::new())));
+    let witness = Witness::default();
+    let questions = Arc::new(Mutex::new(HashMap::<String, Question>::new()));
     let asked = Arc::clone(&questions);
     tokio::spawn(async move {
         let mut lines = BufReader::new(from_client).lines();
@@ -250,7 +252,8 @@ mod tests {
 
     #[test]
     fn relay_checks_answer_against_the_asking_era() {
-        let (witness, question) = (Witness::default(), Question::of(ASKED.as_bytes()));
+        let witness = Witness::default();
+        let question = Question::of(ASKED.as_bytes());
         witness.look(GOOD.as_bytes(), &question);
         assert_eq!(witness.content(), (0, 1));
         witness.look(OLDER.as_bytes(), &question);

@@ -92,7 +92,8 @@ pub fn check_first(message: &Value, expected: Option<&Expected>) {
 }
 
 fn check_without_tasks(schema: &'static str, message: &Value, expected: Option<&Expected>) {
-    let (method, id) = (message.get("method").and_then(Value::as_str), message.get("id"));
+    let method = message.get("method").and_then(Value::as_str);
+    let id = message.get("id");
     match (method, id) {
         (Some("notifications/tasks/created"), None) => return check_created(message),
         (Some(_), Some(_)) => return conform_to(schema, message, "ServerRequest"),
@@ -136,7 +137,8 @@ fn check_beside(task: &Value) {
     if task.get("pollFrequency").is_none() {
         return assert!(task.get("keepAlive").is_none(), "half a task of SEP-1686: {task}");
     }
-    let (error, status) = (task.get("error"), task["status"].as_str().unwrap_or_default());
+    let error = task.get("error");
+    let status = task["status"].as_str().unwrap_or_default();
     assert!(task["pollFrequency"].is_u64(), "{task}");
     assert!(task["keepAlive"].is_u64() || task.get("keepAlive") == Some(&Value::Null), "{task}");
     assert_eq!(error.is_some_and(Value::is_string), status == "failed", "{task}");

@@ -33,7 +33,9 @@ impl Pipe {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().expect("the host starts");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let (setup, stdin, version) = (setup.clone(), child.stdin.take(), "2025-11-25".to_owned());
+        let setup = setup.clone();
+        let stdin = child.stdin.take();
+        let version = "2025-11-25".to_owned();
         Self { setup, stdin, child, lines, open: HashMap::new(), ids: 0, version }
     }
 

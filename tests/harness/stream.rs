@@ -47,7 +47,8 @@ pub struct Incoming {
 
 impl Incoming {
     pub(crate) async fn of(response: reqwest::Response, expected: Option<Expected>) -> Self {
-        let (status, headers) = (response.status(), response.headers().clone());
+        let status = response.status();
+        let headers = response.headers().clone();
         let kind = headers.get("content-type").map_or("", |value: &HeaderValue| value.to_str().unwrap_or_default());
         let (text, body) = if kind.starts_with("text/event-stream") {
             let bytes = response.bytes_stream().map(|chunk| match chunk {
@@ -147,7 +148,9 @@ impl Incoming {
 
 /// One block up to its empty line; a block of comments alone is no event.
 fn parse(block: &str) -> (Option<Event>, u32) {
-    let (mut event, mut comments, mut fields) = (Event::default(), 0, 0);
+    let mut event = Event::default();
+    let mut comments = 0;
+    let mut fields = 0;
     for line in block.lines().filter(|line| !line.is_empty()) {
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);

@@ -48,11 +48,15 @@ impl Web {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let (answers, seen) = (Arc::<Mutex<HashMap<_, _>>>::default(), Arc::<Mutex<Vec<_>>>::default());
-        let (theirs, log) = (Arc::clone(&answers), Arc::clone(&seen));
+        let answers = Arc::<Mutex<HashMap<_, _>>>::default();
+        let seen = Arc::<Mutex<Vec<_>>>::default();
+        let theirs = Arc::clone(&answers);
+        let log = Arc::clone(&seen);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, answers, seen) = (acceptor.clone(), Arc::clone(&theirs), Arc::clone(&log));
+                let acceptor = acceptor.clone();
+                let answers = Arc::clone(&theirs);
+                let seen = Arc::clone(&log);
                 tokio::spawn(async move {
                     // A client that does not trust us is not there.
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };

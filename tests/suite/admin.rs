@@ -60,7 +60,8 @@ fn ids(value: &Value) -> Vec<String> {
 async fn admin_lists_steers_and_purges_tasks_of_all_requestors() {
     let setup = Setup::with(&["hostile", "text"]).config("[audit]\nenabled = true");
     let host = setup.start().await;
-    let (anna, ben) = (client(&host, "anna", "acme").await, client(&host, "ben", "globex").await);
+    let anna = client(&host, "anna", "acme").await;
+    let ben = client(&host, "ben", "globex").await;
     let mut of_anna = Vec::new();
     for _ in 0..3 {
         of_anna.push(anna.task("ignore_cancel", json!({})).await);
@@ -83,7 +84,8 @@ async fn admin_lists_steers_and_purges_tasks_of_all_requestors() {
     let (code, said) = admin(&host, &["tasks", "list", "--page", "--status", "nonsense"]).await;
     assert!(code != Some(0) && said.to_string().contains("input_required"), "{said}");
     // Pages meet without a gap.
-    let (mut all, mut after) = (Vec::new(), None::<String>);
+    let mut all = Vec::new();
+    let mut after = None::<String>;
     loop {
         let mut arguments = vec!["tasks", "list", "--page", "--max", "2"];
         arguments.extend(after.iter().flat_map(|place| ["--after", place.as_str()]));
@@ -94,7 +96,8 @@ async fn admin_lists_steers_and_purges_tasks_of_all_requestors() {
             break;
         }
     }
-    let (count, distinct) = (all.len(), all.into_iter().collect::<std::collections::HashSet<_>>());
+    let count = all.len();
+    let distinct = all.into_iter().collect::<std::collections::HashSet<_>>();
     assert_eq!((count, distinct.len()), (5, 5));
 
     let shown = done(&host, &["tasks", "show", &of_ben]).await;
@@ -138,7 +141,9 @@ async fn limits_are_shown_with_their_usage() {
     assert_eq!(shown["tenants"][0]["limits"]["calls_running_per_tenant"]["max"], 7, "{shown}");
     assert_eq!(shown["host"]["calls_running_total"]["max"], 256);
     let of = |whose: &Value, limit: &str| whose[limit]["in_use"].as_u64().expect("a number");
-    let (all, acme, own) = (&shown["host"], &shown["tenants"][0]["limits"], &shown["requestors"][0]["limits"]);
+    let all = &shown["host"];
+    let acme = &shown["tenants"][0]["limits"];
+    let own = &shown["requestors"][0]["limits"];
     assert_eq!(
         (of(all, "sessions_total"), of(acme, "sessions_per_tenant"), of(own, "sessions_per_requestor")),
         (1, 1, 1)
@@ -289,7 +294,8 @@ async fn config_reload_changes_tenant_settings() {
         .config("[audit]\nenabled = true")
         .plugin("http", &format!("[plugin.grants]\nhttp = [{:?}]\n", web.origin));
     let host = setup.start().await;
-    let (anna, ben) = (client(&host, "anna", "acme").await, client(&host, "ben", "globex").await);
+    let anna = client(&host, "anna", "acme").await;
+    let ben = client(&host, "ben", "globex").await;
     let reaches = async |client: &Client| {
         let page = client.tool("http_get", json!({"url": format!("{}/page", web.origin)})).await.expect("a result");
         page["isError"] != true
@@ -368,12 +374,14 @@ async fn config_reload_under_load_fails_no_call() {
         let made = command::json(&["token", "create", "--requestor", "ci", "--scope", scope], &data).await;
         made["token"].as_str().expect("a token").to_owned()
     };
-    let (all, few) = (scoped("all").await, scoped("few").await);
+    let all = scoped("all").await;
+    let few = scoped("few").await;
     let names = async |modern: &Modern| {
         let list = modern.result("tools/list", json!({})).await;
         list["tools"].as_array().expect("tools").iter().map(|tool| tool["name"].clone()).collect::<Vec<_>>()
     };
-    let (all, few) = (Modern::plain(&host, Some(&all)), Modern::plain(&host, Some(&few)));
+    let all = Modern::plain(&host, Some(&all));
+    let few = Modern::plain(&host, Some(&few));
     assert!(names(&few).await.is_empty());
     let free = Modern::plain(&host, Some(&setup.token("anna", "acme").await));
     let mut listening = few.send("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}})).await;

@@ -192,7 +192,8 @@ fn every_alert_has_a_severity_a_test_that_fires_it_and_a_heading_that_says_what_
 #[test]
 fn every_panel_has_a_description_a_unit_and_a_position_of_its_own() {
     let dashboard = dashboard();
-    let (mut ids, mut cells) = (BTreeSet::new(), BTreeSet::new());
+    let mut ids = BTreeSet::new();
+    let mut cells = BTreeSet::new();
     for panel in list(&dashboard["panels"]) {
         let title = &panel["title"];
         assert!(ids.insert(panel["id"].as_u64()), "two panels have the id of {title}");
@@ -231,7 +232,8 @@ async fn promtool_takes_the_alerts_and_each_fires_for_what_it_is_for() {
 async fn busy_host() -> Host {
     let sections = "[metrics]\nlisten = \"127.0.0.1:0\"\n[audit]\nenabled = true\n[tenant.acme]\ncpu_weight = 2\n\
          [limits]\ntasks_queued_per_requestor = 1\ntasks_running_per_requestor = 1";
-    let (web, nobody) = (crate::egress::Web::start().await, "http://127.0.0.1:1");
+    let web = crate::egress::Web::start().await;
+    let nobody = "http://127.0.0.1:1";
     let grants = format!("[plugin.grants]\nhttp = {:?}\n", [&web.origin, nobody]);
     let setup = Setup::with(&["text", "hostile"]).plugin("http", &grants).config(sections);
     let host = setup.start().await;
@@ -258,7 +260,8 @@ async fn busy_host() -> Host {
 /// What is wrong with the answers of a Prometheus that scraped this page, and how many queries of the dashboard are about what is on it.
 async fn complaints(prometheus: &Prometheus, page: &str) -> (Vec<String>, usize) {
     let is_there = |metric: &String| [' ', '{'].iter().any(|next| page.contains(&format!("\n{metric}{next}")));
-    let (mut wrong, mut about) = (Vec::new(), 0);
+    let mut wrong = Vec::new();
+    let mut about = 0;
     for (place, query) in queries_of_dashboard() {
         let said = prometheus.query(&query).await;
         let is_about = metrics_in(&query).iter().all(is_there);

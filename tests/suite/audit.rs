@@ -44,9 +44,11 @@ const SECRET: &str = "the-text-of-a-call";
 #[tokio::test]
 async fn audit_records_requestor_actions_without_arguments() {
     let setup = audited(&["text", "primes", "desk"]);
-    let (alice_token, bob_token) = (setup.token("alice", "acme").await, setup.token("bob", "globex").await);
+    let alice_token = setup.token("alice", "acme").await;
+    let bob_token = setup.token("bob", "globex").await;
     let host = setup.start().await;
-    let (alice, bob) = (client(&host, &alice_token).await, client(&host, &bob_token).await);
+    let alice = client(&host, &alice_token).await;
+    let bob = client(&host, &bob_token).await;
     alice.tool("echo", json!({"text": SECRET})).await.expect("a result");
     alice.tool("count_primes", json!({"below": 1_000})).await.expect("a result");
     let task = alice.task("count_primes", json!({"below": 1_000})).await;
@@ -112,7 +114,8 @@ async fn audit_records_failed_and_abandoned_work() {
     .await;
     // A call that its client gives up, however long it took to begin.
     let asking = tokio::spawn({
-        let (alice, params) = (alice.clone_session(), json!({"name": "wait", "arguments": {"ms": 60_000}}));
+        let alice = alice.clone_session();
+        let params = json!({"name": "wait", "arguments": {"ms": 60_000}});
         let message = json!({"jsonrpc": "2.0", "id": "away", "method": "tools/call", "params": params});
         async move { drop(alice.post(message.to_string(), None).await) }
     });
@@ -164,7 +167,8 @@ async fn audit_records_refusals_of_every_request() {
     let setup = audited(&["primes", "conformance"]);
     let alice_token = setup.token("alice", "acme").await;
     let host = setup.start().await;
-    let (legacy, modern) = (client(&host, &alice_token).await, Modern::full(&host, Some(&alice_token)));
+    let legacy = client(&host, &alice_token).await;
+    let modern = Modern::full(&host, Some(&alice_token));
     let prompt = legacy.call("prompts/list", json!({})).await.expect("a list")["prompts"]
         .as_array()
         .and_then(|prompts| prompts.iter().find(|prompt| prompt["arguments"].as_array().is_none_or(Vec::is_empty)))

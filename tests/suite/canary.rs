@@ -101,7 +101,8 @@ async fn everything(client: &Client, modern: &Modern) -> [Vec<String>; 2] {
         ("prompts/get", json!({"name": "test_simple_prompt"})),
         ("tools/call", json!({"name": "test_simple_text", "arguments": {}})),
     ];
-    let (mut legacy, mut now) = (Vec::new(), Vec::new());
+    let mut legacy = Vec::new();
+    let mut now = Vec::new();
     for (method, params) in requests {
         legacy.push(client.call(method, params.clone()).await.expect("an answer").to_string());
         now.push(modern.result(method, params).await.to_string());
@@ -121,7 +122,8 @@ fn all_of(seen: &[Vec<String>; 2], second: bool) {
 #[tokio::test]
 async fn canary_tenant_gets_its_version_everywhere() {
     let setup = Setup::with(&["conformance"]);
-    let (alice, bob) = (setup.token("alice", "red").await, setup.token("bob", "blue").await);
+    let alice = setup.token("alice", "red").await;
+    let bob = setup.token("bob", "blue").await;
     let host = setup.start().await;
     let connect = async |host: &Host, token: &str| {
         (Client::connect_as(host, Some(token), all_capabilities()).await, Modern::plain(host, Some(token)))
@@ -328,7 +330,8 @@ async fn canary_task_stays_on_its_version_after_rollback() {
     stage(&setup, "desk", &variant("desk", " seats to ", " chairs to")).await;
     run(&setup, &["activate", "desk", "--tenant", "blue"]).await;
     let client = Client::connect_as(&host, Some(&token), all_capabilities()).await;
-    let (modern, plain) = (Modern::full(&host, Some(&token)), Modern::plain(&host, Some(&token)));
+    let modern = Modern::full(&host, Some(&token));
+    let plain = Modern::plain(&host, Some(&token));
     let task = client.task("book_trip", json!({})).await;
     modern.until_status(&task, "input_required").await;
     let parked = plain.tool("book_trip", json!({})).await;
@@ -337,7 +340,8 @@ async fn canary_task_stays_on_its_version_after_rollback() {
     assert!(book(&modern, &fresh).await.contains(" seats to "), "new calls are on the active version");
     host.kill().await;
     let host = setup.start().await;
-    let (modern, plain) = (Modern::full(&host, Some(&token)), Modern::plain(&host, Some(&token)));
+    let modern = Modern::full(&host, Some(&token));
+    let plain = Modern::plain(&host, Some(&token));
     // What its client holds, and what asked when its host died, both go on with the version that began them.
     let retry = |asked: &Value, answers: Value| json!({"name": "book_trip", "arguments": {}, "requestState": asked["requestState"], "inputResponses": answers});
     let second = plain.result("tools/call", retry(&parked, journey())).await;
@@ -354,12 +358,14 @@ async fn canary_task_stays_on_its_version_after_rollback() {
 #[tokio::test]
 async fn a_kill_in_the_middle_of_a_promotion_leaves_one_truth() {
     let setup = Setup::with(&["text"]);
-    let (alice, bob) = (setup.token("alice", "red").await, setup.token("bob", "blue").await);
+    let alice = setup.token("alice", "red").await;
+    let bob = setup.token("bob", "blue").await;
     let host = setup.start().await;
     stage(&setup, "text", &variant("text", FIRST, SECOND)).await;
     let first = listed(&setup, "text").await["active"].clone();
     host.terminate().await;
-    let (mut promoted, mut kept) = (0, 0);
+    let mut promoted = 0;
+    let mut kept = 0;
     for round in 0..rounds(6, 100) {
         let host = setup.start().await;
         let line = listed(&setup, "text").await;

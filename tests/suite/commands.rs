@@ -42,7 +42,8 @@ async fn plugin_inspect_shows_tools_imports_and_digest() {
     assert!(said.contains("wasi:filesystem"), "imports are listed: {said}");
     assert_eq!(shown["sha256"].as_str().or(shown["digest"].as_str()).map(str::len), Some(64), "{shown}");
     let plain = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file], None).await;
-    let (tools, imports) = (plain.find("csv_profile"), plain.find("wasi:filesystem"));
+    let tools = plain.find("csv_profile");
+    let imports = plain.find("wasi:filesystem");
     assert!(tools.is_some() && tools < imports, "what it is for comes first: {plain}");
 }
 
@@ -145,7 +146,8 @@ async fn plugin_call_takes_input_answers_from_file() {
         "details": {"action": "accept", "content": {"class": "economy", "confirm": true}}
     });
     std::fs::write(&answers, content.to_string()).expect("a file");
-    let (desk, answers) = (place::component("desk").display().to_string(), answers.display().to_string());
+    let desk = place::component("desk").display().to_string();
+    let answers = answers.display().to_string();
     let (code, out, said) = call(&["plugin", "call", &desk, "book_trip", "{}", "--answers", &answers]).await;
     assert_eq!(code, Some(0), "{said}");
     assert!(out.contains("Booked 1 economy seats to Cork."), "{out}");

@@ -295,7 +295,8 @@ async fn unused_component_files_are_removed_after_a_month() {
         [format!("components/{digest}.wasm"), format!("components/{digest}.wit"), format!("cache/{digest}-{engine}")]
             .map(|name| setup.data().join(name))
     };
-    let (old, young) = (strangers("a"), strangers("b"));
+    let old = strangers("a");
+    let young = strangers("b");
     for path in old.iter().chain(&young) {
         fs::write(path, "x").expect("it is written");
     }

@@ -41,7 +41,8 @@ async fn versions(setup: &Setup) -> Vec<Value> {
 /// The digest of what the files in a folder make.
 async fn composed(setup: &Setup, folder: &str) -> String {
     let path = |file: &str| setup.path(folder).join(file).display().to_string();
-    let (files, output) = (FILES.map(path), setup.path("composed.wasm").display().to_string());
+    let files = FILES.map(path);
+    let output = setup.path("composed.wasm").display().to_string();
     let arguments = ["plugin", "compose", &files[0], &files[1], &files[2], "-o", &output, "--json"];
     let said = command::run(&mut command::bulkhead(), &arguments, None).await;
     let said: Value = serde_json::from_str(&said).expect("JSON");
@@ -111,7 +112,8 @@ async fn changed_dependency_in_watched_folder_is_a_new_version() {
 
     // By a command, too, which is given the first file.
     change(&drop.join("words.wasm"));
-    let (digest, file) = (composed(&setup, "drop").await, drop.join("speller.wasm").display().to_string());
+    let digest = composed(&setup, "drop").await;
+    let file = drop.join("speller.wasm").display().to_string();
     command::json(&["plugin", "add", &file], &setup.data()).await;
     assert!(versions(&setup).await.iter().any(|version| version["version"] == json!(digest)));
 }
@@ -123,7 +125,8 @@ async fn every_component_of_a_composed_plugin_needs_its_signature() {
     let key = setup.path("acme").display().to_string();
     command::run(command::bulkhead().args(["plugin", "keygen"]), &[&key], None).await;
     let sign = async |file: &str| {
-        let (key, file) = (format!("{key}.key"), setup.path("parts").join(file));
+        let key = format!("{key}.key");
+        let file = setup.path("parts").join(file);
         command::run(&mut command::bulkhead(), &["plugin", "sign", "--key", &key], Some(&file)).await;
     };
     sign("speller.wasm").await;

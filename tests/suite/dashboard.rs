@@ -96,16 +96,20 @@ async fn every_answer_has_the_strict_headers() {
 async fn each_viewer_sees_what_is_theirs_and_foreign_tasks_look_like_none() {
     let setup = setup(&["hostile"]);
     let host = setup.start().await;
-    let (anna, ben) = (setup.token("anna", "acme").await, setup.token("ben", "globex").await);
+    let anna = setup.token("anna", "acme").await;
+    let ben = setup.token("ben", "globex").await;
     let own = client(&host, &anna).await;
     let task = own.task("speak", json!({"text": "marker-argument"})).await;
     own.until_status(&task, "completed").await;
-    let (page, none) = (format!("/tasks/{task}"), format!("/tasks/{NOBODY}"));
+    let page = format!("/tasks/{task}");
+    let none = format!("/tasks/{NOBODY}");
     let nobody = Browser::new(&host);
-    let (anna, ben) = (Browser::with_token(&host, &anna).await, Browser::with_token(&host, &ben).await);
+    let anna = Browser::with_token(&host, &anna).await;
+    let ben = Browser::with_token(&host, &ben).await;
     let operator = Browser::operator(&host).await;
 
-    let (ok, absent) = (StatusCode::OK, StatusCode::NOT_FOUND);
+    let ok = StatusCode::OK;
+    let absent = StatusCode::NOT_FOUND;
     for (path, of_anna, of_ben, of_operator) in [
         ("/", ok, ok, ok),
         ("/tasks", ok, ok, ok),
@@ -209,7 +213,8 @@ async fn question_is_answered_in_its_form() {
     let task = own.task("ask_many", json!({"count": 2})).await;
     own.until_status(&task, "input_required").await;
     let browser = Browser::with_token(&host, &token).await;
-    let (page, action) = (format!("/tasks/{task}"), format!("/tasks/{task}/answer"));
+    let page = format!("/tasks/{task}");
+    let action = format!("/tasks/{task}/answer");
     let shown = browser.get(&page).await.text;
     assert!(shown.contains("A value for q1?") && shown.contains("name=\"field.value\""), "{shown}");
     assert!(browser.get("/").await.text.contains("Tasks that wait for your answer: 1."));
@@ -234,11 +239,14 @@ async fn question_is_answered_in_its_form() {
 async fn form_that_is_not_ours_changes_nothing() {
     let setup = setup(&["desk"]);
     let host = setup.start().await;
-    let (anna, ben) = (setup.token("anna", "acme").await, setup.token("ben", "acme").await);
+    let anna = setup.token("anna", "acme").await;
+    let ben = setup.token("ben", "acme").await;
     let own = client(&host, &anna).await;
     let task = own.task("wait", json!({"ms": 600_000})).await;
-    let (page, action) = (format!("/tasks/{task}"), format!("/tasks/{task}/cancel"));
-    let (browser, other) = (Browser::with_token(&host, &anna).await, Browser::with_token(&host, &ben).await);
+    let page = format!("/tasks/{task}");
+    let action = format!("/tasks/{task}/cancel");
+    let browser = Browser::with_token(&host, &anna).await;
+    let other = Browser::with_token(&host, &ben).await;
     let shown = browser.get(&page).await;
     let good = shown.token(&action);
     let base = browser.base.clone();
@@ -286,7 +294,8 @@ async fn revoked_token_ends_its_session() {
     let setup = setup(&["text"]);
     let host = setup.start().await;
     let made = command::json(&["token", "create", "--requestor", "anna"], &setup.data()).await;
-    let (token, id) = (made["token"].as_str().expect("a token"), made["id"].as_str().expect("an id"));
+    let token = made["token"].as_str().expect("a token");
+    let id = made["id"].as_str().expect("an id");
     let browser = Browser::with_token(&host, token).await;
     assert_eq!(browser.get("/tasks").await.status, StatusCode::OK);
     command::json(&["token", "revoke", id], &setup.data()).await;
@@ -306,7 +315,8 @@ async fn what_a_plugin_says_is_text() {
         "\"'><script>alert(1)</script><img src=x onerror=alert(2)>\u{202e}<a href=javascript:alert(3)>x</a>&amp;";
     let task = own.task("speak", json!({"text": said})).await;
     own.until_status(&task, "completed").await;
-    let (browser, operator) = (Browser::with_token(&host, &token).await, Browser::operator(&host).await);
+    let browser = Browser::with_token(&host, &token).await;
+    let operator = Browser::operator(&host).await;
     let page = format!("/tasks/{task}");
     assert!(browser.get(&page).await.text.contains("&lt;script&gt;alert(1)"));
     // An operator's word is one that everyone sees, and so are the words of plugins while they run.
@@ -349,9 +359,12 @@ async fn page_of_a_hundred_tasks_is_small_and_pages_go_on() {
     for _ in 0..110 {
         tasks.push(own.task("facts", json!({})).await);
     }
-    let (browser, operator) = (Browser::with_token(&host, &token).await, Browser::operator(&host).await);
+    let browser = Browser::with_token(&host, &token).await;
+    let operator = Browser::operator(&host).await;
     for (browser, rows) in [(&browser, 50), (&operator, 100)] {
-        let (mut path, mut seen, mut sizes) = ("/tasks".to_owned(), Vec::new(), Vec::new());
+        let mut path = "/tasks".to_owned();
+        let mut seen = Vec::new();
+        let mut sizes = Vec::new();
         loop {
             let page = browser.get(&path).await;
             assert!(page.text.len() <= 60 << 10, "{} bytes", page.text.len());
@@ -395,7 +408,8 @@ async fn wrong_credentials_are_counted_and_the_administrators_token_lets_in() {
     assert!(browser.get("/").await.text.contains("Needs attention"));
     let own = client(&host, &anna).await;
     let task = own.task("wait", json!({"ms": 600_000})).await;
-    let (page, action) = (format!("/tasks/{task}"), format!("/tasks/{task}/cancel"));
+    let page = format!("/tasks/{task}");
+    let action = format!("/tasks/{task}/cancel");
     assert_eq!(browser.press(&page, &action, &[]).await.leads_to(), page);
     assert_eq!(own.about("tasks/get", &task).await.expect("a task")["status"], "cancelled");
     let purge = format!("{page}/purge");

@@ -44,7 +44,8 @@ fn is_shown(shown: &Value, said: &Value) -> bool {
 
 /// Sends a request of either era the way that its client would.
 async fn sent(host: &Host, client: &mut Client, request: &Value) -> Value {
-    let (method, params) = (request["method"].as_str().expect("a method"), request["params"].clone());
+    let method = request["method"].as_str().expect("a method");
+    let params = request["params"].clone();
     if let Some(capabilities) = params["_meta"].get("io.modelcontextprotocol/clientCapabilities") {
         let mut modern = Modern::plain(host, None);
         modern.capabilities = capabilities.clone();
@@ -67,7 +68,8 @@ async fn client_examples_match_the_host() {
         "requests with their answers: {}",
         messages.len()
     );
-    let (mut task, mut seen) = (String::new(), HashMap::new());
+    let mut task = String::new();
+    let mut seen = HashMap::new();
     for pair in messages.chunks_exact(2) {
         let [request, shown] = [0, 1].map(|at| filled(&pair[at], &task));
         assert_eq!(request["id"], shown["id"], "an answer below its request");
@@ -104,7 +106,8 @@ async fn quickstart_commands_work_as_written() {
     let mut shell = tokio::process::Command::new("sh");
     shell.current_dir(place::root()).env("XDG_CACHE_HOME", place::root().join("target/test-code"));
     let output = command::output(shell.arg("-euc"), &[&script], None).await;
-    let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let wrong = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{wrong}");
     let lines = said.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
     let answers: Vec<Value> = lines
@@ -131,7 +134,8 @@ async fn quickstart_commands_work_as_written() {
 async fn run_as_written(commands: &str, places: &[(&str, &str)]) -> String {
     let script = places.iter().fold(commands.to_owned(), |script, (from, to)| script.replace(from, to));
     let output = command::output(tokio::process::Command::new("sh").arg("-euc"), &[&script], None).await;
-    let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let wrong = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{script}\n{said}\n{wrong}");
     said.into_owned()
 }

@@ -100,7 +100,8 @@ async fn egress_to_granted_host_sends_one_host_header() {
 
 #[tokio::test]
 async fn egress_to_ungranted_host_never_connects() {
-    let (web, other) = (Web::start().await, Web::start().await);
+    let web = Web::start().await;
+    let other = Web::start().await;
     for grants in [&[&*other.origin][..], &[], &["https://127.0.0.1"]] {
         let (_host, client) = host(grants).await;
         let refused = get(&client, &web.origin).await;

@@ -81,7 +81,8 @@ fn plugins() -> Setup {
 #[tokio::test]
 async fn encrypted_store_hides_data_from_disk_thief() {
     let setup = plugins().own_code().config("[encryption]\nkey_env = \"BULKHEAD_STORE_KEY\"\n");
-    let (old, new) = ("3a".repeat(32), "4b".repeat(32));
+    let old = "3a".repeat(32);
+    let new = "4b".repeat(32);
     let with = |keys: &str| setup.clone().env("BULKHEAD_STORE_KEY", keys);
     let host = with(&old).start().await;
     let (trip, waiting) = fill(&host, None).await;
@@ -109,7 +110,8 @@ async fn encrypted_store_hides_data_from_disk_thief() {
 #[tokio::test]
 async fn tenant_purge_leaves_no_bytes_behind() {
     let setup = plugins().own_code().config("[audit]\nenabled = true\n[call]\npromote_after_ms = 0\n");
-    let (alice, bob) = (setup.token(&format!("{NAME}-alice"), NAME).await, setup.token("bob", "globex").await);
+    let alice = setup.token(&format!("{NAME}-alice"), NAME).await;
+    let bob = setup.token("bob", "globex").await;
     let host = setup.start().await;
     fill(&host, Some(&alice)).await;
     let other = Modern::full(&host, Some(&bob));
@@ -197,7 +199,8 @@ async fn tenant_purge_removes_it_from_canaries() {
 #[tokio::test]
 async fn purged_tenant_name_is_blocked_until_restart() {
     let setup = Setup::with(&["text"]).config(&format!("[tenant.{NAME}.limits]\nsteer_queue = 1"));
-    let (alice, bob) = (setup.token("alice", NAME).await, setup.token("bob", "globex").await);
+    let alice = setup.token("alice", NAME).await;
+    let bob = setup.token("bob", "globex").await;
     let host = setup.start().await;
     let status = async |host: &Host, token: &str| {
         let sent = Modern::full(host, Some(token)).request("tools/list", &json!({})).send().await;
@@ -262,7 +265,8 @@ async fn killed_tenant_purge_is_repeated() {
 async fn requestor_guessing_task_ids_is_blocked() {
     let limits = "[limits]\nfailed_lookups_per_minute = 5\n[audit]\nenabled = true\n[call]\npromote_after_ms = 0\n";
     let setup = Setup::with(&["desk"]).config(limits);
-    let (alice, bob) = (setup.token("alice", "acme").await, setup.token("bob", "acme").await);
+    let alice = setup.token("alice", "acme").await;
+    let bob = setup.token("bob", "acme").await;
     let host = setup.start().await;
     let client = Modern::full(&host, Some(&alice));
     let own = client.task("wait", json!({"ms": 1})).await;
@@ -283,7 +287,8 @@ async fn requestor_guessing_task_ids_is_blocked() {
         (status, body["error"].clone())
     };
     for method in ["tasks/get", "tasks/cancel"] {
-        let (mine, nobodys) = (ask(method, &own).await, ask(method, &"0".repeat(32)).await);
+        let mine = ask(method, &own).await;
+        let nobodys = ask(method, &"0".repeat(32)).await;
         assert_eq!(mine, nobodys);
         assert_eq!((mine.0, &mine.1["code"]), (429, &json!(1010)), "{mine:?}");
     }

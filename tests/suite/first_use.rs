@@ -36,7 +36,8 @@ async fn readme_examples_return_and_list_tasks() {
 #[tokio::test]
 async fn plugin_call_shows_guest_stdout_as_written() {
     let text = "one\t\"two\"\nthree \\ \u{1b}[31mred\u{7}\n\nlast";
-    let (hostile, arguments) = (place::component("hostile").display().to_string(), json!({ "text": text }).to_string());
+    let hostile = place::component("hostile").display().to_string();
+    let arguments = json!({ "text": text }).to_string();
     let output =
         command::output(&mut command::bulkhead(), &["plugin", "call", &hostile, "speak", &arguments], None).await;
     let said = String::from_utf8(output.stderr).expect("UTF-8");

@@ -94,9 +94,11 @@ async fn each_tenant_has_its_own_directory_with_its_own_quota() {
         folder.join("{tenant}")
     );
     let setup = setup.plugin("hostile", &grant);
-    let (alice, bob) = (setup.token("alice", "acme").await, setup.token("bob", "globex").await);
+    let alice = setup.token("alice", "acme").await;
+    let bob = setup.token("bob", "globex").await;
     let host = setup.start().await;
-    let (alice, bob) = (client(&host, &alice).await, client(&host, &bob).await);
+    let alice = client(&host, &alice).await;
+    let bob = client(&host, &bob).await;
     let write = async |client: &Client, path: &str, bytes: usize| {
         client.tool("write_file", json!({"path": path, "text": "x".repeat(bytes)})).await.expect("a result")
     };
@@ -149,7 +151,8 @@ fn directory(host: &Path, write: bool) -> String {
 #[tokio::test]
 async fn overlapping_directory_grants_are_refused() {
     let setup = Setup::new();
-    let (outer, beside) = (setup.path("outer"), setup.path("beside"));
+    let outer = setup.path("outer");
+    let beside = setup.path("beside");
     std::fs::create_dir_all(outer.join("tenants")).expect("a folder");
     std::fs::create_dir(&beside).expect("a folder");
     let inner = outer.join("tenants/{tenant}");
@@ -172,7 +175,8 @@ async fn overlapping_directory_grants_are_refused() {
     let host = with(&beside).start().await;
     let setup = host.setup.clone();
     let configuration = std::fs::read_to_string(setup.path("bulkhead.toml")).expect("the configuration");
-    let (good, bad) = (format!("{beside:?}"), format!("{outer:?}"));
+    let good = format!("{beside:?}");
+    let bad = format!("{outer:?}");
     assert!(configuration.contains(&good));
     std::fs::write(setup.path("bulkhead.toml"), configuration.replace(&good, &bad)).expect("the configuration");
     let arguments = ["host", "reload", "--data"];
@@ -188,7 +192,8 @@ async fn overlapping_directory_grants_are_refused() {
 #[tokio::test]
 async fn granting_the_host_data_directory_is_refused() {
     let setup = Setup::new();
-    let (data, beside) = (setup.data(), setup.path("beside"));
+    let data = setup.data();
+    let beside = setup.path("beside");
     std::fs::create_dir(&beside).expect("a folder");
     let above = data.parent().expect("a folder");
     let names_it =
@@ -265,7 +270,8 @@ async fn plugin_inspect_shows_wanted_granted_and_effective_grants() {
          directories = [{{ host = \"/tmp\", guest = \"/data\", write = true }}]\n"
     );
     std::fs::write(&config, text).expect("a file");
-    let (file, config) = (file.display().to_string(), config.display().to_string());
+    let file = file.display().to_string();
+    let config = config.display().to_string();
     let arguments = ["plugin", "inspect", &file, "--config", &config];
     let said = command::run(&mut command::bulkhead(), &[&arguments[..], &["--json"]].concat(), None).await;
     let shown: Value = serde_json::from_str(&said).expect("JSON");

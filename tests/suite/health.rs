@@ -195,7 +195,8 @@ async fn rates(setup: &Setup, by: &str, fits: impl Fn(&Value) -> bool) -> Value 
 async fn top_shows_what_calls_cost_by_each_group_and_leaves_the_rest_alone() {
     let setup =
         Setup::with(&["primes", "hostile"]).config("[limits]\ncalls_running_per_requestor = 2\ncall_queue_ms_max = 0");
-    let (anna, bob) = (setup.token("anna", "acme").await, setup.token("bob", "beta").await);
+    let anna = setup.token("anna", "acme").await;
+    let bob = setup.token("bob", "beta").await;
     let host = setup.start().await;
     let anna = Client::connect_as(&host, Some(&anna), all_capabilities()).await;
     let bob = Client::connect_as(&host, Some(&bob), all_capabilities()).await;

@@ -19,7 +19,8 @@ struct Scene {
 }
 
 async fn scene(setup: Setup) -> Scene {
-    let (mallory, bob) = (setup.token("mallory", "dark").await, setup.token("bob", "light").await);
+    let mallory = setup.token("mallory", "dark").await;
+    let bob = setup.token("bob", "light").await;
     let host = setup.start().await;
     let attacker = Client::connect_as(&host, Some(&mallory), all_capabilities()).await;
     let bystander = Client::connect_as(&host, Some(&bob), all_capabilities()).await;

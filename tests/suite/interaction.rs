@@ -92,7 +92,8 @@ async fn input_request_of_json_only_client_uses_get_stream() {
     let key = json!({"dev.bulkhead/idempotencyKey": "k"});
     for (at, meta) in [json!({}), key].into_iter().enumerate() {
         let params = json!({"name": "book_trip", "arguments": {}, "_meta": meta});
-        let (id, book) = (format!("call-{at}"), book(&client, &mut stream));
+        let id = format!("call-{at}");
+        let book = book(&client, &mut stream);
         let (response, ()) = tokio::join!(as_json(&client, &id, "tools/call", params), book);
         assert_eq!(response["result"]["structuredContent"]["summary"], BOOKED, "{response}");
     }
@@ -106,7 +107,8 @@ async fn input_request_of_json_only_client_uses_get_stream() {
 #[tokio::test]
 async fn input_request_without_stream_is_refused_as_missing_capability() {
     let host = Setup::with(&["desk", "conformance"]).start().await;
-    let (client, mute) = (Client::connect(&host).await, Client::connect_as(&host, None, json!({})).await);
+    let client = Client::connect(&host).await;
+    let mute = Client::connect_as(&host, None, json!({})).await;
     let wish = json!({"modelcontextprotocol.io/task": {"taskId": "mine"}});
     for (method, params) in [
         ("tools/call", json!({"name": "book_trip", "arguments": {}})),

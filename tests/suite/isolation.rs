@@ -107,7 +107,9 @@ async fn callers() -> Callers {
     let stranger = setup.token("carol", "blue").await;
     let host = setup.start().await;
     let client = async |token: &str| Client::connect_as(&host, Some(token), all_capabilities()).await;
-    let (owner, neighbour, stranger) = (client(&owner).await, client(&neighbour).await, client(&stranger).await);
+    let owner = client(&owner).await;
+    let neighbour = client(&neighbour).await;
+    let stranger = client(&stranger).await;
     Callers { host, owner, neighbour, stranger }
 }
 
@@ -368,7 +370,8 @@ async fn tenant_is_told_no_path_of_the_host() {
         said.push(answer.text().await.expect("a text"));
     }
     let listed = tests::command::json(&["plugin", "list"], &setup.data()).await.to_string();
-    let (components, data) = (tests::place::root().join("target/plugins"), setup.data());
+    let components = tests::place::root().join("target/plugins");
+    let data = setup.data();
     for place in [&components, &data].map(|place| place.to_str().expect("a path")) {
         assert!(said.iter().all(|text| !text.contains(place)), "{place} is in {said:#?}");
     }

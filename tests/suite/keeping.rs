@@ -24,7 +24,8 @@ async fn keyvalue_key_survives_kill_rebuild_and_backup_isolated() {
         "probe",
         "prefix = \"second_\"\n[plugin.kv]\n",
     );
-    let (alice, bob) = (setup.token("alice", "acme").await, setup.token("bob", "globex").await);
+    let alice = setup.token("alice", "acme").await;
+    let bob = setup.token("bob", "globex").await;
     let carol = setup.token("carol", "acme").await;
     let host = setup.start().await;
     let alice_there = Client::connect_as(&host, Some(&alice), all_capabilities()).await;

@@ -24,7 +24,8 @@ impl Both {
     /// The same member of the result in both eras.
     async fn get(&self, method: &str, params: Value, member: &str) -> Value {
         let [legacy, modern] = self.ask(method, params.clone()).await;
-        let (legacy, modern) = (legacy.expect("a result"), modern.expect("a result"));
+        let legacy = legacy.expect("a result");
+        let modern = modern.expect("a result");
         assert_eq!(legacy[member], modern[member], "{method} {params}");
         legacy[member].clone()
     }
@@ -48,7 +49,8 @@ impl Both {
 
     async fn code(&self, method: &str, params: Value) -> i64 {
         let [legacy, modern] = self.ask(method, params.clone()).await;
-        let (legacy, modern) = (legacy.expect_err("an error"), modern.expect_err("an error"));
+        let legacy = legacy.expect_err("an error");
+        let modern = modern.expect_err("an error");
         for failure in [&legacy, &modern] {
             assert!(!failure.message.contains("business"), "what went wrong is for the operator: {failure:?}");
         }

@@ -313,13 +313,15 @@ async fn script_plugin_time_and_random_are_per_call() {
         let result = client.tool(tool, json!({})).await.expect("a number");
         serde_json::from_str::<Value>(text(&result)).expect("JSON")
     };
-    let (first, second) = (draw("py_chance").await, draw("py_chance").await);
+    let first = draw("py_chance").await;
+    let second = draw("py_chance").await;
     assert_ne!(first["number"], second["number"]);
     assert!(second["now_ms"].as_u64() >= first["now_ms"].as_u64(), "{first} {second}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_millis();
     let off = u128::from(second["now_ms"].as_u64().unwrap_or_default()).abs_diff(now);
     assert!(off < 60_000, "the guest's clock is off by {off} ms");
-    let (first, second) = (draw("js_later").await, draw("js_later").await);
+    let first = draw("js_later").await;
+    let second = draw("js_later").await;
     assert_ne!(first["number"], second["number"], "{first} {second}");
     assert!(first["waited_ms"].as_u64() >= Some(30), "a timer waits: {first}");
 }
@@ -373,7 +375,8 @@ async fn python_http_refusal_names_missing_grant() {
     if left_out() {
         return;
     }
-    let (web, other) = (Web::start().await, Web::start().await);
+    let web = Web::start().await;
+    let other = Web::start().await;
     let (_host, client) = with_egress(&[&other.origin]).await;
     let refused = client.tool("py_fetch", json!({"url": format!("{}/path", web.origin)})).await.expect("a result");
     assert_eq!(refused["structuredContent"], json!({"reason": "denied", "grant": web.origin}), "{refused}");

@@ -8,7 +8,8 @@ use tests::wait::{soon, until};
 use tests::{Host, Setup};
 
 async fn two(setup: Setup) -> (Host, Client, Client) {
-    let (alice, bob) = (setup.token("alice", "red").await, setup.token("bob", "blue").await);
+    let alice = setup.token("alice", "red").await;
+    let bob = setup.token("bob", "blue").await;
     let host = setup.start().await;
     let alice = Client::connect_as(&host, Some(&alice), all_capabilities()).await;
     let bob = Client::connect_as(&host, Some(&bob), all_capabilities()).await;

@@ -26,7 +26,8 @@ fn retry(asked: &Value, responses: Value) -> Value {
 #[tokio::test]
 async fn both_eras_are_served_on_one_endpoint() {
     let host = host().await;
-    let (modern, legacy) = (Modern::full(&host, None), Client::connect(&host).await);
+    let modern = Modern::full(&host, None);
+    let legacy = Client::connect(&host).await;
     let discovered = modern.result("server/discover", json!({})).await;
     assert_eq!(discovered["supportedVersions"][0], "2026-07-28");
     for _ in 0..2 {
@@ -326,7 +327,8 @@ async fn stdio_serves_both_eras_alternately_with_shared_tasks() {
 #[tokio::test]
 async fn non_object_result_is_structured_in_modern_era_only() {
     let host = Setup::with(&["probe"]).start().await;
-    let (modern, legacy) = (Modern::full(&host, None), Client::connect(&host).await);
+    let modern = Modern::full(&host, None);
+    let legacy = Client::connect(&host).await;
     let squares = |list: Value| {
         let tools = list["tools"].as_array().expect("tools");
         tools.iter().find(|tool| tool["name"] == "squares").expect("the tool").clone()

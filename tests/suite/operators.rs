@@ -68,7 +68,8 @@ async fn commands_find_the_data_directory_of_their_host() {
     let token = setup.token("anna", "acme").await;
     assert!(token.starts_with("bh_"));
     let elsewhere = tempfile::tempdir().expect("a folder");
-    let (data, config) = (setup.data(), elsewhere.path().join("bulkhead.toml"));
+    let data = setup.data();
+    let config = elsewhere.path().join("bulkhead.toml");
     let list = async |variable: Option<(&str, &Path)>, arguments: &[&str]| {
         let mut list: Command = command::bulkhead();
         list.current_dir(elsewhere.path()).envs(variable);

@@ -107,7 +107,9 @@ async fn paused_task_limit_covers_running_queued_and_recovered_tasks() {
     for _ in 0..3 {
         tasks.push(legacy.task("count_primes", json!({"below": ENDLESS})).await);
     }
-    let (runs, waits, paused) = (&tasks[0], &tasks[1], &tasks[2]);
+    let runs = &tasks[0];
+    let waits = &tasks[1];
+    let paused = &tasks[2];
     pause(&modern, paused).await.expect("there is a place for one");
     is_full(pause(&modern, runs).await);
     is_full(pause(&modern, waits).await);

@@ -196,7 +196,8 @@ async fn calls_stay_on_their_plugin_version_after_switch() {
     let limits = "[limits]\ntasks_running_per_requestor = 2";
     let setup = Setup::with(&["text", "desk"]).config(limits);
     let host = setup.start().await;
-    let (client, modern) = (Client::connect(&host).await, Modern::full(&host, None));
+    let client = Client::connect(&host).await;
+    let modern = Modern::full(&host, None);
     let asking = client.task("book_trip", json!({})).await;
     client.until_status(&asking, "input_required").await;
     let parked = Modern::plain(&host, None).tool("book_trip", json!({})).await;
@@ -204,7 +205,8 @@ async fn calls_stay_on_their_plugin_version_after_switch() {
     client.until_status(&paused, "input_required").await;
     modern.result("tasks/pause", json!({"taskId": paused})).await;
     // Whoever computes takes the places, so that what comes then has to wait.
-    let (one, two) = (client.task("wait", json!({"ms": 1_500})).await, client.task("wait", json!({"ms": 1_500})).await);
+    let one = client.task("wait", json!({"ms": 1_500})).await;
+    let two = client.task("wait", json!({"ms": 1_500})).await;
     let queued = client.task("book_trip", json!({})).await;
     add(&setup, "desk", &second_desk(&setup)).await;
 
@@ -252,7 +254,8 @@ async fn queued_and_rerun_tasks_keep_their_version_across_restart() {
     host.kill().await;
 
     let host = setup.start().await;
-    let (client, modern) = (Client::connect(&host).await, Modern::full(&host, None));
+    let client = Client::connect(&host).await;
+    let modern = Modern::full(&host, None);
     assert_eq!(client.about("tasks/get", &computing).await.expect("it is there")["status"], "working");
     assert_eq!(tasks_of_drained("primes").await, 1, "it runs again, on the version that it was created with");
     client.about("tasks/cancel", &computing).await.expect("it is cancelled");
@@ -352,7 +355,8 @@ async fn a_kill_in_the_middle_of_a_switch_leaves_one_version() {
     let digest = |value: &Value| value.as_str().expect("never none").to_owned();
     let [second, first] = [digest(&line["active"]), digest(&line["previous"])];
     host.terminate().await;
-    let (mut switched, mut kept) = (0, 0);
+    let mut switched = 0;
+    let mut kept = 0;
     let mut active = second.clone();
     for round in 0..rounds(12, 200) {
         let host = setup.start().await;
@@ -401,7 +405,8 @@ async fn a_kill_in_the_middle_of_a_switch_leaves_one_version() {
 #[tokio::test]
 async fn breaker_opens_only_for_the_requestor_causing_faults() {
     let setup = Setup::new().plugin("hostile", "quarantine_after = 3").plugin("text", "");
-    let (alice, bob) = (setup.token("alice", "red").await, setup.token("bob", "blue").await);
+    let alice = setup.token("alice", "red").await;
+    let bob = setup.token("bob", "blue").await;
     let host = setup.start().await;
     let alice = Client::connect_as(&host, Some(&alice), json!({})).await;
     let bob = Client::connect_as(&host, Some(&bob), json!({})).await;

@@ -13,7 +13,8 @@ fn names(page: &Value) -> Vec<&str> {
 async fn command_is_listed_and_run_over_http() {
     let grants = "prefix = \"my-\"\n[plugin.grants]\nenv = [\"COLOUR\"]\n";
     let host = Setup::new().plugin_as("words", "foreign_command", grants).env("COLOUR", "teal").start().await;
-    let (legacy, modern) = (Client::connect(&host).await, Modern::full(&host, None));
+    let legacy = Client::connect(&host).await;
+    let modern = Modern::full(&host, None);
     let page = legacy.call("tools/list", json!({})).await.expect("a list");
     assert_eq!(names(&page), ["my-words"]);
     let properties = &page["tools"][0]["inputSchema"]["properties"];
@@ -46,7 +47,8 @@ async fn command_is_listed_and_run_over_http() {
 #[tokio::test]
 async fn service_answers_requests_over_http() {
     let host = Setup::new().plugin_as("shop", "foreign_service", "").start().await;
-    let (legacy, modern) = (Client::connect(&host).await, Modern::full(&host, None));
+    let legacy = Client::connect(&host).await;
+    let modern = Modern::full(&host, None);
     let page = legacy.call("tools/list", json!({})).await.expect("a list");
     assert_eq!(names(&page), ["request"]);
     let request = json!({"method": "POST", "path": "/echo", "body": "hello", "headers": {"x-colour": "blue"}});

@@ -126,7 +126,9 @@ async fn kill_at_random_moments_loses_no_acknowledged_task() {
     let limits = "[limits]\nrequests_per_second = 100000\ntask_creations_per_second = 100000\ntasks_queued_per_requestor = 2000\n\
                   tasks_stored_per_requestor = 1000000\ntasks_stored_per_tenant = 1000000";
     let mut setup = Setup::with(&["primes"]).config(limits);
-    let (mut all, mut created, mut in_vain) = (Vec::<Acknowledged>::new(), 0, 0);
+    let mut all = Vec::<Acknowledged>::new();
+    let mut created = 0;
+    let mut in_vain = 0;
     let count = rounds(6, 60);
     for round in 0..count {
         let host = setup.start().await;
@@ -134,7 +136,9 @@ async fn kill_at_random_moments_loses_no_acknowledged_task() {
         verify_some(&client, &all, created, &mut dice, round).await;
         let session = client.session.clone().expect("a session");
         let writers = (0..4).map(|_| {
-            let (url, session, seed) = (host.url.clone(), session.clone(), dice.next(u64::MAX) | 1);
+            let url = host.url.clone();
+            let session = session.clone();
+            let seed = dice.next(u64::MAX) | 1;
             tokio::spawn(async move { create_until_killed(&url, &session, seed).await })
         });
         let writers: Vec<_> = writers.collect();
@@ -172,7 +176,9 @@ async fn rebuild_under_writes_survives_kills() {
     let limits = "[limits]\nrequests_per_second = 100000\ntask_creations_per_second = 100000\ntasks_queued_per_requestor = 2000\n\
                   tasks_stored_per_requestor = 1000000\ntasks_stored_per_tenant = 1000000";
     let mut setup = Setup::with(&["primes", "desk"]).config(limits);
-    let (mut all, mut created, mut rebuilt) = (Vec::<Acknowledged>::new(), 0, 0);
+    let mut all = Vec::<Acknowledged>::new();
+    let mut created = 0;
+    let mut rebuilt = 0;
     for round in 0..rounds(6, 60) {
         let host = setup.start().await;
         let client = Client::connect(&host).await;
@@ -180,7 +186,9 @@ async fn rebuild_under_writes_survives_kills() {
         let waiting = client.task("wait", json!({"ms": 1_500})).await;
         let session = client.session.clone().expect("a session");
         let writers = (0..3).map(|_| {
-            let (url, session, seed) = (host.url.clone(), session.clone(), dice.next(u64::MAX) | 1);
+            let url = host.url.clone();
+            let session = session.clone();
+            let seed = dice.next(u64::MAX) | 1;
             tokio::spawn(async move { create_until_killed(&url, &session, seed).await })
         });
         let writers: Vec<_> = writers.collect();
@@ -269,7 +277,8 @@ async fn task_results_of_every_size_survive_kills() {
     let web = Web::start().await;
     let setup = Setup::new().plugin("http", &format!("[plugin.grants]\nhttp = [{:?}]\n", web.origin));
     let (mut host, mut client) = primes_host(&setup).await;
-    let (mut tasks, mut before) = (Vec::new(), Vec::new());
+    let mut tasks = Vec::new();
+    let mut before = Vec::new();
     // The page is in a result twice: as text and as structured content.
     for bytes in [10, 20_000, 100_000] {
         let task = client.task("http_get", json!({"url": format!("{}/bytes/{bytes}", web.origin)})).await;

@@ -51,7 +51,8 @@ async fn push(file: &Path, to: &str, more: &[&str]) -> Value {
 
 /// A key pair as the help of `plugin push` has it made: the private and the public file.
 pub(crate) fn keys(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
-    let (private, public) = (folder.join(format!("{name}.pem")), folder.join(format!("{name}.pub")));
+    let private = folder.join(format!("{name}.pem"));
+    let public = folder.join(format!("{name}.pub"));
     let openssl = |arguments: &[&str], file: &Path| {
         let done = std::process::Command::new("openssl").args(arguments).arg("-out").arg(file).output();
         let done = done.expect("openssl starts");
@@ -163,7 +164,8 @@ async fn registry_signature_is_bound_to_its_artifact() {
     let (private, public) = keys(folder.path(), "acme");
     let (_, others) = keys(folder.path(), "other");
     let sign = ["--sign", &private.display().to_string()];
-    let (signed, unsigned) = (registry.reference("acme/text:signed"), registry.reference("acme/text:unsigned"));
+    let signed = registry.reference("acme/text:signed");
+    let unsigned = registry.reference("acme/text:unsigned");
     let pushed = push(&component("text"), &signed, &sign).await;
     push(&component("primes"), &unsigned, &[]).await;
 
@@ -216,7 +218,8 @@ async fn newest_registry_signatures_are_considered() {
     let Some(registry) = Registry::start(false).await else { return };
     let folder = tempfile::tempdir().unwrap();
     let at = registry.reference("acme/text:often");
-    let (component, fetching) = (std::fs::read(component("text")).unwrap(), fetching());
+    let component = std::fs::read(component("text")).unwrap();
+    let fetching = fetching();
     let key = |name: &str| {
         let (private, public) = keys(folder.path(), name);
         (oci::SigningKey::from_pem(&std::fs::read_to_string(private).unwrap()).unwrap(), public)
@@ -314,8 +317,10 @@ async fn registry_pull_writes_trusted_components_only() {
     let Some(registry) = Registry::start(false).await else { return };
     let folder = tempfile::tempdir().unwrap();
     let (private, public) = keys(folder.path(), "acme");
-    let (tag, file) = (registry.reference("acme/text:1"), folder.path().join("got.wasm"));
-    let (out, config) = (file.display().to_string(), folder.path().join("bulkhead.toml"));
+    let tag = registry.reference("acme/text:1");
+    let file = folder.path().join("got.wasm");
+    let out = file.display().to_string();
+    let config = folder.path().join("bulkhead.toml");
     let pushed = push(&component("text"), &tag, &[]).await;
     let pull = async |from: &str, more: &[&str]| {
         let arguments = [&["plugin", "pull", from, "-o", &out, "--json"], more].concat();

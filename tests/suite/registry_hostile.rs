@@ -44,9 +44,11 @@ impl Server {
     /// On a loopback address: each of 127/8 is another host.
     async fn start(host: &str, answer: impl Fn(&RecordedRequest) -> Response<Body> + Send + Sync + 'static) -> Self {
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (log, answer) = (Arc::clone(&asked), Arc::new(answer));
+        let log = Arc::clone(&asked);
+        let answer = Arc::new(answer);
         let app = axum::Router::new().fallback(move |request: Request<Body>| {
-            let (log, answer) = (Arc::clone(&log), Arc::clone(&answer));
+            let log = Arc::clone(&log);
+            let answer = Arc::clone(&answer);
             async move {
                 let header = |name: &str| Some(request.headers().get(name)?.to_str().ok()?.to_owned());
                 let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
@@ -390,7 +392,8 @@ async fn behind_tls(host: &str, certificate: &Path, key: &Path) -> SocketAddr {
 #[tokio::test(flavor = "multi_thread")]
 async fn registry_tls_needs_configured_root_and_right_host() {
     let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    let certificate = folder.path().join("cert.pem");
+    let key = folder.path().join("key.pem");
     let made = std::process::Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=tests", "-addext", "subjectAltName=IP:127.0.0.2"])
@@ -451,7 +454,9 @@ async fn registry_referrer_bundle_signs_its_subject_only() {
         // A registry with the API for it, and one that keeps the list under a tag.
         for place in [format!("/v2/acme/x/referrers/{own}"), format!("/v2/acme/x/manifests/{}", own.replace(':', "-"))]
         {
-            let (index, artifact, bundle) = (index.clone(), artifact.clone(), bundle.clone());
+            let index = index.clone();
+            let artifact = artifact.clone();
+            let bundle = bundle.clone();
             let server = Server::start("127.0.0.1", move |asked| match asked.path.as_str() {
                 path if path == place => response(200, &[("content-type", index_kind)], index.clone()),
                 path if path.ends_with(&digest(artifact.as_bytes())) => response(200, &[], artifact.clone()),

@@ -121,7 +121,8 @@ async fn server_gets_the_secret_and_guest_a_placeholder() {
     assert!(seen.contains(&format!("{{\"key\": \"{VALUE}\"}}")), "{seen}");
     assert_eq!(seen.matches("content-length: 31").count(), 1, "{seen}");
     assert!(!answer.to_string().contains("marker"), "{answer}");
-    let (headers, body) = (&answer["structuredContent"]["headers"], &answer["structuredContent"]["body"]);
+    let headers = &answer["structuredContent"]["headers"];
+    let body = &answer["structuredContent"]["body"];
     assert!(headers.as_str().expect("text").contains("x-auth: Bearer {{secret:KEY}}"), "{answer}");
     let body = body.as_str().expect("text");
     assert_eq!(body.matches("{{secret:KEY}}").count(), 3, "{body}");
@@ -151,7 +152,8 @@ async fn secret_is_bound_to_destination_plugin_place_and_tenant() {
         .plugin("probe", &grants)
         .plugin_as("other", "probe", &format!("prefix = \"other_\"\n{grants}"))
         .env("BULKHEAD_SECRET_KEY", KEY);
-    let (alice, bob) = (setup.token("alice", "acme").await, setup.token("bob", "globex").await);
+    let alice = setup.token("alice", "acme").await;
+    let bob = setup.token("bob", "globex").await;
     // Without a host, on the files.
     set(&setup, "KEY", &format!("{}/v1", echo.origin), &[]).await;
     set(&setup, "ACME", &echo.origin, &["--tenant", "acme"]).await;

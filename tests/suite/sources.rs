@@ -55,7 +55,8 @@ async fn versions(setup: &Setup, name: &str) -> Vec<Value> {
 #[tokio::test]
 async fn trust_rule_accepts_signed_files_only() {
     let setup = Setup::new();
-    let (acme, other) = (keygen(&setup, "acme").await, keygen(&setup, "other").await);
+    let acme = keygen(&setup, "acme").await;
+    let other = keygen(&setup, "other").await;
     let first = write(&setup, "text.wasm", &std::fs::read(component("text")).expect("it is built"));
     sign(&setup, Path::new(&first), "acme").await;
     let setup = setup
@@ -138,7 +139,8 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
 #[tokio::test]
 async fn plugin_url_is_fetched_once_and_not_needed_again() {
     let web = Web::start().await;
-    let (first, second) = (std::fs::read(component("text")).expect("it is built"), variant("text", FIRST, SECOND));
+    let first = std::fs::read(component("text")).expect("it is built");
+    let second = variant("text", FIRST, SECOND);
     web.has("/moved/text.wasm", Answer::Body(first.clone()));
     web.has("/text.wasm", Answer::Redirect("/moved/text.wasm?token=secret".to_owned()));
     web.has("/moved/text.wasm?token=secret", Answer::Body(first.clone()));
@@ -388,7 +390,8 @@ fn watching() -> (Setup, PathBuf) {
 #[tokio::test]
 async fn watched_folder_yields_whole_components_only() {
     let (setup, folder) = watching();
-    let (first, second) = (std::fs::read(component("text")).expect("it is built"), variant("text", FIRST, SECOND));
+    let first = std::fs::read(component("text")).expect("it is built");
+    let second = variant("text", FIRST, SECOND);
     let host = setup.start().await;
     let file = folder.join("text.wasm");
     let put = |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).expect("it is written");
@@ -436,7 +439,8 @@ async fn watched_folder_yields_whole_components_only() {
 #[tokio::test]
 async fn rollback_is_not_undone_by_watched_folder() {
     let (setup, folder) = watching();
-    let (first, second) = (std::fs::read(component("text")).expect("it is built"), variant("text", FIRST, SECOND));
+    let first = std::fs::read(component("text")).expect("it is built");
+    let second = variant("text", FIRST, SECOND);
     let put = |bytes: &[u8]| std::fs::write(folder.join("text.wasm"), bytes).expect("it is written");
     put(&first);
     let host = setup.start().await;
@@ -472,7 +476,8 @@ async fn swapped_links_yield_signed_accepted_components_only() {
     let (setup, folder) = watching();
     keygen(&setup, "acme").await;
     let setup = setup.config("[[trust]]\nsource = './drop/*.wasm'\nkeys = ['acme.pub']");
-    let (first, second) = (std::fs::read(component("text")).expect("it is built"), variant("text", FIRST, SECOND));
+    let first = std::fs::read(component("text")).expect("it is built");
+    let second = variant("text", FIRST, SECOND);
     let third = variant("text", "Compares two", "Comparez two");
     // As Kubernetes lays out what it mounts: the files are links through one link, which is swapped.
     let publish = |name: &str| {

@@ -217,7 +217,9 @@ async fn data_and_export_files_are_private_for_any_umask() {
     let read = tokio::io::AsyncBufReadExt::read_line(&mut lines, &mut line);
     soon("the host to listen", read).await.expect("a line");
     let data = setup.data();
-    let (running, stopped, copy) = (setup.path("running"), setup.path("stopped"), setup.path("copy"));
+    let running = setup.path("running");
+    let stopped = setup.path("stopped");
+    let copy = setup.path("copy");
     let run = async |arguments: &[&str]| {
         let mut plain = command::bulkhead();
         plain.args(arguments).arg("--data").arg(&data);

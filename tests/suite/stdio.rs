@@ -147,7 +147,8 @@ async fn start_without_data(caches: Option<&Path>) -> (usize, String) {
     stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").await.expect("the host reads");
     drop(stdin);
     let output = soon("the host to be gone", child.wait_with_output()).await.expect("the host can be waited for");
-    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr).into_owned());
+    let said = String::from_utf8_lossy(&output.stdout);
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && said.contains("\"id\":1"), "{said}\n{log}");
     (log.matches("a component was compiled").count(), log)
 }
@@ -166,7 +167,8 @@ async fn stdio_without_data_compiles_only_what_is_not_cached() {
     let caches = caches.path();
     assert_eq!(start_without_data(Some(caches)).await.0, 1);
     assert_eq!(start_without_data(Some(caches)).await.0, 0, "the second start finds it");
-    let (file, mut code) = (compiled_code(caches), fs::read(compiled_code(caches)).expect("it can be read"));
+    let file = compiled_code(caches);
+    let mut code = fs::read(compiled_code(caches)).expect("it can be read");
     *code.last_mut().expect("a byte") ^= 1;
     fs::write(&file, code).expect("it can be written");
     let (compiled, log) = start_without_data(Some(caches)).await;
@@ -177,7 +179,8 @@ async fn stdio_without_data_compiles_only_what_is_not_cached() {
 #[tokio::test]
 async fn stdio_without_data_uses_no_unsafe_cache() {
     let caches = tempfile::tempdir().expect("a folder");
-    let (open, real) = (caches.path().join("open"), caches.path().join("real"));
+    let open = caches.path().join("open");
+    let real = caches.path().join("real");
     for folder in [open.join("bulkhead"), real] {
         fs::create_dir_all(folder).expect("a folder");
     }

@@ -161,7 +161,8 @@ async fn broken_stream_is_resumed_even_after_completion() {
 #[tokio::test]
 async fn a_stream_of_another_session_is_not_resumed() {
     let host = host().await;
-    let (client, other) = (Client::connect(&host).await, Client::connect(&host).await);
+    let client = Client::connect(&host).await;
+    let other = Client::connect(&host).await;
     let params = json!({"name": "wait", "arguments": {"ms": 300}, "_meta": {"progressToken": 1}});
     let mut reply = client.send("tools/call", params).await;
     reply.response_after(&mut Vec::new()).await;

@@ -66,7 +66,8 @@ fn details() -> Value {
 async fn plain_calls(course: Arc<Course>, client: Client) -> Vec<Duration> {
     let mut took = Vec::new();
     while course.goes_on() {
-        let (before, start) = (course.now(), Instant::now());
+        let before = course.now();
+        let start = Instant::now();
         let done = client.tool("diff", json!({"before": "a", "after": "a"})).await.expect("no call fails");
         took.push(start.elapsed());
         course.check(text(&done), DIFF, (before, course.now()));
@@ -162,7 +163,8 @@ async fn no_call_fails_or_mixes_versions_during_switches() {
     }
 
     let control = Control::connect(&setup.data()).await.expect("the socket").expect("a host");
-    let (mut took, mut settled) = (Vec::new(), None);
+    let mut took = Vec::new();
+    let mut settled = None;
     let swaps = rounds(200, 1_000);
     for swap in 1..=swaps {
         let targets = versions[usize::try_from(swap % 2).expect("0 or 1")].clone();
@@ -190,7 +192,8 @@ async fn no_call_fails_or_mixes_versions_during_switches() {
     }
     let (memory, files) = footprint(&host);
     let (memory_before, files_before) = settled.expect("it was looked at");
-    let (all, certain) = (course.calls.load(Ordering::SeqCst), course.certain.load(Ordering::SeqCst));
+    let all = course.calls.load(Ordering::SeqCst);
+    let certain = course.certain.load(Ordering::SeqCst);
     assert!(certain > 10, "{certain} of {all} calls prove something");
     assert!(files <= files_before + 16, "{files_before} open files became {files}");
     assert!(memory <= memory_before * 5 / 4 + 32_768, "{memory_before} KiB became {memory}");
@@ -292,7 +295,8 @@ async fn kill_during_switch_leaves_old_or_new_version() {
         std::fs::write(&path, variant("text", DIFF[0], &new)).expect("the component is written");
         let host = setup.start().await;
         let client = Client::connect(&host).await;
-        let (components, codes) = (count("components", ".wasm"), count("cache", ".cwasm"));
+        let components = count("components", ".wasm");
+        let codes = count("cache", ".cwasm");
         let switches = host.log().matches("switched").count();
         let mut add = command::bulkhead();
         add.args(["plugin", "add"]).arg(&path).args(["--name", "text", "--data"]).arg(&data);

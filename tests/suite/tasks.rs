@@ -90,7 +90,8 @@ async fn task_list_shows_every_task_over_pages() {
     let listed: Vec<String> =
         client.tasks().await.iter().map(|task| task["taskId"].as_str().unwrap_or_default().to_owned()).collect();
     assert_eq!(listed.len(), created.len());
-    let (mut listed_sorted, mut created_sorted) = (listed.clone(), created.clone());
+    let mut listed_sorted = listed.clone();
+    let mut created_sorted = created.clone();
     listed_sorted.sort();
     created_sorted.sort();
     assert_eq!(listed_sorted, created_sorted);

@@ -38,8 +38,9 @@ async fn each_requestor_sees_the_tools_of_its_toolsets() {
         .config("[[toolset]]\nname = \"searchers\"\ntenants = [\"other\"]\ntool_search = true")
         .plugin("text", SAY)
         .plugin("primes", "");
-    let (alice, ann, bob) =
-        (setup.token("alice", "acme").await, setup.token("ann", "acme").await, setup.token("bob", "other").await);
+    let alice = setup.token("alice", "acme").await;
+    let ann = setup.token("ann", "acme").await;
+    let bob = setup.token("bob", "other").await;
     let host = setup.start().await;
     let modern = |token: &str| Modern::full(&host, Some(token));
     assert_eq!(names(&modern(&alice).result("tools/list", json!({})).await), ["say"]);
@@ -137,7 +138,8 @@ async fn clashing_tool_name_is_refused_at_start_with_both_names() {
 #[tokio::test]
 async fn accepted_definition_is_the_plugins_own_whatever_the_operator_says_of_it() {
     let place = Setup::new();
-    let (plain, said) = (place.clone().plugin("text", ""), place.plugin("text", SAY));
+    let plain = place.clone().plugin("text", "");
+    let said = place.plugin("text", SAY);
     let host = plain.start().await;
     let listed = async || command::json(&["plugin", "list"], &plain.data()).await["plugins"][0].take();
     let before = listed().await;

@@ -106,7 +106,8 @@ async fn spans_of_both_eras_and_pipes_have_the_callers_parent_and_the_guest_with
 #[tokio::test]
 async fn outgoing_requests_are_spans_and_carry_the_trace_only_where_granted() {
     let collector = Collector::start().await;
-    let (told, untold) = (Web::start().await, Web::start().await);
+    let told = Web::start().await;
+    let untold = Web::start().await;
     let grants = format!("[plugin.grants]\nhttp = [{{ to = '{}', trace = true }}, '{}']\n", told.origin, untold.origin);
     let host = Setup::new().plugin("http", &grants).config(&collector.section("")).start().await;
     let client = Client::connect(&host).await;
@@ -159,7 +160,8 @@ async fn nothing_that_clients_and_plugins_say_is_in_a_span() {
 async fn a_tenants_sampled_flags_are_followed_within_its_budget() {
     let collector = Collector::start().await;
     let setup = Setup::with(&["desk"]);
-    let (greedy, modest) = (setup.token("greedy", "one").await, setup.token("modest", "two").await);
+    let greedy = setup.token("greedy", "one").await;
+    let modest = setup.token("modest", "two").await;
     let config = format!(
         "{}[limits]\nrequests_per_second = 100000\nrequests_per_second_per_tenant = 100000",
         collector.section("followed_per_second = 5")
@@ -395,7 +397,8 @@ async fn a_collector_of_another_project_takes_the_spans() {
     // Between here and there another program could take the ports, but the system hands them out in turn.
     let free =
         || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").to_string();
-    let (http, grpc) = (free(), free());
+    let http = free();
+    let grpc = free();
     let to = || Stdio::from(std::fs::OpenOptions::new().create(true).append(true).open(&log).expect("a file"));
     let mut command = Command::new(program);
     command.args(["start", "--otlp-http-endpoint", &http, "--otlp-grpc-endpoint", &grpc, "--exporter", "blackhole"]);

@@ -109,7 +109,8 @@ async fn typed_values_of_every_kind_pass_over_http() {
     let triad = call("prism_colour_palette_harmonise", json!({"base": css("red"), "harmony": "triadic"})).await;
     assert_eq!(triad["result"][1], json!({"red": 0, "green": 255, "blue": 0}));
     let lines = call("prism_colour_palette_parse-all", json!({"lines": ["#fff", "mauve"]})).await;
-    let (white, unknown) = (json!({"red": 255, "green": 255, "blue": 255}), json!({"tag": "unknown", "val": "mauve"}));
+    let white = json!({"red": 255, "green": 255, "blue": 255});
+    let unknown = json!({"tag": "unknown", "val": "mauve"});
     assert_eq!(lines, json!({"result": [{"tag": "ok", "val": white}, {"tag": "err", "val": unknown}]}));
     let swatch = call("prism_colour_palette_swatch", json!({"colours": [css("red"), css("lime")], "size": 16})).await;
     assert!(swatch["result"].as_str().is_some_and(|data| data.starts_with("iVBORw0KGgo")), "{swatch}");
@@ -119,7 +120,8 @@ async fn typed_values_of_every_kind_pass_over_http() {
 #[tokio::test]
 async fn typed_function_errors_are_readable_tool_errors() {
     let host = host().await;
-    let (legacy, modern) = (Client::connect(&host).await, Modern::plain(&host, None));
+    let legacy = Client::connect(&host).await;
+    let modern = Modern::plain(&host, None);
     for arguments in [json!({"colour": css("mauve")}), json!({"colour": {"tag": "transparent"}})] {
         let error = match &arguments["colour"]["tag"] {
             tag if tag == "css" => json!({"tag": "unknown", "val": "mauve"}),
@@ -149,7 +151,8 @@ async fn typed_plugin_reaches_only_granted_files() {
     let grant =
         format!("[plugin.grants]\ndirectories = [{{ host = {palettes:?}, guest = \"/palettes\", write = false }}]");
     let granted = Setup::new().plugin("colour", &grant).start().await;
-    let (legacy, modern) = (Client::connect(&granted).await, Modern::plain(&granted, None));
+    let legacy = Client::connect(&granted).await;
+    let modern = Modern::plain(&granted, None);
     let sea = json!({"path": "/palettes/sea.txt"});
     let expected = json!({"result": [{"red": 0, "green": 0, "blue": 128}, {"red": 17, "green": 170, "blue": 255}]});
     for result in [legacy.tool(LOAD, sea.clone()).await.expect("a result"), modern.tool(LOAD, sea.clone()).await] {
@@ -179,7 +182,8 @@ async fn typed_functions_follow_operator_policy_and_run_as_tasks() {
          description = \"Says whether people can read it.\"\nannotations = {{ read_only = true, idempotent = true }}\n"
     );
     let host = Setup::new().plugin("colour", &toml).start().await;
-    let (legacy, modern) = (Client::connect(&host).await, Modern::full(&host, None));
+    let legacy = Client::connect(&host).await;
+    let modern = Modern::full(&host, None);
     let page = legacy.call("tools/list", json!({})).await.expect("a list");
     let check = tool(&page, CHECK);
     assert_eq!(

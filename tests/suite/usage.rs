@@ -16,7 +16,8 @@ fn number(day: &Value, member: &str) -> u64 {
 #[tokio::test]
 async fn usage_of_tenants_is_kept_across_a_restart_and_goes_with_its_tenant() {
     let setup = Setup::with(&["text", "primes"]);
-    let (alice, bob) = (setup.token("alice", "acme").await, setup.token("bob", "globex").await);
+    let alice = setup.token("alice", "acme").await;
+    let bob = setup.token("bob", "globex").await;
     let data = setup.data();
     assert_eq!(command::json(&["tenant", "usage"], &data).await, json!({"usage": [], "more": false}));
     let host = setup.start().await;
@@ -30,7 +31,8 @@ async fn usage_of_tenants_is_kept_across_a_restart_and_goes_with_its_tenant() {
 
     // The host that runs writes what it counted so far, and answers with that.
     let usage = command::json(&["tenant", "usage"], &data).await;
-    let (own, other) = (today(&usage, "acme").expect("acme's"), today(&usage, "globex").expect("globex's"));
+    let own = today(&usage, "acme").expect("acme's");
+    let other = today(&usage, "globex").expect("globex's");
     assert_eq!((number(own, "calls"), number(other, "calls")), (2, 1), "{usage}");
     assert!(number(own, "bytes_in") > 5_000 && number(own, "bytes_out") > 5_000, "{usage}");
     assert!(number(own, "stored_bytes") > 0 && number(own, "cpu_ms") > 0, "{usage}");

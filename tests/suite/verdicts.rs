@@ -29,7 +29,8 @@ async fn faulty_canary_is_rolled_back_without_affecting_others() {
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..3 {
         let client = Client::connect_as(&host, Some(&alice), json!({})).await;
-        let (over, calls) = (over.clone(), calls.clone());
+        let over = over.clone();
+        let calls = calls.clone();
         callers.spawn(async move {
             while !over.load(Ordering::SeqCst) {
                 assert_eq!(said(&client).await, FIRST, "on the active version no call fails");

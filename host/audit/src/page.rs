@@ -114,7 +114,8 @@ pub fn read_page(
         io::ErrorKind::NotFound => Broken::Nothing(folder.to_owned()),
         _ => Broken::Io(error),
     })?;
-    let (mut walk, mut page) = (ChainWalk::default(), LogPage::default());
+    let mut walk = ChainWalk::default();
+    let mut page = LogPage::default();
     let mut begin = None;
     if let Some(before) = before {
         // Those that begin later are in the pages before this one.
@@ -125,7 +126,8 @@ pub fn read_page(
         }
         begin = Some(before.offset);
     }
-    let (mut bytes_left, mut last) = (PAGE_BYTES_MAX, None);
+    let mut bytes_left = PAGE_BYTES_MAX;
+    let mut last = None;
     while let Some(path) = files.pop() {
         let mut lines = match Backward::open(&path, begin.take(), &mut walk) {
             // Rotation may remove it at any moment.
@@ -312,7 +314,9 @@ mod tests {
 
     /// A chain of so many lines, each of one of two tenants, in files of so many lines.
     fn log(folder: &Path, lines: u64, in_file: u64) {
-        let (mut previous, mut text, mut first) = (LineHash::NONE, String::new(), 1);
+        let mut previous = LineHash::NONE;
+        let mut text = String::new();
+        let mut first = 1;
         for sequence in 1..=lines {
             let event = if sequence % 3 == 0 { "task.created" } else { "call.ended" };
             let tenant = sequence % 2;
@@ -335,7 +339,8 @@ mod tests {
 
     /// All pages of so many lines, joined.
     fn all(folder: &Path, filter: &PageFilter, count_max: usize) -> Vec<u64> {
-        let (mut found, mut at) = (Vec::new(), None);
+        let mut found = Vec::new();
+        let mut at = None;
         loop {
             let page = read_page(folder, filter, at, count_max).unwrap();
             assert!(page.lines.len() <= count_max && page.chain.problem.is_none(), "{page:?}");

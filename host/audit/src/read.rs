@@ -34,9 +34,11 @@ impl LogLine {
         let facts: Result<Map<String, Value>, _> = serde_json::from_slice(line);
         let mut facts = facts.map_err(|_| "is no JSON object".to_owned())?;
         let mut number = |key: &str| facts.remove(key).and_then(|value| value.as_u64());
-        let (sequence, at_ms) = (number("seq").ok_or("has no seq")?, number("at_ms").ok_or("has no at_ms")?);
+        let sequence = number("seq").ok_or("has no seq")?;
+        let at_ms = number("at_ms").ok_or("has no at_ms")?;
         let mut text = |key: &str| facts.remove(key).and_then(|value| value.as_str().map(str::to_owned));
-        let (event, previous) = (text("event").ok_or("has no event")?, text("prev").ok_or("has no prev")?);
+        let event = text("event").ok_or("has no event")?;
+        let previous = text("prev").ok_or("has no prev")?;
         let previous = LineHash::parse(&previous).ok_or("has a prev that is no SHA-256")?;
         Ok(Self { sequence, at_ms, event, previous, facts })
     }
@@ -113,7 +115,8 @@ pub fn verify(folder: &Path, anchor: Option<(u64, LineHash)>) -> Result<Verified
     let mut found = None;
     for (at, file) in files.iter().enumerate() {
         let mut reader = BufReader::new(File::open(file)?);
-        let (mut text, mut number) = (Vec::new(), 0);
+        let mut text = Vec::new();
+        let mut number = 0;
         while let Some(whole) = next_line(&mut reader, &mut text)? {
             number += 1;
             let broken = |problem: String| Broken::MalformedLine { file: file.clone(), line: number, problem };
@@ -134,10 +137,12 @@ pub fn verify(folder: &Path, anchor: Option<(u64, LineHash)>) -> Result<Verified
                     return Err(broken("line 1 names a line before it".to_owned()));
                 }
             } else if line.sequence != verified.last + 1 {
-                let (expected, found) = (verified.last + 1, line.sequence);
+                let expected = verified.last + 1;
+                let found = line.sequence;
                 return Err(broken(format!("expected line {expected}, found line {found}")));
             } else if line.previous != verified.hash {
-                let (expected, found) = (verified.hash, line.previous);
+                let expected = verified.hash;
+                let found = line.previous;
                 return Err(broken(format!(
                     "the line before was changed: this one expects {found}, it has {expected}"
                 )));
@@ -212,7 +217,8 @@ impl Tail {
         let mut file = File::open(&self.file)?;
         file.seek(SeekFrom::Start(self.read_to))?;
         let mut reader = BufReader::new(file);
-        let (mut lines, mut line) = (Vec::new(), Vec::new());
+        let mut lines = Vec::new();
+        let mut line = Vec::new();
         while let Some(true) = next_line(&mut reader, &mut line)? {
             self.read_to += line.len() as u64 + 1;
             lines.push(line.clone());

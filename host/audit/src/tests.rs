@@ -136,7 +136,8 @@ fn lost_audit_entries_are_counted() {
     verify(folder.path(), None).unwrap();
     let text = fs::read_to_string(only_file(folder.path())).unwrap();
     let lines = text.lines().map(|line| LogLine::parse(line.as_bytes()).unwrap());
-    let (mut read, mut lost) = (0, 0);
+    let mut read = 0;
+    let mut lost = 0;
     for line in lines {
         match line.event.as_str() {
             "task.read" | "last" => read += 1,

@@ -73,7 +73,8 @@ impl Writer {
         // Tests have to fill it.
         let room = if cfg!(test) { 256 } else { QUEUE_MAX };
         let (sender, receiver) = sync_channel(room);
-        let (lost, closing) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let lost = Arc::new(AtomicU64::new(0));
+        let closing = Arc::new(AtomicBool::new(false));
         let refused = Arc::new(AtomicBool::new(false));
         // The first entry waits already.
         let backlog = Arc::new(Backlog { waiting: AtomicU64::new(1), lost: AtomicU64::new(0) });
@@ -82,11 +83,14 @@ impl Writer {
             if cut == 0 { begun } else { begun.because("the last line was incomplete and was cut off").count(cut) };
         let _ = sender.try_send((now(), begun));
         let thread = std::thread::Builder::new().name("audit".to_owned()).spawn({
-            let (lost, closing) = (Arc::clone(&lost), Arc::clone(&closing));
-            let (refused, backlog) = (Arc::clone(&refused), Arc::clone(&backlog));
+            let lost = Arc::clone(&lost);
+            let closing = Arc::clone(&closing);
+            let refused = Arc::clone(&refused);
+            let backlog = Arc::clone(&backlog);
             move || work(log, &receiver, (&lost, &backlog), &closing, &refused)
         })?;
-        let (queue, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
+        let queue = Mutex::new(Some(sender));
+        let thread = Mutex::new(Some(thread));
         Ok(Self { folder, queue, now, lost, backlog, closing, refused, seldom: Mutex::default(), thread })
     }
 
@@ -274,7 +278,9 @@ impl Log {
         let missing = lost.load(Ordering::Relaxed);
         let gap = (missing > 0).then(|| Entry::new("audit.lost").count(missing));
         let at = batch.first().map_or(self.at, |(at, _)| *at);
-        let (mut text, mut sequence, mut hash) = (Vec::new(), self.sequence, self.hash);
+        let mut text = Vec::new();
+        let mut sequence = self.sequence;
+        let mut hash = self.hash;
         for (at_ms, entry) in gap.iter().map(|gap| (at, gap)).chain(batch.iter().map(|(at, entry)| (*at, entry))) {
             sequence += 1;
             let begins = text.len();

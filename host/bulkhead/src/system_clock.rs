@@ -72,7 +72,8 @@ impl<S: Source> SystemClock<S> {
     /// The host's time while the system's clock is behind it.
     fn slowed(&self, real: UnixMs) -> UnixMs {
         let mut slowed = self.slowed.lock();
-        let (latest, elapsed) = (self.latest.load(Ordering::Acquire), self.source.elapsed());
+        let latest = self.latest.load(Ordering::Acquire);
+        let elapsed = self.source.elapsed();
         if slowed.last != latest {
             let behind_ms = latest.saturating_sub(real);
             tracing::warn!(
@@ -89,7 +90,8 @@ impl<S: Source> SystemClock<S> {
 
 impl<S: Source> Clock for SystemClock<S> {
     fn now(&self) -> UnixMs {
-        let (real, latest) = (self.source.wall(), self.latest.load(Ordering::Acquire));
+        let real = self.source.wall();
+        let latest = self.latest.load(Ordering::Acquire);
         // Within a millisecond all processors only read.
         match latest.checked_sub(real) {
             Some(0..=JITTER_MS) => latest,

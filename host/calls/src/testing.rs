@@ -92,7 +92,8 @@ impl ToolEntry {
         let plugin = PluginVersion { name: plugin.to_owned(), digest: [1; 32] };
         let plugin_tool: Arc<str> = Arc::from(&*tool.name);
         let rerun_on_restart = false;
-        let (declared, hidden) = (None, false);
+        let declared = None;
+        let hidden = false;
         Self {
             tool,
             declared,

@@ -210,11 +210,14 @@ impl HostOperator {
         let mut names = self.principals.names().await?;
         names.retain(|named| wanted(filter, named));
         names.sort_by(|a, b| (&a.tenant, &a.name).cmp(&(&b.tenant, &b.name)));
-        let (mut tenants, mut requestors, mut more) = (BTreeMap::new(), Vec::new(), false);
+        let mut tenants = BTreeMap::new();
+        let mut requestors = Vec::new();
+        let mut more = false;
         for named in &names {
             let limits = tasks.limits(&named.requestor);
             let (own, of_tenant) = self.store.usage(&named.requestor).await?;
-            let (held, at_edge) = (in_use.counts.held(&named.requestor), edge.in_use(&named.requestor));
+            let held = in_use.counts.held(&named.requestor);
+            let at_edge = edge.in_use(&named.requestor);
             tenants
                 .entry(named.tenant.as_str())
                 .or_insert_with(|| tenant_limits(held.tenant, &limits, of_tenant, &at_edge.tenant));
@@ -239,7 +242,8 @@ impl HostOperator {
             });
         }
         let tenants = tenants.into_iter().map(|(name, limits)| TenantLimitsView { tenant: name.to_owned(), limits });
-        let (all, base) = (in_use.counts.total(), tasks.base_limits());
+        let all = in_use.counts.total();
+        let base = tasks.base_limits();
         Ok(LimitsView {
             host: counted(
                 [
@@ -311,7 +315,9 @@ pub async fn own_limits(
     edge: &dyn UsageReport,
     requestor: &Requestor,
 ) -> Result<(LimitCounts, LimitCounts), bulkhead_tasks::Error> {
-    let (sums, limits, stored) = (tasks.sums_of(requestor), tasks.limits(requestor), tasks.stored_by(requestor).await?);
+    let sums = tasks.sums_of(requestor);
+    let limits = tasks.limits(requestor);
+    let stored = tasks.stored_by(requestor).await?;
     let RequestorUsage { requestor: own, tenant: mut shared } = edge.in_use(requestor);
     for usage in &mut shared {
         let name = usage.limit.strip_suffix("_per_tenant");

@@ -63,7 +63,8 @@ fn refuse_losses(StoreRebuildView { moved, old_store }: &StoreRebuildView) -> Re
     if lost.is_empty() {
         return Ok(());
     }
-    let (count, shown) = (lost.len(), lost.get(..LOST_SHOWN).unwrap_or(lost).join("; "));
+    let count = lost.len();
+    let shown = lost.get(..LOST_SHOWN).unwrap_or(lost).join("; ");
     Err(ControlError::Failed(format!(
         "the tenant is not erased: the database was made anew, but not all of the old one could be read ({count}: {shown}). It is left \
          in {}, with what it holds of everybody: copy that away if you need it, then do this once more, which removes it",
@@ -73,7 +74,9 @@ fn refuse_losses(StoreRebuildView { moved, old_store }: &StoreRebuildView) -> Re
 
 impl HostOperator {
     pub(super) async fn list_tenants(&self) -> Result<TenantListView, ControlError> {
-        let (names, tokens, now) = (self.principals.names().await?, self.principals.tokens().await?, self.clock.now());
+        let names = self.principals.names().await?;
+        let tokens = self.principals.tokens().await?;
+        let now = self.clock.now();
         let mut tenants = Vec::new();
         for (name, id) in self.principals.tenants().await? {
             // What a tenant has is the same whichever of its requestors is asked about.
@@ -177,7 +180,8 @@ impl HostOperator {
 
     /// The rows whose keys say that they are the tenant's.
     async fn remove_rows(&self, kind: RowKind, tenant: TenantId) -> Result<u64, store::Error> {
-        let (mut count, mut after) = (0, None::<Vec<u8>>);
+        let mut count = 0;
+        let mut after = None::<Vec<u8>>;
         loop {
             let page = self.store.rows(kind, after.as_deref(), PAGE).await?;
             let Some((last, _)) = page.last() else { return Ok(count) };

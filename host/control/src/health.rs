@@ -73,7 +73,8 @@ impl HostHealth {
     pub async fn view(&self) -> HealthView {
         let plugins = self.plugins.census().await;
         let read_only = self.store.read_only();
-        let (now, system) = (self.clock.now(), self.clock.system());
+        let now = self.clock.now();
+        let system = self.clock.system();
         HealthView {
             healthy: self.unhealthy().is_none(),
             ready: self.unready().is_none(),

@@ -193,7 +193,8 @@ fn grown(steps: &mut Steps, before: &Steps, after: impl Iterator<Item = (u64, u6
 /// Several samples as one.
 fn point(samples: &[&Sample]) -> HistoryPointView {
     let mut point = HistoryPointView::default();
-    let (mut busy, mut syncs) = (Steps::new(), None::<Steps>);
+    let mut busy = Steps::new();
+    let mut syncs = None::<Steps>;
     let sum = |into: &mut BTreeMap<String, u64>, more: &BTreeMap<&'static str, u64>| {
         for (name, count) in more {
             *into.entry((*name).to_owned()).or_default() += count;
@@ -251,7 +252,8 @@ mod tests {
 
     #[test]
     fn sample_is_what_happened_between_two_readings() {
-        let (activity, begun) = (Activity::default(), Instant::now());
+        let activity = Activity::default();
+        let begun = Instant::now();
         activity.look(begun);
         let counts = activity.tool("csv", "csv_query");
         counts.call_ended(Outcome::Ok, Duration::from_millis(3));
@@ -287,7 +289,8 @@ mod tests {
             sums: Sums { running, ..Sums::default() },
             ..Sample::default()
         };
-        let (one, other) = (sample(1, 98, 1_000, 7), sample(2, 2, 50_000, 3));
+        let one = sample(1, 98, 1_000, 7);
+        let other = sample(2, 2, 50_000, 3);
         let point = point(&[&one, &other]);
         assert_eq!((point.at, point.span_ms, point.calls_running), (2, 20_000, 7));
         assert_eq!((point.calls["ok"], point.p50_us, point.p99_us), (100, Some(1_000), Some(50_000)));

@@ -60,7 +60,8 @@ pub struct ConnectionBounds {
 pub(crate) fn refuse_pages<B>(request: &Request<B>, by_own_name: bool) -> Result<(), &'static str> {
     let headers = request.headers();
     let mut hosts = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
-    let (host, target) = (hosts.next(), request.uri().authority().map(Authority::as_str));
+    let host = hosts.next();
+    let target = request.uri().authority().map(Authority::as_str);
     let is_own = |name: &str| host_of(name.trim()).is_some_and(|host| is_this_machine(&host));
     if by_own_name && (host.is_none() || hosts.next().is_some() || !host.into_iter().chain(target).all(is_own)) {
         return Err("this listener answers to names of this machine only, such as 127.0.0.1 and localhost");
@@ -102,7 +103,8 @@ impl OperatorListener {
         let responder = Arc::new(responder);
         let answering = Arc::clone(&responder);
         let connect = move |peer: IpAddr, _| {
-            let (responder, peer) = (Arc::clone(&answering), peer.to_canonical());
+            let responder = Arc::clone(&answering);
+            let peer = peer.to_canonical();
             service_fn(move |request| {
                 let responder = Arc::clone(&responder);
                 async move { Ok::<_, Infallible>(responder.respond(request, peer).await) }

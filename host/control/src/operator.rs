@@ -101,7 +101,9 @@ impl HostOperator {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
-        let (audit, erase_hooks, purging) = (Audit::off(), Arc::default(), tokio::sync::Mutex::default());
+        let audit = Audit::off();
+        let erase_hooks = Arc::default();
+        let purging = tokio::sync::Mutex::default();
         Self {
             store,
             maintenance,
@@ -120,8 +122,10 @@ impl HostOperator {
 
     async fn create_token(&self, request: &TokenCreate) -> Result<TokenCreateView, ControlError> {
         let TokenCreate { requestor, tenant, expires_at, name, scopes } = request;
-        let (expires_at, now) = (*expires_at, self.clock.now());
-        let (label, scopes) = (name.as_deref(), scopes.as_deref());
+        let expires_at = *expires_at;
+        let now = self.clock.now();
+        let label = name.as_deref();
+        let scopes = scopes.as_deref();
         let wish = TokenSpec { requestor, tenant, expires_at, label, scopes };
         if wish.expires_at.is_some_and(|at| at <= self.clock.system()) {
             return Err(ControlError::Invalid("the token would have expired already".to_owned()));

@@ -59,7 +59,8 @@ pub(super) async fn execute(
             PluginGrants::answer(&grants_view(principals, name, grants).await?)
         }
         PluginCommand::Stage(PluginStage { source, sha256, name }) => {
-            let (source, pinned) = (parsed(&source)?, digest(sha256)?);
+            let source = parsed(&source)?;
+            let pinned = digest(sha256)?;
             outcome::<PluginStage, _>(plugin_admin.stage(source, pinned, name).await.map(StagedView::from))
         }
         PluginCommand::Add(request) => outcome::<PluginAdd, _>(plugin_admin.add(request).await?),

@@ -111,7 +111,8 @@ impl ScrapeListener {
     /// Written where it holds up no connection.
     async fn page(&self, form: Form) -> Option<String> {
         let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
-        let (metrics, readings) = (self.metrics.clone(), (self.reader)().await);
+        let metrics = self.metrics.clone();
+        let readings = (self.reader)().await;
         let written = tokio::task::spawn_blocking(move || {
             // Also when nobody waits any more: two at once never run.
             let _turn = turn;

@@ -87,7 +87,8 @@ async fn accept(listener: UnixListener, operator: Arc<dyn Operator>, attach: Arc
                 continue;
             }
         };
-        let (operator, attach) = (Arc::clone(&operator), Arc::clone(&attach));
+        let operator = Arc::clone(&operator);
+        let attach = Arc::clone(&attach);
         connections.spawn(async move {
             if let Err(error) = converse(stream, &who, operator.as_ref(), attach.as_ref()).await {
                 tracing::debug!(error = %error, "a control connection broke");

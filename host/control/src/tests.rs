@@ -95,7 +95,8 @@ fn operator_with(store: &Arc<MemoryStore>, maintenance: Arc<FakeMaintenance>) ->
 
 #[tokio::test]
 async fn tenant_purge_keeps_old_store_with_unreadable_tasks() {
-    let (store, maintenance) = (Arc::new(MemoryStore::new()), Arc::new(FakeMaintenance::default()));
+    let store = Arc::new(MemoryStore::new());
+    let maintenance = Arc::new(FakeMaintenance::default());
     let operator = operator_with(&store, maintenance.clone());
     let tenant = Principals::new(store.clone()).tenant("acme").await.unwrap();
     let rebuilt = |lost: &[&str], old_store: &str| StoreRebuildView {
@@ -134,7 +135,8 @@ async fn put_task(store: &MemoryStore, requestor: Requestor, id: u8) -> Task {
 }
 
 async fn listed(operator: &HostOperator, requestor: Option<&str>, tenant: Option<&str>) -> Vec<String> {
-    let (requestor, tenant) = (requestor.map(str::to_owned), tenant.map(str::to_owned));
+    let requestor = requestor.map(str::to_owned);
+    let tenant = tenant.map(str::to_owned);
     let reply = operator.execute(TasksList { requestor, tenant, count_max: 100 }).await.unwrap();
     reply.tasks.into_iter().map(|task| task.id).collect()
 }

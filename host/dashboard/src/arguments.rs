@@ -54,7 +54,8 @@ pub(crate) fn read(schema: &str, form: &Form) -> Result<String, String> {
     };
     let mut arguments = Map::new();
     for (name, field) in fields::properties(&schema) {
-        let (id, required) = (fields::input_name(name), fields::is_required(&schema, name));
+        let id = fields::input_name(name);
+        let required = fields::is_required(&schema, name);
         let value = match kind(field) {
             Kind::Json => match form.filled(&id) {
                 Some(text) => Some(serde_json::from_str(text).map_err(|why| format!("{name} is no JSON: {why}"))?),

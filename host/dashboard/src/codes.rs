@@ -50,7 +50,8 @@ impl LoginCodes {
 
     /// Whether it is one; from now on it is none.
     pub(crate) fn take(&self, code: &str) -> bool {
-        let (wanted, now) = (digest(code), self.clock.steady());
+        let wanted = digest(code);
+        let now = self.clock.steady();
         let mut open = self.open.lock();
         open.retain(|code| code.ends_at > now);
         let before = open.len();

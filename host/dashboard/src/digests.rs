@@ -46,7 +46,8 @@ pub(crate) fn seal_place(key: &[u8; 32], place: [u8; 16]) -> String {
 /// The place that [`seal_place`] sealed with this key.
 pub(crate) fn open_place(key: &[u8; 32], sealed: &str) -> Option<[u8; 16]> {
     let sealed = unhex::<32>(sealed)?;
-    let (tag, masked_place) = (*sealed.first_chunk::<16>()?, *sealed.last_chunk::<16>()?);
+    let tag = *sealed.first_chunk::<16>()?;
+    let masked_place = *sealed.last_chunk::<16>()?;
     let place = masked(key, tag, masked_place);
     mac(key, &[SEAL_TAG, &place]).verify_truncated_left(&tag).ok()?;
     Some(place)
@@ -79,7 +80,8 @@ mod tests {
 
     #[test]
     fn sealed_place_is_for_its_key_alone_and_says_nothing() {
-        let (key, place) = ([7; 32], [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9]);
+        let key = [7; 32];
+        let place = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9];
         let sealed = seal_place(&key, place);
         assert_eq!((sealed.len(), open_place(&key, &sealed)), (64, Some(place)));
         assert_eq!(open_place(&[8; 32], &sealed), None, "of another session");

@@ -90,7 +90,8 @@ pub(crate) fn show(schema: &str, filled: Option<&Form>) -> Markup {
 
 /// One field.
 pub(crate) fn show_field(name: &str, field: &Value, kind: &Kind, required: bool, filled: Option<&Form>) -> Markup {
-    let (title, id) = (text::line(text_of(field, "title").unwrap_or(name)), input_name(name));
+    let title = text::line(text_of(field, "title").unwrap_or(name));
+    let id = input_name(name);
     let about = text_of(field, "description").map(text::line);
     let default = field.get("default");
     let value = match filled {

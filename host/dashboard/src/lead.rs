@@ -99,7 +99,9 @@ impl<'a> LeadPages<'a> {
 
     pub(crate) async fn tasks(&self, query: &Form) -> Result<Answer, LeadError> {
         let given = |name: &str| query.filled(name).map(str::to_owned);
-        let (requestor, plugin, status) = (given("requestor"), given("plugin"), given("status"));
+        let requestor = given("requestor");
+        let plugin = given("plugin");
+        let status = given("status");
         let filter = TaskFilter { requestor, plugin, status, ..self.filter() };
         let request = TasksPage { filter: filter.clone(), after: given("after"), count_max: PAGE_TASKS };
         let mut page = self.read(request).await??;

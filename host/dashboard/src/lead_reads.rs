@@ -94,7 +94,8 @@ mod tests {
     /// Looks at it all the time, over so many connections; counts what is read and what is refused.
     fn look(reads: &Arc<LeadReads>, tenant: &'static str, connections: usize, counts: &Arc<[AtomicUsize; 2]>) {
         for _ in 0..connections {
-            let (reads, counts) = (Arc::clone(reads), Arc::clone(counts));
+            let reads = Arc::clone(reads);
+            let counts = Arc::clone(counts);
             tokio::spawn(async move {
                 loop {
                     // Its time begins with its turn.
@@ -112,7 +113,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn reads_of_a_tenant_take_a_tenth_of_the_time_and_the_rest_is_refused() {
-        let (reads, counts) = (LeadReads::new(), Arc::default());
+        let reads = LeadReads::new();
+        let counts = Arc::default();
         look(&reads, "acme", 100, &counts);
         tokio::time::sleep(Duration::from_secs(100)).await;
         let busy_ms = read_ms(&counts);
@@ -122,7 +124,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_tenants_lead_holds_up_no_other_and_all_together_have_a_bound() {
-        let (reads, greedy, other) = (LeadReads::new(), Arc::default(), Arc::default());
+        let reads = LeadReads::new();
+        let greedy = Arc::default();
+        let other = Arc::default();
         look(&reads, "acme", 100, &greedy);
         look(&reads, "globex", 1, &other);
         tokio::time::sleep(Duration::from_secs(100)).await;

@@ -315,7 +315,8 @@ impl LivePage {
 
     /// The parts of a page that the browser does not have, as events; `None`: it has no live parts.
     fn events(&mut self, page: &str) -> Option<Bytes> {
-        let (mut events, mut has_parts) = (String::new(), false);
+        let mut events = String::new();
+        let mut has_parts = false;
         for (name, part) in pages::live::parts(page) {
             has_parts = true;
             if self.sent.get(name).is_none_or(|sent| sent != part) {
@@ -432,7 +433,8 @@ mod tests {
 
     #[test]
     fn news_of_other_tasks_and_logs_draw_nothing() {
-        let (one, other) = (TaskId([1; 16]), TaskId([2; 16]));
+        let one = TaskId([1; 16]);
+        let other = TaskId([2; 16]);
         let progress = TaskNews::Progress { id: one, progress: 1.0, total: None, message: None };
         assert!(is_about(&progress, Some(one)) && is_about(&progress, None) && !is_about(&progress, Some(other)));
         assert!(is_about(&TaskNews::Gone(one), Some(one)));

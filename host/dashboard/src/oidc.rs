@@ -129,7 +129,8 @@ impl Routes {
         query: &Form,
         peer: IpAddr,
     ) -> Result<Result<Login, String>, Unauthorized> {
-        let (authenticator, clock) = (&self.parts.authenticator, &self.parts.clock);
+        let authenticator = &self.parts.authenticator;
+        let clock = &self.parts.clock;
         let now = clock.steady();
         let left_at = value.split_once('.').and_then(|(_, at)| at.parse::<UnixMs>().ok());
         let is_in_time = left_at.is_some_and(|at| now.saturating_sub(at) < AWAY_MS_MAX);

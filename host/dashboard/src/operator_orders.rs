@@ -56,7 +56,8 @@ impl OperatorPages<'_> {
         if order == TaskOrder::Purge && form.get("confirmed") != Some("yes") {
             return Ok(respond::page(StatusCode::OK, pages::confirm_bulk(&self.frame, self.session, &ids)));
         }
-        let (client, tasks) = (self.client(), ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>());
+        let client = self.client();
+        let tasks = ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
         // One order: it comes to its end for all of them.
         let results = carried_out(async move {
             let mut results = Vec::with_capacity(tasks.len());

@@ -67,8 +67,10 @@ impl OperatorPages<'_> {
     /// A version, against the active one.
     pub(crate) async fn changes(&self, name: &str, version: &str, query: &Form) -> Result<Answer, ControlError> {
         let tool = query.filled("tool").map(str::to_owned);
-        let (client, asked) = (self.client(), tool.clone());
-        let (name, version) = (name.to_owned(), Some(version.to_owned()));
+        let client = self.client();
+        let asked = tool.clone();
+        let name = name.to_owned();
+        let version = Some(version.to_owned());
         let reading = self.orders.read(async move {
             let versions = client.run(PluginVersions { name: name.clone() }).await?;
             let changes = client.run(PluginChanges { name, version, tool: asked }).await?;
@@ -116,7 +118,8 @@ impl OperatorPages<'_> {
     /// Has it carried out, and leads to the page that shows what came of it or that it is under way.
     async fn give(&self, plugin: Option<String>, what: String, work: Work) -> Result<Answer, ControlError> {
         let home = plugin.as_deref().map_or_else(|| "/plugins".to_owned(), plugin_path);
-        let (what, who) = (text::line(&what), self.client().who().to_owned());
+        let what = text::line(&what);
+        let who = self.client().who().to_owned();
         let order = Order { plugin, what, who, begun: self.frame.now, outcome: None };
         match self.orders.give(order, work).await {
             Ok(outcome) => {

@@ -79,7 +79,8 @@ impl OperatorPages<'_> {
     }
 
     pub(crate) async fn host(&self) -> Result<Answer, ControlError> {
-        let (health, drain) = (self.read(HealthShow {}).await?, self.read(DrainShow {}).await?);
+        let health = self.read(HealthShow {}).await?;
+        let drain = self.read(DrainShow {}).await?;
         Ok(respond::page(StatusCode::OK, pages::host(&self.frame, self.session, &health, &drain)))
     }
 }

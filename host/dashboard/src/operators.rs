@@ -76,7 +76,8 @@ impl OperatorClient {
 
     /// Orders something of a task.
     pub(crate) async fn about_task(&self, id: &str, order: TaskOrder) -> Result<(), ControlError> {
-        let (client, id) = (self.clone(), id.to_owned());
+        let client = self.clone();
+        let id = id.to_owned();
         settled(carried_out(async move { client.change_task(id, order).await }).await)
     }
 

@@ -47,12 +47,15 @@ impl Own<'_> {
         if !self.rights.has(Need::Tasks) {
             return self.says(StatusCode::OK, "My tasks", NO_TASKS);
         }
-        let (status, tool) = (query.filled("status"), query.filled("tool"));
+        let status = query.filled("status");
+        let tool = query.filled("tool");
         let fits = |task: &Task| {
             status.is_none_or(|name| TaskStatus::from(&task.phase).name() == name)
                 && tool.is_none_or(|part| task.work.label().contains(part))
         };
-        let (mut at, mut found, mut looks) = (query.filled("after").and_then(place), Vec::new(), 0_usize);
+        let mut at = query.filled("after").and_then(place);
+        let mut found = Vec::new();
+        let mut looks = 0_usize;
         let next = 'pages: loop {
             let page = match self.tasks.list(self.requestor, at, PAGE_TASKS).await {
                 Ok(page) => page,
@@ -95,7 +98,8 @@ impl Own<'_> {
             false => self.tasks.find_with_output(self.requestor, Some(id), None::<fn() -> String>).await?,
         };
         let arguments = self.tasks.request_of(&task).await.ok();
-        let (arguments, output) = (arguments.as_ref().map(|arguments| arguments.as_str()), output.as_ref());
+        let arguments = arguments.as_ref().map(|arguments| arguments.as_str());
+        let output = output.as_ref();
         let page = OwnTask { task: &task, arguments, output, rights: self.rights, refused };
         Ok(pages::own_task(&self.frame, self.session, &page))
     }

@@ -18,7 +18,8 @@ const PAGE_TOOLS: usize = 50;
 impl Own<'_> {
     /// A page of tools, in the order of their names.
     pub(crate) fn tools(&self, calls: &TaskCalls, query: &Form) -> Answer {
-        let (name, after) = (query.filled("name"), query.filled("after"));
+        let name = query.filled("name");
+        let after = query.filled("after");
         let mut tools = calls.tools(self.requestor, self.rights);
         tools.retain(|offered| {
             let tool = offered.tool();

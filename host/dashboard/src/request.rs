@@ -193,7 +193,8 @@ mod tests {
         let address = |site: &Site, host: &'static str, says: &[(&'static str, &'static str)]| {
             site.own_address(&visit(host, says), host)
         };
-        let (plain, browser) = (Site::new(false, false, 8810, &[]), [("sec-fetch-site", "none")]);
+        let plain = Site::new(false, false, 8810, &[]);
+        let browser = [("sec-fetch-site", "none")];
         let mut names = std::collections::HashSet::new();
         for (host, port) in [("127.0.0.1:8810", ":8810"), ("localhost:9000", ":9000"), ("[::1]", ""), ("127.0.0.1", "")]
         {

@@ -140,7 +140,8 @@ impl Route {
     /// The parts of a path that stand for its names; `None`: it is not about this path.
     fn names<'a>(&self, path: &'a str) -> Option<Vec<&'a str>> {
         let parts = |path: &'a str| path.split('/').filter(|part| !part.is_empty());
-        let (mut names, mut given) = (Vec::new(), parts(path));
+        let mut names = Vec::new();
+        let mut given = parts(path);
         for part in parts(self.path) {
             let given = given.next()?;
             match part.starts_with('{') {

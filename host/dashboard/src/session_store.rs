@@ -184,7 +184,8 @@ mod tests {
 
     #[test]
     fn key_says_whose_the_session_is_to_the_store_too() {
-        let (own, operators) = (key(&[1; 32], Some(&ANNA)), key(&[1; 32], None));
+        let own = key(&[1; 32], Some(&ANNA));
+        let operators = key(&[1; 32], None);
         assert_eq!(read_key(&own), Some(([1; 32], Some(ANNA))));
         assert_eq!(read_key(&operators), Some(([1; 32], None)));
         for cut in [0, 31, 33, 63] {

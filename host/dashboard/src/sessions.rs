@@ -106,8 +106,10 @@ impl Session {
     /// One of an operator, for pages.
     #[cfg(test)]
     pub(crate) fn of_operator() -> Self {
-        let (used_at, written_at) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (began_at, ends_at) = (0, UnixMs::MAX);
+        let used_at = AtomicU64::new(0);
+        let written_at = AtomicU64::new(0);
+        let began_at = 0;
+        let ends_at = UnixMs::MAX;
         Self { viewer: Viewer::Operator, key: [1; 32], proof: None, began_at, ends_at, used_at, written_at }
     }
 
@@ -210,7 +212,8 @@ impl Sessions {
         secret: [u8; 32],
         session_rules: &SessionRules,
     ) -> Self {
-        let (sessions, ended) = (Mutex::default(), Mutex::default());
+        let sessions = Mutex::default();
+        let ended = Mutex::default();
         let opened = Self { clock, authenticator, rows, secret, sessions, ended };
         match opened.rows.all().await {
             Ok(rows) => {
@@ -224,7 +227,8 @@ impl Sessions {
 
     /// Returns the keys of what does not go on.
     fn take_over(&self, rows: Vec<(Vec<u8>, Vec<u8>)>, session_rules: &SessionRules) -> Vec<Vec<u8>> {
-        let (now, mut ended) = (self.clock.steady(), Vec::new());
+        let now = self.clock.steady();
+        let mut ended = Vec::new();
         let mut sessions = self.sessions.lock();
         for (key, bytes) in rows {
             let read = read_key(&key).zip(SessionRow::decode(&bytes));
@@ -250,7 +254,8 @@ impl Sessions {
     /// Begins one; gives the value of its cookie.
     pub(crate) async fn begin(&self, login: Login) -> Result<String, TooMany> {
         let cookie = random_text::<32>().ok_or(TooMany::NoRandomness)?;
-        let (digest, now) = (digest(&cookie), self.clock.steady());
+        let digest = digest(&cookie);
+        let now = self.clock.steady();
         let Login { viewer, proof, ends_at } = login;
         let session = Arc::new(Session {
             viewer,
@@ -282,7 +287,8 @@ impl Sessions {
                 ended.push(key(&oldest, who));
             }
         } else if let Some(who) = who {
-            let (mut of_tenant, mut of_all) = (0, 0);
+            let mut of_tenant = 0;
+            let mut of_all = 0;
             for other in sessions.values().filter_map(SessionEntry::whose) {
                 of_all += 1;
                 of_tenant += usize::from(other.tenant == who.tenant);

@@ -69,7 +69,8 @@ impl SharedReads {
     fn subscribe(self: &Arc<Self>, key: &str, command: Command) -> watch::Receiver<Reading> {
         let mut pollers = self.pollers.lock();
         let poller = pollers.entry(key.to_owned()).or_insert_with(|| {
-            let (readings, wanted) = (watch::Sender::default(), Notify::new());
+            let readings = watch::Sender::default();
+            let wanted = Notify::new();
             let poller = Arc::new(Poller { command, readings, wanted });
             tokio::spawn(Arc::clone(self).poll(key.to_owned(), Arc::clone(&poller)));
             poller
@@ -132,7 +133,8 @@ impl FollowedReads {
             .lock()
             .iter()
             .map(|followed| {
-                let (mut readings, shown) = (followed.readings.clone(), followed.shown);
+                let mut readings = followed.readings.clone();
+                let shown = followed.shown;
                 Box::pin(async move {
                     if readings.wait_for(|reading| reading.version != shown).await.is_err() {
                         std::future::pending::<()>().await;

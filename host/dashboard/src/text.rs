@@ -63,7 +63,8 @@ pub(crate) fn json(text: &str) -> String {
 
 /// How long ago something was, or how long it is until then.
 pub(crate) fn relative(at: UnixMs, now: UnixMs) -> String {
-    let (ms, is_past) = (at.abs_diff(now), at <= now);
+    let ms = at.abs_diff(now);
+    let is_past = at <= now;
     let seconds = ms / 1_000;
     let span = match seconds {
         0..60 => format!("{seconds} s"),
@@ -90,7 +91,8 @@ pub(crate) fn count(number: u64) -> String {
 /// Bytes in a unit for people.
 pub(crate) fn bytes(number: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    let (mut value, mut unit) = (number as f64, "B");
+    let mut value = number as f64;
+    let mut unit = "B";
     for next in UNITS {
         if value < 1_024.0 {
             break;

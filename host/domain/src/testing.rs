@@ -242,7 +242,8 @@ impl Clock for SetClock {
 pub fn replay_corpus(fuzz: &Path, target: &str, feed: impl Fn(&[u8]) -> bool) {
     let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).expect("the fuzzer's manifest");
     assert!(manifest.contains(&format!("path = \"fuzz_targets/{target}.rs\"")), "{target} has no program");
-    let (mut fed, mut taken) = (0, 0);
+    let mut fed = 0;
+    let mut taken = 0;
     for entry in fs::read_dir(fuzz.join("corpus").join(target)).expect("a corpus") {
         let bytes = fs::read(entry.expect("an entry").path()).expect("a file");
         taken += u32::from(feed(&bytes));

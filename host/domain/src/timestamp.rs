@@ -8,7 +8,9 @@ const DAY_MS: u64 = 86_400_000;
 pub fn iso8601(at: UnixMs) -> String {
     let (year, month, day) = date(at / DAY_MS);
     let ms = at % DAY_MS;
-    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    let hour = ms / 3_600_000;
+    let minute = ms / 60_000 % 60;
+    let second = ms / 1000 % 60;
     if year > 9999 {
         return format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000);
     }
@@ -38,7 +40,8 @@ fn write_digits<const N: usize>(places: [&mut u8; N], mut value: u64) {
 /// Counts from 1 March of year 0, so that the leap day is the last day of a year and of each longer cycle.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
     let centuries = (day_of_era / 36_524).min(3);
     let day_of_century = day_of_era - centuries * 36_524;
     let fours = day_of_century / 1461;
@@ -80,7 +83,9 @@ mod tests {
     #[test]
     fn timestamp_dates_are_consecutive_over_four_centuries() {
         let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-        let (mut year, mut month, mut day) = (1970, 1, 1);
+        let mut year = 1970;
+        let mut month = 1;
+        let mut day = 1;
         for days in 0..146_097 {
             assert_eq!(date(days), (year, month, day));
             let length = match month {

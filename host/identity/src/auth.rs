@@ -179,7 +179,8 @@ struct Rules {
 impl Authenticator {
     /// The verifiers are asked in this order. Without `anonymous_allowed`, nobody gets in without a token.
     pub fn new(verifiers: Vec<Arc<dyn Verifier>>, anonymous_allowed: bool) -> Self {
-        let (resource, scopes) = (None, ScopeBook::default());
+        let resource = None;
+        let scopes = ScopeBook::default();
         Self::of(Rules { verifiers, oauth: None, anonymous_allowed, loopback_anonymous: false, resource, scopes })
     }
 

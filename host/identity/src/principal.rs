@@ -196,7 +196,8 @@ impl Principals {
     /// Creates these tenants and applies their rules by id until the host ends. All of them or none: [`store::Error::Conflict`] where
     /// another host has created one of them meanwhile.
     pub async fn adopt(&self, ruled: &TenantRules) -> Result<(), Error> {
-        let (mut expected, mut rows) = (Vec::new(), Vec::new());
+        let mut expected = Vec::new();
+        let mut rows = Vec::new();
         for name in &ruled.new {
             let Some(id) = ruled.ids.get(name) else { continue };
             let row = encode(RowKind::Principal, &TenantRow { id: id.0 })?;

@@ -398,7 +398,8 @@ mod tests {
 
     #[test]
     fn concurrent_rate_checks_charge_each_request_once() {
-        let (rates, begun) = (rates(), std::time::Instant::now());
+        let rates = rates();
+        let begun = std::time::Instant::now();
         let many = |id| passed(&rates, std::iter::repeat_n(requestor(1, id), 2_000));
         let through: usize = std::thread::scope(|scope| {
             let many = &many;

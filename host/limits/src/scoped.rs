@@ -129,7 +129,8 @@ impl<A> Bound<A> {
 /// Whether so much more fits into every bound. A bound on a number of which nothing more is wanted is not asked.
 fn check<A>(held: Held<&A>, more: &A, bounds: impl IntoIterator<Item = Bound<A>>) -> Result<(), Full> {
     for bound in bounds {
-        let (wanted, usage) = ((bound.number)(more), bound.usage(held));
+        let wanted = (bound.number)(more);
+        let usage = bound.usage(held);
         if wanted > 0 && usage.in_use.saturating_add(wanted) > usage.max {
             return Err(usage.full());
         }
@@ -180,7 +181,8 @@ impl<K: ScopeKey, A: Amount> ScopedTable<K, A> {
     /// The first of the bounds that has none; nothing was taken then.
     pub fn try_add(&mut self, key: &K, more: A, bounds: impl IntoIterator<Item = Bound<A>>) -> Result<(), Full> {
         let Self { total, tenants, holders } = self;
-        let (tenant, requestor) = (tenants.entry(key.tenant()).or_default(), holders.entry(*key).or_default());
+        let tenant = tenants.entry(key.tenant()).or_default();
+        let requestor = holders.entry(*key).or_default();
         let checked = check(Held { requestor: &*requestor, tenant: &*tenant, total: &*total }, &more, bounds);
         match checked {
             Ok(()) => {
@@ -336,7 +338,8 @@ impl<K: ScopeKey> ScopedCounter<K> {
 
     /// What is in use of each bound, in their order. Without a key, only what is said of the host means something.
     pub fn usage(&self, key: Option<&K>) -> [(Scope, LimitUsage); 3] {
-        let (bounds, table) = ((self.bounds)(key), self.table.lock());
+        let bounds = (self.bounds)(key);
+        let table = self.table.lock();
         let held = key.map_or(Held { total: table.total, ..Held::default() }, |key| table.held(key));
         bounds.map(|bound| (bound.scope, bound.usage(held.as_ref())))
     }
@@ -419,7 +422,8 @@ mod tests {
     #[test]
     fn dropped_permit_releases_its_units_and_leaves_no_entry() {
         let counter = counter();
-        let (one, two) = (counter.acquire(&requestor(1, 1), 2), counter.acquire(&requestor(1, 2), 1));
+        let one = counter.acquire(&requestor(1, 1), 2);
+        let two = counter.acquire(&requestor(1, 2), 1);
         assert!(!counter.is_empty());
         assert_eq!(counter.held_by_tenant(&requestor(1, 1).tenant), 3);
         drop(one);
@@ -503,7 +507,8 @@ mod tests {
                 Scope::Requestor.bound_of(|stored: &Stored| stored.bytes, "bytes", 100_u64),
             ]
         };
-        let (mut table, who) = (ScopedTable::<Requestor, Stored>::default(), requestor(1, 1));
+        let mut table = ScopedTable::<Requestor, Stored>::default();
+        let who = requestor(1, 1);
         let stored = |files, bytes| Stored { files, bytes };
         table.try_add(&who, stored(1, 60), bounds()).unwrap();
         assert_eq!(table.try_add(&who, stored(1, 50), bounds()).unwrap_err().limit, "bytes");
@@ -519,10 +524,12 @@ mod tests {
 
     #[test]
     fn concurrent_acquires_never_exceed_a_limit() {
-        let (counter, granted) = (counter(), AtomicU64::new(0));
+        let counter = counter();
+        let granted = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for thread in 0..4_u32 {
-                let (counter, granted) = (&counter, &granted);
+                let counter = &counter;
+                let granted = &granted;
                 scope.spawn(move || {
                     let mut held = Vec::new();
                     for round in 0..5_000_u32 {

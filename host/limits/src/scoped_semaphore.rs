@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn waiters_are_served_in_order_and_abandoned_ones_are_forgotten() {
-        let (semaphore, mut context) = (ScopedSemaphore::new(1, 1), Context::from_waker(Waker::noop()));
+        let semaphore = ScopedSemaphore::new(1, 1);
+        let mut context = Context::from_waker(Waker::noop());
         let held = taken(&semaphore, 1, 1).unwrap();
         let mut first = Box::pin(semaphore.acquire(2, 1));
         let mut second = Box::pin(semaphore.acquire(3, 1));

@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn usage_is_taken_once_and_forgotten_when_there_is_none() {
-        let (usage, acme) = (TenantUsage::default(), TenantId([1; 16]));
+        let usage = TenantUsage::default();
+        let acme = TenantId([1; 16]);
         let open = usage.of(acme);
         open.add_call();
         open.add_bytes_in(7);

@@ -30,7 +30,8 @@ pub struct ActivityCounts {
 impl ActivityCounts {
     fn new(is_watched: Arc<AtomicBool>) -> Self {
         let outcomes = std::array::from_fn(|_| AtomicU64::default());
-        let (refused, cpu_us) = (AtomicU64::default(), AtomicU64::default());
+        let refused = AtomicU64::default();
+        let cpu_us = AtomicU64::default();
         Self { is_watched, outcomes, refused, cpu_us, busy: Histogram::new(&CALL_TIMES) }
     }
 
@@ -188,7 +189,8 @@ impl Activity {
     /// The counts of all tools of plugins that are not removed.
     pub fn tools(&self) -> Vec<ToolActivity> {
         let tools: Vec<_> = {
-            let (tools, removed) = (self.tools.lock(), self.removed.lock());
+            let tools = self.tools.lock();
+            let removed = self.removed.lock();
             let shown = tools.iter().filter(|((plugin, _), _)| !removed.contains(plugin));
             shown.filter_map(|(name, counts)| Some((name.clone(), counts.upgrade()?))).collect()
         };
@@ -218,7 +220,8 @@ impl Activity {
         let mut watch = self.watch.lock();
         watch.take_if(|watch| now.saturating_duration_since(watch.seen_at) >= COUNTED_AFTER_LOOK);
         self.is_watched.store(watch.is_some(), Relaxed);
-        let (mut tools, mut removed) = (self.tools.lock(), self.removed.lock());
+        let mut tools = self.tools.lock();
+        let mut removed = self.removed.lock();
         tools.retain(|_, counts| counts.strong_count() > 0);
         removed.retain(|plugin| tools.keys().any(|(other, _)| other == plugin));
     }
@@ -235,7 +238,8 @@ mod tests {
 
     #[test]
     fn calls_are_counted_from_the_first_look_until_some_time_after_the_last() {
-        let (activity, begun) = (Activity::default(), Instant::now());
+        let activity = Activity::default();
+        let begun = Instant::now();
         let counts = activity.tool("csv", "csv_query");
         let work = || {
             counts.call_ended(Outcome::Ok, Duration::from_micros(40));
@@ -265,7 +269,8 @@ mod tests {
     fn tool_leaves_the_table_with_the_last_version_that_offers_it() {
         let activity = Activity::default();
         activity.look(Instant::now());
-        let (old, others) = (activity.tool("csv", "csv_query"), activity.plugin("csv"));
+        let old = activity.tool("csv", "csv_query");
+        let others = activity.plugin("csv");
         old.call_ended(Outcome::Ok, Duration::ZERO);
         let new = activity.tool("csv", "csv_query");
         drop(old);
@@ -298,7 +303,8 @@ mod tests {
     fn readings_add_up() {
         let activity = Activity::default();
         activity.look(Instant::now());
-        let (one, other) = (activity.counts(), activity.counts());
+        let one = activity.counts();
+        let other = activity.counts();
         one.call_ended(Outcome::Ok, Duration::from_millis(3));
         other.call_ended(Outcome::Ok, Duration::from_millis(3));
         other.call_ended(Outcome::Cancelled, Duration::from_millis(4));

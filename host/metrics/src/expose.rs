@@ -170,7 +170,9 @@ fn write_histograms(
             let end = if end.is_finite() { format!("{end:?}") } else { "+Inf".to_owned() };
             write!(page, "{name}_bucket{{{set}{comma}le=\"{end}\"}} {up_to}")?;
             if let Some(exemplar) = exemplar.filter(|_| form == Form::OpenMetrics) {
-                let (trace_id, value, at) = (hex(&exemplar.trace_id), exemplar.value, exemplar.unix_ms);
+                let trace_id = hex(&exemplar.trace_id);
+                let value = exemplar.value;
+                let at = exemplar.unix_ms;
                 write!(page, " # {{trace_id=\"{trace_id}\"}} {value} {}.{:03}", at / 1_000, at % 1_000)?;
             }
             page.push('\n');

@@ -57,7 +57,9 @@ const CALL_TIME_ENDS: [u64; 54] = call_time_ends();
 
 #[allow(clippy::indexing_slicing, reason = "of a constant: what is out of bounds does not compile")]
 const fn call_time_ends() -> [u64; 54] {
-    let (mut ends, mut at, mut least) = ([0; 54], 0, MS / 100);
+    let mut ends = [0; 54];
+    let mut at = 0;
+    let mut least = MS / 100;
     let tenths = [10, 15, 20, 30, 50, 70];
     while at < ends.len() {
         ends[at] = least / 10 * tenths[at % tenths.len()];
@@ -180,7 +182,8 @@ impl Histogram {
 
     pub(crate) fn read(&self) -> Distribution {
         let exemplars = self.exemplars.get().map(|exemplars| exemplars.lock().clone()).unwrap_or_default();
-        let (mut count, scale) = (0, self.buckets.scale);
+        let mut count = 0;
+        let scale = self.buckets.scale;
         let ends = self.buckets.ends.iter().map(|end| *end as f64 / scale).chain([f64::INFINITY]);
         let mut buckets = Vec::with_capacity(self.counts.len());
         for (at, (end, own)) in ends.zip(&self.counts).enumerate() {
@@ -227,7 +230,8 @@ mod tests {
             let histogram = Histogram::new(&CALL_TIMES);
             histogram.observe_within(Duration::from_micros(micros));
             let shown: Vec<_> = histogram.counts().collect();
-            let (end, true_ns) = (shown[0].0, micros * 1_000);
+            let end = shown[0].0;
+            let true_ns = micros * 1_000;
             assert!(shown.len() == 1 && end >= true_ns && end * 3 <= true_ns * 5, "{micros} is shown as {shown:?}");
         }
         let longest = Histogram::new(&CALL_TIMES);

@@ -214,7 +214,8 @@ mod tests {
     #[test]
     fn task_and_store_numbers_are_on_the_page_from_the_start() {
         let metrics = Metrics::new(MetricsOptions { series_max: 1_000, tools: true });
-        let (tasks, store) = (TaskMetrics::of(&metrics).unwrap(), StoreMetrics::of(&metrics, "sled").unwrap());
+        let tasks = TaskMetrics::of(&metrics).unwrap();
+        let store = StoreMetrics::of(&metrics, "sled").unwrap();
         tasks.created(Design::Extension2026);
         tasks.ended(&Outcome::Output { is_error: true });
         tasks.recovered([2, 0, 1, 0]);

@@ -103,8 +103,11 @@ impl Metrics {
 
     fn with(registry: Option<Arc<Registry>>, options: MetricsOptions) -> Self {
         let operations = Operations::new(registry.as_ref());
-        let (refusals, credentials) = (ByWord::new(&REFUSALS), ByWord::new(&CREDENTIALS_REFUSED));
-        let (activity, plugin_events, sessions) = (Arc::default(), PluginEvents::default(), Default::default());
+        let refusals = ByWord::new(&REFUSALS);
+        let credentials = ByWord::new(&CREDENTIALS_REFUSED);
+        let activity = Arc::default();
+        let plugin_events = PluginEvents::default();
+        let sessions = Default::default();
         Self(Arc::new(Shared {
             registry,
             options,

@@ -148,8 +148,10 @@ impl Operation {
     ) -> Self {
         let places = ANSWERS * TRANSPORTS * (VERSIONS.len() + 1);
         let histograms = std::iter::repeat_with(OnceLock::new).take(places).collect();
-        let (registry, plugin) = (Arc::clone(registry), plugin.map(str::to_owned));
-        let (tool, prompt) = (tool.to_owned(), prompt.to_owned());
+        let registry = Arc::clone(registry);
+        let plugin = plugin.map(str::to_owned);
+        let tool = tool.to_owned();
+        let prompt = prompt.to_owned();
         Self { series: Some(Box::new(OperationSeries { registry, plugin, method, tool, prompt, histograms })) }
     }
 

@@ -22,7 +22,9 @@ pub fn markdown() -> String {
     for family in FAMILIES {
         let labels: Vec<_> = family.labels.iter().map(|label| format!("`{label}`")).collect();
         let labels = if labels.is_empty() { "–".to_owned() } else { labels.join(", ") };
-        let (name, kind, meaning) = (family.shown_name(), family.type_name(), family.meaning);
+        let name = family.shown_name();
+        let kind = family.type_name();
+        let meaning = family.meaning;
         // Writing to a String cannot fail.
         let _ = writeln!(page, "| `{name}` | {kind} | {labels} | {meaning} |");
     }

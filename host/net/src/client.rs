@@ -150,7 +150,8 @@ pub struct Request {
 
 impl Request {
     pub fn new(method: Method, url: Url) -> Self {
-        let (headers, body) = (Vec::new(), Bytes::new());
+        let headers = Vec::new();
+        let body = Bytes::new();
         Self { method, url, headers, authorization: None, body, progress: Progress::default() }
     }
 }
@@ -167,7 +168,8 @@ pub struct Response {
 
 impl Client {
     pub fn new(tls: Arc<rustls::ClientConfig>) -> Self {
-        let (networks, hosts) = (Vec::new(), Vec::new());
+        let networks = Vec::new();
+        let hosts = Vec::new();
         Self { tls, networks, hosts, typed: None, plain: false, redirects_max: 0, connect_max: CONNECT_MAX }
     }
 

@@ -205,7 +205,8 @@ mod tests {
     /// Greets whoever comes with the address that they came to, on every address of this machine.
     async fn server() -> (u16, Arc<Mutex<Vec<IpAddr>>>) {
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-        let (port, seen) = (listener.local_addr().unwrap().port(), Arc::<Mutex<Vec<_>>>::default());
+        let port = listener.local_addr().unwrap().port();
+        let seen = Arc::<Mutex<Vec<_>>>::default();
         let came = Arc::clone(&seen);
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {

@@ -79,7 +79,8 @@ impl Plugins {
                 .next()
                 .ok_or_else(|| Error::NotFound(format!("no version of {name} is staged: name a version")))?,
         };
-        let (loaded, digest) = (self.ready(&version).await?, Digest(version.digest));
+        let loaded = self.ready(&version).await?;
+        let digest = Digest(version.digest);
         let row = {
             let state = self.settled().await?;
             self.row(&name, state.entry(&name)?, digest, wish)?
@@ -144,7 +145,8 @@ impl Plugins {
 
     /// Takes a version back, for everybody at once: a canary, or one that was switched to a while ago.
     pub(super) async fn take_back(&self, version: &PluginVersion, why: String) -> Result<(), Error> {
-        let (name, from) = (version.name.clone(), Digest(version.digest));
+        let name = version.name.clone();
+        let from = Digest(version.digest);
         let previous = {
             let state = self.settled().await?;
             let entry = state.entry(&name)?;

@@ -93,7 +93,8 @@ impl Plugins {
     pub async fn compare(&self, target: &Target, tool: Option<&str>) -> Result<VersionChanges, Error> {
         let version = self.target(target).await?;
         let loaded = self.ready(&version).await?;
-        let (name, digest) = (version.name, Digest(version.digest));
+        let name = version.name;
+        let digest = Digest(version.digest);
         let (stage, active, held) = {
             let mut state = self.inner.state.lock().await;
             let entry = state.entry(&name)?;
@@ -128,7 +129,8 @@ impl Plugins {
 
     /// The version that is meant; without one, the canary, else what was staged last, else the active one.
     pub(super) async fn target(&self, target: &Target) -> Result<PluginVersion, Error> {
-        let (name, state) = (&target.name, self.inner.state.lock().await);
+        let name = &target.name;
+        let state = self.inner.state.lock().await;
         let entry = state.entry(name)?;
         let canary = || entry.head.canary.as_ref().map(|canary| canary.version);
         let digest = match &target.version {
@@ -168,7 +170,8 @@ impl ToolDifference {
         let mut parts = Vec::new();
         for part in changed {
             let side = |tool: Option<&Tool>| tool.and_then(|tool| text(tool, part));
-            let (mut before, mut after) = (side(old), side(new));
+            let mut before = side(old);
+            let mut after = side(new);
             if before.is_none() && after.is_none() {
                 continue;
             }
@@ -234,7 +237,8 @@ fn excerpt(text: &mut String, from: usize) -> bool {
 
 /// What is asked for or comes out otherwise. Without an active version it is compared with nothing.
 fn grant_differences(old: Option<&LoadedPlugin>, new: &LoadedPlugin) -> Vec<GrantDifference> {
-    let (before, after) = (old.map(grants::rows).unwrap_or_default(), grants::rows(new));
+    let before = old.map(grants::rows).unwrap_or_default();
+    let after = grants::rows(new);
     let none = "-".to_owned();
     let of = |rows: &[GrantRow], grant: &str| match rows.iter().find(|row| row.grant == grant) {
         Some(row) => (row.wanted.clone(), row.effective.clone()),
@@ -263,8 +267,10 @@ mod tests {
 
     #[test]
     fn excerpt_begins_where_the_texts_begin_to_differ() {
-        let (same, tail) = ("s".repeat(10_000), "t".repeat(10_000));
-        let (old, new) = (tool(&format!("{same}old{tail}")), tool(&format!("{same}new{tail}")));
+        let same = "s".repeat(10_000);
+        let tail = "t".repeat(10_000);
+        let old = tool(&format!("{same}old{tail}"));
+        let new = tool(&format!("{same}new{tail}"));
         let found = ToolDifference::between("t", Some(&old), Some(&new), false).unwrap();
         assert_eq!((found.kind, found.cut, found.parts.len()), (DifferenceKind::Changed, true, 1));
         let after = found.parts[0].after.as_deref().unwrap();
@@ -303,7 +309,8 @@ mod tests {
             let members: Vec<_> =
                 (0..last).map(|at| format!(r#""{}{at}":{{"type":"string"}}"#, "m".repeat(1_000))).collect();
             let required: Vec<_> = (0..last).map(|at| format!(r#""{}{at}""#, "m".repeat(1_000))).collect();
-            let (members, required) = (members.join(","), required.join(","));
+            let members = members.join(",");
+            let required = required.join(",");
             let text = format!(r#"{{"type":"object","properties":{{{members}}},"required":[{required}]}}"#);
             Tool { input_schema: Json::new(text), ..tool("d") }
         };

@@ -44,7 +44,8 @@ impl Plugins {
     }
 
     async fn fetch_one(&self, wanted: &ConfiguredPlugin, turns: &Semaphore, failed: &(impl Fn(&LoadError) + Sync)) {
-        let (label, source) = (wanted.label(), wanted.supply.label());
+        let label = wanted.label();
+        let source = wanted.supply.label();
         tracing::info!(plugin.name = label, source, "not there yet: it is fetched, and joins when it has come");
         let mut said = Vec::new();
         for failures in 1_u32.. {

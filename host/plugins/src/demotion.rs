@@ -86,7 +86,8 @@ impl Plugins {
         }
         state.book.commit(&*inner.store, draft).await?;
         if is_demoted {
-            let (name, begins) = (&version.name, digest.to_string().chars().take(DIGITS_SHOWN).collect::<String>());
+            let name = &version.name;
+            let begins = digest.to_string().chars().take(DIGITS_SHOWN).collect::<String>();
             tracing::warn!(
                 plugin.name = name,
                 plugin.version = %digest,

@@ -232,7 +232,8 @@ impl Entry {
         if self.head.active == self.head.previous {
             return None;
         }
-        let (active, previous) = (of(self.head.active)?, of(self.head.previous)?);
+        let active = of(self.head.active)?;
+        let previous = of(self.head.previous)?;
         // Who went back to an older version did so on purpose.
         let goes_forward = active.staged_at >= previous.staged_at && previous.taken_back.is_none();
         active.activated_at.filter(|_| goes_forward && watch_ms > 0).map(|at| at.saturating_add(watch_ms))

@@ -53,7 +53,8 @@ impl Plugins {
         };
         let mut tenants: Vec<_> = loaded.terms().tenants.iter().map(|(id, left)| (*id, left)).collect();
         tenants.sort_by_key(|(id, _)| id.0);
-        let (wanted, granted) = (&loaded.requested().grants, &loaded.terms().grants);
+        let wanted = &loaded.requested().grants;
+        let granted = &loaded.terms().grants;
         let of_tenant = |(id, left): (TenantId, &Bound)| (id, grant_rows(wanted, granted, Some(left)));
         Ok(VersionGrants {
             version: Digest(loaded.version.digest),
@@ -78,7 +79,8 @@ impl Plugins {
 
 /// Everything that a version may be granted, for everybody.
 pub(super) fn rows(loaded: &LoadedPlugin) -> Vec<GrantRow> {
-    let (wanted, terms) = (loaded.requested(), loaded.terms());
+    let wanted = loaded.requested();
+    let terms = loaded.terms();
     let mut rows = grant_rows(&wanted.grants, &terms.grants, None);
     rows.extend(limit_rows(&wanted.limits, &terms.limits));
     rows
@@ -132,7 +134,8 @@ fn directories(wanted: &Bound, granted: &Grants, left: Option<&Bound>, effective
             .map(|grant| DirBound { guest: grant.guest.clone(), write: grant.write, optional: false })
             .collect()
     };
-    let (granted, effective) = (side(granted), side(effective));
+    let granted = side(granted);
+    let effective = side(effective);
     let mut names: Vec<_> = wanted.directories.iter().flatten().chain(&granted).map(|dir| dir.guest.clone()).collect();
     names.sort();
     names.dedup();

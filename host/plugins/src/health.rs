@@ -143,7 +143,8 @@ mod tests {
     }
 
     fn end(monitor: &HealthMonitor, result: Result<(), &CallError>) {
-        let (version, busy) = (version(), Duration::from_millis(1));
+        let version = version();
+        let busy = Duration::from_millis(1);
         monitor.call_ended(&EndedCall { requestor: &ANNA, version: &version, tool: "tool", result, busy, at: 0 });
     }
 

@@ -69,8 +69,11 @@ impl Plugins {
         let mut state = self.settled().await?;
         let tasks = inner.calls.tasks().await?;
         let now = inner.clock.now();
-        let (mut drains, mut overdue, mut old) = (false, Vec::new(), Vec::new());
-        let (mut pinned, mut retired) = (HashSet::new(), Vec::new());
+        let mut drains = false;
+        let mut overdue = Vec::new();
+        let mut old = Vec::new();
+        let mut pinned = HashSet::new();
+        let mut retired = Vec::new();
         for (name, entry) in state.book.iter() {
             pinned.extend(entry.head.previous.map(|digest| version(name, digest)));
             for (digest, since) in draining(entry) {

@@ -53,7 +53,8 @@ impl Plugins {
     ) -> Result<PreparedPolicies<'_>, Error> {
         let inner = &self.inner;
         let state = self.settled().await?;
-        let (mut by_name, mut by_label) = (HashMap::new(), HashMap::new());
+        let mut by_name = HashMap::new();
+        let mut by_label = HashMap::new();
         for NamedPolicy { name, label, policy } in terms {
             by_label.insert(label.clone(), policy.clone());
             // What could not be loaded at the start has no name yet.
@@ -62,7 +63,8 @@ impl Plugins {
             }
         }
         let policies = Policies { by_name, otherwise, tenants };
-        let (mut problems, mut shown) = (Vec::new(), Vec::new());
+        let mut problems = Vec::new();
+        let mut shown = Vec::new();
         let mut table = Vec::with_capacity(state.table.len());
         for plugin in &state.table {
             match self.under(&state, plugin, &policies, &mut shown).await {
@@ -83,7 +85,8 @@ impl Plugins {
         if !problems.is_empty() {
             return Err(Error::Refused(problems));
         }
-        let (mut older, mut lost) = (Vec::new(), Vec::new());
+        let mut older = Vec::new();
+        let mut lost = Vec::new();
         for version in inner.sandbox.ready_versions().into_iter().filter(|ready| !state.runs(&ready.version)) {
             let source = terms_of(&policies, &version.version.name);
             match inner.sandbox.under(&version, &source).await {
@@ -106,7 +109,8 @@ impl Plugins {
         policies: &Policies,
         shown: &mut Vec<(PluginVersion, Vec<String>)>,
     ) -> Result<LoadedPlugin, LoadError> {
-        let (version, source) = (&plugin.version, terms_of(policies, &plugin.version.name));
+        let version = &plugin.version;
+        let source = terms_of(policies, &plugin.version.name);
         let say = |policies: &Policies| {
             policies.pinning_decision(&version.name, state.book.get(&version.name), &Digest(version.digest))
         };

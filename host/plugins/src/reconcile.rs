@@ -28,7 +28,8 @@ impl Plugins {
         }
         let inner = &self.inner;
         let book = PluginRegistry::read(&*inner.store).await?;
-        let (mut table, mut lost) = (state.table.clone(), Vec::new());
+        let mut table = state.table.clone();
+        let mut lost = Vec::new();
         for (name, entry) in book.iter().filter(|(name, _)| !state.pinned.contains(*name)) {
             let place = table.iter().position(|plugin| plugin.version.name == *name);
             let running = place.and_then(|at| table.get(at)).map(|plugin| Digest(plugin.version.digest));

@@ -105,7 +105,8 @@ impl PluginRegistry {
     /// [`store::Error::Conflict`]: another host changed one of the plugins. After any error the registry reads itself again, because
     /// the change may have been made all the same; where it was, that is no error.
     pub(super) async fn commit(&mut self, store: &dyn RowStore, draft: Draft) -> Result<(), store::Error> {
-        let (mut expected, mut changes) = (Vec::new(), Vec::<RowState>::new());
+        let mut expected = Vec::new();
+        let mut changes = Vec::<RowState>::new();
         let mut next = Vec::new();
         for (name, entry) in draft.entries {
             let before = self.entries.get(&name);
@@ -245,14 +246,15 @@ mod tests {
     #[tokio::test]
     async fn concurrent_plugin_commits_conflict() {
         let store = MemoryStore::new();
-        let (mut one, mut other) =
-            (PluginRegistry::read(&store).await.unwrap(), PluginRegistry::read(&store).await.unwrap());
+        let mut one = PluginRegistry::read(&store).await.unwrap();
+        let mut other = PluginRegistry::read(&store).await.unwrap();
         let draft = |book: &PluginRegistry, digest| {
             let mut draft = Draft::default();
             draft.entry(book, "text").versions.insert(digest, version(1));
             draft
         };
-        let (first, second) = (draft(&one, A), draft(&other, B));
+        let first = draft(&one, A);
+        let second = draft(&other, B);
         one.commit(&store, first).await.unwrap();
         assert!(matches!(other.commit(&store, second).await, Err(store::Error::Conflict)));
         assert!(other.get("text").unwrap().versions.contains_key(&A), "it has read what the other one wrote");

@@ -66,7 +66,8 @@ impl Plugins {
             return Ok(());
         }
         let mut state = inner.state.lock().await;
-        let (mut table, mut canaries) = (state.table.clone(), state.canaries.clone());
+        let mut table = state.table.clone();
+        let mut canaries = state.canaries.clone();
         // A switch may have come between.
         let mut places = table.iter_mut().chain(canaries.iter_mut().map(|canary| &mut canary.plugin));
         let Some(place) = places.find(|plugin| plugin.version == *version) else { return Ok(()) };

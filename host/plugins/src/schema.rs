@@ -206,7 +206,8 @@ impl<'a> Comparison<'a> {
     }
 
     fn choices(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
-        let (place, values) = (format!("{path}/enum"), (choices(old), choices(new)));
+        let place = format!("{path}/enum");
+        let values = (choices(old), choices(new));
         let both = self.rule(&place, values, "takes only the listed values", "takes more than the listed values");
         if let Some((old, new)) = both {
             self.values(&place, &old, &new);
@@ -216,10 +217,12 @@ impl<'a> Comparison<'a> {
     /// A lower bound, or an upper one.
     fn bound(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, keyword: &str, path: &str, is_upper: bool) {
         let value = |schema: &Map<String, Value>| schema.get(keyword).and_then(Value::as_f64);
-        let (was, is) = (value(old), value(new));
+        let was = value(old);
+        let is = value(new);
         // A lower bound of a size that is zero says nothing.
         let trivial = !is_upper && keyword != "minimum" && keyword != "exclusiveMinimum";
-        let (was, is) = (was.filter(|was| !trivial || *was > 0.0), is.filter(|is| !trivial || *is > 0.0));
+        let was = was.filter(|was| !trivial || *was > 0.0);
+        let is = is.filter(|is| !trivial || *is > 0.0);
         let direction = match (was, is) {
             (None, None) => return,
             (None, Some(_)) => Direction::Narrowed,
@@ -249,7 +252,8 @@ impl<'a> Comparison<'a> {
     }
 
     fn required(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
-        let (old, new) = (names(old.get("required")), names(new.get("required")));
+        let old = names(old.get("required"));
+        let new = names(new.get("required"));
         for name in new.difference(&old) {
             self.say(&format!("{path}/required"), Direction::Narrowed, format!("{name:?} must be given now"));
         }
@@ -263,8 +267,10 @@ impl<'a> Comparison<'a> {
             // Which names a pattern covers is not worth finding out.
             self.both(&format!("{path}/patternProperties"), "names other properties");
         }
-        let (before, after) = (members(old.get("properties")), members(new.get("properties")));
-        let (others_before, others_after) = (old.get("additionalProperties"), new.get("additionalProperties"));
+        let before = members(old.get("properties"));
+        let after = members(new.get("properties"));
+        let others_before = old.get("additionalProperties");
+        let others_after = new.get("additionalProperties");
         for (name, schema) in &before {
             let place = format!("{path}/properties/{}", escaped(name));
             match after.get(name) {
@@ -317,7 +323,8 @@ impl<'a> Comparison<'a> {
         let parts = |schema: &'a Map<String, Value>| {
             schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
         };
-        let (old, new) = (parts(old), parts(new));
+        let old = parts(old);
+        let new = parts(new);
         for at in 0..old.len().max(new.len()) {
             self.inner(old.get(at), new.get(at), &format!("{path}/allOf/{at}"), depth);
         }

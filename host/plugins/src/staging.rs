@@ -159,7 +159,8 @@ impl Plugins {
     where
         F: Future<Output = Result<Candidate, Error>> + Send,
     {
-        let (mut versions, mut kept) = (Vec::new(), Vec::new());
+        let mut versions = Vec::new();
+        let mut kept = Vec::new();
         for candidate in candidates {
             let candidate = candidate.await?;
             let version = self.identify(&candidate).await?;
@@ -236,7 +237,8 @@ impl Plugins {
     /// Keeps the bytes and says so in the store. Returns whether the version was not there before.
     async fn note_staged(&self, version: &PluginVersion, candidate: Candidate) -> Result<bool, Error> {
         let inner = &self.inner;
-        let (size, provenance) = (candidate.bytes.len() as u64, candidate.provenance.clone());
+        let size = candidate.bytes.len() as u64;
+        let provenance = candidate.provenance.clone();
         let arriving = {
             let _state = inner.state.lock().await;
             inner.arriving.announce(version.digest)

@@ -95,7 +95,8 @@ impl Plugins {
             .into_iter()
             .partition(|wanted| wanted.pinned || wanted.supply.is_local() || wanted.known(&book).is_some());
         let labels: Vec<_> = here.iter().map(|wanted| wanted.supply.label()).collect();
-        let (mut labels, mut names) = (labels.into_iter(), HashMap::new());
+        let mut labels = labels.into_iter();
+        let mut names = HashMap::new();
         let looked = here.into_iter().map(|wanted| plan(&sandbox, &book, wanted));
         let mut looked = futures::stream::iter(looked).buffered(READ_AT_ONCE);
         while let Some(plan) = looked.next().await {
@@ -158,7 +159,9 @@ impl Plugins {
         }
         let loaded = join_all(plans.iter().map(|plan| self.load(plan))).await;
         let mut state = inner.state.lock().await;
-        let (mut table, mut refused, mut first) = (Vec::<LoadedPlugin>::new(), Vec::new(), HashMap::new());
+        let mut table = Vec::<LoadedPlugin>::new();
+        let mut refused = Vec::new();
+        let mut first = HashMap::new();
         let mut left = Vec::new();
         for (plan, loaded) in plans.into_iter().zip(loaded) {
             if matches!(plan.origin, Origin::Pinned) {
@@ -218,7 +221,8 @@ impl Plugins {
         pinned: &HashSet<String>,
     ) -> (Vec<Canary>, Vec<LoadError>) {
         let names = table.iter().map(|plugin| plugin.version.name.as_str()).filter(|name| !pinned.contains(*name));
-        let (mut canaries, mut lost) = (Vec::new(), Vec::new());
+        let mut canaries = Vec::new();
+        let mut lost = Vec::new();
         for canary in join_all(names.map(|name| self.load_canary(book, name))).await.into_iter().flatten() {
             match canary {
                 Ok(canary) => canaries.push(canary),
@@ -281,7 +285,8 @@ impl Inner {
         self.set_lacking(&plan.name, true);
         let version = book.get(&plan.name).and_then(|entry| entry.versions.get(digest));
         let source = version.map(|version| version.source.as_str()).filter(|source| !source.is_empty());
-        let (source, name) = (source.unwrap_or("SOURCE"), &plan.name);
+        let source = source.unwrap_or("SOURCE");
+        let name = &plan.name;
         error.problems.push(format!("`bulkhead plugin add {source} --name {name}` brings its component back"));
         error
     }

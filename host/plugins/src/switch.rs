@@ -111,7 +111,8 @@ impl Plugins {
     ///
     /// As [`Self::activate`].
     pub async fn rollback(&self, names: &[String]) -> Result<SwitchResult, Error> {
-        let (mut versions, mut moves) = (Vec::new(), Vec::new());
+        let mut versions = Vec::new();
+        let mut moves = Vec::new();
         {
             let state = self.settled().await?;
             for name in names {
@@ -208,7 +209,9 @@ impl Plugins {
         let inner = &self.inner;
         let mut state = self.settled().await?;
         let mut switched = SwitchResult { done: false, plugins: Vec::new(), held: Vec::new() };
-        let (mut table, mut canaries, mut shown) = (state.table.clone(), state.canaries.clone(), Vec::new());
+        let mut table = state.table.clone();
+        let mut canaries = state.canaries.clone();
+        let mut shown = Vec::new();
         for one in &moves {
             let (plugin, held) = self.step(&state, one)?;
             switched.plugins.push(plugin);

@@ -46,7 +46,8 @@ impl Plugins {
             let route = state.book.get(name)?.head.canary.as_ref()?.route(name);
             Some(Canary { plugin: plugin.clone(), route })
         });
-        let (table, canaries) = (state.table.clone(), canaries.collect());
+        let table = state.table.clone();
+        let canaries = canaries.collect();
         for error in inner.publish(&mut state, table, canaries) {
             state.note_broken(&error);
         }
@@ -57,7 +58,8 @@ impl Plugins {
 /// What becomes of the canaries that a tenant is in, and how many they are.
 fn without(book: &PluginRegistry, tenant: TenantId, now: UnixMs) -> (Draft, u64) {
     let id = tenant.to_string();
-    let (mut draft, mut left) = (Draft::default(), 0);
+    let mut draft = Draft::default();
+    let mut left = 0;
     for (name, entry) in book.iter() {
         if entry.head.canary.as_ref().is_some_and(|canary| canary.tenants.iter().any(|one| one.id == id)) {
             draft.entry(book, name).leave_canary(&id, now);

@@ -104,7 +104,8 @@ pub(crate) fn text(from: &str, to: &str) -> Option<Candidate> {
     };
     let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
     bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
-    let (name, fallback_name) = (Some("text".to_owned()), None);
+    let name = Some("text".to_owned());
+    let fallback_name = None;
     Some(Candidate {
         name,
         fallback_name,
@@ -150,7 +151,8 @@ fn to(digest: [u8; 32]) -> Vec<Target> {
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_of_a_plugin_go_and_come_with_it_whatever_publishes() {
     let Some(counted) = text(SAME, "The texts are counted.") else { return };
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let digest = world.plugins.stage(counted).await.unwrap().version.digest;
     assert!(world.plugins.activate(&to(digest), false).await.unwrap().done);
@@ -170,7 +172,8 @@ async fn numbers_of_a_plugin_go_and_come_with_it_whatever_publishes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_store_write_keeps_old_version_active() {
     let (Some(one), Some(other)) = (text(SAME, SAME), text(SAME, "The texts are the SAME.")) else { return };
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let one = world.plugins.stage(one).await.unwrap().version;
     assert!(world.plugins.activate(&to(one.digest), false).await.unwrap().done);
@@ -193,7 +196,8 @@ async fn active_version_is_not_removed_nor_removed_one_activated() {
     let (Some(one), Some(other)) = (text(SAME, "The texts are the one."), text(SAME, "The texts are the two.")) else {
         return;
     };
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let one = world.plugins.stage(one).await.unwrap().version;
     assert!(world.plugins.activate(&to(one.digest), false).await.unwrap().done);
@@ -211,7 +215,8 @@ async fn active_version_is_not_removed_nor_removed_one_activated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_added_stays_until_it_was_switched_to() {
     let (Some(one), Some(probe)) = (text(SAME, "The texts are added."), probe()) else { return };
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let digest = Digest(world.plugins.identify(&one).await.unwrap().digest);
     let published = || world.sandbox.catalog().get("echo").map(|entry| Digest(entry.plugin.digest));
@@ -240,7 +245,8 @@ async fn what_is_added_stays_until_it_was_switched_to() {
 #[tokio::test(flavor = "multi_thread")]
 async fn arriving_component_survives_version_removal() {
     let Some(one) = text(SAME, "The texts arrive.") else { return };
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let digest = world.plugins.stage(one.clone()).await.unwrap().version.digest;
     let arrival = world.plugins.inner.arriving.announce(digest);
@@ -255,7 +261,8 @@ async fn arriving_component_survives_version_removal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_component_is_repaired_by_staging_it_again() {
     let Some(one) = text(SAME, "The texts are damaged.") else { return };
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let version = world.plugins.stage(one.clone()).await.unwrap().version;
     assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
@@ -275,7 +282,8 @@ async fn damaged_component_is_repaired_by_staging_it_again() {
 async fn plugin_whose_component_is_missing_names_the_command_and_runs_once_it_is_back() {
     let Some(mut one) = text(SAME, "The texts are missing.") else { return };
     one.provenance.source = "oci://registry.example/text:1".to_owned();
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let version = world.plugins.stage(one.clone()).await.unwrap().version;
     assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
@@ -304,7 +312,8 @@ async fn list_changes_are_notified_and_drained_versions_retire() {
     let Some(one) = text(SAME, SAME) else { return };
     let described = text("Returns the text as it is.", "Returns the text and more.").unwrap();
     let same_lists = text(SAME, "The texts are the SAME.").unwrap();
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     world.calls.told.lock().clear();
     for candidate in [one, same_lists, described] {
@@ -342,7 +351,8 @@ async fn plugin_relist_is_limited_to_accepted_definitions() {
     let mut granting = policy();
     let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let (world, _) = start_with(&store, &clock, granting.clone()).await;
     let version = world.plugins.stage(probe).await.unwrap().version;
     let other = world.plugins.stage(text).await.unwrap().version;
@@ -405,7 +415,8 @@ async fn unaccepted_definition_does_not_run_after_lost_acknowledgement() {
     let mut granting = policy();
     let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let (world, _) = start_with(&store, &clock, granting).await;
     world.plugins.stage(probe).await.unwrap();
     let targets = [Target { name: "probe".to_owned(), version: None }];
@@ -434,7 +445,8 @@ async fn staged_version_is_listed_without_grants_until_switch() {
     let mut granting = policy();
     let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let (world, _) = start_with(&store, &clock, granting).await;
     let unattended = Candidate { is_attended: false, ..probe.clone() };
     let staged = world.plugins.stage(unattended).await.unwrap();

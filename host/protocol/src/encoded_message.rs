@@ -301,7 +301,8 @@ mod tests {
 
     fn written(value: &Value) -> String {
         let message = EncodedMessage::of(value).unwrap();
-        let (wire, held) = (message.wire_len(), message.held());
+        let wire = message.wire_len();
+        let held = message.held();
         assert!(held <= wire);
         let text = message.clone().into_text();
         assert_eq!(text.len(), wire);
@@ -339,7 +340,8 @@ mod tests {
         let mut random = ChaCha8Rng::seed_from_u64(13);
         let mut large = 0;
         for _ in 0..150 {
-            let (first, second) = (text(&mut random), text(&mut random));
+            let first = text(&mut random);
+            let second = text(&mut random);
             let value = json!({"a\u{1}b": [first, {"n": random.next_u32()}], "x": second, "y": [null, 1.5, "\u{0}"]});
             let expected = serde_json::to_string(&value).unwrap();
             large += usize::from(expected.len() > SMALL_BYTES);

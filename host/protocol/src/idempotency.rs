@@ -57,7 +57,8 @@ pub(crate) async fn made_once(
     request: TaskRequest,
     alias: &str,
 ) -> Result<Option<Arc<Task>>, RpcError> {
-    let (work, arguments) = (request.job.work(), request.job.request().clone());
+    let work = request.job.work();
+    let arguments = request.job.request().clone();
     let Once { task, found } = tasks.create_once(requestor, request, alias).await?;
     let is_the_same = !found || is_made_of(tasks, &task, &work, &arguments).await?;
     if !is_the_same {

@@ -118,7 +118,10 @@ impl Peer<'_> {
     /// The sender of a message with nothing beside it.
     #[cfg(any(test, fuzzing))]
     fn unheralded(requestor: Requestor, session: Option<Arc<Session>>) -> Self {
-        let (rights, declared, traceparent, connection) = (Rights::default(), None, None, None);
+        let rights = Rights::default();
+        let declared = None;
+        let traceparent = None;
+        let connection = None;
         Self {
             requestor,
             rights,
@@ -245,7 +248,8 @@ impl Protocol {
     /// The protocol in front of a task engine.
     pub fn new(tasks: Tasks, options: ProtocolOptions) -> Self {
         let modern = modern::State::new(&options);
-        let (stream_router, tool_lists) = (Arc::default(), ToolLists::default());
+        let stream_router = Arc::default();
+        let tool_lists = ToolLists::default();
         Self {
             shared: Arc::new(ProtocolContext {
                 tasks,

@@ -271,7 +271,8 @@ impl Operation {
     fn log(&self, took: Duration, is_slow: bool, answer: Answer) {
         let _entered = self.enter();
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        let (method, outcome) = (self.method(), &*word(answer));
+        let method = self.method();
+        let outcome = &*word(answer);
         let (tool, prompt) = match self.target.entry.get() {
             Some(CatalogEntry::Tool(tool)) => (Some(tool.tool.name.as_str()), None),
             Some(CatalogEntry::Prompt(prompt)) => (None, Some(prompt.prompt.described.name.as_str())),

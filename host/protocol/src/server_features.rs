@@ -138,7 +138,8 @@ impl CatalogReader {
         const METHOD: &str = "resources/list";
         let catalog = &self.catalog;
         let libraries: Vec<_> = catalog.libraries().iter().filter(|library| library.has_resources).collect();
-        let (mut at, mut inside) = (0, None);
+        let mut at = 0;
+        let mut inside = None;
         let begins = paged.cursor.is_none();
         if let Some(position) = self.position(METHOD, paged)? {
             let (plugin, cursor): (String, Option<String>) =
@@ -146,7 +147,9 @@ impl CatalogReader {
             let place = libraries.iter().position(|library| library.plugin.name == plugin);
             (at, inside) = (place.ok_or_else(bad_cursor)?, cursor);
         }
-        let (mut entries, mut listed, mut failure) = (Vec::new(), false, None);
+        let mut entries = Vec::new();
+        let mut listed = false;
+        let mut failure = None;
         for _ in 0..LOOKED_AT_MAX {
             let Some(library) = libraries.get(at) else { break };
             let operation = Operation::ListResources { cursor: inside.take() };

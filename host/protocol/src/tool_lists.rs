@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn catalog_is_narrowed_and_indexed_once() {
-        let (lists, catalog) = (lists(&["a"], true), catalog(&["a", "b"]));
+        let lists = lists(&["a"], true);
+        let catalog = catalog(&["a", "b"]);
         let [first, second] = [(); 2].map(|()| lists.narrowed(&acme(), Arc::clone(&catalog)));
         assert!(Arc::ptr_eq(&first.catalog, &second.catalog));
         let other = lists.narrowed(&Rights::default(), catalog);
@@ -160,7 +161,8 @@ mod tests {
 
     #[test]
     fn requestor_without_toolset_has_the_catalog_itself() {
-        let (lists, catalog) = (lists(&["a"], false), catalog(&["a", "b"]));
+        let lists = lists(&["a"], false);
+        let catalog = catalog(&["a", "b"]);
         let offered = lists.narrowed(&Rights::default(), Arc::clone(&catalog));
         assert!(Arc::ptr_eq(&offered.catalog, &catalog) && offered.search.is_none());
     }

@@ -46,7 +46,10 @@ pub(super) fn read_traceparent(text: &str) -> Option<TraceContext> {
         let is_hex = part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         (is_hex && part.len() == digits).then_some(part)
     };
-    let (version, trace_id, parent_id, flags) = (hex(2)?, hex(32)?, hex(16)?, hex(2)?);
+    let version = hex(2)?;
+    let trace_id = hex(32)?;
+    let parent_id = hex(16)?;
+    let flags = hex(2)?;
     let goes_on = parts.next().is_some();
     let trace_id = u128::from_str_radix(trace_id, 16).ok()?.to_be_bytes();
     let parent_id = u64::from_str_radix(parent_id, 16).ok()?.to_be_bytes();

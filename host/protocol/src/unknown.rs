@@ -51,7 +51,8 @@ fn changes(from: &[u8], to: &[u8], most: usize) -> Option<usize> {
         return None;
     }
     let same = from.iter().zip(to).take_while(|(one, other)| one == other).count();
-    let (from, to) = (from.get(same..)?, to.get(same..)?);
+    let from = from.get(same..)?;
+    let to = to.get(same..)?;
     let ([first, from_rest @ ..], [other, to_rest @ ..]) = (from, to) else {
         return Some(from.len().max(to.len()));
     };
@@ -63,7 +64,8 @@ fn changes(from: &[u8], to: &[u8], most: usize) -> Option<usize> {
         _ => None,
     };
     let replaced = changes(from_rest, to_rest, left);
-    let (removed, added) = (changes(from_rest, to, left), changes(from, to_rest, left));
+    let removed = changes(from_rest, to, left);
+    let added = changes(from, to_rest, left);
     [exchanged, replaced, removed, added].into_iter().flatten().min().map(|fewest| fewest + 1)
 }
 

@@ -298,7 +298,8 @@ mod tests {
     fn task_that_could_not_go_on_says_why_and_no_other_message_of_the_host_is_shown() {
         let requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) };
         let said = |error: CallError, message: &str| {
-            let (phase, status_message) = (Phase::Ended(Outcome::Error(error)), Some(message.to_owned()));
+            let phase = Phase::Ended(Outcome::Error(error));
+            let status_message = Some(message.to_owned());
             let task = Task { phase, status_message, ..Task::sample(requestor, TaskId([3; 16])) };
             status(&task).1.unwrap()
         };

@@ -77,7 +77,8 @@ impl Blocking {
     /// # Errors
     /// It cannot be resolved.
     pub(super) async fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let (look_up, host) = (self.places.look_up, host.to_owned());
+        let look_up = self.places.look_up;
+        let host = host.to_owned();
         self.run(&self.places.lookups, move || look_up(&host, port)).await?
     }
 

@@ -185,7 +185,8 @@ impl Call {
         http.set_field_size_limit(HTTP_FIELD_BYTES_MAX);
         let outside = facts.outside.as_ref().filter(|_| journal.is_none());
         let clock = Clock::start(outside.and_then(|outside| outside.unix_ms()));
-        let (mut wasi, mut rooms) = (None, DirectoryQuotas::default());
+        let mut wasi = None;
+        let mut rooms = DirectoryQuotas::default();
         if !granted.directories.is_empty() {
             let heard = journal.as_ref().map(|_| outbox.clone());
             let mut world = world(&plugin, &granted, &facts, clock, program.as_ref(), &shared.stderr, heard);
@@ -392,7 +393,8 @@ async fn execute(
             return Err(CallError::Interrupted);
         }
     }
-    let (line, blocking) = (ground.lines.of(tenant, &share), Blocking::of(&ground.blocking, tenant));
+    let line = ground.lines.of(tenant, &share);
+    let blocking = Blocking::of(&ground.blocking, tenant);
     let owner = tenant;
     let tenant = match &ground.names {
         Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
@@ -406,7 +408,8 @@ async fn execute(
     call.egress.share(line);
     call.egress.record(span);
     call.egress.count(plugin.metrics.clone());
-    let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
+    let exports = Arc::clone(&plugin.exports);
+    let denials = call.denials.clone();
     let returned = visit(ground, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
         Box::pin(async move {
             let returned = exports.perform(&mut *store, &instance, &operation).await;
@@ -453,7 +456,9 @@ pub(super) async fn visit<T: Send>(
     body: impl for<'a> FnOnce(&'a mut wasmtime::Store<Call>, Instance) -> BoxFuture<'a, wasmtime::Result<T>> + Send,
 ) -> Result<T, CallError> {
     let engine = ground.engines.behind(component.engine());
-    let (denials, shared, outbox) = (call.denials.clone(), Arc::clone(&call.shared), call.outbox.clone());
+    let denials = call.denials.clone();
+    let shared = Arc::clone(&call.shared);
+    let outbox = call.outbox.clone();
     let recorded = Arc::clone(&shared);
     let has_begun = AtomicBool::new(false);
     let guest = async {

@@ -284,7 +284,8 @@ mod tests {
     #[test]
     fn budgets_go_on_where_the_killed_run_had_come_to() {
         let state = CallState::default();
-        let (limit, ms) = (Duration::from_millis(1_000), Duration::from_millis);
+        let limit = Duration::from_millis(1_000);
+        let ms = Duration::from_millis;
         state.start();
         state.replay(Spent { cpu: ms(900), wall: ms(60_000) });
         assert_eq!(state.cpu_max(limit), ms(3_800), "a replay has a budget of its own");

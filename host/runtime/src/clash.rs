@@ -12,7 +12,8 @@ pub(super) const CANARIES_MAX: usize = 4;
 /// both, never a silent choice.
 pub(super) fn accept(plugins: Vec<LoadedPlugin>) -> (Vec<LoadedPlugin>, Vec<LoadError>) {
     let mut owners: HashMap<(&'static str, String), Claimant> = HashMap::new();
-    let (mut accepted, mut refused) = (Vec::<LoadedPlugin>::new(), Vec::new());
+    let mut accepted = Vec::<LoadedPlugin>::new();
+    let mut refused = Vec::new();
     for plugin in plugins {
         let name = plugin.version.name.clone();
         let mut problems = Vec::new();
@@ -38,7 +39,8 @@ pub(super) fn accept(plugins: Vec<LoadedPlugin>) -> (Vec<LoadedPlugin>, Vec<Load
 
 /// Takes canaries in order, and leaves out each that clashes in any combination with the plugins and the canaries before it.
 pub(super) fn accept_canaries(plugins: &[LoadedPlugin], canaries: Vec<Canary>) -> (Vec<Canary>, Vec<LoadError>) {
-    let (mut accepted, mut refused) = (Vec::<Canary>::new(), Vec::new());
+    let mut accepted = Vec::<Canary>::new();
+    let mut refused = Vec::new();
     for canary in canaries {
         let name = canary.plugin.version.name.clone();
         let mut problems = Vec::new();

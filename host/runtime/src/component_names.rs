@@ -17,7 +17,8 @@ pub(super) struct ComponentNames<'a> {
 
 impl<'a> ComponentNames<'a> {
     pub(super) fn read(component: &'a [u8]) -> Self {
-        let (mut names, mut depth) = (Self::default(), 0_usize);
+        let mut names = Self::default();
+        let mut depth = 0_usize;
         for payload in Parser::new(0).parse_all(component) {
             let Ok(payload) = payload else { break };
             match payload {

@@ -84,8 +84,10 @@ impl ComponentStore {
     /// The data directory cannot be written.
     pub fn keep_wit(&self, digest: &[u8; 32], wit: &Wit) -> io::Result<()> {
         let _one_at_a_time = self.wit.lock();
-        let (path, mark) = (self.path(digest).with_extension("wit"), self.path(digest).with_extension(VOUCHED));
-        let (is_there, is_vouched) = (path.exists(), mark.exists());
+        let path = self.path(digest).with_extension("wit");
+        let mark = self.path(digest).with_extension(VOUCHED);
+        let is_there = path.exists();
+        let is_vouched = mark.exists();
         let name = format!("{}.wit", hex(digest));
         match wit {
             Wit::Free(Some(text)) if !is_there && !is_vouched => write_new(&self.folder, &name, &[text.as_bytes()]),

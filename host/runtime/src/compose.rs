@@ -89,7 +89,8 @@ fn manifest_of(parts: &[Part<'_>]) -> Result<Option<String>, String> {
     }
     for other in others {
         if read(other)?.is_some() {
-            let (first, other) = (first.name, other.name);
+            let first = first.name;
+            let other = other.name;
             return Err(format!(
                 "{other} has a manifest and {first} has none: the manifest of a composed plugin is that of its first component"
             ));
@@ -113,7 +114,8 @@ struct Member<'a> {
 
 impl<'a> Composition<'a> {
     fn of(parts: &[Part<'a>]) -> Result<Self, Vec<String>> {
-        let (mut graph, mut members) = (CompositionGraph::new(), Vec::new());
+        let mut graph = CompositionGraph::new();
+        let mut members = Vec::new();
         for (at, part) in parts.iter().enumerate() {
             let wrong = |error: String| vec![format!("{}: {}", part.name, escaped(&error))];
             // Names of files stay out of it: the same components are the same bytes wherever they are.
@@ -188,7 +190,9 @@ impl<'a> Composition<'a> {
             })
         };
         let wrong = |error: String| {
-            let (importer, provider, import) = (importer.name, provider.name, shown(import));
+            let importer = importer.name;
+            let provider = provider.name;
+            let import = shown(import);
             format!("{importer} imports {import} with other types than {provider} exports it: {error}")
         };
         connect().map_err(|error| escaped(&wrong(error)))
@@ -209,7 +213,8 @@ impl<'a> Composition<'a> {
         let member = self.members.get(at).filter(|member| !member.is_used)?;
         let known = |import: &String| OF_THE_HOST.iter().any(|known| import.starts_with(known));
         let wanted: Vec<_> = (0..at).flat_map(|before| self.imports(before)).filter(|import| !known(import)).collect();
-        let (exports, wanted) = (names(&self.exports(at)), names(&wanted));
+        let exports = names(&self.exports(at));
+        let wanted = names(&wanted);
         let name = member.name;
         Some(escaped(&format!(
             "{name} exports nothing that a component before it still needs: it exports {exports}; imported is {wanted}"
@@ -286,7 +291,8 @@ mod tests {
     #[test]
     fn composed_component_exports_the_first_and_imports_the_hosts() {
         let main = component(&["a:b/c@1.0.0", "wasi:x/y@0.2.0"], &["a:b/main"]);
-        let (middle, last) = (component(&["a:b/d"], &["a:b/c@1.0.3"]), component(&[], &["a:b/d", "a:b/e"]));
+        let middle = component(&["a:b/d"], &["a:b/c@1.0.3"]);
+        let last = component(&[], &["a:b/d", "a:b/e"]);
         let bytes = composed(&[("main", &main), ("middle", &middle), ("last", &last)]).unwrap();
         assert_eq!(shape(&bytes), (vec!["wasi:x/y@0.2.0".to_owned()], vec!["a:b/main".to_owned()]));
         let elsewhere = composed(&[("/srv/main", &main), ("/srv/middle", &middle), ("/srv/last", &last)]).unwrap();
@@ -309,7 +315,8 @@ mod tests {
 
     #[test]
     fn component_without_a_use_is_refused() {
-        let (main, c) = (component(&["a:b/c"], &["a:b/main"]), component(&[], &["a:b/c"]));
+        let main = component(&["a:b/c"], &["a:b/main"]);
+        let c = component(&[], &["a:b/c"]);
         let other = component(&[], &["x:y/z"]);
         let wrong = composed(&[("main", &main), ("c", &c), ("other", &other)]).unwrap_err();
         assert_eq!(
@@ -333,7 +340,8 @@ mod tests {
 
     #[test]
     fn manifest_of_the_first_component_is_that_of_the_whole() {
-        let (main, c) = (component(&["a:b/c"], &["a:b/main"]), component(&[], &["a:b/c"]));
+        let main = component(&["a:b/c"], &["a:b/main"]);
+        let c = component(&[], &["a:b/c"]);
         let with = |bytes: &[u8], name: &str| manifest::put_first(bytes, &format!("name = {name:?}"));
         let bytes = composed(&[("main", &with(&main, "outer")), ("c", &with(&c, "inner"))]).unwrap();
         assert_eq!(manifest::manifest(&bytes).unwrap().unwrap().name.as_deref(), Some("outer"));

@@ -102,7 +102,8 @@ fn same_names(entries: &[Arc<ToolEntry>]) -> Vec<String> {
     let mut owners = HashMap::new();
     let shown = entries.iter().filter(|entry| !entry.hidden);
     let clash = |entry: &Arc<ToolEntry>| {
-        let (name, own) = (entry.tool.name.clone(), Arc::clone(&entry.plugin_tool));
+        let name = entry.tool.name.clone();
+        let own = Arc::clone(&entry.plugin_tool);
         let other = owners.insert(name.clone(), Arc::clone(&own)).filter(|other| *other != own)?;
         Some(format!(
             "its tools {other:?} and {own:?} would both be called {name:?}: choose another `name` for one of them"

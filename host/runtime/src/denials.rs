@@ -46,7 +46,8 @@ struct LookedFor {
 
 impl Denials {
     pub(super) fn new(plugin: Arc<str>, granted: Arc<Granted>, outbox: Outbox) -> Self {
-        let (found, looked_for) = (Mutex::default(), LookedFor::default());
+        let found = Mutex::default();
+        let looked_for = LookedFor::default();
         Self(Arc::new(OfCall { plugin, granted, outbox, found, looked_for }))
     }
 

@@ -105,9 +105,12 @@ pub(super) struct Egress {
 
 impl Egress {
     pub(super) fn new(denials: Denials, facts: &CallContext, blocking: Blocking) -> Self {
-        let (guest_services, outside) = (facts.guest_services.clone(), facts.outside.clone());
+        let guest_services = facts.guest_services.clone();
+        let outside = facts.outside.clone();
         let metrics = PluginMetrics::default();
-        let (buffers, holds, held) = (false, false, None);
+        let buffers = false;
+        let holds = false;
+        let held = None;
         Self {
             line: None,
             denials,
@@ -165,9 +168,12 @@ impl Egress {
         request: http::Request<WasiBody>,
         options: Option<RequestOptions>,
     ) -> impl Future<Output = Result<(Response, Driver), Error>> + Send + use<> {
-        let (denials, guest_services, blocking) =
-            (self.denials.clone(), self.guest_services.clone(), self.blocking.clone());
-        let (outside, span, metrics) = (self.outside.clone(), self.span.clone(), self.metrics.clone());
+        let denials = self.denials.clone();
+        let guest_services = self.guest_services.clone();
+        let blocking = self.blocking.clone();
+        let outside = self.outside.clone();
+        let span = self.span.clone();
+        let metrics = self.metrics.clone();
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let slot = RequestSlot::take(Arc::clone(slots), self.line.as_ref());
         let given_up = self.given_up.clone();
@@ -243,7 +249,8 @@ async fn send(
     }
     let host = normal_host(authority.host());
     let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    let (method, path) = (request.method().as_str(), request.uri().path());
+    let method = request.method().as_str();
+    let path = request.uri().path();
     let covering: Vec<_> = denials.granted().http.iter().filter(|grant| grant.covers(tls, &host, port)).collect();
     let matching: Vec<_> = covering.iter().copied().filter(|grant| grant.permits(method, path)).collect();
     // A tunnel would lead anywhere.
@@ -275,7 +282,8 @@ async fn dispatch(
     let value = HeaderValue::from_str(authority.as_str()).map_err(|_| Error::HttpRequestUriInvalid)?;
     request.headers_mut().insert(HOST, value);
     // From here on the request holds what the guest must not see; it goes to this one destination and is dropped.
-    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    let method = request.method().to_string();
+    let path = request.uri().path().to_owned();
     let target = Target { method: &method, tls, host, port, path: &path };
     let filled = timeout_at(until, inject(request, secrets, target));
     let (mut request, injected) = filled.await.map_err(|_| Error::ConnectionWriteTimeout)??;

@@ -205,7 +205,8 @@ mod tests {
     #[test]
     fn tenant_that_keeps_its_calls_leaves_an_eighth_of_scarce_places_to_others() {
         let slots = CallSlots::new(EngineKind::Concurrent, 4096);
-        let (a, b) = (taken(&slots, A), taken(&slots, B));
+        let a = taken(&slots, A);
+        let b = taken(&slots, B);
         assert_eq!((a.len(), b.len()), (448, 64));
         assert!(slots.acquire(None).now_or_never().is_none(), "all are taken");
         drop(a);

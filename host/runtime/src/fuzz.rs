@@ -30,7 +30,8 @@ pub fn manifests(data: &[u8]) -> bool {
     }
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let (schema, value) = text.split_once('\n').unwrap_or((text, "{}"));
-    let (validator, value) = (Validator::compile_any(schema), serde_json::from_str(value));
+    let validator = Validator::compile_any(schema);
+    let value = serde_json::from_str(value);
     if let (Ok(validator), Ok(value)) = (&validator, value) {
         let judged = validator.check(&value);
         assert!(judged.is_ok() || judged.is_err_and(|violations| !violations.is_empty()));
@@ -87,7 +88,8 @@ pub fn components(data: &[u8]) -> bool {
         journal_response_bytes: 1 << 20,
     };
     // With both engines.
-    let (name, wasi) = (Some("fuzzed".to_owned()), WasiVersion::V0_3);
+    let name = Some("fuzzed".to_owned());
+    let wasi = WasiVersion::V0_3;
     let source = PluginSource { name, wasi, ..PluginSource::bare(Source::Bytes(data.into()), limits) };
     let loaded = yard.threads.block_on(yard.sandbox.load(source));
     if let Err(refused) = &loaded {

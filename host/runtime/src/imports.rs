@@ -103,7 +103,8 @@ impl wit::Host for Call {
     ) -> Result<Result<Vec<wit::InputResponse>, wit::AskError>> {
         self.enter(names::TASK_ASK).await?;
         let features = self.shown_audience()?.features;
-        let (seed, drawn) = (self.facts.seed, &mut self.ids_drawn);
+        let seed = self.facts.seed;
+        let drawn = &mut self.ids_drawn;
         let new_id = || {
             let mut rng = random(seed, Stream::Host);
             // Each id has eight words of the stream for itself.

@@ -49,7 +49,8 @@ fn only_characters(text: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
         written.push_str(before);
-        let (first, second) = (half(escape), escape.get(ESCAPE_BYTES..).and_then(half));
+        let first = half(escape);
+        let second = escape.get(ESCAPE_BYTES..).and_then(half);
         let taken = match (first, second) {
             (Some(Half::Leading), Some(Half::Trailing)) => 2 * ESCAPE_BYTES,
             (Some(_), _) => ESCAPE_BYTES,
@@ -134,7 +135,9 @@ fn is_reserved(key: &str) -> bool {
 
 /// How deep arrays and objects nest. The text is well-formed.
 fn depth(text: &str) -> usize {
-    let (mut depth, mut deepest, mut in_string) = (0_usize, 0, false);
+    let mut depth = 0_usize;
+    let mut deepest = 0;
+    let mut in_string = false;
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         match byte {

@@ -111,7 +111,8 @@ impl Call {
 
     /// Keeps a value if what is there is what was seen; says whether it was.
     pub(super) async fn replace_value(&mut self, key: &str, seen: Option<[u8; 32]>, value: Vec<u8>) -> Kept<bool> {
-        let (keeping, key) = (self.keeping(), key.to_owned());
+        let keeping = self.keeping();
+        let key = key.to_owned();
         let replace = |beside| async move {
             match keeping {
                 Ok(Keeping { guest_services, limits, plugin }) => {

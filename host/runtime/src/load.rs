@@ -229,7 +229,8 @@ impl LoadedPlugin {
 
     /// Whether it lists the same as another listing of the same version.
     pub fn lists_like(&self, other: &Self) -> bool {
-        let (ours, theirs) = (&self.offers, &other.offers);
+        let ours = &self.offers;
+        let theirs = &other.offers;
         self.tools.iter().map(|entry| &entry.tool).eq(other.tools.iter().map(|entry| &entry.tool))
             && ours.prompts.iter().map(|entry| &entry.prompt).eq(theirs.prompts.iter().map(|entry| &entry.prompt))
             && ours
@@ -284,7 +285,8 @@ pub(super) fn read(source: &Source) -> Result<ComponentBytes, Vec<String>> {
         Source::Bytes(_) => None,
     };
     let usable_grants = usable_grants(&bytes, manifest.as_ref());
-    let (digest, needs) = (Sha256::digest(&bytes).into(), WasiNeeds::of(&bytes));
+    let digest = Sha256::digest(&bytes).into();
+    let needs = WasiNeeds::of(&bytes);
     Ok(ComponentBytes { bytes, digest, manifest, usable_grants, needs, wit_file })
 }
 
@@ -436,7 +438,8 @@ fn detached_call(
     ground: &HostContext,
 ) -> Result<Box<Call>, String> {
     let (sender, _) = mpsc::channel(1);
-    let (shared, outbox) = (Arc::new(CallState::default()), Outbox::new(sender, 1, 0));
+    let shared = Arc::new(CallState::default());
+    let outbox = Outbox::new(sender, 1, 0);
     let blocking = Blocking::of(&ground.blocking, TenantId([0; 16]));
     let around = Surroundings { tenant: None, quotas: &ground.quotas, blocking, program: None, journal: None };
     let call =
@@ -478,7 +481,8 @@ pub(super) fn finish(
     let limits = wanted.limits.within(&source.limits);
     let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.limits.within(&policy.limits), ..policy.clone() };
     let policies = source.tools.iter().map(|(name, policy)| (name.clone(), within(policy))).collect();
-    let (counted, activity) = (metrics.plugin(&version.name), metrics.activity().plugin(&version.name));
+    let counted = metrics.plugin(&version.name);
+    let activity = metrics.activity().plugin(&version.name);
     let terms = DeclarationPolicy {
         metrics: (metrics, &counted),
         version: &version,

@@ -277,7 +277,8 @@ mod tests {
             |count| vec![wit::Icon { src: "https://a".into(), mime_type: None, sizes: vec![], theme: None }; count];
         let meta = |count: usize| (0..count).map(|at| (format!("a{at}"), "1".to_owned())).collect::<Vec<_>>();
         let declared_prompt = |icons, meta| {
-            let (name, arguments) = ("p".to_owned(), vec![]);
+            let name = "p".to_owned();
+            let arguments = vec![];
             prompt(wit_prompts::Prompt { name, title: None, description: None, arguments, icons, meta }, "")
         };
         assert!(declared_prompt(icons(16), meta(64)).is_ok());
@@ -285,8 +286,13 @@ mod tests {
         assert_eq!(wrong[..1], ["it has 10000 icons; 16 is the most"]);
         assert_eq!(wrong.last().unwrap(), "it has 65 members of meta; 64 is the most");
         let item = |icons, meta| {
-            let (uri, name, annotations) = ("a://b".to_owned(), "b".to_owned(), None);
-            let (title, description, mime_type, size) = (None, None, None, None);
+            let uri = "a://b".to_owned();
+            let name = "b".to_owned();
+            let annotations = None;
+            let title = None;
+            let description = None;
+            let mime_type = None;
+            let size = None;
             wit_resources::ResourceInfo { uri, name, title, description, mime_type, size, annotations, icons, meta }
         };
         let listing = |items| page(wit_resources::ResourcePage { items, next: None, meta: vec![] }, 1 << 30);

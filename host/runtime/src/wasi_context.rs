@@ -182,7 +182,8 @@ impl Printed {
 
     /// The same, silent while this is.
     pub(super) fn beside(plugin: Arc<str>, stream: &'static str, outbox: Option<Outbox>) -> Self {
-        let (left, bytes) = (STDIO_BYTES_MAX, Vec::new());
+        let left = STDIO_BYTES_MAX;
+        let bytes = Vec::new();
         Self { line: Arc::new(Mutex::new(PrintedLine { plugin, stream, left, bytes, outbox })), tail: None }
     }
 
@@ -302,7 +303,8 @@ pub(crate) mod tests {
 
     #[test]
     fn guest_clocks_advance_in_whole_milliseconds() {
-        let (clock, standing) = (Clock::start(None), Clock::start(Some(86_400_000)));
+        let clock = Clock::start(None);
+        let standing = Clock::start(Some(86_400_000));
         std::thread::sleep(Duration::from_micros(1500));
         assert_eq!(HostMonotonicClock::now(&clock) % 1_000_000, 0);
         assert_eq!(HostWallClock::now(&clock).subsec_nanos() % 1_000_000, 0);

@@ -40,8 +40,11 @@ pub fn parse(file: &[u8]) -> Vec<Signature> {
 
 fn read(line: &str) -> Option<Signature> {
     let mut fields = line.split_ascii_whitespace();
-    let (algorithm, key_id, component) = (fields.next()?, fields.next()?, fields.next()?);
-    let (wit, signature) = (fields.next()?, fields.next()?);
+    let algorithm = fields.next()?;
+    let key_id = fields.next()?;
+    let component = fields.next()?;
+    let wit = fields.next()?;
+    let signature = fields.next()?;
     let digest = |text: &str| Digest::try_from(text.to_owned()).ok();
     let is_id = key_id.len() <= 64 && key_id.bytes().all(|byte| byte.is_ascii_hexdigit());
     if algorithm != "ed25519" || !is_id || fields.next().is_some() {
@@ -142,7 +145,8 @@ mod tests {
 
     #[test]
     fn signatures_of_several_keys_are_kept_together() {
-        let (one, other) = (SigningKey::generate().unwrap().0, SigningKey::generate().unwrap().0);
+        let one = SigningKey::generate().unwrap().0;
+        let other = SigningKey::generate().unwrap().0;
         let first = one.sign(A, None, None);
         let both = other.sign(A, Some(B), Some(&first));
         let ids: Vec<_> = parse(both.as_bytes())

@@ -52,7 +52,8 @@ pub fn failed(url: &Url, problem: impl Into<String>) -> Error {
 
 /// An address without what may be secret in it.
 pub fn shown(url: &Url) -> String {
-    let (scheme, rest) = (url.scheme(), &url[Position::BeforeHost..Position::AfterPath]);
+    let scheme = url.scheme();
+    let rest = &url[Position::BeforeHost..Position::AfterPath];
     format!("{scheme}://{rest}")
 }
 

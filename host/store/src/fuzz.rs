@@ -20,7 +20,8 @@ pub fn records(data: &[u8]) -> bool {
             is_read = true;
             written_again(task, &SealingKey::new(&[7; 32]));
         }
-        let (requestor, id) = (Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) }, TaskId([3; 16]));
+        let requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) };
+        let id = TaskId([3; 16]);
         if let Ok(output) = record::open_output(bytes, Owner { requestor: &requestor, id }, key)
             && let Ok(again) = record::encode_output(&output)
         {

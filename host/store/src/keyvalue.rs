@@ -169,12 +169,14 @@ impl KeyValues {
         condition: Option<Condition<'_>>,
         beside: Option<Beside>,
     ) -> Result<bool, KeyValueError> {
-        let (bytes, bytes_max) = (value.len() as u64, limits.value_bytes_max.min(VALUE_BYTES_MAX));
+        let bytes = value.len() as u64;
+        let bytes_max = limits.value_bytes_max.min(VALUE_BYTES_MAX);
         if bytes > bytes_max {
             return Err(KeyValueError::TooLarge { bytes, bytes_max });
         }
         let _turn = self.turns.take(space.tenant, bytes).await;
-        let (count, sealing) = (self.count(space).await?, self.rows.sealing_key(space.tenant).await?);
+        let count = self.count(space).await?;
+        let sealing = self.rows.sealing_key(space.tenant).await?;
         let at = space.entry(key);
         for _ in 0..CONFLICTS_MAX {
             let old = self.entry(&at).await?;
@@ -255,7 +257,8 @@ impl KeyValues {
         after: Option<&str>,
         now: UnixMs,
     ) -> Result<KeyPage, Error> {
-        let (first, mut page) = (space.entry(prefix), KeyPage::default());
+        let first = space.entry(prefix);
+        let mut page = KeyPage::default();
         // The key that is the prefix itself is part of the answer.
         let at = match after {
             Some(after) => space.entry(after),
@@ -327,7 +330,9 @@ impl KeyValues {
 
     /// Removes these entries in one step, unless one of them is another one by now.
     async fn forget(&self, expired: &[layout::Due]) -> Result<(), Error> {
-        let (mut expected, mut changes, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        let mut expected = Vec::new();
+        let mut changes = Vec::new();
+        let mut gone = Vec::new();
         for due in expired {
             let at = due.space.entry(&due.key);
             // Counted before it is read, so that a count that begins now does not miss the removal.
@@ -423,7 +428,8 @@ impl KeyValues {
     }
 
     async fn read_count(&self, space: &KeyValueNamespace) -> Result<Mutex<KeyValueUsage>, Error> {
-        let (prefix, mut kept) = (space.entry(""), KeyValueUsage::default());
+        let prefix = space.entry("");
+        let mut kept = KeyValueUsage::default();
         let see = |row: &[u8], entry: Entry| {
             kept = kept.zip(entry.counted(&space.key_of(row)?), u64::saturating_add);
             Ok(ControlFlow::Continue(()))

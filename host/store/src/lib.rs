@@ -102,7 +102,8 @@ pub struct StoredCaps {
 impl StoredCaps {
     /// Counts a new task, or more of one, if there is room for it.
     fn admit(&self, ledger: &mut Ledger, requestor: &Requestor, more: Usage) -> Result<(), Error> {
-        let (tasks, bytes) = (|usage: &Usage| usage.tasks, |usage: &Usage| usage.bytes);
+        let tasks = |usage: &Usage| usage.tasks;
+        let bytes = |usage: &Usage| usage.bytes;
         let bounds = [
             Scope::Requestor.bound_of(tasks, "tasks_stored_per_requestor", self.tasks_per_requestor),
             Scope::Requestor.bound_of(bytes, "tasks_stored_bytes_per_requestor", self.bytes_per_requestor),
@@ -243,7 +244,8 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// How many tasks of each version of a plugin are not over yet. Reads every record.
     async fn unfinished_by_version(&self) -> Result<HashMap<PluginVersion, usize>, Error> {
-        let (mut counts, mut after) = (HashMap::new(), None);
+        let mut counts = HashMap::new();
+        let mut after = None;
         loop {
             let page = self.scan(after, SCAN_PAGE_TASKS).await?;
             after = page.last().map(|task| (task.requestor, task.id));

@@ -47,7 +47,9 @@ fn of_path((name, path): (&'static str, &Path)) -> (&'static str, OsString) {
 pub fn restore(disk: &Path, folder: &Path) {
     for line in fs::read_to_string(disk.join("names")).unwrap().lines() {
         let mut words = line.splitn(3, ' ');
-        let (kind, number, name) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+        let kind = words.next().unwrap();
+        let number = words.next().unwrap();
+        let name = words.next().unwrap();
         let path = folder.join(name.trim_start_matches('/'));
         match kind {
             "d" => fs::create_dir_all(path).unwrap(),

@@ -178,7 +178,8 @@ mod tests {
         let own = token(1, 2, 3, 0x0102);
         assert!(guard.use_once(&own).await.unwrap());
         let name = [[1; 16], [2; 16], [3; 16]].concat();
-        let (due, used) = ([&b"0\0\0\0\0\0\0\x01\x02"[..], &name].concat(), [&b"1"[..], &name].concat());
+        let due = [&b"0\0\0\0\0\0\0\x01\x02"[..], &name].concat();
+        let used = [&b"1"[..], &name].concat();
         let stored = rows(&store).await;
         assert_eq!(stored, [(due, Vec::new()), (used, vec![0, 0, 0, 0, 0, 0, 1, 2])], "the layout on the disk");
         for (row, _) in stored {

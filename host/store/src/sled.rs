@@ -311,7 +311,8 @@ impl SledStore {
             PayloadLocation::Inline(bytes) => Ok(Some(bytes)),
             PayloadLocation::Chunks { .. } => self.shared.view.payload(&self.files, &key, part, place),
             PayloadLocation::File { .. } => {
-                let (view, files) = (Arc::clone(&self.shared.view), self.files.clone());
+                let view = Arc::clone(&self.shared.view);
+                let files = self.files.clone();
                 let read = tokio::task::spawn_blocking(move || view.payload(&files, &key, part, place)).await;
                 read.map_err(|error| Error::Engine(format!("a file was not read: {error}")))?
             }
@@ -405,7 +406,8 @@ fn place_now(files: &Files, part: Part, bytes: Vec<u8>, payloads: &mut Payloads)
     if bytes.len() <= PAYLOAD_INLINE_BYTES {
         return Ok(PayloadLocation::Inline(bytes));
     }
-    let (length, checksum) = (bytes.len() as u64, crc32fast::hash(&bytes));
+    let length = bytes.len() as u64;
+    let checksum = crc32fast::hash(&bytes);
     if bytes.len() < FILE_BYTES_MIN {
         payloads.chunks.push(Chunked { part, bytes });
         return Ok(PayloadLocation::Chunks { bytes: length, checksum });

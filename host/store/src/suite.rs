@@ -113,7 +113,8 @@ fn position(task: &Task) -> ListPosition {
 }
 
 async fn created_task_is_found_with_its_arguments(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     for (number, bytes) in [(1, 2), (2, 600), (3, 5_000), (4, 70_000)] {
         let arguments = Json::new(format!("\"{}\"", "a".repeat(bytes)));
         let wanted = Creation { arguments: arguments.clone(), ..creation(task(owner, number)) };
@@ -129,7 +130,8 @@ async fn created_task_is_found_with_its_arguments(bed: Bed) {
 }
 
 async fn task_id_already_taken_is_refused(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     create(&*store, task(owner, 1)).await;
     assert!(matches!(store.create(creation(task(owner, 1))).await, Err(Error::Exists)));
     create(&*store, task(requestor(1, 2), 1)).await;
@@ -137,7 +139,8 @@ async fn task_id_already_taken_is_refused(bed: Bed) {
 }
 
 async fn commit_replaces_the_record_and_adds_one_to_the_revision(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     let created = create(&*store, task(owner, 1)).await;
     let running = Task { phase: Phase::Active(Active::Running), attempt: 1, ..created.clone() };
     let committed = store.commit(Change { task: running.clone(), output: None, journal: None }).await.unwrap();
@@ -147,7 +150,8 @@ async fn commit_replaces_the_record_and_adds_one_to_the_revision(bed: Bed) {
 }
 
 async fn commit_at_an_old_revision_is_a_conflict(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     let created = create(&*store, task(owner, 1)).await;
     let committed = store.commit(completion(&created, output("first"))).await.unwrap();
     let late = store.commit(completion(&created, output("second"))).await;
@@ -163,7 +167,8 @@ async fn commit_of_an_absent_task_is_a_conflict(bed: Bed) {
 }
 
 async fn task_outputs_of_every_size_round_trip(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     for (number, bytes) in (1..).zip([0, 100, 500, 600, 3_990, 4_000, 8_000, 40_000, 65_000, 66_000, 200_000]) {
         let created = create(&*store, task(owner, number)).await;
         let expected = output("x".repeat(bytes));
@@ -173,7 +178,8 @@ async fn task_outputs_of_every_size_round_trip(bed: Bed) {
 }
 
 async fn large_task_record_round_trips_and_may_shrink(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     let mut current = create(&*store, task(owner, 1)).await;
     for bytes in [3_000, 100, 50_000, 9_000, 0] {
         let wanted = Task { steering: vec!["s".repeat(bytes)], ..current.clone() };
@@ -185,7 +191,8 @@ async fn large_task_record_round_trips_and_may_shrink(bed: Bed) {
 
 async fn foreign_tasks_are_absent(bed: Bed) {
     let store = bed.store();
-    let (owner, others) = (requestor(1, 1), [requestor(1, 2), requestor(2, 1), requestor(2, 2)]);
+    let owner = requestor(1, 1);
+    let others = [requestor(1, 2), requestor(2, 1), requestor(2, 2)];
     let aliased = Task { alias: Some("a".to_owned()), ..task(owner, 1) };
     let done = store.commit(completion(&create(&*store, aliased).await, output("secret"))).await.unwrap();
     for other in others {
@@ -205,7 +212,8 @@ async fn foreign_tasks_are_absent(bed: Bed) {
 }
 
 async fn task_list_is_newest_first_and_pages_meet(bed: Bed) {
-    let (store, owners) = (bed.store(), [requestor(1, 1), requestor(1, 2)]);
+    let store = bed.store();
+    let owners = [requestor(1, 1), requestor(1, 2)];
     for number in 1..=7 {
         for owner in owners {
             // Two tasks share each creation time.
@@ -218,7 +226,8 @@ async fn task_list_is_newest_first_and_pages_meet(bed: Bed) {
         assert!(whole.is_sorted_by_key(|task| std::cmp::Reverse(task.created_at)));
         assert!(whole.iter().all(|task| task.requestor == owner));
         for page_length in 1..=8 {
-            let (mut pages, mut after) = (Vec::new(), None);
+            let mut pages = Vec::new();
+            let mut after = None;
             loop {
                 let page = store.list(&owner, after, page_length).await.unwrap();
                 let Some(last) = page.last() else { break };
@@ -232,7 +241,8 @@ async fn task_list_is_newest_first_and_pages_meet(bed: Bed) {
 }
 
 async fn task_list_pages_are_stable_under_changes(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     for number in 1..=6 {
         create(&*store, task(owner, number)).await;
     }
@@ -255,7 +265,8 @@ async fn storage_quota_is_checked_with_the_write(bed: Bed) {
             }
         }
     };
-    let (one, two) = (requestor(1, 1), requestor(1, 2));
+    let one = requestor(1, 1);
+    let two = requestor(1, 2);
     create(&*store, task(one, 1)).await;
     let bytes = store.usage(&one).await.unwrap().0.bytes;
     let with = |owner, caps| Creation { caps, ..creation(task(owner, 9)) };
@@ -281,7 +292,8 @@ async fn storage_quota_is_checked_with_the_write(bed: Bed) {
 }
 
 async fn task_may_be_created_already_ended(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     let over = |number| Task { phase: Phase::Ended(Outcome::Output { is_error: true }), ..task(owner, number) };
     for (number, bytes) in [(1, 100), (2, 5_000), (3, 70_000)] {
         let said = output("x".repeat(bytes));
@@ -303,7 +315,8 @@ async fn task_may_be_created_already_ended(bed: Bed) {
 }
 
 async fn storage_usage_follows_the_tasks(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     assert_eq!(store.usage(&owner).await.unwrap(), Default::default());
     let reserving = Creation { reserved_bytes: 10_000, ..creation(task(owner, 1)) };
     let created = store.create(reserving).await.unwrap();
@@ -329,7 +342,8 @@ async fn storage_usage_follows_the_tasks(bed: Bed) {
 }
 
 async fn task_alias_points_to_its_task_only(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     let aliased = |number, alias: &str| Task { alias: Some(alias.to_owned()), ..task(owner, number) };
     let first = create(&*store, aliased(1, "a")).await;
     assert_eq!(store.by_alias(&owner, "a").await.unwrap(), Some(first.id));
@@ -352,7 +366,8 @@ const OTHER: NodeId = NodeId([2; 16]);
 
 async fn claim_takes_tasks_without_a_live_lease(bed: Bed) {
     let store = bed.store();
-    let (one, two) = (requestor(1, 1), requestor(2, 1));
+    let one = requestor(1, 1);
+    let two = requestor(2, 1);
     let leased = |until| Some(Lease { node: NODE, until });
     create(&*store, task(one, 1)).await;
     create(&*store, Task { lease: leased(100), ..task(one, 2) }).await;
@@ -379,7 +394,8 @@ async fn claim_takes_tasks_without_a_live_lease(bed: Bed) {
 }
 
 async fn heartbeat_keeps_leases_alive(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     create(&*store, Task { lease: Some(Lease { node: NODE, until: 100 }), ..task(owner, 1) }).await;
     store.heartbeat(NODE, 500).await.unwrap();
     store.heartbeat(OTHER, 5_000).await.unwrap();
@@ -390,7 +406,8 @@ async fn heartbeat_keeps_leases_alive(bed: Bed) {
 }
 
 async fn task_expiry_index_follows_the_record(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     assert_eq!(store.next_expiry().await.unwrap(), None);
     let retained = |number, retention| Task { retention, ..task(owner, number) };
     create(&*store, retained(30, Retention::FromCreation { ttl_ms: 1_000 })).await;
@@ -551,7 +568,8 @@ async fn leases_end_with_the_process(mut bed: Bed) {
 }
 
 async fn concurrent_commits_have_one_winner(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     for number in 1..=20 {
         let created = create(&*store, task(owner, number)).await;
         let texts: Vec<String> = (0..8).map(|writer| format!("{writer}{}", "y".repeat(writer * 700))).collect();
@@ -565,9 +583,11 @@ async fn concurrent_commits_have_one_winner(bed: Bed) {
 }
 
 async fn concurrent_creations_of_one_alias_have_one_winner(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     let make = |number| {
-        let (store, task) = (Arc::clone(&store), Task { alias: Some("k".to_owned()), ..task(owner, number) });
+        let store = Arc::clone(&store);
+        let task = Task { alias: Some("k".to_owned()), ..task(owner, number) };
         async move {
             let created = store.create(creation(task)).await;
             // Whoever was refused finds the winner at once.

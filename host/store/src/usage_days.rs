@@ -124,7 +124,8 @@ impl UsageDays {
         since_day: u32,
         count_max: usize,
     ) -> Result<(Vec<TenantDay>, bool), Error> {
-        let (mut days, mut after) = (Vec::new(), tenant.map_or_else(|| vec![USAGE], prefix));
+        let mut days = Vec::new();
+        let mut after = tenant.map_or_else(|| vec![USAGE], prefix);
         loop {
             let page = self.rows.rows(RowKind::UsedToken, Some(&after), PAGE_ROWS).await?;
             let Some((last, _)) = page.last() else { return Ok((days, false)) };
@@ -192,10 +193,8 @@ mod tests {
             days.add(tenant, day, more).await.unwrap();
         }
         let acme = TenantDay { tenant: ACME, day: 301, usage: usage(5, 9) };
-        let (old, globex) = (
-            TenantDay { tenant: ACME, day: 256, usage: usage(1, 1) },
-            TenantDay { tenant: GLOBEX, day: 300, usage: usage(1, 5) },
-        );
+        let old = TenantDay { tenant: ACME, day: 256, usage: usage(1, 1) };
+        let globex = TenantDay { tenant: GLOBEX, day: 300, usage: usage(1, 5) };
         assert_eq!(days.list(None, 0, 9).await.unwrap(), (vec![old, acme, globex], false));
         assert_eq!(days.list(Some(ACME), 257, 9).await.unwrap(), (vec![acme], false));
         assert_eq!(days.list(None, 0, 2).await.unwrap(), (vec![old, acme], true));

@@ -200,8 +200,10 @@ mod tests {
 
     #[test]
     fn probing_requestor_is_blocked_and_reported_once() {
-        let (abuse_detector, limits) = (AbuseDetector::default(), limits());
-        let (one, other) = (requestor(1), requestor(2));
+        let abuse_detector = AbuseDetector::default();
+        let limits = limits();
+        let one = requestor(1);
+        let other = requestor(2);
         let said: Vec<_> = (0..50).filter_map(|at| abuse_detector.failed(&one, &limits, 100 + at)).collect();
         assert_eq!(said, [AbuseReport { event: "requestor.probing", count: 4, blocked_ms: 10_000 }]);
         let refused = abuse_detector.admit(&one, || Arc::new(limits.clone()), 5_103).unwrap_err();
@@ -215,7 +217,8 @@ mod tests {
 
     #[test]
     fn probing_requestor_can_be_blocked_again_within_a_minute() {
-        let (abuse_detector, limits) = (AbuseDetector::default(), limits());
+        let abuse_detector = AbuseDetector::default();
+        let limits = limits();
         let one = requestor(1);
         let mut said = 0;
         for begin in [100, 10_200, 20_300] {
@@ -228,7 +231,8 @@ mod tests {
 
     #[test]
     fn few_failed_lookups_are_not_blocked() {
-        let (abuse_detector, limits) = (AbuseDetector::default(), limits());
+        let abuse_detector = AbuseDetector::default();
+        let limits = limits();
         for minute in 0..100 {
             for at in 0..3 {
                 assert_eq!(abuse_detector.failed(&requestor(1), &limits, (minute + 1) * WINDOW_MS + at), None);
@@ -239,7 +243,8 @@ mod tests {
 
     #[test]
     fn probing_memory_is_bounded_and_keeps_blocked_requestors() {
-        let (abuse_detector, limits) = (AbuseDetector::default(), limits());
+        let abuse_detector = AbuseDetector::default();
+        let limits = limits();
         assert_eq!((0..5).filter_map(|_| abuse_detector.failed(&requestor(0), &limits, 1)).count(), 1);
         for number in 1..20_000 {
             abuse_detector.failed(&requestor(number), &limits, 2);
@@ -250,7 +255,8 @@ mod tests {
 
     #[test]
     fn excessive_task_polling_is_reported_once_a_minute() {
-        let (abuse_detector, limits) = (AbuseDetector::default(), limits());
+        let abuse_detector = AbuseDetector::default();
+        let limits = limits();
         let task = bulkhead_store::samples::task(requestor(1), 1);
         assert_eq!(task.poll_interval_ms, 500);
         let polls =

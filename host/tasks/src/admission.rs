@@ -339,7 +339,8 @@ impl Admission {
         queue.push_back(Waiter { number, purpose, grant });
         state.add_turn(requestor);
         self.dispatch(state);
-        let (admission, since) = (self.clone(), Instant::now());
+        let admission = self.clone();
+        let since = Instant::now();
         Ok(PermitRequest { admission, requestor: *requestor, number, granted, purpose, since })
     }
 
@@ -371,7 +372,8 @@ impl Admission {
     /// Counts a call as so much more, if its limits allow it.
     fn try_add(&self, state: &mut State, requestor: &Requestor, sums: Sums) -> Result<(), Full> {
         let limits = self.limits.read();
-        let (own, host) = (limits.of(requestor), &limits.base);
+        let own = limits.of(requestor);
+        let host = &limits.base;
         match sums {
             Sums { running: 0, running_tasks: 0, .. } => {
                 state.counts.try_add(requestor, sums, idle_bounds(own, host, self.resting_max))
@@ -452,7 +454,8 @@ impl Admission {
 
 /// The limits on calls that run, in the order in which they refuse. Those on tasks leave places to plain calls.
 fn running_bounds(own: &Limits, host: &Limits) -> [Bound<Sums>; 5] {
-    let (calls, tasks) = (|sums: &Sums| sums.running, |sums: &Sums| sums.running_tasks);
+    let calls = |sums: &Sums| sums.running;
+    let tasks = |sums: &Sums| sums.running_tasks;
     [
         Scope::Tenant.bound_of(calls, "calls_running_per_tenant", own.calls_running_per_tenant),
         Scope::Requestor.bound_of(calls, "calls_running_per_requestor", own.calls_running_per_requestor),
@@ -464,9 +467,11 @@ fn running_bounds(own: &Limits, host: &Limits) -> [Bound<Sums>; 5] {
 
 /// The limits on calls that do not run, likewise.
 fn idle_bounds(own: &Limits, host: &Limits, resting_max: u32) -> [Bound<Sums>; 12] {
-    let (lined_up, queued) = (|sums: &Sums| sums.lined_up, |sums: &Sums| sums.queued);
-    let (waiting, paused, resting) =
-        (|sums: &Sums| sums.waiting, |sums: &Sums| sums.paused, |sums: &Sums| sums.resting);
+    let lined_up = |sums: &Sums| sums.lined_up;
+    let queued = |sums: &Sums| sums.queued;
+    let waiting = |sums: &Sums| sums.waiting;
+    let paused = |sums: &Sums| sums.paused;
+    let resting = |sums: &Sums| sums.resting;
     [
         Scope::Tenant.bound_of(lined_up, "calls_queued_per_tenant", own.calls_queued_per_tenant),
         Scope::Requestor.bound_of(lined_up, "calls_queued_per_requestor", own.calls_queued_per_requestor),

@@ -126,7 +126,8 @@ mod tests {
         let permit = |purpose| admission.try_permit(&who, purpose).unwrap();
         let mut call = CallSlot::new(admission.clone(), who, false, permit(Purpose::Plain));
         call.rest(IdleState::Waiting);
-        let (task, plain) = (permit(Purpose::Task), permit(Purpose::Plain));
+        let task = permit(Purpose::Task);
+        let plain = permit(Purpose::Plain);
         assert!(call.run().now_or_never().is_none(), "it stands in the queue");
         call.become_task(None).unwrap();
         drop(plain);

@@ -62,7 +62,9 @@ impl Tasks {
         let Attempt { plugin, operation, limits, .. } = visit.ok_or(CheckError::NothingKept)?;
 
         let task_id = beginning.promoted.is_none().then_some(task.id);
-        let (seed, call_id, attempt) = (task.seed, task.call_id, beginning.attempt);
+        let seed = task.seed;
+        let call_id = task.call_id;
+        let attempt = beginning.attempt;
         let identity = Identity { seed, call_id, task_id, attempt, journal: None };
         let spec = CallSpec {
             plugin,

@@ -134,7 +134,8 @@ struct UnacknowledgedCreate<'a> {
 impl Drop for UnacknowledgedCreate<'_> {
     fn drop(&mut self) {
         let (Some(id), Ok(runtime)) = (self.id, tokio::runtime::Handle::try_current()) else { return };
-        let (store, requestor) = (self.store.clone(), self.requestor);
+        let store = self.store.clone();
+        let requestor = self.requestor;
         runtime.spawn(async move {
             // The store does one thing after the other: this comes after the creation.
             while let Err(error) = store.remove(&requestor, id).await {
@@ -215,7 +216,8 @@ impl Inner {
     ) -> Result<Option<Arc<Task>>, Error> {
         let limits = self.admission.limits(requestor);
         let now = self.clock.now();
-        let (work, arguments) = (request.job.work(), request.job.stored());
+        let work = request.job.work();
+        let arguments = request.job.stored();
         let (plugin, result_bytes) = match request.job.first() {
             Some((plugin, result_bytes)) => (plugin.clone(), result_bytes),
             None => (PluginVersion { name: String::new(), digest: [0; 32] }, 0),
@@ -252,7 +254,8 @@ impl Inner {
             holder: None,
             durable: None,
         };
-        let (mut promoted, mut journal) = (None, None);
+        let mut promoted = None;
+        let mut journal = None;
         match begin {
             Begin::Started if request.job.tool().is_some_and(|tool| self.may_keep_journal(tool)) => {
                 task.durable = Beginning::of(&task, task.attempt).marker(task.attempt, task.engine_hash);
@@ -299,7 +302,8 @@ impl Inner {
     }
 
     pub(super) fn spec(&self, requestor: &Requestor, request: &CallRequest, identity: Identity) -> CallSpec {
-        let (tool, arguments) = (request.tool.plugin_tool.clone(), request.arguments.clone());
+        let tool = request.tool.plugin_tool.clone();
+        let arguments = request.arguments.clone();
         let (share, activity) = self.shares.for_call(requestor);
         CallSpec {
             plugin: request.tool.plugin.clone(),

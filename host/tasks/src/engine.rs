@@ -371,7 +371,8 @@ impl Inner {
         result: &Result<T, CallError>,
         busy: Duration,
     ) {
-        let (result, at) = (result.as_ref().map(drop), self.clock.now());
+        let result = result.as_ref().map(drop);
+        let at = self.clock.now();
         self.usage.counts.of(requestor.tenant).add_call();
         self.health.call_ended(&EndedCall { requestor, version, tool, result, busy, at });
     }

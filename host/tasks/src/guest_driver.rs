@@ -46,7 +46,8 @@ pub(super) struct Started {
 
 impl Started {
     pub(super) fn new(inner: &Inner, spec: CallSpec, journal: Option<Arc<TaskJournal>>) -> Result<Self, Error> {
-        let (plugin, cancel_grace) = (spec.plugin.clone(), Duration::from_millis(spec.limits.cancel_grace_ms));
+        let plugin = spec.plugin.clone();
+        let cancel_grace = Duration::from_millis(spec.limits.cancel_grace_ms);
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
         Ok(Self { running, plugin, cancel_grace, journal })
     }
@@ -102,7 +103,9 @@ impl GuestDriver {
         call_slot: CallSlot,
     ) -> Self {
         let busy_before = call_slot.busy();
-        let (wait, is_paused, is_cancelled) = (Wait::Nothing, false, false);
+        let wait = Wait::Nothing;
+        let is_paused = false;
+        let is_cancelled = false;
         let input_spans = Vec::new();
         Self { inner, requestor, call_slot, guest, task, busy_before, wait, input_spans, is_paused, is_cancelled }
     }

@@ -124,7 +124,9 @@ impl GuestServices for TenantServices {
         beside: Option<Tail>,
     ) -> Result<(), KeyValueError> {
         let beside = self.beside(beside).await?;
-        let (keyvalues, space, limits) = (Arc::clone(&self.all.keyvalues), self.space(plugin), limits.clone());
+        let keyvalues = Arc::clone(&self.all.keyvalues);
+        let space = self.space(plugin);
+        let limits = limits.clone();
         let expires_at = ttl_ms.map(|ttl_ms| self.all.clock.now().saturating_add(ttl_ms));
         // To its end, even if the call is dropped: else the count would not fit what is there.
         let write = tokio::spawn(async move {
@@ -143,7 +145,9 @@ impl GuestServices for TenantServices {
         beside: Option<Tail>,
     ) -> Result<bool, KeyValueError> {
         let beside = self.beside(beside).await?;
-        let (keyvalues, space, limits) = (Arc::clone(&self.all.keyvalues), self.space(plugin), limits.clone());
+        let keyvalues = Arc::clone(&self.all.keyvalues);
+        let space = self.space(plugin);
+        let limits = limits.clone();
         let now = self.all.clock.now();
         let is_seen = move |found: Option<&[u8]>| found.map(|found| <[u8; 32]>::from(Sha256::digest(found))) == seen;
         // To its end, as a plain write.
@@ -155,7 +159,8 @@ impl GuestServices for TenantServices {
     }
 
     async fn delete(&self, plugin: &str, key: String, beside: Option<Tail>) -> Result<(), KeyValueError> {
-        let (keyvalues, space) = (Arc::clone(&self.all.keyvalues), self.space(plugin));
+        let keyvalues = Arc::clone(&self.all.keyvalues);
+        let space = self.space(plugin);
         let beside = self.beside(beside).await?;
         let write = tokio::spawn(async move {
             let delete = |append| keyvalues.delete(&space, &key, append).map_err(keyvalue::KeyValueError::Store);

@@ -157,7 +157,8 @@ impl Job {
     pub(super) fn visits(self) -> Vec<Attempt> {
         match self {
             Self::Call(call) => {
-                let (plugin, limits) = (call.tool.plugin.clone(), call.tool.limits.clone());
+                let plugin = call.tool.plugin.clone();
+                let limits = call.tool.limits.clone();
                 let operation = Operation::CallTool { tool: call.tool.plugin_tool.clone(), arguments: call.arguments };
                 vec![Attempt { plugin, operation, limits, journal: call.tool.journal.clone() }]
             }

@@ -290,7 +290,8 @@ impl Writer {
             self.wrote(append, tail);
             return Ok(Written::Kept);
         };
-        let (mut may_be_there, mut warned) = (false, false);
+        let mut may_be_there = false;
+        let mut warned = false;
         loop {
             if self.is_closed() {
                 return Err(Fenced);

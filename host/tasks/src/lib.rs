@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use bulkhead_calls::{CatalogPlugin, Operation, ToolEntry};
+use bulkhead_calls::{CatalogPlugin, Operation, Returned, ToolEntry};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, ClientFeatures, InputRequest, InputRequestError, InputResponse, LogLevel};
 use bulkhead_domain::task::{Origin, Task, TaskId};

@@ -110,7 +110,8 @@ impl Tasks {
 
     /// Removes keys of plugins and used single-use tokens whose time is over, for as long as one look may take.
     async fn sweep_rows(&self) {
-        let (inner, begun) = (&self.inner, std::time::Instant::now());
+        let inner = &self.inner;
+        let begun = std::time::Instant::now();
         loop {
             let now = inner.clock.now();
             let (keys, tokens) =

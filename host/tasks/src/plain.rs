@@ -101,7 +101,8 @@ impl PlainCall {
         work.promotion = None;
         let request = TaskRequest { job: Job::Call(call), origin, ttl };
         let missed_notifications = work.guest.inner.watchers.mark();
-        let (drawn, journal) = ((work.seed, work.call_id), work.guest.journal());
+        let drawn = (work.seed, work.call_id);
+        let journal = work.guest.journal();
         let recorded = work.guest.inner.record_running(&work.guest.requestor, request, drawn, journal).await;
         let task = match recorded {
             Ok(task) => task,
@@ -136,7 +137,8 @@ impl PlainCall {
         (spec, journal): (CallSpec, Option<Arc<TaskJournal>>),
         call_slot: CallSlot,
     ) -> Result<Self, Error> {
-        let (seed, call_id) = (spec.facts.seed, spec.facts.call_id);
+        let seed = spec.facts.seed;
+        let call_id = spec.facts.call_id;
         let started = Started::new(&inner, spec, journal)?;
         let guest = GuestDriver::new(inner, requestor, None, started, call_slot);
         let work = PlainWork {

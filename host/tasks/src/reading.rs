@@ -109,7 +109,8 @@ impl Tasks {
         count_max: usize,
     ) -> Result<Vec<Task>, Error> {
         let inner = &self.inner;
-        let (mut after, mut found) = (after, Vec::new());
+        let mut after = after;
+        let mut found = Vec::new();
         while found.len() < count_max {
             let wanted = count_max - found.len();
             let page = inner.store.list(requestor, after, wanted).await.map_err(|error| inner.store_error(error))?;

@@ -139,18 +139,21 @@ pub(super) async fn journaled(
     resumes: bool,
 ) -> Result<Journaled, CallError> {
     let (Some(policy), Some(beginning)) = (visit.journal.clone(), Beginning::read(task)) else {
-        let (journaling, attempt) = (Journaling::Off, task.attempt);
+        let journaling = Journaling::Off;
+        let attempt = task.attempt;
         return Ok(Journaled { journaling, journal: None, attempt, was_promoted: false });
     };
     let history = if resumes { history(inner, task).await? } else { None };
-    let (head, caps) = (history.as_ref().map(|(head, _)| head), inner.stored_caps(&task.requestor));
+    let head = history.as_ref().map(|(head, _)| head);
+    let caps = inner.stored_caps(&task.requestor);
     let journal = TaskJournal::new(Arc::clone(&inner.store), task, beginning, head, caps);
     let sink = Arc::clone(&journal);
     let journaling = match history {
         Some((head, history)) => Journaling::From { history, spent: spent(&head), sink, policy },
         None => Journaling::To { sink, policy },
     };
-    let (attempt, was_promoted) = (beginning.attempt, beginning.promoted.is_some());
+    let attempt = beginning.attempt;
+    let was_promoted = beginning.promoted.is_some();
     Ok(Journaled { journaling, journal: Some(journal), attempt, was_promoted })
 }
 
@@ -194,7 +197,8 @@ async fn diverged_journal(inner: &Inner, task: &Task, divergence: &str) -> Optio
 
 /// Ends a task whose call could not be brought back to where it was. What was kept of it goes along where it can: the end counts more.
 async fn lose(inner: &Arc<Inner>, run: &Run, task: &Task, message: &str, kept: Option<Append>) {
-    let (outcome, message) = (Outcome::Error(CallError::Interrupted), Some(line(message)));
+    let outcome = Outcome::Error(CallError::Interrupted);
+    let message = Some(line(message));
     let end = Event::Finish { attempt: task.attempt, outcome, message };
     if kept.is_some()
         && inner.apply_beside(&task.requestor, task.id, end.clone(), None, &|_, _| kept.clone()).await.is_ok()

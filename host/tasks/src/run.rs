@@ -294,7 +294,8 @@ async fn visit(
     (visits, resumes): (Vec<Attempt>, bool),
     mut call_slot: CallSlot,
 ) -> Option<Result<TaskOutput, CallError>> {
-    let (mut absence, mut last) = (Fallback::default(), CallError::Interrupted);
+    let mut absence = Fallback::default();
+    let mut last = CallError::Interrupted;
     for (at, visit) in visits.into_iter().enumerate() {
         let started = match at {
             // It was let in when the task was created.
@@ -388,7 +389,9 @@ pub(super) async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Attemp
             CallError::NotFound(format!("the tool {name} is no longer loaded in the version of this call"))
         })?;
         let operation = Operation::CallTool { tool: tool.plugin_tool.clone(), arguments };
-        let (plugin, limits, journal) = (task.plugin.clone(), tool.limits.clone(), tool.journal.clone());
+        let plugin = task.plugin.clone();
+        let limits = tool.limits.clone();
+        let journal = tool.journal.clone();
         return Ok(vec![Attempt { plugin, operation, limits, journal }]);
     }
     let (operation, asked) = job::operation(&arguments).ok_or(CallError::Interrupted)?;

@@ -130,7 +130,8 @@ impl Tasks {
                 Err(error) => return Err(error),
             }
         }
-        let (mut claimed, mut later) = (std::mem::take(&mut takeover.claimed).into_iter(), Vec::new());
+        let mut claimed = std::mem::take(&mut takeover.claimed).into_iter();
+        let mut later = Vec::new();
         while let Some(task) = claimed.next() {
             let Err((task, error)) = self.recover_task(task, takeover.mark, &mut recovered).await else { continue };
             later.push(task);
@@ -161,7 +162,8 @@ impl Tasks {
         recovered: &mut Recovered,
     ) -> Result<(), (Task, store::Error)> {
         let inner = &self.inner;
-        let (mut task, mut goes_on) = (Arc::new(task), false);
+        let mut task = Arc::new(task);
+        let mut goes_on = false;
         if is_running(&task) {
             let how = match interruption(inner, &task).await {
                 Ok(how) => how,

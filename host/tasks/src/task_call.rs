@@ -175,7 +175,8 @@ impl TaskCall {
             return self.pass_answers();
         }
         crash_points::reach("ask.before");
-        let (inner, task) = (&self.guest.inner, &self.task);
+        let inner = &self.guest.inner;
+        let task = &self.task;
         let event = Event::RequestInput { attempt: task.attempt, requests };
         let asked = match journaled {
             Some((journal, question)) => inner.apply_journaled(task, event, journal, &|_| question.tail.clone()).await,

@@ -262,7 +262,8 @@ fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
 
 /// With other terms for each tool.
 fn world_with(store: Arc<MemoryStore>, limits: Limits, change: fn(&mut ToolEntry)) -> World {
-    let (started, tidying) = (Arc::default(), Arc::<Tidying>::default());
+    let started = Arc::default();
+    let tidying = Arc::<Tidying>::default();
     let changed = |name| {
         let mut entry = entry(name);
         change(&mut entry);
@@ -270,7 +271,8 @@ fn world_with(store: Arc<MemoryStore>, limits: Limits, change: fn(&mut ToolEntry
     };
     let catalog = Arc::new(Catalog::new(TOOLS.into_iter().map(changed).collect()));
     let executor = Arc::new(Scripted { catalog, started: Arc::clone(&started), tidying: tidying.clone() });
-    let (clock, health) = (Arc::new(ManualClock::at(1_000_000)), Arc::<ScriptedHealth>::default());
+    let clock = Arc::new(ManualClock::at(1_000_000));
+    let health = Arc::<ScriptedHealth>::default();
     let options = Options {
         store: store.clone(),
         executor,

@@ -154,7 +154,8 @@ impl Threads {
             tick: Box::new(tick),
         }));
         for _ in 0..count {
-            let (pool, io) = (Arc::clone(&threads.0), io.clone());
+            let pool = Arc::clone(&threads.0);
+            let io = io.clone();
             *pool.living.lock() += 1;
             thread::Builder::new().name(name.to_owned()).spawn(move || {
                 if let Err(error) = rustix::process::nice(GUEST_NICENESS) {
@@ -283,7 +284,8 @@ impl Pool {
 
     /// One thread, to the end.
     fn serve(&self) {
-        let (mut over, mut meter) = (None, Meter::new());
+        let mut over = None;
+        let mut meter = Meter::new();
         while let Some(turn) = self.next(over.take()) {
             match turn {
                 SchedulerStep::Drop(guest) => guest.discard(),
@@ -295,7 +297,8 @@ impl Pool {
             }
         }
         let mut line = self.line.lock();
-        let (stopped, ready) = (std::mem::take(&mut line.stopped), line.fair.drain());
+        let stopped = std::mem::take(&mut line.stopped);
+        let ready = line.fair.drain();
         drop(line);
         stopped.into_iter().chain(ready).for_each(|guest| guest.discard());
     }

@@ -44,7 +44,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn message_work_is_fair_between_shares() {
         let workers = MessageWorkers::start(&tokio::runtime::Handle::current()).unwrap();
-        let (one, other) = (Share::new(1), Share::new(1));
+        let one = Share::new(1);
+        let other = Share::new(1);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).max(2);
         let gate = Arc::new(Barrier::new(threads + 1));
         let order = Arc::new(Mutex::new(Vec::new()));

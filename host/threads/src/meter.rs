@@ -67,7 +67,8 @@ mod tests {
     fn cpu_meter_adds_up_short_polls() {
         let mut meter = Meter::new();
         meter.spent(Duration::from_secs(1));
-        let (mut charged, before) = (Duration::ZERO, thread_cpu());
+        let mut charged = Duration::ZERO;
+        let before = thread_cpu();
         while thread_cpu() - before < Duration::from_millis(20) {
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_micros(50) {}

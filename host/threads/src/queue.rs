@@ -156,7 +156,8 @@ impl<T> FairQueue<T> {
 
     /// Puts an item at the end of its part's queue; returns whether its share is now first of all and has nothing running.
     pub(super) fn push(&mut self, share: &Share, item: T) -> bool {
-        let (id, turn_us) = (share.facts.id, self.turn_us);
+        let id = share.facts.id;
+        let turn_us = self.turn_us;
         let owed_us = if self.is_secondary || self.shares.has(id) { 0 } else { share.take_owed(turn_us) };
         self.len += 1;
         let new = || ShareQueue { share: share.clone(), turns: FairOrder::new(turn_us) };

@@ -62,7 +62,8 @@ async fn tenants_get_equal_turns_for_any_call_count() {
 #[tokio::test]
 async fn single_call_beside_many_loops_runs_soon() {
     let threads = threads(1);
-    let (crowd, alone) = (Share::new(1), Share::new(1));
+    let crowd = Share::new(1);
+    let alone = Share::new(1);
     let turns = Arc::new(AtomicUsize::new(0));
     let _loops: Vec<_> = (0..500).map(|_| threads.spawn(&crowd, spin(turns.clone()))).collect();
     until(|| turns.load(Ordering::Acquire) > 500).await;
@@ -80,7 +81,8 @@ async fn single_call_beside_many_loops_runs_soon() {
 #[tokio::test]
 async fn stopped_guest_is_dropped_without_waiting() {
     let threads = threads(1);
-    let (share, turns) = (Share::default(), Arc::new(AtomicUsize::new(0)));
+    let share = Share::default();
+    let turns = Arc::new(AtomicUsize::new(0));
     let gone: [Arc<AtomicBool>; 3] = Default::default();
     let waiting = {
         let life = Life(gone[0].clone());
@@ -90,7 +92,8 @@ async fn stopped_guest_is_dropped_without_waiting() {
         })
     };
     let running = {
-        let (life, turns) = (Life(gone[1].clone()), turns.clone());
+        let life = Life(gone[1].clone());
+        let turns = turns.clone();
         threads.spawn(&share, async move {
             let _life = life;
             spin(turns).await;
@@ -144,7 +147,8 @@ async fn guests_are_dropped_with_their_threads() {
     let pool = threads(1);
     let turns = Arc::new(AtomicUsize::new(0));
     let gone: [Arc<AtomicBool>; 2] = Default::default();
-    let (life, spun) = (Life(gone[0].clone()), turns.clone());
+    let life = Life(gone[0].clone());
+    let spun = turns.clone();
     pool.spawn(&Share::default(), async move {
         let _life = life;
         spin(spun).await;

@@ -44,7 +44,8 @@ pub(super) struct Export {
 impl Export {
     pub(super) fn start(options: TracerOptions, queue: Arc<Queue>) -> Self {
         let (alive, over) = sync_channel(0);
-        let (io, batch_max) = (options.io.clone(), options.batch_max);
+        let io = options.io.clone();
+        let batch_max = options.batch_max;
         let exporter = Exporter { collector: Collector::new(options), queue, failures: 0 };
         let task = io.spawn(exporter.run(batch_max, alive)).abort_handle();
         Self { task, over: Mutex::new(over) }
@@ -114,7 +115,8 @@ impl Exporter {
 
     fn failed(&mut self, refusal: &Refusal) {
         if self.failures == 0 {
-            let (collector, why) = (self.collector.url.as_str(), &refusal.why);
+            let collector = self.collector.url.as_str();
+            let why = &refusal.why;
             tracing::warn!(collector, "spans cannot be exported; what has no room until they can is dropped: {why}");
         }
         self.failures = self.failures.saturating_add(1);
@@ -122,7 +124,8 @@ impl Exporter {
 
     fn succeeded(&mut self) {
         if std::mem::take(&mut self.failures) > 0 {
-            let (collector, dropped) = (self.collector.url.as_str(), self.queue.dropped());
+            let collector = self.collector.url.as_str();
+            let dropped = self.queue.dropped();
             tracing::info!(collector, dropped, "spans are exported again");
         }
     }

@@ -195,7 +195,8 @@ impl Origin {
         attributes: impl Iterator<Item = (&'a str, &'a str)>,
         scope: (&'static str, &'static str),
     ) -> Self {
-        let (mut attributes_of, mut named) = (Vec::new(), Vec::new());
+        let mut attributes_of = Vec::new();
+        let mut named = Vec::new();
         for (key, value) in attributes {
             key_value(&mut attributes_of, 1, key, value.into());
         }

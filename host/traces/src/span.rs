@@ -124,7 +124,8 @@ impl Span {
         if let Some(tenant) = request.charged {
             shared.sampling.charge(tenant);
         }
-        let (trace_id, parent_id) = (context.trace_id, Some(context.parent_id));
+        let trace_id = context.trace_id;
+        let parent_id = Some(context.parent_id);
         Some(Self::begin(shared, Arc::clone(request), name, kind, trace_id, parent_id, false))
     }
 

@@ -250,7 +250,8 @@ async fn one_request_has_a_bounded_number_of_spans_and_events() {
 #[tokio::test(flavor = "multi_thread")]
 async fn current_span_is_the_one_entered_last() {
     let tracer = tracer(9, 1.0);
-    let (first, second) = (tracer.request("a", None, TENANT).unwrap(), tracer.request("b", None, TENANT).unwrap());
+    let first = tracer.request("a", None, TENANT).unwrap();
+    let second = tracer.request("b", None, TENANT).unwrap();
     let now = || current().map(|span| span.context());
     assert_eq!(now(), None);
     let outer = first.enter();

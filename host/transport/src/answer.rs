@@ -88,7 +88,8 @@ impl Chunks {
         if line.is_small() {
             return Self::text(format!("{fields}data: {}\n\n", line.text()));
         }
-        let (head, tail) = (format!("{fields}data: ").into(), Bytes::from_static(b"\n\n"));
+        let head = format!("{fields}data: ").into();
+        let tail = Bytes::from_static(b"\n\n");
         Self { head, pieces: line.into_pieces(), tail }
     }
 
@@ -237,7 +238,8 @@ mod unit {
         use bulkhead_limits::tenant_usage::TenantUsage;
         use http_body_util::BodyExt as _;
 
-        let (usage, tenant) = (TenantUsage::default(), TenantId([1; 16]));
+        let usage = TenantUsage::default();
+        let tenant = TenantId([1; 16]);
         let bytes_out = || usage.take().first().map_or(0, |(_, taken)| taken.bytes_out);
         let streams = Arc::default();
         let whole = counted(Response::new(AnyBody::from("12345")), usage.of(tenant), &streams);

@@ -69,7 +69,8 @@ impl Joining {
 
     /// The room of the single responses is released, and is there for all of them together.
     fn array(&self, waiting: Vec<Waiting>) -> EncodedMessage {
-        let (mut ids, mut messages) = (Vec::with_capacity(waiting.len()), Vec::with_capacity(waiting.len()));
+        let mut ids = Vec::with_capacity(waiting.len());
+        let mut messages = Vec::with_capacity(waiting.len());
         for Waiting { id, message, place } in waiting {
             drop(place);
             ids.push(id);

@@ -207,7 +207,8 @@ impl Server {
             header_read_max: Duration::from_millis(self.options.header_read_ms_max),
             connection_max: None,
         };
-        let (server, router) = (Arc::clone(&self), router(self.clone()));
+        let server = Arc::clone(&self);
+        let router = router(self.clone());
         let connections = self.quota.count_connections(self.options.connections_max);
         let connect = move |peer, preference| {
             // Those that are told that the host is going down are no part of the limit.

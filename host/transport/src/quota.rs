@@ -93,9 +93,12 @@ impl EdgeQuota {
             ]
         });
         let rates = ArcSwap::from_pointee(Rates::of_requests(&limits.table()));
-        let (sessions, connections) = (ArcSwapOption::empty(), ArcSwapOption::empty());
+        let sessions = ArcSwapOption::empty();
+        let connections = ArcSwapOption::empty();
         let bodies = Bodies::new(limits.clone());
-        let (metrics, streams, usage) = (Metrics::off(), Arc::default(), OnceLock::new());
+        let metrics = Metrics::off();
+        let streams = Arc::default();
+        let usage = OnceLock::new();
         Self { rates, open, bodies, kept, answers, sessions, connections, metrics, streams, limits, usage }
     }
 

@@ -137,7 +137,8 @@ impl Refusal {
     }
 
     fn too_many(message: String, limit: &'static str, value: u64, retry_after_ms: u64) -> Self {
-        let (retry_after_ms, limit_of) = (Some(retry_after_ms), Some(limit));
+        let retry_after_ms = Some(retry_after_ms);
+        let limit_of = Some(limit);
         Self { retry_after_ms, limit: limit_of, ..Self::new(StatusCode::TOO_MANY_REQUESTS, message) }
             .with_data(&json!({ "limit": limit, "value": value, "retryAfterMs": retry_after_ms }))
     }

@@ -315,7 +315,8 @@ impl Registry {
     /// that has more.
     fn make_room(&self, inner: &mut Inner, requestor: Requestor) -> Result<Option<Digest>, Error> {
         let limits = self.quota.limits.of(&requestor);
-        let (own, tenant) = (inner.owned(&requestor), inner.owned_by_tenant(&requestor.tenant));
+        let own = inner.owned(&requestor);
+        let tenant = inner.owned_by_tenant(&requestor.tenant);
         let total = self.quota.limits.base().sessions_total;
         let (oldest, limit, value) = if own >= self.options.per_requestor as usize {
             (inner.oldest_of(&requestor), "sessions_per_requestor", self.options.per_requestor)
@@ -484,7 +485,8 @@ impl Registry {
 
 /// Removes what is stored of a tenant's sessions; returns their number.
 pub async fn remove_rows(rows: &dyn RowStore, tenant: TenantId) -> Result<u64, store::Error> {
-    let (mut removed, mut after) = (0, None::<Vec<u8>>);
+    let mut removed = 0;
+    let mut after = None::<Vec<u8>>;
     loop {
         let page = rows.rows(RowKind::Session, after.as_deref(), PAGE_ROWS).await?;
         let Some((last, _)) = page.last() else { return Ok(removed) };

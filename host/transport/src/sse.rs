@@ -77,7 +77,10 @@ pub(super) struct EventId {
 impl EventId {
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.');
-        let (epoch, stream, request, number) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let epoch = parts.next()?;
+        let stream = parts.next()?;
+        let request = parts.next()?;
+        let number = parts.next()?;
         if parts.next().is_some() {
             return None;
         }

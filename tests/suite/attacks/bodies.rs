@@ -30,7 +30,8 @@ impl Line {
     async fn ask(&mut self) -> Option<(u16, String)> {
         // The host may have said no already.
         let _ = self.stream.write_all(&self.request).await;
-        let (mut heard, mut chunk) = (Vec::new(), vec![0; 16 * 1024]);
+        let mut heard = Vec::new();
+        let mut chunk = vec![0; 16 * 1024];
         loop {
             let read = self.stream.read(&mut chunk).await.ok().filter(|read| *read > 0)?;
             heard.extend_from_slice(&chunk[..read]);
@@ -86,7 +87,8 @@ async fn flood(host: &Host, token: &str, connections: usize) -> (Vec<tokio::task
     let mut floods = Vec::new();
     for (kind, session) in sessions.iter().enumerate() {
         let request = large(session, token, kind);
-        let (mut line, answers) = (Line::open(host, &request).await, Arc::clone(&answers));
+        let mut line = Line::open(host, &request).await;
+        let answers = Arc::clone(&answers);
         let address = raw::address(host);
         floods.push(tokio::spawn(async move {
             loop {
@@ -138,7 +140,8 @@ async fn large_body_flood_does_not_slow_other_tenants() {
         ("[limits]\nrequest_bytes_per_second = 8000000\nrequest_bytes_open_per_requestor = 8300000", true),
     ] {
         let setup = Setup::with(&["text"]).config(config);
-        let (alice, bob) = (setup.token("alice", "red").await, setup.token("bob", "blue").await);
+        let alice = setup.token("alice", "red").await;
+        let bob = setup.token("bob", "blue").await;
         let mut host = setup.start().await;
         let other = Setup::with(&["text"]);
         let token = other.token("bob", "blue").await;
@@ -166,7 +169,9 @@ async fn large_body_flood_does_not_slow_other_tenants() {
         floods.iter().for_each(tokio::task::JoinHandle::abort);
         during.iter_mut().for_each(|times| times.sort_unstable());
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (served, refused, cut) = (count(&answers.served), count(&answers.refused), count(&answers.cut));
+        let served = count(&answers.served);
+        let refused = count(&answers.refused);
+        let cut = count(&answers.cut);
         let [here, control] = [0, 1].map(|host| [50, 90, 99].map(|percent| at(&during[host], percent)));
         println!(
             "{connections} connections, {served} bodies answered, {refused} refused, {cut} cut in {:.1} s; echo in ms \

@@ -156,7 +156,8 @@ async fn unread_connections_use_bounded_memory() {
 #[tokio::test]
 async fn notification_floods_are_bounded() {
     let setup = Setup::with(&["text", "hostile"]).config("[call]\ncpu_ms = 3000");
-    let (mallory, bob) = (setup.token("mallory", "dark").await, setup.token("bob", "light").await);
+    let mallory = setup.token("mallory", "dark").await;
+    let bob = setup.token("bob", "light").await;
     let mut host = setup.start().await;
     let attacker = Client::connect_as(&host, Some(&mallory), all_capabilities()).await;
     let bystander = Client::connect_as(&host, Some(&bob), all_capabilities()).await;

@@ -95,7 +95,8 @@ async fn response(mut stream: TcpStream) -> Option<Value> {
 }
 
 fn unchunked(body: &str) -> String {
-    let (mut left, mut whole) = (body, String::new());
+    let mut left = body;
+    let mut whole = String::new();
     while let Some((size, rest)) = left.split_once("\r\n") {
         let size = usize::from_str_radix(size, 16).expect("a size");
         if size == 0 {
@@ -158,7 +159,8 @@ async fn unread_answers_are_counted_and_bounded_by_quota() {
          requests_per_second_per_tenant = 10000\n[call]\nresult_bytes = 1048576"
     );
     let setup = Setup::with(&["text", "hostile"]).config(&limits);
-    let (mallory, bob) = (setup.token("mallory", "dark").await, setup.token("bob", "light").await);
+    let mallory = setup.token("mallory", "dark").await;
+    let bob = setup.token("bob", "light").await;
     let mut host = setup.start().await;
     let attacker = Client::connect_as(&host, Some(&mallory), all_capabilities()).await;
     let bystander = Client::connect_as(&host, Some(&bob), all_capabilities()).await;
@@ -229,7 +231,8 @@ async fn concurrent_large_answers_are_all_delivered() {
 
 /// Milliseconds that 99 of 100 echoes take at most, one after the other for so long.
 async fn p99(client: &Client, time: Duration) -> f64 {
-    let (begin, mut each) = (Instant::now(), Vec::new());
+    let begin = Instant::now();
+    let mut each = Vec::new();
     while begin.elapsed() < time {
         let one = Instant::now();
         client.tool("echo", json!({"text": "a"})).await.expect("an echo");
@@ -243,12 +246,15 @@ async fn p99(client: &Client, time: Duration) -> f64 {
 /// Default limits, results as large as they may be, and as many connections as one address may have.
 #[tokio::test]
 async fn unread_answers_use_bounded_memory_without_slowing_others() {
-    let (count, bytes) = (rounds(40, 900), 4_100_000);
+    let count = rounds(40, 900);
+    let bytes = 4_100_000;
     let setup = || Setup::with(&["text", "hostile"]);
     let (setup, control) = (setup(), setup());
     let mallory = setup.token("mallory", "dark").await;
-    let (bob, bert) = (setup.token("bob", "light").await, control.token("bert", "light").await);
-    let (mut host, control) = (setup.start().await, control.start().await);
+    let bob = setup.token("bob", "light").await;
+    let bert = control.token("bert", "light").await;
+    let mut host = setup.start().await;
+    let control = control.start().await;
     let bystander = Client::connect_as(&host, Some(&bob), all_capabilities()).await;
     let beside = Client::connect_as(&control, Some(&bert), all_capabilities()).await;
     p99(&bystander, Duration::from_millis(500)).await;
@@ -258,7 +264,8 @@ async fn unread_answers_use_bounded_memory_without_slowing_others() {
         tokio::join!(unread(&host, &mallory, count, bytes), p99(&bystander, time), p99(&beside, time),);
     let held = settled(&host).await;
     let (now, most) = memory_bytes(host.pid());
-    let (grown, peak) = (now.saturating_sub(before), most.saturating_sub(before));
+    let grown = now.saturating_sub(before);
+    let peak = most.saturating_sub(before);
     println!(
         "{count} unread: {held} bytes wait, {before} grew by {grown}, at most {peak}; p99 {own:.1} ms, control {other:.1} ms"
     );

@@ -90,7 +90,8 @@ impl Browser {
                 cookies.insert(name.to_owned(), value);
             }
         }
-        let (status, headers) = (response.status(), response.headers().clone());
+        let status = response.status();
+        let headers = response.headers().clone();
         Page { status, headers, text: response.text().await.expect("a text") }
     }
 

@@ -187,7 +187,8 @@ async fn operators_see_lists_plugins_and_tasks_change() {
 async fn foreign_task_is_followed_like_one_that_never_was() {
     let setup = setup(&["desk"]);
     let host = setup.start().await;
-    let (anna, ben) = (setup.token("anna", "acme").await, setup.token("ben", "acme").await);
+    let anna = setup.token("anna", "acme").await;
+    let ben = setup.token("ben", "acme").await;
     let task = client(&host, &anna).await.task("wait", json!({"ms": 600_000})).await;
     let browser = Browser::with_token(&host, &ben).await;
     let mut answers = Vec::new();
@@ -218,8 +219,10 @@ async fn stream_ends_with_its_session() {
     let setup = setup(&["desk"]);
     let host = setup.start().await;
     let made = command::json(&["token", "create", "--requestor", "anna"], &setup.data()).await;
-    let (token, id) = (made["token"].as_str().expect("a token"), made["id"].as_str().expect("an id"));
-    let (revoked, out) = (Browser::with_token(&host, token).await, Browser::operator(&host).await);
+    let token = made["token"].as_str().expect("a token");
+    let id = made["id"].as_str().expect("an id");
+    let revoked = Browser::with_token(&host, token).await;
+    let out = Browser::operator(&host).await;
     let own = Live::open(&revoked, "/tasks").await.expect("a stream");
     let of_operator = Live::open(&out, "/tasks").await.expect("a stream");
     out.press("/", "/logout", &[]).await;
@@ -299,10 +302,11 @@ async fn pages_do_without_a_script() {
     let host = setup.start().await;
     let token = setup.token("anna", "acme").await;
     let own = client(&host, &token).await;
-    let (waits, asks) =
-        (own.task("wait", json!({"ms": 600_000})).await, own.task("ask_many", json!({"count": 1})).await);
+    let waits = own.task("wait", json!({"ms": 600_000})).await;
+    let asks = own.task("ask_many", json!({"count": 1})).await;
     own.until_status(&asks, "input_required").await;
-    let (browser, operator) = (Browser::with_token(&host, &token).await, Browser::operator(&host).await);
+    let browser = Browser::with_token(&host, &token).await;
+    let operator = Browser::operator(&host).await;
     let script = operator.get("/").await.text;
     let (_, script) = script.split_once("<script src=\"").expect("a script");
     let script = operator.get(script.split('"').next().expect("an address")).await;

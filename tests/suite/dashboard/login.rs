@@ -325,7 +325,9 @@ async fn oidc_session_ends_with_its_token_and_with_what_the_issuer_may_say() {
     let tenant = |names: &str| format!("tenant_claim = \"org\"\nclock_skew_ms = 0\ntenants = [{names}]");
     let setup = setup_oidc(&issuer, &tenant("\"acme\", \"globex\""), "");
     let host = setup.start().await;
-    let (anna, ben, short) = (Browser::new(&host), Browser::new(&host), Browser::new(&host));
+    let anna = Browser::new(&host);
+    let ben = Browser::new(&host);
+    let short = Browser::new(&host);
     log_in(&anna, &issuer, &key, "anna", &json!({"org": "acme"})).await;
     log_in(&ben, &issuer, &key, "ben", &json!({"org": "globex"})).await;
     log_in(&short, &issuer, &key, "anna", &json!({"org": "acme", "exp": now() + 8})).await;
@@ -355,8 +357,10 @@ async fn oidc_session_ends_with_its_token_and_with_what_the_issuer_may_say() {
 async fn full_house(setup: &Setup, issuer: &Issuer, key: &Key) -> (Host, BTreeMap<&'static str, Browser>, String) {
     let host = setup.start().await;
     let made = command::json(&["token", "create", "--requestor", "anna", "--tenant", "acme"], &setup.data()).await;
-    let (token, id) = (made["token"].as_str().expect("a token"), made["id"].as_str().expect("an id"));
-    let (person, olga) = (Browser::new(&host), Browser::new(&host));
+    let token = made["token"].as_str().expect("a token");
+    let id = made["id"].as_str().expect("an id");
+    let person = Browser::new(&host);
+    let olga = Browser::new(&host);
     assert_eq!(log_in(&person, issuer, key, "ben", &json!({})).await.status, StatusCode::OK);
     let groups = json!({"groups": ["bulkhead-admins"]});
     assert_eq!(log_in(&olga, issuer, key, "olga", &groups).await.status, StatusCode::OK);

@@ -39,8 +39,8 @@ async fn pages_and_orders_of_operators_are_theirs_alone() {
         ("/hosts/drain", &[("do", "begin")]),
         ("/tasks/bulk", &[("do", "cancel"), ("id", "0123456789abcdef0123456789abcdef")]),
     ];
-    let (foreign, of_requestor) =
-        (operator.get("/tasks").await.token("/logout"), requestor.get("/tasks").await.token("/logout"));
+    let foreign = operator.get("/tasks").await.token("/logout");
+    let of_requestor = requestor.get("/tasks").await.token("/logout");
     for (path, fields) in orders {
         assert_eq!(nobody.post(path, "", fields).await.status, StatusCode::UNAUTHORIZED, "{path}");
         for (browser, tokens) in
@@ -147,7 +147,8 @@ async fn one_order_for_several_tasks_says_what_came_of_each() {
     let page = operator.get("/tasks").await.text;
     assert!(tasks.iter().all(|id| page.contains(&format!("name=\"id\" value=\"{id}\""))), "{page}");
     let none = "0123456789abcdef0123456789abcdef";
-    let (first, second) = (tasks[0].as_str(), tasks[1].as_str());
+    let first = tasks[0].as_str();
+    let second = tasks[1].as_str();
     let paused = order("pause", &[first, second, none, "<b>", first], &[]).await;
     assert!(paused.text.contains("2 done, 2 refused.") && paused.text.contains("no such task"), "{}", paused.text);
     assert!(!paused.text.contains("<b>"), "{}", paused.text);
@@ -198,7 +199,8 @@ async fn audit_log_is_read_in_pages_with_its_chain() {
     );
     assert!(shown.contains("dashboard operator at 127.0.0.1") && !shown.contains("<td>call.ended</td>"), "{shown}");
     // The newest first, all of them once, in small pages.
-    let (mut path, mut lines) = ("/audit?event=call.&tenant=acme".to_owned(), Vec::new());
+    let mut path = "/audit?event=call.&tenant=acme".to_owned();
+    let mut lines = Vec::new();
     loop {
         let shown = page(&path).await;
         assert!(shown.len() <= 60 << 10 && !shown.contains("marker-argument"), "{} bytes", shown.len());
@@ -298,7 +300,8 @@ async fn durable_task_says_so_on_its_pages_and_is_released_there() {
     drop(own);
 
     let host = host.kill().await.start().await;
-    let (operator, requestor) = (Browser::operator(&host).await, Browser::with_token(&host, &anna).await);
+    let operator = Browser::operator(&host).await;
+    let requestor = Browser::with_token(&host, &anna).await;
     let path = format!("/tasks/{task}");
     let went_on = "the host ended; the task went on (attempt 2)";
     let page = until("the next run", async || {

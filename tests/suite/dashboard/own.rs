@@ -18,7 +18,8 @@ fn tools_on(page: &str) -> Vec<String> {
 
 /// The names of all pages, each of which is small.
 async fn tools_of(browser: &Browser) -> Vec<String> {
-    let (mut path, mut names) = ("/tools".to_owned(), Vec::new());
+    let mut path = "/tools".to_owned();
+    let mut names = Vec::new();
     loop {
         let page = browser.get(&path).await;
         assert_eq!(page.status, StatusCode::OK);
@@ -31,7 +32,8 @@ async fn tools_of(browser: &Browser) -> Vec<String> {
 
 /// The names that `tools/list` gives, over all pages.
 async fn listed(client: &Client) -> Vec<String> {
-    let (mut names, mut params) = (Vec::new(), json!({}));
+    let mut names = Vec::new();
+    let mut params = json!({});
     loop {
         let page = client.call("tools/list", params).await.expect("a list");
         let tools = page["tools"].as_array().expect("tools");
@@ -66,10 +68,12 @@ async fn tools_are_those_that_the_client_is_listed() {
         .plugin("text", "[plugin.tool.echo]\nname = \"say\"\n[plugin.tool.diff]\nhidden = true\n")
         .plugin("primes", "");
     let host = setup.start().await;
-    let (anna, ben) = (setup.token("anna", "acme").await, setup.token("ben", "globex").await);
+    let anna = setup.token("anna", "acme").await;
+    let ben = setup.token("ben", "globex").await;
     let (of_anna, anna) = signed_in(&host, &anna).await;
     let (of_ben, ben) = signed_in(&host, &ben).await;
-    let (seen, other) = (tools_of(&anna).await, tools_of(&ben).await);
+    let seen = tools_of(&anna).await;
+    let other = tools_of(&ben).await;
     assert_eq!(seen, ["count_primes", "say", "word_count"]);
     assert_eq!(seen, listed(&of_anna).await);
     assert_eq!(other, listed(&of_ben).await);
@@ -100,7 +104,8 @@ async fn tool_is_called_as_a_task_in_its_form() {
     let setup = setup(&["primes", "probe"]);
     let host = setup.start().await;
     let (own, browser) = signed_in(&host, &setup.token("anna", "acme").await).await;
-    let (page, action) = ("/tools/count_primes", "/tools/count_primes/call");
+    let page = "/tools/count_primes";
+    let action = "/tools/count_primes/call";
     let shown = browser.get(page).await.text;
     for part in [
         "<code>below</code></td><td>integer</td><td>yes</td>",
@@ -149,7 +154,8 @@ async fn call_of_the_form_is_counted_like_one_of_a_client() {
     let setup = setup(&["primes", "text"]).config(METRICS);
     let host = setup.start().await;
     let (own, browser) = signed_in(&host, &setup.token("anna", "acme").await).await;
-    let (page, action) = ("/tools/count_primes", "/tools/count_primes/call");
+    let page = "/tools/count_primes";
+    let action = "/tools/count_primes/call";
     let done = browser.press(page, action, &[("field.below", "100")]).await;
     own.until_status(&task_of(done.leads_to()), "completed").await;
     for wrong in ["{\"below\": 1, \"below\": 2}", "{}"] {
@@ -217,7 +223,8 @@ async fn message_reaches_the_run() {
     let (own, browser) = signed_in(&host, &scoped(&setup, "anna", "all").await).await;
     let task = own.task("steered", json!({})).await;
     own.until_status(&task, "working").await;
-    let (page, action) = (format!("/tasks/{task}"), format!("/tasks/{task}/steer"));
+    let page = format!("/tasks/{task}");
+    let action = format!("/tasks/{task}/steer");
     let looks = Browser::with_token(&host, &scoped(&setup, "anna", "look").await).await;
     assert!(!looks.get(&page).await.text.contains("/steer"));
     let ben = Browser::with_token(&host, &scoped(&setup, "ben", "all").await).await;
@@ -349,11 +356,12 @@ async fn lead_sees_its_tenant_without_what_is_its_requestors() {
     let anna = scoped(&setup, "anna", "use").await;
     let arguments = ["token", "create", "--requestor", "zoe", "--tenant", "globex", "--scope", "use"];
     let zoe = command::json(&arguments, &setup.data()).await["token"].as_str().expect("a token").to_owned();
-    let (of_anna, of_zoe) = (client(&host, &anna).await, client(&host, &zoe).await);
+    let of_anna = client(&host, &anna).await;
+    let of_zoe = client(&host, &zoe).await;
     let spoken = of_anna.task("speak", json!({"text": "marker-argument"})).await;
     of_anna.until_status(&spoken, "completed").await;
-    let (running, foreign) =
-        (of_anna.task("wait", json!({"ms": 600_000})).await, of_zoe.task("wait", json!({"ms": 600_000})).await);
+    let running = of_anna.task("wait", json!({"ms": 600_000})).await;
+    let foreign = of_zoe.task("wait", json!({"ms": 600_000})).await;
     of_anna.until_status(&running, "working").await;
     let lead = Browser::with_token(&host, &scoped(&setup, "leo", "lead").await).await;
     let control = Browser::with_token(&host, &scoped(&setup, "cleo", "control").await).await;

@@ -59,7 +59,8 @@ async fn version_is_staged_read_accepted_activated_and_rolled_back() {
     let setup = setup.config(&section).config("[audit]\nenabled = true\n");
     let host = setup.start().await;
     let browser = Browser::operator(&host).await;
-    let (first, url) = (active(&setup).await, web.url("/text.wasm"));
+    let first = active(&setup).await;
+    let url = web.url("/text.wasm");
     let bytes = text_with(COUNTS, HOSTILE);
     let digest = sha256(&bytes);
     web.has("/text.wasm", Answer::Body(bytes));
@@ -94,7 +95,8 @@ async fn version_is_staged_read_accepted_activated_and_rolled_back() {
     assert!(!text.contains("<script") && !text.contains("<img"), "{text}");
 
     // Without the word nothing happens, and the page with the form is where it leads; a word for something else is none.
-    let (client, action) = (Client::connect(&host).await, "/plugins/text/activate");
+    let client = Client::connect(&host).await;
+    let action = "/plugins/text/activate";
     let mark = field(&shown.text, "mark").to_owned();
     let activate = async |fields: &[(&str, &str)]| browser.press(&page, action, fields).await;
     let refused = activate(&[("version", &second)]).await;
@@ -142,7 +144,8 @@ async fn version_is_staged_read_accepted_activated_and_rolled_back() {
 async fn canary_shows_its_verdict_and_is_taken_back_and_promoted() {
     let setup = setup(&["text"]);
     let (host, browser, second) = staged(&setup, &variant("text", FIRST, SECOND)).await;
-    let (first, client) = (active(&setup).await, Client::connect(&host).await);
+    let first = active(&setup).await;
+    let client = Client::connect(&host).await;
     let page = changes_of(&second);
     let begin = async |percent: &str| {
         let fields = [("version", second.as_str()), ("percent", percent), ("window", "30"), ("calls", "3")];
@@ -251,7 +254,8 @@ async fn requestors_and_forms_that_are_not_ours_change_nothing() {
     let shown = browser.get(&page).await;
     let mark = field(&shown.text, "mark").to_owned();
     for path in ["/plugins", "/plugins/text", &page, "/plugins/none"] {
-        let (own, absent) = (anna.get(path).await, anna.get("/nothing").await);
+        let own = anna.get(path).await;
+        let absent = anna.get("/nothing").await;
         assert_eq!((own.status, own.text), (StatusCode::NOT_FOUND, absent.text), "{path}");
     }
     let foreign = anna.get("/tasks").await.token("/logout");

@@ -129,7 +129,8 @@ async fn each_address_is_there_for_those_whom_the_table_names() {
             false => assert_eq!(refused.status, StatusCode::UNAUTHORIZED, "{path}"),
         }
         for person in &people {
-            let (name, browser) = (person.name, &person.browser);
+            let name = person.name;
+            let browser = &person.browser;
             if !route.is_read() {
                 // None of them has a form for it here, so it is refused whether or not it is there.
                 for form_token in ["".to_owned(), browser.get("/").await.token("/logout")] {
@@ -169,7 +170,8 @@ async fn lead_sees_plugins_denials_and_the_log_of_its_tenant_alone() {
         own.task("facts", json!({})).await;
         own.create("facts", json!({})).await.expect_err("one task is all that there may be");
     }
-    let (leo, zoe) = (Browser::with_token(&host, &leo).await, Browser::with_token(&host, &zoe).await);
+    let leo = Browser::with_token(&host, &leo).await;
+    let zoe = Browser::with_token(&host, &zoe).await;
     // Lines come to the log a little later.
     let shown = async |lead: &Browser, path: &str, part: &str| {
         until("a page of the lead", async || {
@@ -189,8 +191,8 @@ async fn lead_sees_plugins_denials_and_the_log_of_its_tenant_alone() {
         assert!(denied.contains(tenant.0) && !denied.contains(foreign), "{denied}");
         assert!(!denied.contains(tenant.1) && !denied.contains("Refusals of the last hour"), "{denied}");
     }
-    let (of_acme, of_globex) =
-        (shown(&leo, "/tenant/plugins", "</table>").await, shown(&zoe, "/tenant/plugins", "</table>").await);
+    let of_acme = shown(&leo, "/tenant/plugins", "</table>").await;
+    let of_globex = shown(&zoe, "/tenant/plugins", "</table>").await;
     assert!(of_acme.contains("<td>probe</td>") && !of_acme.contains("<td>text</td>"), "{of_acme}");
     assert!(of_globex.contains("<td>probe</td>") && of_globex.contains("<td>text</td>"), "{of_globex}");
     assert!(!of_globex.contains(".wasm") && !of_globex.contains("action=\"/plugins"), "{of_globex}");

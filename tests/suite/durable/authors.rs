@@ -64,7 +64,8 @@ async fn replay(component: &str, tool: &str, arguments: &str, journal: &Path, mo
 
 /// Where the first entry of a journal ends, the header: its length stands in front of it, seven bits a byte.
 fn header_end(journal: &[u8]) -> usize {
-    let (mut length, mut at) = (0, 0);
+    let mut length = 0;
+    let mut at = 0;
     loop {
         let byte = journal[at];
         length |= usize::from(byte & 0x7F) << (7 * at);
@@ -147,7 +148,8 @@ async fn replay_asks_nobody() {
     std::fs::remove_file(&answers).expect("the answers");
     let replayed = author.replay("book_trip", "{}", &[]).await;
     assert_eq!(replayed.code, Some(0), "{}", replayed.err);
-    let (said, again) = ("The destination is known", &replayed.err);
+    let said = "The destination is known";
+    let again = &replayed.err;
     assert!(called.err.contains(said) && !again.contains(said), "nothing is said again: {again}");
 }
 
@@ -178,7 +180,8 @@ async fn file_that_is_no_journal_is_neither_replayed_nor_replaced() {
 async fn call_that_gives_its_journal_up_says_why() {
     let author = Author::of("csv");
     let data = place::root().join("plugins/samples/csv/testdata").display().to_string();
-    let (grant, journal) = (format!("{data}:/data"), author.journal().display().to_string());
+    let grant = format!("{data}:/data");
+    let journal = author.journal().display().to_string();
     let arguments = r#"{"path": "/data/airports.csv"}"#;
     let file = &author.component;
     let call = ["call", file, "csv_profile", arguments, "--dir", &grant, "--journal", &journal, "--json"];

@@ -98,7 +98,8 @@ async fn task_that_is_not_durable_has_nothing_to_check() {
 async fn held_task_disagrees_under_other_grants_and_agrees_again_under_its_own() {
     const DURABLE: &str = "durable = \"auto\"\n[plugin.kv]\n";
     let any = Setup::new().config(AT_ONCE);
-    let (own, data) = (any.clone().plugin("probe", DURABLE), any.data());
+    let own = any.clone().plugin("probe", DURABLE);
+    let data = any.data();
     let host = own.start().await;
     let client = Modern::full(&host, None);
     let id = client.task("stages", json!({"pause_ms": 1})).await;

@@ -53,7 +53,8 @@ fn has_in_order(text: &str, parts: &[&str]) -> bool {
 #[tokio::test]
 async fn journal_is_shown_by_a_host_without_one_and_after_a_kill() {
     let setup = durable_desk();
-    let (host, data) = (setup.start().await, setup.data());
+    let host = setup.start().await;
+    let data = setup.data();
     let (_, id) = asking(&host).await;
     let shown = said(&["tasks", "show", &id], &data).await;
     assert!(has_in_order(&shown, &["durable", "journal, ", " entries, ", " bytes, mark at step "]), "{shown}");
@@ -213,7 +214,8 @@ async fn plugin_inspect_and_check_say_whether_calls_are_durable() {
 #[tokio::test]
 async fn version_whose_journals_are_off_loses_its_new_tasks_alone_until_they_are_on_again() {
     let setup = durable_desk();
-    let (host, data) = (setup.start().await, setup.data());
+    let host = setup.start().await;
+    let data = setup.data();
     let (client, before) = asking(&host).await;
     let off = command::json(&["plugin", "durable", "desk", "off"], &data).await;
     assert_eq!((&off["durable"], &off["changed"]), (&json!(false), &json!(true)), "{off}");

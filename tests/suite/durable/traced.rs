@@ -59,7 +59,8 @@ async fn trace_goes_on_in_the_next_life_of_a_call() {
     until("the first request", async || (heads.lock().len() == 1).then_some(())).await;
     // The request that began the task is over: its span does not die with the host.
     let server = collector.until("the server's span", |span| span.name == "tools/call send").await;
-    let (first_life, host) = (collector.spans().len(), host.kill().await.start().await);
+    let first_life = collector.spans().len();
+    let host = host.kill().await.start().await;
     let client = Modern::full(&host, None);
     let done = client.until_status(&id, "completed").await;
     assert!(done["result"].to_string().contains("page"), "{done}");

@@ -150,9 +150,11 @@ async fn attacks_leave_no_resources_behind() {
     let temporary = setup.path("tmp");
     std::fs::create_dir(&temporary).expect("a folder");
     let setup = setup.env("TMPDIR", temporary.to_str().expect("a path"));
-    let (mallory, bob) = (setup.token("mallory", "dark").await, setup.token("bob", "light").await);
+    let mallory = setup.token("mallory", "dark").await;
+    let bob = setup.token("bob", "light").await;
     let mut host = setup.start().await;
-    let (attacker, bystander) = (client(&host, &mallory).await, client(&host, &bob).await);
+    let attacker = client(&host, &mallory).await;
+    let bystander = client(&host, &bob).await;
     let wave = async |from: u32, count: u32| {
         let mut begun = from;
         while begun < from + count {

@@ -37,7 +37,8 @@ impl Seen {
 
     async fn from(request: RequestBuilder) -> Self {
         let reply = soon("an answer", request.send()).await.expect("an answer");
-        let (status, headers) = (reply.status().as_u16(), reply.headers().clone());
+        let status = reply.status().as_u16();
+        let headers = reply.headers().clone();
         Self::of(status, &headers, soon("the whole answer", reply.text()).await.expect("a text"))
     }
 }
@@ -195,7 +196,8 @@ async fn foreign_task_answers_equal_absent_ones_in_every_header() {
     for token in [&stage.owner, &stage.others[0], &stage.others[1]] {
         let is_owner = *token == stage.owner;
         let foreign: &[&String] = if is_owner { &[] } else { &[&running, &done, &asking] };
-        let (client, stateless) = (stage.legacy(token).await, stage.modern(token));
+        let client = stage.legacy(token).await;
+        let stateless = stage.modern(token);
         for (method, _) in ROWS.iter().filter(|(_, row)| matches!(row, Row::ById)) {
             let absent = legacy(&client, method, &params(method, &never)).await;
             assert!(absent.body.contains("-32602"), "{method}: {absent:?}");
@@ -235,7 +237,8 @@ async fn methods_without_task_id_answer_every_requestor_the_same() {
             );
         }
     }
-    let (owner, others) = (stage.modern(&stage.owner), [&stage.others[0], &stage.others[1]].map(|t| stage.modern(t)));
+    let owner = stage.modern(&stage.owner);
+    let others = [&stage.others[0], &stage.others[1]].map(|t| stage.modern(t));
     for (method, _) in MODERN_ROWS.iter().filter(|(_, row)| matches!(row, Row::NoTask(_))) {
         let params = params(method, &"f".repeat(32));
         let seen = modern(&owner, method, &params).await;
@@ -273,7 +276,8 @@ async fn list_cursor_is_isolated_by_list_and_requestor() {
         rows.iter().map(|(method, _)| *method).filter(|method| method.ends_with("/list")).collect()
     };
     for token in [&stage.owner, &stage.others[0], &stage.others[1]] {
-        let (client, stateless) = (stage.legacy(token).await, stage.modern(token));
+        let client = stage.legacy(token).await;
+        let stateless = stage.modern(token);
         for (of, cursor) in &cursors {
             for method in lists(&ROWS) {
                 let forged = legacy(&client, method, &json!({"cursor": "AAAA"})).await;
@@ -303,7 +307,8 @@ async fn session_and_stream_events_are_isolated_by_requestor() {
     // Of the same request, but of a stream that never was.
     let mut parts: Vec<&str> = event.split('.').collect();
     parts[1] = "999999";
-    let (event_of_nobody, session_of_nobody) = (parts.join("."), "0".repeat(32));
+    let event_of_nobody = parts.join(".");
+    let session_of_nobody = "0".repeat(32);
     let resume = |client: &Client, event: &str| {
         client.request(Method::GET).header("accept", "text/event-stream").header("last-event-id", event)
     };

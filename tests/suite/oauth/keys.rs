@@ -177,7 +177,9 @@ async fn tokens_without_key_id_are_accepted_during_rotation() {
         header.as_object_mut().expect("a header").remove("kid");
         key.sign(&header, &lasting(&bench))
     };
-    let (old, next, stranger) = (&bench.key, Key::ec("k2"), Key::ec("k3"));
+    let old = &bench.key;
+    let next = Key::ec("k2");
+    let stranger = Key::ec("k3");
     bench.accepted(&nameless(old)).await;
     // Signed with a key that is newer than what the host has.
     bench.issuer.publish(&[old, &next]);

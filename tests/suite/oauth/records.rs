@@ -34,7 +34,8 @@ async fn audit_maps_requestor_to_issuer_and_names_refused_one() {
         claims["scope"] = json!("text");
         key.token(&claims)
     };
-    let (anna, ben) = (token("anna"), token("ben"));
+    let anna = token("anna");
+    let ben = token("ben");
     for token in [&anna, &ben] {
         let client = Client::connect_as(&host, Some(token), all_capabilities()).await;
         client.tool("echo", json!({"text": "hello"})).await.expect("a result");
@@ -101,8 +102,11 @@ async fn requestors_from_tokens_are_limited_and_known_ones_stay() {
 
 #[tokio::test]
 async fn reload_adding_an_issuer_keeps_keys_of_others() {
-    let (one, two, three) = (Key::ed("k1"), Key::ed("k1"), Key::ed("k1"));
-    let (first, second) = (Issuer::start(&[&one]).await, Issuer::start(&[&two]).await);
+    let one = Key::ed("k1");
+    let two = Key::ed("k1");
+    let three = Key::ed("k1");
+    let first = Issuer::start(&[&one]).await;
+    let second = Issuer::start(&[&two]).await;
     let third = Issuer::start(&[&three]).await;
     let table = |issuer: &Issuer| format!("[[auth.issuer]]\nissuer = \"{}\"\ntenant = \"globex\"\n", issuer.url);
     let setup = setup(&first, &table(&second));

@@ -34,7 +34,8 @@ fn tools(language: &str) -> PathBuf {
 pub(super) fn all() -> &'static BTreeMap<&'static str, PathBuf> {
     static MADE: OnceLock<BTreeMap<&'static str, PathBuf>> = OnceLock::new();
     MADE.get_or_init(|| {
-        let (left, made) = (Mutex::new(EXAMPLES.iter()), Mutex::new(BTreeMap::new()));
+        let left = Mutex::new(EXAMPLES.iter());
+        let made = Mutex::new(BTreeMap::new());
         let work = || {
             while let Some(example) = { left.lock().next() } {
                 let component = make(example);
@@ -91,7 +92,8 @@ fn command(example: &Example, component: &Path, built: &Path) -> Command {
             command
         }
         Made::Module { world } => {
-            let (module, manifest) = (built.join("adder.core"), built.join("adder.toml"));
+            let module = built.join("adder.core");
+            let manifest = built.join("adder.toml");
             std::fs::write(&module, wat::parse_file(folder.join("adder.wat")).expect("a module")).expect("a file");
             std::fs::write(&manifest, format!("name = {:?}\ndescription = \"Adds.\"\n", example.name)).expect("a file");
             let mut command = bulkhead();
@@ -101,7 +103,8 @@ fn command(example: &Example, component: &Path, built: &Path) -> Command {
         }
         Made::C | Made::Rust => {
             let mut command = bulkhead();
-            let (tools, path) = (tools("c"), std::env::var_os("PATH").unwrap_or_default());
+            let tools = tools("c");
+            let path = std::env::var_os("PATH").unwrap_or_default();
             let path = std::iter::once(tools.join("bin")).chain(std::env::split_paths(&path));
             command.env("PATH", std::env::join_paths(path).expect("a search path"));
             command.env("ZIG_GLOBAL_CACHE_DIR", tools.join("cache")).arg("build").arg(&folder).arg("-o");

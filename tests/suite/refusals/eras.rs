@@ -107,7 +107,8 @@ async fn modern_revision_allows_post_only() {
 #[tokio::test]
 async fn disconnect_before_promotion_leaves_no_task() {
     let host = host().await;
-    let (client, legacy) = (Modern::full(&host, None), Client::connect(&host).await);
+    let client = Modern::full(&host, None);
+    let legacy = Client::connect(&host).await;
     for left_after_ms in [100, 500, 900] {
         let leaving = Duration::from_millis(left_after_ms);
         let call = client.send("tools/call", json!({"name": "wait", "arguments": {"ms": 20_000}}));

@@ -79,7 +79,8 @@ impl Wire {
             request.header(*name, reqwest::header::HeaderValue::from_bytes(value.as_bytes()).expect("a value"))
         });
         let reply = tests::wait::soon("an answer", request.body(body).send()).await.expect("an answer");
-        let (status, headers) = (reply.status().as_u16(), reply.headers().clone());
+        let status = reply.status().as_u16();
+        let headers = reply.headers().clone();
         let text = reply.text().await.expect("a body");
         (status, headers, serde_json::from_str(&text).unwrap_or(Value::Null))
     }

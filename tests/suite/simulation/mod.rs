@@ -171,7 +171,8 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1_000_000_000)));
+        let store = Arc::new(MemoryStore::new());
+        let clock = Arc::new(ManualClock::at(1_000_000_000));
         let life = Life::begin(&store, &clock);
         let model = Model::new(requestors());
         Self { seed, dice: Dice(seed | 1), store, clock, model, life, journal: Vec::new() }
@@ -335,7 +336,8 @@ impl World {
     fn restart(&mut self) {
         self.heal();
         // The old life ends before the new one opens the store, as with a process.
-        let (store, clock) = (self.store.clone(), self.clock.clone());
+        let store = self.store.clone();
+        let clock = self.clock.clone();
         let empty = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         drop(std::mem::replace(&mut self.life.runtime, empty));
         self.life = Life::begin(&store, &clock);

@@ -299,7 +299,8 @@ pub(super) fn check(tool: &ToolEntry, arguments: &str) -> anyhow::Result<()> {
 }
 
 pub(super) fn spec(tool: &ToolEntry, arguments: &str, world: CallWorld) -> anyhow::Result<CallSpec> {
-    let (mut id, mut seed) = ([0; 16], [0; 32]);
+    let mut id = [0; 16];
+    let mut seed = [0; 32];
     getrandom::fill(&mut id)?;
     getrandom::fill(&mut seed)?;
     let features =

@@ -83,7 +83,8 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
         Ok(inspection) => inspection,
         Err(error) => {
             let load_ms = begin.elapsed().as_millis();
-            let (name, refused) = (error.plugin, error.problems);
+            let name = error.plugin;
+            let refused = error.problems;
             return Ok(Report { name, facts: None, load_ms, refused, found: Findings::default() });
         }
     };
@@ -105,7 +106,8 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
             .warnings
             .push("list-tools says something else each time: clients see a list that changes at every load".to_owned());
     }
-    let (name, durable) = (inspection.name.clone(), PluginDurability::of(&inspection, None, &config));
+    let name = inspection.name.clone();
+    let durable = PluginDurability::of(&inspection, None, &config);
     Ok(Report { name, facts: Some((inspection, durable)), load_ms, refused: Vec::new(), found })
 }
 

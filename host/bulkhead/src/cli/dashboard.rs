@@ -102,7 +102,8 @@ impl DashboardListener {
         (authenticator, codes): (Arc<Authenticator>, Arc<LoginCodes>),
     ) -> anyhow::Result<Dashboard> {
         tracing::info!(address = self.base()?, "the dashboard is served");
-        let (quota, answers) = (Arc::clone(&host.quota), Arc::clone(&host.quota));
+        let quota = Arc::clone(&host.quota);
+        let answers = Arc::clone(&host.quota);
         let parts = DashboardParts {
             certificate: self.certificate,
             allowed_hosts: self.config.allowed_hosts,

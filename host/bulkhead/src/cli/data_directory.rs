@@ -50,7 +50,8 @@ impl Found {
 
     /// The whole configuration.
     pub(super) fn load(&self) -> anyhow::Result<Config> {
-        let (config, data) = (self.config.clone(), self.data.clone());
+        let config = self.config.clone();
+        let data = self.data.clone();
         sources::load(&SourceArguments { config, data, ..SourceArguments::default() }, None)
     }
 

@@ -100,7 +100,8 @@ async fn until_reachable(data: &Path) {
 
 /// Builds, and switches the host to what was built.
 async fn renew(folder: &Path, arguments: &DevArguments, data: &Path) -> anyhow::Result<()> {
-    let (folder, sdk) = (folder.to_owned(), arguments.sdk.clone());
+    let folder = folder.to_owned();
+    let sdk = arguments.sdk.clone();
     let cargo = arguments.cargo.clone();
     let options = Options { sdk, cargo, ..Options::default() };
     let component = match build_project(folder, options, PROGRAM).await? {

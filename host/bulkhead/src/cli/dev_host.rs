@@ -112,7 +112,8 @@ impl Executor for ToldSandbox {
         }
         let RunningCall { mut events, control, stop } = self.sandbox.start(spec)?;
         let (sender, passed) = mpsc::channel(EVENTS_PASSED_MAX);
-        let (answers, begin) = (answers.clone(), Instant::now());
+        let answers = answers.clone();
+        let begin = Instant::now();
         self.io.spawn(async move {
             while let Some(event) = events.recv().await {
                 tell(number, &event, begin);

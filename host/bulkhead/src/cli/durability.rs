@@ -29,7 +29,8 @@ pub(super) struct PluginDurability {
 impl PluginDurability {
     pub(super) fn of(inspection: &Inspection, entry: Option<&PluginConfig>, config: &Config) -> Self {
         let wanted = inspection.manifest.as_ref().map(|manifest| manifest.requested.grants.clone()).unwrap_or_default();
-        let (none, no_settings) = (Grants::default(), BTreeMap::new());
+        let none = Grants::default();
+        let no_settings = BTreeMap::new();
         let source = entry.map(|entry| &entry.policy.source);
         let (granted, settings) = source.map_or((&none, &no_settings), |source| (&source.grants, &source.config));
         let effective = granted.within(&wanted);

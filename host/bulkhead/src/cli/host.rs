@@ -151,7 +151,8 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
         sandbox.load(component).await
     });
     let what = || progress::describe_loading(&sandbox.load_progress());
-    let (mut loaded, mut refused) = (Vec::new(), Vec::new());
+    let mut loaded = Vec::new();
+    let mut refused = Vec::new();
     for result in progress::logged(what, join_all(loading)).await {
         match result {
             Ok(plugin) => loaded.push(plugin),

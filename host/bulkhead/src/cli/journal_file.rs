@@ -109,7 +109,8 @@ pub(super) fn fix_randomness(spec: &mut CallSpec) {
         }
         hash.finalize().into()
     };
-    let (id, seed) = (derived("bulkhead recorded call"), derived("bulkhead recorded randomness"));
+    let id = derived("bulkhead recorded call");
+    let seed = derived("bulkhead recorded randomness");
     let call_id = CallId(id.first_chunk().copied().unwrap_or_default());
     spec.facts.idempotency_key = OnDemand::Text(call_id.to_string());
     (spec.facts.call_id, spec.facts.seed) = (call_id, seed);

@@ -140,7 +140,8 @@ mod tests {
             let _entered = span.enter();
             tracing::info!(method = "ping", "{{said}}");
         });
-        let (trace_id, span_id) = ("ab".repeat(16), hex(&span.context().parent_id));
+        let trace_id = "ab".repeat(16);
+        let span_id = hex(&span.context().parent_id);
         let named = format!(" trace_id={trace_id} span_id={span_id} parent_id=0101010101010101 tracestate=a=\"1\"\n");
         assert!(text.ends_with(&named) && text.contains("{said} method=\"ping\""), "{text}");
         let json: Value = serde_json::from_str(&json).unwrap();

@@ -37,7 +37,8 @@ pub(super) fn changes(view: &VersionChanges, _: &Layout) -> String {
     lines.extend(view.imports_added.iter().map(|name| format!("+ import {}", cell(&**name))));
     lines.extend(view.imports_removed.iter().map(|name| format!("- import {}", cell(&**name))));
     lines.extend(view.grants.iter().map(|row| {
-        let (wanted, effective) = ((&row.wanted_before, &row.wanted), (&row.effective_before, &row.effective));
+        let wanted = (&row.wanted_before, &row.wanted);
+        let effective = (&row.effective_before, &row.effective);
         let side = |(before, after): (&String, &String)| format!("{} -> {}", cell(&**before), cell(&**after));
         format!("~ {}: wanted {}, effective {}", cell(&*row.grant), side(wanted), side(effective))
     }));

@@ -217,7 +217,8 @@ pub(super) fn list(view: &PluginListView, layout: &Layout) -> String {
 
 /// Why new calls of a version keep no journals, and the command that lets them.
 fn without_journals(who: &str, target: &str, demoted: &Demotion, now: u64) -> String {
-    let (at, why) = (when(demoted.at, now), cell(&*demoted.why));
+    let at = when(demoted.at, now);
+    let why = cell(&*demoted.why);
     format!("{who}: new calls keep no journals since {at}: {why}; `bulkhead plugin durable {target} on` lets them")
 }
 
@@ -298,7 +299,8 @@ pub(super) fn versions(view: &PluginVersionsView, layout: &Layout) -> String {
 
 /// What was staged, what a switch to it would change, and the command that switches.
 pub(super) fn staged(view: &StagedView) -> String {
-    let (name, version) = (cell(&*view.name), digest(view.version));
+    let name = cell(&*view.name);
+    let version = digest(view.version);
     let mut lines = vec![format!("{name} {version} is {}", word(&view.state))];
     if view.state == Stage::Active {
         return lines.remove(0);

@@ -137,7 +137,8 @@ mod tests {
             }
             1 + command.get_subcommands().map(|below| walk(below, &path, page)).sum::<usize>()
         }
-        let (mut root, page) = (Arguments::command(), cli_markdown());
+        let mut root = Arguments::command();
+        let page = cli_markdown();
         root.build();
         let count: usize = root.get_subcommands().map(|command| walk(command, "bulkhead", &page)).sum();
         assert!(count > 40, "{count}");

@@ -93,7 +93,8 @@ pub(super) async fn pull(arguments: PullArguments) -> anyhow::Result<ExitCode> {
         }
         verified => verified?,
     };
-    let (origin, sha256) = (verified.origin().to_owned(), verified.sha256());
+    let origin = verified.origin().to_owned();
+    let sha256 = verified.sha256();
     let signed_by = verified.signed_by().to_vec();
     write(&file, &verified.candidate(None).bytes).with_context(|| format!("{} cannot be written", file.display()))?;
     if how.json {

@@ -215,7 +215,8 @@ impl ConfigReloader {
         let ready = self.prepare(&current).await?;
         let parts = &self.parts;
         let bounds = &ready.tenants.bounds;
-        let (terms, otherwise) = (sources::terms(&ready.config, bounds)?, sources::otherwise(&ready.config, bounds));
+        let terms = sources::terms(&ready.config, bounds)?;
+        let otherwise = sources::otherwise(&ready.config, bounds);
         let terms = parts.plugins.prepare(terms, otherwise, ready.tenants.pinning.clone()).await?;
         let watching = if current.config.sources == ready.config.sources || check {
             None

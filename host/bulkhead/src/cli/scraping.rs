@@ -58,7 +58,8 @@ impl ScrapeListener {
         let Self { listener, secret, certificate, tenants } = self;
         let scheme = if certificate.is_some() { "https" } else { "http" };
         tracing::info!(address = format!("{scheme}://{}{PATH}", listener.local_addr()?), "metrics are served");
-        let (metrics, from) = (host.metrics.clone(), host.read_from());
+        let metrics = host.metrics.clone();
+        let from = host.read_from();
         let known = Arc::<Mutex<Vec<PluginView>>>::default();
         let reader = Arc::new(move || from.clone().read(tenants, Arc::clone(&known)).boxed());
         let parts = ScrapeParts { listener, secret, certificate, metrics, reader };

@@ -54,7 +54,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
 
 pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let config = &beginning.config.clone();
-    let (data, manager) = (config.server.data.clone(), beginning.manager.clone());
+    let data = config.server.data.clone();
+    let manager = beginning.manager.clone();
     // Before anything slow: a signal during the start must not be lost.
     let stop = stop_signal()?;
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP cannot be listened for")?;
@@ -144,7 +145,8 @@ async fn http_server(
     let allowed_hosts = server.allowed_hosts.iter().cloned();
     let resource = config.auth.resource.as_deref().and_then(|text| Url::parse(text).ok());
     let resource_host = resource.as_ref().and_then(Url::host_str).map(normal_host);
-    let (ready, healthy) = (Arc::clone(&host.health), Arc::clone(&host.health));
+    let ready = Arc::clone(&host.health);
+    let healthy = Arc::clone(&host.health);
     Ok(Server::new(ServerParts {
         mcp: host.protocol.clone(),
         sessions,

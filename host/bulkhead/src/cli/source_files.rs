@@ -43,7 +43,8 @@ pub(super) fn sources(folder: &Path) -> anyhow::Result<Sources> {
     while let Some((folder, is_embedded)) = folders.pop() {
         let entries = std::fs::read_dir(&folder).with_context(|| format!("{} cannot be read", folder.display()))?;
         for entry in entries.flatten() {
-            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
             // What is gone by now is no source any more.
             let Ok(facts) = entry.metadata() else { continue };
             if name.starts_with('.') || name == "Cargo.lock" {
@@ -155,7 +156,8 @@ mod tests {
     fn dev_source_rewritten_unchanged_is_not_a_change() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "plugin.js", "one");
-        let (first, built) = (sources(folder.path()).unwrap(), contents(&sources(folder.path()).unwrap()));
+        let first = sources(folder.path()).unwrap();
+        let built = contents(&sources(folder.path()).unwrap());
         let later = SystemTime::now() + Duration::from_secs(5);
         std::fs::File::options()
             .write(true)
@@ -173,7 +175,8 @@ mod tests {
     #[test]
     fn newest_source_after_the_component_is_found_and_tests_are_none() {
         let folder = tempfile::tempdir().unwrap();
-        let (component, tests) = (folder.path().join("hello.wasm"), folder.path().join("tests"));
+        let component = folder.path().join("hello.wasm");
+        let tests = folder.path().join("tests");
         let at = |name: &str, seconds: u64| {
             write(folder.path(), name, "x");
             let file = std::fs::File::options().write(true).open(folder.path().join(name)).unwrap();

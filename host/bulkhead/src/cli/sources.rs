@@ -130,7 +130,8 @@ fn refuse_directories(
     plugins: &[PluginConfig],
     wrong: impl FnOnce(&[NamedDirectory<'_>]) -> std::io::Result<Vec<Overlap>>,
 ) -> anyhow::Result<()> {
-    let (mut places, mut granted) = (Vec::new(), Vec::new());
+    let mut places = Vec::new();
+    let mut granted = Vec::new();
     for plugin in plugins {
         for grant in &plugin.policy.source.grants.directories {
             let key = format!("plugin.{}.grants.directories ({})", plugin.label(), grant.guest);
@@ -189,7 +190,8 @@ pub(crate) fn wanted(
 ) -> anyhow::Result<Vec<ConfiguredPlugin>> {
     let wanted = |plugin: PluginConfig| {
         let from = configured_source(&plugin)?;
-        let (intake, name) = (Arc::clone(intake), plugin.name().cloned());
+        let intake = Arc::clone(intake);
+        let name = plugin.name().cloned();
         let supply = Arc::new(Configured { intake, from, name });
         Ok(ConfiguredPlugin { pinned: plugin.pinned, supply, policy: policy(plugin, tenants) })
     };
@@ -240,8 +242,11 @@ pub(crate) async fn whole_source(
     if plugin.compose.is_empty() {
         return Ok(Ok(plugin_source(plugin, &Arc::default())));
     }
-    let (intake, from, name) = (intake(config)?, configured_source(&plugin)?, plugin.name().cloned());
-    let (supply, policy) = (Arc::new(Configured { intake, from, name }), policy(plugin, &Arc::default()));
+    let intake = intake(config)?;
+    let from = configured_source(&plugin)?;
+    let name = plugin.name().cloned();
+    let supply = Arc::new(Configured { intake, from, name });
+    let policy = policy(plugin, &Arc::default());
     Ok(component(sandbox, &ConfiguredPlugin { policy, supply, pinned: true }).await)
 }
 

@@ -93,7 +93,8 @@ async fn own(
     host.listen_to_operators(data, operator)?;
     let requestor = host.principals.local_requestor().await?;
     let options = host.stdio_options();
-    let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
+    let stdin = tokio::io::stdin();
+    let stdout = tokio::io::stdout();
     let mut serving = Box::pin(stdio::serve(host.protocol.clone(), requestor, stdin, stdout, options));
     let served = tokio::select! {
         served = &mut serving => Some(served),

@@ -38,7 +38,8 @@ impl StoreMaintenance for SledMaintenance {
     }
 
     async fn export(&self, file: &Path) -> Result<Moved, Error> {
-        let (store, file) = (Arc::clone(&self.store), file.to_owned());
+        let store = Arc::clone(&self.store);
+        let file = file.to_owned();
         blocking(move || export_to(&file, |out| sled::export_running(&store, out))).await
     }
 
@@ -52,7 +53,8 @@ impl StoreMaintenance for SledMaintenance {
 
     async fn backup(&self, directory: &Path) -> Result<u64, Error> {
         sled::backup(&self.store, directory).await?;
-        let (data, directory) = (self.data.clone(), directory.to_owned());
+        let data = self.data.clone();
+        let directory = directory.to_owned();
         // After the store: a component is kept before a row names it.
         blocking(move || copy_components(&data, &directory)).await
     }
@@ -78,7 +80,8 @@ impl StoreMaintenance for SledMaintenance {
     async fn set_erasing(&self, tenants: &[TenantId]) -> Result<(), Error> {
         let lines: String = tenants.iter().map(|tenant| format!("{tenant}\n")).collect();
         let written = || {
-            let (path, draft) = (self.data.join(ERASING), self.data.join("erasing.part"));
+            let path = self.data.join(ERASING);
+            let draft = self.data.join("erasing.part");
             if lines.is_empty() {
                 match std::fs::remove_file(&path) {
                     Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -145,7 +148,8 @@ fn export_to(
 
 /// Copies the kept components with what was said and vouched for about them, durable on return; gives the number of components.
 fn copy_components(data: &Path, to: &Path) -> Result<u64, Error> {
-    let (from, to) = (data.join(COMPONENTS), to.join(COMPONENTS));
+    let from = data.join(COMPONENTS);
+    let to = to.join(COMPONENTS);
     let failed = |path: &Path, error: &std::io::Error| {
         Error::Engine(format!("the store was copied, the components were not: {}: {error}", path.display()))
     };

@@ -190,7 +190,8 @@ pub(crate) async fn run(command: TasksCommand) -> anyhow::Result<ExitCode> {
             let FilterArguments { tenant, requestor, plugin, status } = &filter;
             // The newest first, which pages cannot be; hosts elsewhere know pages only.
             if !page && plugin.is_none() && status.is_none() && !operate.far.is_named() {
-                let (requestor, tenant) = (requestor.clone(), tenant.clone());
+                let requestor = requestor.clone();
+                let tenant = tenant.clone();
                 return show_answer(&operate, TasksList { requestor, tenant, count_max: max }, task_list).await;
             }
             let view = list(&operate, &filter.filter(), after, max).await?;
@@ -227,7 +228,8 @@ async fn list(
     after: Option<String>,
     max: usize,
 ) -> anyhow::Result<TaskPageView> {
-    let (mut tasks, mut after) = (Vec::new(), after);
+    let mut tasks = Vec::new();
+    let mut after = after;
     loop {
         let count_max = (max - tasks.len()).clamp(1, PAGE);
         let request = TasksPage { filter: filter.clone(), after, count_max };
@@ -258,7 +260,8 @@ where
         }
         _ => anyhow::bail!("name tasks by their ids or by a filter, not by both"),
     };
-    let (mut done, mut refused) = (Vec::new(), Vec::new());
+    let mut done = Vec::new();
+    let mut refused = Vec::new();
     for id in ids {
         match execute(&operate, order(id.clone()), Absent::Refuse).await {
             Ok(task) => done.push(task),

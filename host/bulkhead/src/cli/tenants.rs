@@ -27,8 +27,10 @@ impl Tenants {
     /// Looks the names up, and writes nothing: [`Principals::adopt`] does.
     pub(crate) async fn of(config: &Config, principals: &Principals) -> anyhow::Result<Self> {
         let ruled = principals.look_up(config.tenants.keys()).await?;
-        let (mut limits, mut cpu_weights) = (HashMap::new(), HashMap::new());
-        let (mut bounds, mut pinning) = (HashMap::new(), HashMap::new());
+        let mut limits = HashMap::new();
+        let mut cpu_weights = HashMap::new();
+        let mut bounds = HashMap::new();
+        let mut pinning = HashMap::new();
         for (name, tenant) in &config.tenants {
             let Some(id) = ruled.id(name) else { continue };
             limits.insert(id, Arc::new(tenant.limits.clone()));

@@ -104,7 +104,8 @@ impl Verifiers {
     /// Begins to fetch the keys of issuers.
     pub(super) fn new(config: &Config, issuers: Vec<Trusted>, host: &Host) -> Self {
         let tokens = TokenVerifier::new(host.principals.clone(), Arc::clone(&host.now));
-        let (used, audit) = (tokens.used(), host.audit.clone());
+        let used = tokens.used();
+        let audit = host.audit.clone();
         tokio::spawn(async move { used.run_maintenance(&audit).await });
         let none = Self {
             tokens: Arc::new(tokens),
@@ -129,7 +130,9 @@ impl Verifiers {
         let issuers: Vec<_> = issuers.collect();
         let these: Vec<_> = issuers.iter().map(|known| Arc::clone(&known.issuer)).collect();
         let verifier = || {
-            let (principals, limits, audit) = (self.principals.clone(), self.limits.clone(), self.audit.clone());
+            let principals = self.principals.clone();
+            let limits = self.limits.clone();
+            let audit = self.audit.clone();
             OauthVerifier::new(these, principals, limits, audit, Arc::clone(&self.now))
         };
         let oauth = (!issuers.is_empty()).then(|| Arc::new(verifier()));

@@ -125,7 +125,8 @@ fn read_scope(item: Item<'_>) -> Option<ScopeRule> {
         section.refuse("name", "missing");
     }
     let is_on = |key| section.switch(key).unwrap_or_default();
-    let (tenant, tenant_control) = (is_on("tenant"), is_on("tenant_control"));
+    let tenant = is_on("tenant");
+    let tenant_control = is_on("tenant_control");
     if tenant_control && !tenant {
         section.refuse("tenant_control", "needs tenant = true: nobody controls tasks that they may not see");
     }

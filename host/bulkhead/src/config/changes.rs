@@ -87,7 +87,8 @@ fn is_live(name: &str) -> bool {
 }
 
 fn section<S: Clone>(bounds: &[Bound<S>], ours: &S, theirs: &S, names: &mut Vec<String>) {
-    let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
+    let mut ours = ours.clone();
+    let mut theirs = theirs.clone();
     for bound in bounds {
         let text = |field: &mut dyn super::keys::Field| format!("{:?}", field as &dyn Debug);
         if text((bound.field)(&mut ours)) != text((bound.field)(&mut theirs)) {

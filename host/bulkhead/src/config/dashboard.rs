@@ -74,13 +74,15 @@ fn read_oidc(item: Item<'_>) -> Option<Box<OidcConfig>> {
     }
     let operators = section.get("operators").and_then(read_operators);
     let client_secret = section.file("client_secret_file").map(SecretLocation::File);
-    let (issuer, client_id) = (required(&section, "issuer"), required(&section, "client_id"));
+    let issuer = required(&section, "issuer");
+    let client_id = required(&section, "client_id");
     Some(Box::new(OidcConfig { issuer: issuer?, place, client_id: client_id?, client_secret, scopes, operators }))
 }
 
 fn read_operators(item: Item<'_>) -> Option<OperatorClaim> {
     let section = item.section(&["claim", "value"])?;
-    let (claim, value) = (required(&section, "claim"), required(&section, "value"));
+    let claim = required(&section, "claim");
+    let value = required(&section, "value");
     Some(OperatorClaim { claim: claim?, value: value? })
 }
 

@@ -97,7 +97,8 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
 
 /// A section whose keys are in the table of keys. Returns what `tls` says, which is a table of its own in `[server]`.
 fn fixed_section<'a>(item: &Item<'a>, base: &mut Layer<'_>) -> Option<Item<'a>> {
-    let (mut tls, reader) = (None, item.reader);
+    let mut tls = None;
+    let reader = item.reader;
     for (name, member) in item.members() {
         if member.path == "server.tls" {
             tls = Some(member);

@@ -45,7 +45,8 @@ fn read_destination(item: Item<'_>) -> Option<HttpGrant> {
         return item.parsed(str::parse);
     }
     let section = item.section(&["to", "trace"])?;
-    let (to, trace) = (section.parsed("to", str::parse::<HttpGrant>), section.switch("trace").unwrap_or_default());
+    let to = section.parsed("to", str::parse::<HttpGrant>);
+    let trace = section.switch("trace").unwrap_or_default();
     if !section.has("to") {
         section.item.refuse("each destination needs `to`, such as \"https://api.example.com\"");
     }
@@ -87,7 +88,9 @@ pub(super) fn read_keyvalue(item: Item<'_>) -> Option<KeyValueLimits> {
 
 /// The grant that an empty table is.
 pub(crate) fn keyvalue_defaults() -> KeyValueLimits {
-    let (keys_max, bytes_max, value_bytes_max) = (KEYS.1, BYTES.1, VALUE_BYTES.1);
+    let keys_max = KEYS.1;
+    let bytes_max = BYTES.1;
+    let value_bytes_max = VALUE_BYTES.1;
     KeyValueLimits { keys_max: u32::try_from(keys_max).unwrap_or(u32::MAX), bytes_max, value_bytes_max }
 }
 

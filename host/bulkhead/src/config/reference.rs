@@ -426,7 +426,9 @@ pub(crate) fn configuration_markdown() -> String {
     }
     page.push_str("\n## Numbers of other tables\n\n| key | unit | default | maximum | meaning |\n| --- | --- | --- | --- | --- |\n");
     for (table, name, unit, default, max, doc) in numbers() {
-        let (unit, default, max) = (unit.name(), grouped(default), grouped(max));
+        let unit = unit.name();
+        let default = grouped(default);
+        let max = grouped(max);
         let _ = writeln!(page, "| `{table}.{name}` | {unit} | {default} | {max} | {} |", escaped(doc));
     }
     for Table { header, purpose, keys } in TABLES {

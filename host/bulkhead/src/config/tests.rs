@@ -439,7 +439,8 @@ fn broken_toml_is_refused_with_its_line() {
 
 #[test]
 fn reference_and_help_name_every_key() {
-    let (page, help) = (configuration_markdown(), keys_help());
+    let page = configuration_markdown();
+    let help = keys_help();
     for key in all_keys() {
         assert!(help.contains(key.name));
         assert!(page.contains(&format!("| `{}` |", key.path())));

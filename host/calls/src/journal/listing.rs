@@ -29,7 +29,10 @@ pub struct ListedEntry {
 /// These bytes are no journal.
 pub fn list(bytes: &[u8]) -> Result<Vec<ListedEntry>, Corrupt> {
     let mut reader = Reader::new(bytes);
-    let (mut entries, mut step, mut number, mut asked_at) = (Vec::new(), 0_u64, 0_u32, None);
+    let mut entries = Vec::new();
+    let mut step = 0_u64;
+    let mut number = 0_u32;
+    let mut asked_at = None;
     while reader.left() > 0 {
         let corrupt = || Corrupt { number };
         let before = reader.left();
@@ -46,7 +49,8 @@ pub fn list(bytes: &[u8]) -> Result<Vec<ListedEntry>, Corrupt> {
             What::Plain(kind @ "signals") => (kind, Some(TASK_SAFE_POINT)),
             What::Plain(kind) => (kind, None),
         };
-        let (import, bytes) = (import.map(|import: Import| import.to_string()), (before - reader.left()) as u64);
+        let import = import.map(|import: Import| import.to_string());
+        let bytes = (before - reader.left()) as u64;
         entries.push(ListedEntry { number, step, kind, import, bytes });
         number = number.checked_add(1).ok_or_else(corrupt)?;
     }

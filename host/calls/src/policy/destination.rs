@@ -210,7 +210,8 @@ const DOTS: [char; 8] = ['.', '\u{2024}', '\u{2025}', '\u{2026}', '\u{3002}', '\
 /// the overlong forms of a dot, and the escapes that begin with `%u` are read in more than one way.
 fn is_plain(path: &str) -> bool {
     let Some(path) = path.strip_prefix('/') else { return false };
-    let (mut decoded, mut left) = (path.to_owned(), 3);
+    let mut decoded = path.to_owned();
+    let mut left = 3;
     // Servers behind servers decode more than once.
     loop {
         if decoded.contains(SLASHES)

@@ -163,7 +163,8 @@ fn types(path: &str, alternatives: &[Vec<ValidationError<'static>>]) -> Option<V
 
 /// As many of them as may be read, and how many more there are.
 fn listed<'a>(entries: impl Iterator<Item = &'a str>) -> String {
-    let (mut text, mut left) = (String::new(), 0usize);
+    let mut text = String::new();
+    let mut left = 0usize;
     for entry in entries {
         if left > 0 || (!text.is_empty() && text.len() + entry.len() > LISTED_BYTES_MAX) {
             left += 1;

@@ -11,7 +11,8 @@ fn page_of(events: &[&str], tenant: Option<&str>, after: Option<String>, count_m
 
 #[tokio::test]
 async fn audit_page_has_names_for_ids_and_goes_on_where_it_ended() {
-    let (folder, store) = (tempfile::tempdir().unwrap(), Arc::new(MemoryStore::new()));
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::new());
     let principals = Principals::new(store.clone());
     principals.create_token("anna", "acme", None, 1).await.unwrap();
     principals.create_token("ben", "globex", None, 1).await.unwrap();

@@ -45,7 +45,8 @@ const JOURNAL: &[u8] = &[3, 3, 2, 5, 7, 38, 6, 1, 2, 3, 4, b'!'];
 #[tokio::test]
 async fn journal_of_a_task_is_shown_by_head_and_entries() {
     let store = Arc::new(MemoryStore::new());
-    let (operator, local) = (operator(&store), requestor(&store).await);
+    let operator = operator(&store);
+    let local = requestor(&store).await;
     let task = running(&store, local, 1).await;
     let id = task.id.to_string();
     let show = || operator.execute(TasksShow { id: id.clone() });
@@ -93,7 +94,8 @@ async fn replay_needs_a_host_that_runs() {
 #[tokio::test]
 async fn reason_why_a_task_is_not_durable_is_told() {
     let store = Arc::new(MemoryStore::new());
-    let (operator, local) = (operator(&store), requestor(&store).await);
+    let operator = operator(&store);
+    let local = requestor(&store).await;
     let queued = put_task(&store, local, 1).await;
     let demoted = running(&store, local, 2).await;
     let reason = "it used a file of a granted directory".to_owned();
@@ -116,7 +118,8 @@ async fn reason_why_a_task_is_not_durable_is_told() {
 #[tokio::test]
 async fn journal_of_a_task_that_left_it_is_shown_after_its_end() {
     let store = Arc::new(MemoryStore::new());
-    let (operator, local) = (operator(&store), requestor(&store).await);
+    let operator = operator(&store);
+    let local = requestor(&store).await;
     let task = running(&store, local, 1).await;
     append(&store, &task, JOURNAL, JournalState::Sound).await;
     let head = store.journal(&task.requestor, task.id).await.unwrap().unwrap();
@@ -124,7 +127,8 @@ async fn journal_of_a_task_that_left_it_is_shown_after_its_end() {
     let head = HeadAfter { state: JournalState::Diverged { reason: reason.clone() }, ..head.unchanged() };
     let journal = Append { attempt: task.attempt, at_row: 1, bytes: Vec::new(), head, caps: None };
     let phase = Phase::Ended(Outcome::Error(CallError::Interrupted));
-    let (id, ended) = (task.id.to_string(), Task { phase, lease: None, ..task });
+    let id = task.id.to_string();
+    let ended = Task { phase, lease: None, ..task };
     store.commit(store::Change { task: ended, output: None, journal: Some(journal) }).await.unwrap();
     let shown = operator.execute(TasksShow { id: id.clone() }).await.unwrap();
     let why = DurableView::No { reason: format!("its journal does not fit: {reason}") };
@@ -136,7 +140,8 @@ async fn journal_of_a_task_that_left_it_is_shown_after_its_end() {
 #[tokio::test]
 async fn task_is_held_released_and_failed_without_a_host() {
     let store = Arc::new(MemoryStore::new());
-    let (operator, local) = (operator(&store), requestor(&store).await);
+    let operator = operator(&store);
+    let local = requestor(&store).await;
     let id = running(&store, local, 1).await.id.to_string();
     let hold = |message: Option<&str>| TasksHold { id: id.clone(), message: message.map(str::to_owned) };
     let release = || operator.execute(TasksRelease { id: id.clone() });

@@ -188,7 +188,8 @@ fn commands_of_the_dashboard_name_no_path_and_switch_to_nothing_unread() {
     assert!(is_for_dashboard(&update(false).to_string()) && !is_for_dashboard(&update(true).to_string()));
     let activate =
         |targets: Value| json!({"command": "plugin_activate", "targets": targets, "accept": true}).to_string();
-    let (one, latest) = (json!({"name": "csv", "version": "3f2a"}), json!({"name": "csv", "version": null}));
+    let one = json!({"name": "csv", "version": "3f2a"});
+    let latest = json!({"name": "csv", "version": null});
     assert!(is_for_dashboard(&activate(json!([one]))));
     for wrong in [json!([]), json!([latest]), json!([one, one])] {
         assert!(!is_for_dashboard(&activate(wrong.clone())), "{wrong}");

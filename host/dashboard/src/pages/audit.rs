@@ -275,7 +275,8 @@ mod tests {
 
     #[test]
     fn lead_is_not_told_of_operators_and_of_the_rest_of_the_log() {
-        let (page, now) = (page(), 1_000);
+        let page = page();
+        let now = 1_000;
         let shown = |reader| {
             let frame = Frame { session: None, here: "", now };
             audit(&frame, AuditFilter { event: None, reader }, &Ok(page.clone())).into_string()

@@ -47,7 +47,9 @@ pub(crate) struct LedTasks {
 
 pub(crate) fn led_tasks(frame: &Frame<'_>, LedTasks { filter, page }: &LedTasks) -> Markup {
     let TaskFilter { requestor, plugin, status: chosen, .. } = filter;
-    let (requestor, plugin, chosen) = (requestor.as_deref(), plugin.as_deref(), chosen.as_deref());
+    let requestor = requestor.as_deref();
+    let plugin = plugin.as_deref();
+    let chosen = chosen.as_deref();
     let next = page.next.as_deref().map(|after| {
         let query = [("status", chosen), ("requestor", requestor), ("plugin", plugin), ("after", Some(after))];
         address("/tenant/tasks", &query)

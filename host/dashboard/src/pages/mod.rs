@@ -221,7 +221,8 @@ fn meter_as(in_use: u64, max: u64, written: fn(u64) -> String) -> Markup {
 
 /// As many rows as there is room for, and how many are left.
 fn fitting<T>(rows: &[T], bytes_max: usize, show: impl Fn(&T) -> Markup) -> (Vec<Markup>, usize) {
-    let (mut shown, mut bytes) = (Vec::new(), 0);
+    let mut shown = Vec::new();
+    let mut bytes = 0;
     for row in rows {
         let row = show(row);
         bytes += row.0.len();

@@ -70,7 +70,8 @@ fn fullest(limits: &LimitsView) -> Vec<Used<'_>> {
 }
 
 pub(crate) fn overview(frame: &Frame<'_>, page: &Overview) -> Markup {
-    let (fullest, needs) = (fullest(&page.limits), needs_attention(page, frame.now));
+    let fullest = fullest(&page.limits);
+    let needs = needs_attention(page, frame.now);
     let of_host = |name: &str| page.limits.host.get(name).copied();
     frame.show(
         "Overview",
@@ -244,7 +245,8 @@ fn named(plugin: &PluginView, what: &str) -> String {
 
 /// What of a plugin waits for a person, and what may get better by itself.
 fn of_plugin(plugin: &PluginView) -> (Vec<String>, Vec<String>) {
-    let (mut needed, mut later) = (Vec::new(), Vec::new());
+    let mut needed = Vec::new();
+    let mut later = Vec::new();
     let problem = || plugin.problems.first().cloned();
     match plugin.state {
         PluginState::Broken => needed.push(problem().unwrap_or_else(|| "it does not run".to_owned())),

@@ -37,7 +37,8 @@ pub(crate) struct ChangesPage<'a> {
 
 pub(crate) fn changes(frame: &Frame<'_>, session: &Session, page: &ChangesPage<'_>) -> Markup {
     let changes = page.changes;
-    let (name, path) = (&changes.name, version_path(&changes.name, &changes.version));
+    let name = &changes.name;
+    let path = version_path(&changes.name, &changes.version);
     let (tools, next) = tools(page, &path);
     let is_first = page.after.is_none() && page.tool.is_none();
     frame.show(&text::line(&format!("{name} {}", digits(&changes.version))), html! {
@@ -126,7 +127,9 @@ fn grant(row: &GrantDifference) -> Markup {
 fn tools(page: &ChangesPage<'_>, path: &str) -> (Vec<Markup>, Option<String>) {
     let all = &page.changes.tools;
     let begin = page.after.map_or(0, |after| all.partition_point(|tool| tool.tool.as_str() <= after));
-    let (mut shown, mut bytes, mut last) = (Vec::new(), 0, None);
+    let mut shown = Vec::new();
+    let mut bytes = 0;
+    let mut last = None;
     for tool in all.iter().skip(begin) {
         let markup = show_tool(tool, path, page.tool.is_some());
         bytes += markup.0.len();
@@ -200,7 +203,9 @@ fn show_part(part: &TextDifference, is_whole: bool) -> Markup {
 /// What can be done with the version, behind all that it changes.
 fn switches(session: &Session, page: &ChangesPage<'_>) -> Markup {
     let changes = page.changes;
-    let (name, version, path) = (&changes.name, &changes.version, plugin_path(&changes.name));
+    let name = &changes.name;
+    let version = &changes.version;
+    let path = plugin_path(&changes.name);
     let row = page.versions.iter().find(|row| row.version == *version);
     let has_canary = page.versions.iter().any(|row| row.state == Stage::Canary);
     let is_unused = row.is_some_and(|row| row.calls == 0 && row.tasks == 0);

@@ -190,13 +190,15 @@ fn changed(state: Stage) -> VersionChanges {
 #[test]
 fn changes_go_on_over_pages_and_the_switch_is_behind_the_last() {
     let session = Session::of_operator();
-    let (view, versions) = (changed(Stage::Checked), [version(1, Stage::Active), version(2, Stage::Checked)]);
+    let view = changed(Stage::Checked);
+    let versions = [version(1, Stage::Active), version(2, Stage::Checked)];
     let show = |after: Option<&str>, tool: Option<&str>| {
         let page =
             ChangesPage { changes: &view, mark: "the-mark", versions: &versions, orders: &orders(), tool, after };
         changes(&frame(&session), &session, &page).into_string()
     };
-    let (mut after, mut seen) = (None::<String>, 0);
+    let mut after = None::<String>;
+    let mut seen = 0;
     loop {
         let shown = show(after.as_deref(), None);
         is_text(&shown);

@@ -145,7 +145,8 @@ fn quarantine(health: &PluginHealth) -> Option<String> {
 }
 
 pub(crate) fn plugin(frame: &Frame<'_>, session: &Session, page: &PluginPage<'_>) -> Markup {
-    let (name, versions) = (&page.versions.name, &page.versions.versions);
+    let name = &page.versions.name;
+    let versions = &page.versions.versions;
     let (rows, left) = fitting(versions, VERSIONS_BYTES, |version| version_row(frame, name, version));
     frame.show(&text::line(&format!("Plugin {name}")), html! {
         (orders(frame, page.orders, ORDERS_OF_ONE_SHOWN, false))
@@ -213,7 +214,8 @@ fn faults(frame: &Frame<'_>, health: &PluginHealth) -> Markup {
 }
 
 fn show_canary(frame: &Frame<'_>, session: &Session, name: &str, canary: &CanaryView) -> Markup {
-    let (path, tenants) = (plugin_path(name), text::line(&canary.tenants.join(", ")));
+    let path = plugin_path(name);
+    let tenants = text::line(&canary.tenants.join(", "));
     let bounds = &canary.bounds;
     html! {
         h2 { "Canary " code { (digits(&canary.version)) } }
@@ -301,7 +303,8 @@ fn plugin_actions(session: &Session, name: &str, page: &PluginPage<'_>) -> Marku
         return html! {};
     }
     let in_stage = |stage: Stage| page.versions.versions.iter().find(|row| row.state == stage).map(|row| row.version);
-    let (active, has_canary) = (in_stage(Stage::Active), in_stage(Stage::Canary).is_some());
+    let active = in_stage(Stage::Active);
+    let has_canary = in_stage(Stage::Canary).is_some();
     html! {
         div.actions {
             (confirmed(session, &format!("{path}/update"), "Look for a new version", html! {

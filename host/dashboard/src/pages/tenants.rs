@@ -63,7 +63,8 @@ pub(crate) struct TenantPage<'a> {
 
 /// One tenant, with everything that is in use of its limits and of those of its requestors.
 pub(crate) fn tenant(frame: &Frame<'_>, page: &TenantPage<'_>) -> Markup {
-    let (name, limits) = (page.name, &page.limits);
+    let name = page.name;
+    let limits = &page.limits;
     let counts = |counts: &LimitCounts| {
         html! { @for (limit, count) in counts { tr { td { code { (limit) } } td { (quota(limit, *count)) } } } }
     };

@@ -61,7 +61,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let (clock, rows) = (Arc::new(ManualClock::at(1_000)), Arc::default());
+        let clock = Arc::new(ManualClock::at(1_000));
+        let rows = Arc::default();
         Self { clock, rows, principals: Principals::new(Arc::new(MemoryStore::new())) }
     }
 
@@ -84,7 +85,8 @@ impl Bench {
         let token = self.principals.create_token(name, "acme", None, self.clock.now()).await.unwrap();
         let value = HeaderValue::from_str(&format!("Bearer {}", token.token)).unwrap();
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
-        let (authenticator, failures) = (self.authenticator(), Failures::new(1));
+        let authenticator = self.authenticator();
+        let failures = Failures::new(1);
         let sender = Sender { address: [127, 0, 0, 1].into(), failures: &failures };
         let caller = authenticator.caller(&headers, sender).await.unwrap_or_else(|_| panic!("it is good"));
         let proof = authenticator.storable(&caller).await.map(SessionProof::Token);
@@ -106,7 +108,8 @@ fn by_link() -> Login {
 #[tokio::test]
 async fn look_does_not_keep_a_session_from_ending() {
     let bench = Bench::new();
-    let (clock, sessions) = (&bench.clock, bench.start().await);
+    let clock = &bench.clock;
+    let sessions = bench.start().await;
     let cookie = sessions.begin(by_link()).await.unwrap();
     for minutes in 1..30 {
         clock.set(1_000 + minutes * 60_000);
@@ -119,7 +122,8 @@ async fn look_does_not_keep_a_session_from_ending() {
 #[tokio::test]
 async fn session_ends_when_it_is_idle_and_when_it_is_old() {
     let bench = Bench::new();
-    let (clock, sessions) = (&bench.clock, bench.start().await);
+    let clock = &bench.clock;
+    let sessions = bench.start().await;
     let cookie = sessions.begin(by_link()).await.unwrap();
     assert!(sessions.find(&cookie).await.is_some());
     assert!(sessions.find(&cookie.to_uppercase()).await.is_none());
@@ -258,7 +262,8 @@ async fn rows_that_cannot_be_read_let_nobody_in_and_go() {
 
 #[test]
 fn form_token_is_good_for_its_session_and_address_only() {
-    let (key, other) = ([1; 32], [2; 32]);
+    let key = [1; 32];
+    let other = [2; 32];
     let token = form_token(&key, "/logout");
     assert!(is_form_token(&key, "/logout", &token));
     for (key, action, token) in [

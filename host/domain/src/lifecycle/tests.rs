@@ -409,7 +409,8 @@ proptest! {
             if waits {
                 prop_assert!(next.outstanding().next().is_some());
             }
-            let (before, after) = (current.timeline.entries(), next.timeline.entries());
+            let before = current.timeline.entries();
+            let after = next.timeline.entries();
             prop_assert!(after.len() <= TIMELINE_MAX);
             prop_assert!(after.windows(2).all(|pair| pair[0].at <= pair[1].at), "a timeline went back");
             prop_assert!(after.len() as u64 + next.timeline.left_out() <= before.len() as u64 + current.timeline.left_out() + 2);

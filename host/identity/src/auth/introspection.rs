@@ -92,7 +92,8 @@ impl Introspection {
         now: SharedClock,
     ) -> Self {
         let authorization = basic(&how.client_id, client_secret);
-        let (answers, incident) = (Mutex::default(), Mutex::default());
+        let answers = Mutex::default();
+        let incident = Mutex::default();
         Self { how, authorization, options, client, now, answers, line: IntrospectionLimiter::new(), incident }
     }
 

@@ -149,7 +149,8 @@ impl IssuerKeys {
     /// The keys to judge tokens with.
     pub(super) async fn usable(self: &Arc<Self>) -> Result<Arc<KeySet>, Denied> {
         let age = |held: &KeySet| self.now.steady().saturating_sub(held.fetched_at);
-        let (fresh, stale) = (self.options.keys_fresh_ms, self.options.keys_stale_ms);
+        let fresh = self.options.keys_fresh_ms;
+        let stale = self.options.keys_stale_ms;
         let held = self.held.load_full();
         if let Some(held) = held.as_ref().filter(|held| age(held) <= fresh) {
             return Ok(Arc::clone(held));
@@ -246,7 +247,8 @@ impl IssuerKeys {
         T: Send,
     {
         let issuer = &self.options.url;
-        let (origin, path) = (issuer.origin().ascii_serialization(), issuer.path().trim_end_matches('/'));
+        let origin = issuer.origin().ascii_serialization();
+        let path = issuer.path().trim_end_matches('/');
         let places = [
             format!("{origin}/.well-known/oauth-authorization-server{path}"),
             format!("{origin}/.well-known/openid-configuration{path}"),

@@ -111,7 +111,8 @@ impl LoginEndpoints {
     /// Held as long as keys are, and then in place of new ones that cannot be had.
     async fn ask(&self) -> Result<Endpoints, Denied> {
         let mut known = self.known.lock().await;
-        let (now, options) = (self.keys.now.steady(), &self.keys.options);
+        let now = self.keys.now.steady();
+        let options = &self.keys.options;
         let age = |at: UnixMs| now.saturating_sub(at);
         let is_fresh = known.endpoints.is_some() && age(known.found_at) <= options.keys_fresh_ms;
         let is_due = known.asked_at == 0 || age(known.asked_at) >= options.keys_retry_ms;

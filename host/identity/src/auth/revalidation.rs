@@ -160,7 +160,8 @@ mod tests {
             }
             let requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
             let look_at = self.clock.now() + 500;
-            let (name, tenant) = ("anna".to_owned(), "acme".to_owned());
+            let name = "anna".to_owned();
+            let tenant = "acme".to_owned();
             Ok(Verified { requestor, name, tenant, scopes: Scopes::All, look_at, ends_at: ENDS_AT })
         }
     }

@@ -192,7 +192,8 @@ async fn configured_tenants_are_created_together_or_not_at_all() {
 async fn erased_configured_tenant_name_is_blocked_until_restart() {
     let store = Arc::new(MemoryStore::new());
     let principals = Principals::new(store.clone());
-    let (acme, free) = (with_rules(&principals, "acme").await.unwrap(), principals.tenant("free").await.unwrap());
+    let acme = with_rules(&principals, "acme").await.unwrap();
+    let free = principals.tenant("free").await.unwrap();
     let old = principals.create_token("alice", "acme", None, 1).await.unwrap().token;
     let anna = Identity { verifier: "oauth", issuer: "https://login.example.com", subject: "anna", client: "" };
     let limits = LiveLimits::from(Limits::generous());

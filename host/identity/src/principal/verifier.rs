@@ -36,7 +36,8 @@ struct Anonymous {
 impl TokenVerifier {
     pub fn new(principals: Principals, now: SharedClock) -> Self {
         let used = LastUsed::new(principals.clone());
-        let (anonymous, beside_tokens) = (ArcSwapOption::empty(), ArcSwapOption::empty());
+        let anonymous = ArcSwapOption::empty();
+        let beside_tokens = ArcSwapOption::empty();
         Self { principals, now, anonymous, beside_tokens, closed: AtomicBool::new(false), used }
     }
 

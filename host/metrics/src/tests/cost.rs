@@ -113,7 +113,8 @@ fn call(handles: &Handles, case: Case) {
 
 /// Nanoseconds of CPU that each call of a block takes.
 fn block(tools: &[Handles], case: Case) -> f64 {
-    let (begun, ended) = (AtomicBool::new(!case.is_shared), AtomicBool::new(false));
+    let begun = AtomicBool::new(!case.is_shared);
+    let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         if case.is_shared {
             scope.spawn(|| {

@@ -66,7 +66,8 @@ mod unit {
 
     #[tokio::test]
     async fn header_timeouts_end_at_their_own_deadline() {
-        let (timeout, begun) = (HeaderTimeout::default(), Instant::now());
+        let timeout = HeaderTimeout::default();
+        let begun = Instant::now();
         let short = Duration::from_millis(60);
         // Waits that are given up, as for requests that came in time.
         for _ in 0..3 {
@@ -74,7 +75,8 @@ mod unit {
         }
         timeout.sleep_until(begun + 3 * short).await;
         assert!(begun.elapsed() >= 3 * short, "the timer was set for an earlier wait");
-        let (late, soon) = (timeout.sleep(Duration::from_secs(3_600)), timeout.sleep(short));
+        let late = timeout.sleep(Duration::from_secs(3_600));
+        let soon = timeout.sleep(short);
         assert!(late.now_or_never().is_none());
         let before = Instant::now();
         soon.await;

@@ -86,7 +86,8 @@ mod tests {
     #[test]
     fn plain_http_requests_are_accepted_from_proxies_only() {
         let networks: Vec<Network> = vec!["10.0.0.0/8".parse().unwrap()];
-        let (inside, outside) = ("10.0.0.1".parse().unwrap(), "203.0.113.5".parse().unwrap());
+        let inside = "10.0.0.1".parse().unwrap();
+        let outside = "203.0.113.5".parse().unwrap();
         let plain = Proxies::new(networks.clone(), false);
         assert!(plain.may_ask(inside) && !plain.may_ask(outside));
         assert!(Proxies::new(networks, true).may_ask(outside));

@@ -127,7 +127,8 @@ impl ConnectionWorkers {
         let Some(worker) = self.workers.iter().min_by_key(|worker| worker.connections()) else { return };
         let handle = |worker: &Worker| Some(worker.runtime.as_ref()?.handle().clone());
         let (Some(large_bodies), Some(own)) = (handle(&self.large_bodies), handle(worker)) else { return };
-        let (counted, preference) = (Arc::clone(&worker.connections), WorkerPreference(Some(Arc::default())));
+        let counted = Arc::clone(&worker.connections);
+        let preference = WorkerPreference(Some(Arc::default()));
         let own_preference = preference.clone();
         let serving = Box::pin(async move {
             // A stream belongs to the runtime that it was made in. It fails only on a socket that is gone.

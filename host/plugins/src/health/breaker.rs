@@ -288,7 +288,8 @@ mod tests {
 
     #[test]
     fn breaker_opens_after_faults_and_doubles_back_off() {
-        let (breakers, anna) = (breakers(), requestor(1, 1));
+        let breakers = breakers();
+        let anna = requestor(1, 1);
         for _ in 0..2 {
             breaks(&breakers, &anna, 0);
         }
@@ -314,7 +315,8 @@ mod tests {
 
     #[test]
     fn breaker_allows_another_try_when_one_never_ends() {
-        let (breakers, anna) = (breakers(), requestor(1, 1));
+        let breakers = breakers();
+        let anna = requestor(1, 1);
         for _ in 0..3 {
             breaks(&breakers, &anna, 0);
         }
@@ -325,7 +327,9 @@ mod tests {
 
     #[test]
     fn breaker_of_one_tenant_spares_other_tenants() {
-        let (breakers, anna, carl) = (breakers(), requestor(1, 1), requestor(2, 1));
+        let breakers = breakers();
+        let anna = requestor(1, 1);
+        let carl = requestor(2, 1);
         for id in 1..9 {
             for _ in 0..9 {
                 breaks(&breakers, &requestor(1, id), 0);
@@ -339,7 +343,9 @@ mod tests {
 
     #[test]
     fn breaker_few_tenant_faults_do_not_count_globally() {
-        let (breakers, carl, new) = (breakers(), requestor(2, 1), requestor(3, 1));
+        let breakers = breakers();
+        let carl = requestor(2, 1);
+        let new = requestor(3, 1);
         // One tenant breaks it for ever longer; another one twice, which is not often enough.
         for round in 0..12 {
             for id in 1..9 {
@@ -378,7 +384,10 @@ mod tests {
 
     #[test]
     fn breaker_faults_of_several_tenants_open_it_for_all() {
-        let (breakers, anna, carl, new) = (breakers(), requestor(1, 1), requestor(2, 1), requestor(3, 1));
+        let breakers = breakers();
+        let anna = requestor(1, 1);
+        let carl = requestor(2, 1);
+        let new = requestor(3, 1);
         for _ in 0..3 {
             breaks(&breakers, &anna, 0);
             breaks(&breakers, &carl, 0);

@@ -116,7 +116,8 @@ struct Watched {
 
 impl Watched {
     fn new(trial: CanaryStats) -> Self {
-        let (own, other) = (Window::default(), Window::default());
+        let own = Window::default();
+        let other = Window::default();
         Self { trial, own, other, tools: Vec::new(), since_comparison: 0, verdict: None }
     }
 
@@ -182,7 +183,8 @@ impl Watched {
             if !is_alone && !self.callers(tool).iter().all(|one| self.slower(tool, Some(one)).is_some()) {
                 return None;
             }
-            let (whole, hundredths) = (latency_percent_max / 100, latency_percent_max % 100);
+            let whole = latency_percent_max / 100;
+            let hundredths = latency_percent_max % 100;
             Some(format!(
                 "19 of 20 calls of {name:?} took up to {} µs, with the other version {} µs; \
                  the bound is {whole}.{hundredths:02} times that",
@@ -195,7 +197,8 @@ impl Watched {
     /// The parties whose calls of a tool were seen with either version, so that none of them alone can make the other version look
     /// quick. The party with the most calls comes first: it most likely makes the difference.
     fn callers(&self, tool: usize) -> Vec<Party> {
-        let (by_tenant, mut calls) = (self.own.has_several_tenants(), HashMap::new());
+        let by_tenant = self.own.has_several_tenants();
+        let mut calls = HashMap::new();
         self.own.count_callers(tool, by_tenant, &mut calls);
         self.other.count_callers(tool, by_tenant, &mut calls);
         let mut callers: Vec<_> = calls.into_iter().collect();
@@ -207,7 +210,8 @@ impl Watched {
     fn slower(&self, tool: usize, without: Option<&Party>) -> Option<(Duration, Duration)> {
         let CanaryThresholds { latency_percent_max, calls_min, .. } = self.trial.bounds;
         let latency = |window: &Window| Some(window.latency(tool, calls_min as usize, without)?.max(LATENCY_MIN));
-        let (own, other) = (latency(&self.own)?, latency(&self.other)?);
+        let own = latency(&self.own)?;
+        let other = latency(&self.other)?;
         (own.as_micros() * 100 > other.as_micros() * u128::from(latency_percent_max)).then_some((own, other))
     }
 }

@@ -119,10 +119,9 @@ fn schema_references_are_followed_recursively() {
     let place = "/properties/root/properties/leaf/maxLength";
     check(tree(json!({"type": "string"})), tree(json!({"type": "string", "maxLength": 3})), &[(place, Narrowed)]);
     // A schema of one's own instead of a reference to the same.
-    let (inline, named) = (
-        json!({"type": "object", "properties": {"a": {"type": "string"}}}),
-        json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"type": "string"}}}),
-    );
+    let inline = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let named =
+        json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"type": "string"}}});
     assert!(!found(&inline, &named).is_empty() && !found(&named, &inline).is_empty(), "said rather than missed");
 }
 
@@ -182,7 +181,8 @@ proptest! {
     ) {
         let differences = compare(&old, &new);
         let says = |wanted| differences.iter().any(|difference| difference.direction == wanted);
-        let (was, is) = (jsonschema::validator_for(&old).unwrap(), jsonschema::validator_for(&new).unwrap());
+        let was = jsonschema::validator_for(&old).unwrap();
+        let is = jsonschema::validator_for(&new).unwrap();
         for value in &values {
             if was.is_valid(value) && !is.is_valid(value) {
                 prop_assert!(says(Narrowed), "{} -> {}: {}", old, new, value);

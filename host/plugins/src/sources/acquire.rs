@@ -103,7 +103,8 @@ impl ComponentFetcher {
             return self.take(&wanted.source, wanted.sha256).await;
         }
         let rules = self.rules.load_full();
-        let (mut parts, mut fetching) = (Vec::new(), rules.fetching.clone());
+        let mut parts = Vec::new();
+        let mut fetching = rules.fetching.clone();
         for source in wanted.all() {
             let part = rules.take(source, None, &fetching).await?;
             // Together they are as large as one may be: what follows is not even fetched.
@@ -112,7 +113,8 @@ impl ComponentFetcher {
         }
         let composed = tokio::task::spawn_blocking(|| Verified::composed(parts)).await;
         let whole = composed.unwrap_or_else(|_| {
-            let (what, problem) = (wanted.source.to_string(), "the host panicked while composing it".to_owned());
+            let what = wanted.source.to_string();
+            let problem = "the host panicked while composing it".to_owned();
             Err(Error::NotComposed { what, problem })
         })?;
         match wanted.sha256.filter(|pinned| *pinned != whole.sha256()) {
@@ -132,7 +134,8 @@ impl ComponentFetcher {
 
     /// The plugin that the configuration says comes from there, whatever way leads to a file.
     pub async fn configured_from(&self, source: &Source) -> Option<(String, ConfiguredSource)> {
-        let (rules, source) = (self.rules.load_full(), source.clone());
+        let rules = self.rules.load_full();
+        let source = source.clone();
         let found = move || {
             let of_it = rules.configured.iter().filter(|(_, configured)| configured.source.is_same(&source));
             // Of several plugins of one file always the same.

@@ -25,7 +25,8 @@ pub async fn fetch(source: &Source, fetching: &FetchOptions, requires_signature:
     let refused = |problem: &str| Error::Failed { what: source.to_string(), problem: problem.to_owned() };
     match source {
         Source::File(path) => {
-            let (path, bytes_max) = (path.clone(), fetching.component_bytes_max);
+            let path = path.clone();
+            let bytes_max = fetching.component_bytes_max;
             let read = tokio::task::spawn_blocking(move || read(&path, bytes_max));
             read.await.map_err(|_| refused("reading it was given up"))?
         }

@@ -114,7 +114,8 @@ fn normal(text: &str) -> String {
 
 /// A path without escapes of what means the same without: unreserved characters (RFC 3986, section 2.3). The others have large digits.
 fn unescaped(path: &str) -> String {
-    let (mut plain, mut rest) = (String::with_capacity(path.len()), path);
+    let mut plain = String::with_capacity(path.len());
+    let mut rest = path;
     while let Some((before, after)) = rest.split_once('%') {
         plain.push_str(before);
         let escape = after.get(..2).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));

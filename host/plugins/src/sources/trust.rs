@@ -80,7 +80,9 @@ impl Trust {
         if rule.keys.is_empty() {
             return Ok(verified(fetched, Vec::new()));
         }
-        let (mut found, mut signed_by, mut wit_signed) = (Vec::new(), Vec::new(), false);
+        let mut found = Vec::new();
+        let mut signed_by = Vec::new();
+        let mut wit_signed = false;
         for signature in &fetched.signatures {
             match signer(rule, source, signature, &fetched) {
                 Ok(signer) => {
@@ -248,7 +250,9 @@ mod tests {
     fn fetched(bytes: &[u8], signatures: &str) -> Fetched {
         let sha256 = Digest(Sha256::digest(bytes).into());
         let signatures = if signatures.is_empty() { Vec::new() } else { signature::parse(signatures.as_bytes()) };
-        let (bytes, origin, wit) = (bytes.to_vec(), SOURCE.to_owned(), Some("words".to_owned()));
+        let bytes = bytes.to_vec();
+        let origin = SOURCE.to_owned();
+        let wit = Some("words".to_owned());
         Fetched { bytes, sha256, origin, file: None, signatures, wit }
     }
 
@@ -264,7 +268,8 @@ mod tests {
 
     #[test]
     fn component_needs_signature_of_a_required_key() {
-        let (acme, other) = (SigningKey::generate().unwrap().0, SigningKey::generate().unwrap().0);
+        let acme = SigningKey::generate().unwrap().0;
+        let other = SigningKey::generate().unwrap().0;
         let (rules, (acme_id, other_id)) = (trust(&[&acme]), (acme.public().id(), other.public().id()));
         let component = Digest(Sha256::digest("a").into());
         let wit = Digest(Sha256::digest("words").into());
@@ -298,7 +303,8 @@ mod tests {
     #[test]
     fn pinned_digest_is_checked_beside_signature() {
         let acme = SigningKey::generate().unwrap().0;
-        let (a, b) = (Digest(Sha256::digest("a").into()), Digest(Sha256::digest("b").into()));
+        let a = Digest(Sha256::digest("a").into());
+        let b = Digest(Sha256::digest("b").into());
         let signed = || fetched(b"a", &acme.sign(a, None, None));
         let refusal = refused(&trust(&[&acme]), Some(b), signed());
         assert!(refusal.contains(&format!("expected sha256 {b}, found sha256 {a}")), "{refusal}");
@@ -333,10 +339,8 @@ mod tests {
             let source = Source::File("part.wasm".into());
             Verified { fetched, source, signed_by: Vec::new(), changed_definitions, shows_changes: false }
         };
-        let (main, c) = (
-            r#"(component (import "a:b/c" (instance)) (instance $i) (export "a:b/main" (instance $i)))"#,
-            r#"(component (instance $i) (export "a:b/c" (instance $i)))"#,
-        );
+        let main = r#"(component (import "a:b/c" (instance)) (instance $i) (export "a:b/main" (instance $i)))"#;
+        let c = r#"(component (instance $i) (export "a:b/c" (instance $i)))"#;
         for (rule, shows) in [(Some(Pinning::Show), true), (Some(Pinning::Allow), false), (None, false)] {
             let whole = Verified::composed(vec![part(main, None), part(c, rule)]).unwrap();
             let provenance = whole.automatic_candidate(None).provenance;

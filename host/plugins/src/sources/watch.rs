@@ -96,7 +96,8 @@ impl Watch {
     pub async fn run(self) {
         let changed = Arc::new(Notify::new());
         let mut watcher = watcher(&changed);
-        let (mut watched, mut absent) = (BTreeSet::new(), BTreeSet::new());
+        let mut watched = BTreeSet::new();
+        let mut absent = BTreeSet::new();
         let mut known = WatchState::default();
         let mut from_start = true;
         loop {
@@ -108,7 +109,8 @@ impl Watch {
                     watched.insert(folder.clone());
                 }
             }
-            let (folders, composed) = (self.folders.clone(), self.intake.composed_files());
+            let folders = self.folders.clone();
+            let composed = self.intake.composed_files();
             let found = tokio::task::spawn_blocking(move || scan(&folders, &composed)).await.unwrap_or_default();
             for (folder, problem) in &found.unreadable {
                 // A folder that comes back is another one.
@@ -193,7 +195,8 @@ impl Watch {
         let (name, wanted) = self.intake.configured_from(&source).await.unzip();
         let wanted = wanted.unwrap_or_else(|| ConfiguredSource::single(source.clone(), None));
         let taken = self.intake.take_whole(&wanted).await;
-        let (again, composed) = (path.to_owned(), self.intake.composed_files());
+        let again = path.to_owned();
+        let composed = self.intake.composed_files();
         if tokio::task::spawn_blocking(move || print_of(&again, &composed.resolved())).await.ok().as_ref()
             != Some(&file.print)
         {
@@ -212,7 +215,8 @@ impl Watch {
             Ok(version) => version,
             Err(error) => return Some(Taken { name: label(), problems: error.problems(), is_passing: false }),
         };
-        let (name, digest) = (version.name, Digest(version.digest));
+        let name = version.name;
+        let digest = Digest(version.digest);
         let is_old = file.from_start || decided.get(&name) == Some(&digest);
         let (problems, is_passing) = match self.bring(&name, digest, &source, candidate, is_old).await {
             Ok(Brought::Foreign(problem)) => (vec![problem], false),
@@ -335,7 +339,8 @@ struct FolderScan {
 }
 
 fn scan(folders: &[PathBuf], composed: &ComposedFiles) -> FolderScan {
-    let (mut found, composed) = (FolderScan::default(), composed.resolved());
+    let mut found = FolderScan::default();
+    let composed = composed.resolved();
     for folder in folders {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,

@@ -39,7 +39,8 @@ async fn two_versions(world: &World, texts: [&str; 2]) -> Option<[[u8; 32]; 2]> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn canary_stages_survive_store_failures() {
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let Some([one, two]) = two_versions(&world, [SAME, "The texts are the CAN."]).await else { return };
     assert!(matches!(world.plugins.begin_canary(wish(None, None, None), false).await, Err(Error::Invalid(_))));
@@ -92,7 +93,8 @@ async fn canary_stages_survive_store_failures() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn version_failing_after_switch_is_rolled_back() {
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let watching = Policy { watch_switch_ms: 1_000, ..policy() };
     let (world, _) = start_with(&store, &clock, watching.clone()).await;
     let Some(one) = text(SAME, SAME) else { return };
@@ -133,7 +135,8 @@ async fn version_failing_after_switch_is_rolled_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn canary_acceptance_does_not_cover_active_version() {
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let Some(one) = text(SAME, SAME) else { return };
     let other = text("Returns the text as it is.", "Returns the text and more.").unwrap();
@@ -144,7 +147,8 @@ async fn canary_acceptance_does_not_cover_active_version() {
     let held = world.plugins.begin_canary(wanted(), false).await.unwrap();
     assert_eq!((held.done, held.held), (false, vec!["text: the tool echo changes: description".to_owned()]));
     assert!(world.plugins.begin_canary(wanted(), true).await.unwrap().done);
-    let (alice, bob) = (seen(&world, &ALICE), seen(&world, &BOB));
+    let alice = seen(&world, &ALICE);
+    let bob = seen(&world, &BOB);
     assert_eq!(bob.0, Digest(other.digest));
     assert_ne!(alice.1, bob.1, "another list has another number");
     // Both are what was accepted, after a restart too.
@@ -158,7 +162,8 @@ async fn canary_acceptance_does_not_cover_active_version() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn switch_with_lost_acknowledgement_applies_after_store_read() {
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let Some([one, two]) = two_versions(&world, [SAME, "The texts are the NEW."]).await else { return };
     // It is in the store, its acknowledgement is lost, and the store cannot be asked what it holds.
@@ -199,7 +204,8 @@ async fn switch_with_lost_acknowledgement_applies_after_store_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rollback_survives_restart_and_failed_version_stays_out() {
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let watching = Policy { watch_switch_ms: 1_000, ..policy() };
     let (world, _) = start_with(&store, &clock, watching.clone()).await;
     let Some(one) = text(SAME, SAME) else { return };
@@ -220,7 +226,8 @@ async fn rollback_survives_restart_and_failed_version_stays_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_canary_rollback_does_not_block_other_plugins() {
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let Some([one, two]) = two_versions(&world, [SAME, "The texts are the FIN."]).await else { return };
     assert!(world.plugins.begin_canary(wish(Some(two), None, Some(&[BLUE])), false).await.unwrap().done);
@@ -232,7 +239,9 @@ async fn failed_canary_rollback_does_not_block_other_plugins() {
     let fault = CallError::Fault { kind: FaultKind::Trap, reason: "broke".into() };
     for version in &failed {
         for requestor in [&ALICE, &BOB, &ALICE, &BOB] {
-            let (tool, result, busy) = ("echo", Err(&fault), std::time::Duration::ZERO);
+            let tool = "echo";
+            let result = Err(&fault);
+            let busy = std::time::Duration::ZERO;
             world.health.call_ended(&EndedCall { requestor, version, tool, result, busy, at: 1 });
         }
     }
@@ -251,7 +260,8 @@ async fn failed_canary_rollback_does_not_block_other_plugins() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_plugin_with_canary_reports_its_problem() {
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let Some([one, two]) = two_versions(&world, ["The texts are the LIE.", "The texts are the LAY."]).await else {
         return;

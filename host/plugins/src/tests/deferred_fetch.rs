@@ -54,7 +54,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+        let store = Arc::new(MemoryStore::new());
+        let clock = Arc::new(ManualClock::at(1));
         Self { data: tempfile::tempdir().unwrap(), store, clock }
     }
 

@@ -25,7 +25,8 @@ async fn tenant_pinning_applies_after_policy_reload() {
         return;
     };
     let three = described("Returns the text or three").unwrap();
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let anything = || Policy { accept_changes: AcceptChanges::Anything, ..policy() };
     let (world, _) = start_with(&store, &clock, anything()).await;
     let activate = async |candidate: Candidate| {
@@ -48,7 +49,8 @@ async fn version_prepared_under_old_policy_is_not_switched_to() {
     let (Some(one), Some(two)) = (text(SAME, "The texts are on terms"), text(SAME, "The texts are in terms")) else {
         return;
     };
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let one = world.plugins.stage(one).await.unwrap().version;
     assert!(world.plugins.activate(&to(one.digest), false).await.unwrap().done);

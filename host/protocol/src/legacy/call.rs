@@ -73,7 +73,8 @@ impl StreamedRequest {
         &self,
         requests: Vec<InputRequest>,
     ) -> impl Future<Output = Result<Vec<InputResponse>, InputRequestError>> + Send + use<> {
-        let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
+        let shared = Arc::clone(&self.shared);
+        let session = Arc::clone(&self.session);
         ask(shared, session, (self.frames.clone(), self.reads_events), requests)
     }
 

@@ -27,7 +27,8 @@ const KNOWN_MAX: usize = 2048;
 
 /// The standalone stream of a session. It never ends by itself, except with the host.
 pub(crate) fn standalone(shared: &Arc<ProtocolContext>, session: &Arc<Session>, rights: Rights) -> Exchange {
-    let (shared, session) = (Arc::clone(shared), Arc::clone(session));
+    let shared = Arc::clone(shared);
+    let session = Arc::clone(session);
     // Counts as listening from the moment it exists, not from the first look at it.
     let listener = session.listen(shared.stream_router.stream_id());
     streaming(|frames| async move {
@@ -233,7 +234,8 @@ impl GetStream {
     }
 
     fn offer(&mut self, task: &Task, opening: bool) {
-        let (stream_router, stream) = (&self.shared.stream_router, self.listener.stream);
+        let stream_router = &self.shared.stream_router;
+        let stream = self.listener.stream;
         self.offers.update(task, |key, kind| stream_router.claim_standalone(stream, task.id, key, kind, opening));
     }
 

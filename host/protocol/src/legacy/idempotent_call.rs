@@ -27,7 +27,9 @@ use bulkhead_tasks::{self as tasks, Job, RequestedTtl, TaskNews, TaskRequest};
 /// Starts the exchange.
 pub(super) fn call(request: Request<'_>, mut call: Call, key: String) -> Result<Exchange, RpcError> {
     let in_flight = in_flight(&request)?;
-    let (shared, session, id) = (request.shared.clone(), request.session.clone(), request.id);
+    let shared = request.shared.clone();
+    let session = request.session.clone();
+    let id = request.id;
     Ok(streaming(|frames| async move {
         let conversation = StreamedRequest { shared, session, frames, reads_events: call.reads_events };
         let made = async {
@@ -69,7 +71,8 @@ impl StreamedRequest {
         // No session's: nothing of it is said anywhere but here.
         let origin = Origin { session: None, ..idempotency::heard_by_all(call.origin(Design::Core2025)) };
         let request = TaskRequest { job: Job::Call(call.request), origin, ttl: RequestedTtl::Default };
-        let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
+        let tasks = &self.shared.tasks;
+        let requestor = self.session.requestor();
         let id = idempotency::once(tasks, requestor, request, key).await?.id;
         let (task, news) = tasks.watch(requestor, id).await?;
         Ok((progress, task, news))
@@ -161,7 +164,8 @@ impl StreamedRequest {
                 )
             }
         })?;
-        let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
+        let tasks = &self.shared.tasks;
+        let requestor = self.session.requestor();
         let mut changed = None;
         for (key, answer) in asked.into_iter().flat_map(|asked| asked.keys).zip(answers) {
             let answered = match tasks.answer(requestor, task.id, &key, answer).await {

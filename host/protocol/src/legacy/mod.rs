@@ -110,7 +110,8 @@ pub(super) fn request(
     if let Some(full) = peer.full.filter(|_| method.is_answered_at_length(Era::Legacy)) {
         return answer(id, &RpcError::full(full));
     }
-    let (rights, reads_events) = (peer.rights.clone(), peer.reads_events);
+    let rights = peer.rights.clone();
+    let reads_events = peer.reads_events;
     let id_of = id.clone();
     let request =
         Request { shared, session, catalog, search, tools_page, id: id_of, params, rights, reads_events, target };
@@ -198,7 +199,8 @@ pub(super) fn response(
         let reply: Reply = outcome.map(Into::into).map_err(Clone::clone);
         match expected.input_request {
             Some(asked) if server_requests::client_task(session, &asked.kind, &reply).is_none() => {
-                let (shared, session) = (Arc::clone(shared), Arc::clone(session));
+                let shared = Arc::clone(shared);
+                let session = Arc::clone(session);
                 return Received::Settling(Box::pin(async move { settle(&shared, &session, &asked, reply).await }));
             }
             // Nobody waits any more: the question will be asked again.

@@ -26,8 +26,10 @@ use bulkhead_tasks::{self as tasks, TaskNews};
 pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
     let about = TaskQuery::read(&request)?;
     let in_flight = in_flight(&request)?;
-    let (shared, session) = (Arc::clone(request.shared), Arc::clone(request.session));
-    let (id, reads_events) = (request.id, request.reads_events);
+    let shared = Arc::clone(request.shared);
+    let session = Arc::clone(request.session);
+    let id = request.id;
+    let reads_events = request.reads_events;
     Ok(streaming(|frames| async move {
         let task = match about.task().await {
             Ok(task) if task.design() == Design::Sep1686 => {

@@ -32,8 +32,11 @@ pub(super) fn answer(
     wish: TaskMetadata,
 ) -> Result<Exchange, RpcError> {
     let asked = asked(name, request.params)?;
-    let (params, rights) = (request.params.map(Box::<str>::from), request.rights.clone());
-    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    let params = request.params.map(Box::<str>::from);
+    let rights = request.rights.clone();
+    let shared = Arc::clone(request.shared);
+    let session = Arc::clone(request.session);
+    let id = request.id;
     let offered = Offered { catalog: request.catalog, search: request.search, page: request.tools_page };
     Ok(streaming(|frames| async move {
         let augmented = TaskAugmentedRequest { shared, session, frames, id, wish };
@@ -91,7 +94,8 @@ impl TaskAugmentedRequest {
 
     /// The task that was made of the same request before.
     async fn found(&self, asked: &Json) -> Result<Option<Arc<Task>>, RpcError> {
-        let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
+        let tasks = &self.shared.tasks;
+        let requestor = self.session.requestor();
         let Some(task) = tasks.named(requestor, &self.wish.alias()).await? else { return Ok(None) };
         let job = Job::Answered { request: asked.clone(), answer: Json::new("{}") };
         match idempotency::is_made_of(tasks, &task, &job.work(), asked).await? {
@@ -111,7 +115,8 @@ impl TaskAugmentedRequest {
         rights: Rights,
         params: Option<&str>,
     ) -> Result<Option<EncodedMessage>, RpcError> {
-        let (shared, session) = (&self.shared, &self.session);
+        let shared = &self.shared;
+        let session = &self.session;
         let id = self.id.clone();
         // None of these asks the client anything.
         let Offered { catalog, search, page: tools_page } = offered;

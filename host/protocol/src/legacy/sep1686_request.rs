@@ -26,7 +26,9 @@ use bulkhead_tasks::{self as tasks, Job, TaskRequest};
 /// Starts the exchange of a call.
 pub(super) fn call(request: Request<'_>, mut call: Call, wish: TaskMetadata) -> Result<Exchange, RpcError> {
     let in_flight = in_flight(&request)?;
-    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    let shared = Arc::clone(request.shared);
+    let session = Arc::clone(request.session);
+    let id = request.id;
     Ok(streaming(|frames| async move {
         let augmented = TaskAugmentedRequest { shared, session, frames, id, wish };
         let progress_token = call.progress_token.clone();
@@ -46,7 +48,8 @@ pub(super) fn call(request: Request<'_>, mut call: Call, wish: TaskMetadata) -> 
         };
         match checked {
             Ok(()) => {
-                let (origin, job) = (call.origin(Design::Sep1686), Job::Call(call.request));
+                let origin = call.origin(Design::Sep1686);
+                let job = Job::Call(call.request);
                 augmented.run(job, origin, reports, &in_flight, None).await
             }
             Err(response) => Some(response),
@@ -67,7 +70,9 @@ pub(super) fn request(
     let in_flight = in_flight(&request)?;
     let progress_token = server_features::progress_token(request.params)?;
     let are_read = request.reads_events;
-    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    let shared = Arc::clone(request.shared);
+    let session = Arc::clone(request.session);
+    let id = request.id;
     Ok(streaming(|frames| async move {
         let mut origin = origin(&session, are_read);
         origin.progress_token.clone_from(&progress_token);
@@ -138,7 +143,8 @@ impl TaskAugmentedRequest {
 
     /// The task, made now or before.
     pub(super) async fn once(&self, job: Job, origin: Origin) -> Result<Arc<Task>, RpcError> {
-        let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
+        let tasks = &self.shared.tasks;
+        let requestor = self.session.requestor();
         // An id of the host's must stay the name of its own task.
         if let Some(id) = TaskId::parse(&self.wish.task_id) {
             match tasks.get(requestor, id).await {

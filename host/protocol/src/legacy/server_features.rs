@@ -202,7 +202,9 @@ where
 {
     let in_flight = in_flight(&request)?;
     let token = progress_token(request.params)?;
-    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    let shared = Arc::clone(request.shared);
+    let session = Arc::clone(request.session);
+    let id = request.id;
     let reads_events = request.reads_events;
     let client = ClientContext {
         features: server_requests::features(&session, reads_events),
@@ -212,7 +214,8 @@ where
     Ok(streaming(|frames| async move {
         let conversation = StreamedRequest { shared, session, frames, reads_events };
         let mut progress = ProgressReports::new(token, None);
-        let (mut last, mut absence) = (None, Fallback::default());
+        let mut last = None;
+        let mut absence = Fallback::default();
         // Kept until the result is rendered, as that of a call of a tool.
         let mut permit = None;
         for (library, operation) in visits {

@@ -144,7 +144,8 @@ impl ServerRequest {
                 false => InputRequestError::Invalid("the request is not valid JSON".to_owned()),
             });
         }
-        let (session, voice) = (Arc::clone(session), voice.clone());
+        let session = Arc::clone(session);
+        let voice = voice.clone();
         Ok((Self { session, voice, number, client_task: None, withdraw }, reply))
     }
 
@@ -305,7 +306,9 @@ impl SentInputRequests {
                 return;
             }
         };
-        let (task, issued_key, withdraw) = (asked.task, asked.issued_key.clone(), Arc::clone(&sent.withdraw));
+        let task = asked.task;
+        let issued_key = asked.issued_key.clone();
+        let withdraw = Arc::clone(&sent.withdraw);
         let work = pursue(Arc::clone(&self.shared), sent, reply, asked);
         self.open.push(SentInputRequest { task, issued_key, withdraw, work: Box::pin(work) });
     }

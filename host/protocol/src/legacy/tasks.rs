@@ -65,7 +65,8 @@ pub(super) struct TaskQuery {
 impl TaskQuery {
     pub(super) fn read(request: &Request<'_>) -> Result<Self, RpcError> {
         let named: Named = jsonrpc::params(request.params)?;
-        let (shared, session) = (Arc::clone(request.shared), Arc::clone(request.session));
+        let shared = Arc::clone(request.shared);
+        let session = Arc::clone(request.session);
         Ok(Self { shared, session, wire_id: named.task_id })
     }
 
@@ -179,7 +180,8 @@ struct Page {
 pub(super) fn list(request: Request<'_>) -> Result<Exchange, RpcError> {
     const METHOD: &str = "tasks/list";
     let paged: Paged = jsonrpc::params(request.params)?;
-    let (shared, session) = (Arc::clone(request.shared), Arc::clone(request.session));
+    let shared = Arc::clone(request.shared);
+    let session = Arc::clone(request.session);
     let requestor = *session.requestor();
     let after = match paged.cursor {
         Some(cursor) => {

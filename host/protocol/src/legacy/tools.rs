@@ -27,7 +27,8 @@ use bulkhead_tasks::{CallRequest, ClientContext, RequestedTtl, Tasks};
 
 /// `tools/list`.
 pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    let (reader, members) = (reader(request), members(request));
+    let reader = reader(request);
+    let members = members(request);
     let view = |tool| ToolView { tool, members };
     if request.search.is_some() {
         let entries = reader.host_tools(request.params)?.into_iter().map(view).collect();
@@ -72,9 +73,13 @@ impl Listed {
 /// `tools/call` of `search_tools`.
 fn search(request: &Request<'_>, index: &Arc<ToolIndex>, query: Query) -> Result<Exchange, RpcError> {
     let in_flight = call::in_flight(request)?;
-    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id.clone());
-    let (index, catalog, listed, members) =
-        (Arc::clone(index), Arc::clone(&request.catalog), Listed::of(request), members(request));
+    let shared = Arc::clone(request.shared);
+    let session = Arc::clone(request.session);
+    let id = request.id.clone();
+    let index = Arc::clone(index);
+    let catalog = Arc::clone(&request.catalog);
+    let listed = Listed::of(request);
+    let members = members(request);
     let may = move |entry: &ToolEntry| catalog.get(&entry.tool.name).is_some() && listed.shows(&entry.tool);
     Ok(streaming(|_| async move {
         let answer = query.answer(&shared.tasks, session.requestor(), index, members, may);
@@ -229,7 +234,8 @@ impl CallMode {
 pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     let mut params: CallParams<'_> = jsonrpc::params(request.params)?;
     let session = request.session;
-    let (name, arguments) = (std::mem::take(&mut params.name), params.arguments.map(RawValue::get));
+    let name = std::mem::take(&mut params.name);
+    let arguments = params.arguments.map(RawValue::get);
     let asked = match tool_search::resolve(request.search.is_some(), name, arguments) {
         Ok(asked) => asked,
         // Who asked for a task does not expect a result.
@@ -256,7 +262,8 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         let tools = request.catalog.tools().iter().map(|entry| &entry.tool).filter(|tool| may.shows(tool));
         unknown::refusal("tool", &params.name, own.chain(tools.map(|tool| tool.name.as_str())))
     };
-    let (call, both) = ([Need::Tool(&params.name)], [Need::Tool(&params.name), Need::Tasks]);
+    let call = [Need::Tool(&params.name)];
+    let both = [Need::Tool(&params.name), Need::Tasks];
     let wants_task = params.task.is_some();
     if !request.rights.has(Need::Tool(&params.name)) {
         // All that it takes is said at once.

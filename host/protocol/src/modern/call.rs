@@ -285,7 +285,8 @@ impl RoundTrip {
             )
         })?;
         let rounds = Arc::clone(&self.shared.modern.rounds);
-        let (answers, again) = (self.fresh_digest(), self.may_run_again());
+        let answers = self.fresh_digest();
+        let again = self.may_run_again();
         match rounds.claim(&self.shared.tasks, self.requestor, &position, answers, again).await? {
             Claim::Granted(turn) => self.turn = Some(turn),
             Claim::Done(outcome) => return Outcome::clone(&outcome),

@@ -114,7 +114,8 @@ fn check_param(declared: &Declared<'_>, name: &str, argument: Option<&Value>) ->
     let header = format!("Mcp-Param-{name}");
     let mut values =
         declared.params.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value);
-    let (value, again) = (values.next(), values.next());
+    let value = values.next();
+    let again = values.next();
     match (value, argument) {
         (None, None) => Ok(()),
         (None, Some(_)) => Err(missing(&header)),

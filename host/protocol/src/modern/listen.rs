@@ -99,7 +99,9 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
         rights::check(&request.rights, &[Need::Tasks], || RpcError::invalid_params("tasks cannot be followed"))?;
     }
     let face = Face::of(&request);
-    let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
+    let shared = Arc::clone(request.shared);
+    let requestor = request.requestor;
+    let id = request.id;
     // From here on nothing is missed, whenever the stream is read.
     let lists = Lists::new(&shared, (requestor, request.rights.clone()), &request.catalog, &filter);
     let news = filter.task_ids.as_ref().map(|_| shared.tasks.feed(&requestor));
@@ -390,7 +392,8 @@ impl Listener {
     async fn show(&mut self, task: Arc<Task>) {
         // One result waits to be taken, and no more.
         self.frames.taken().await;
-        let (id, revision) = (task.id, task.revision);
+        let id = task.id;
+        let revision = task.revision;
         let detailed = match Detailed::read(&self.shared, &self.requestor, task, self.face).await {
             Ok(detailed) => detailed,
             Err(error) => return self.miss(id, &error),

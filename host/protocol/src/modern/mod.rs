@@ -161,12 +161,16 @@ fn request(
         Some(connection) => Some(connection.begin(&id)?),
         None => None,
     };
-    let (declared, connection, ends) = (peer.declared.as_ref(), peer.connection.as_ref(), peer.ends.as_ref());
+    let declared = peer.declared.as_ref();
+    let connection = peer.connection.as_ref();
+    let ends = peer.ends.as_ref();
     rights::check(&peer.rights, method.needs(), || RpcError::unknown_method(name))?;
     if let Some(full) = peer.full.filter(|_| method.is_answered_at_length(Era::Modern)) {
         return Err(RpcError::full(full));
     }
-    let (requestor, rights, members) = (peer.requestor, peer.rights.clone(), meta.members);
+    let requestor = peer.requestor;
+    let rights = peer.rights.clone();
+    let members = meta.members;
     let request = Request {
         shared,
         requestor,

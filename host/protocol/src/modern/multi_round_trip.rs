@@ -149,13 +149,15 @@ impl MultiRoundTrips {
         answers: [u8; 32],
         again: bool,
     ) -> Result<Claim, tasks::Error> {
-        let (state_id, until) = (position.state_id, position.until);
+        let state_id = position.state_id;
+        let until = position.until;
         loop {
             let (over, ends) = watch::channel(());
             let running = item(requestor, state_id, 1, Round::Running { answers, over: ends });
             match self.states.put_if(running, |round| self.is_free(&state_id, round, answers, again)) {
                 Ok(()) => {
-                    let (rounds, tasks) = (Arc::clone(self), tasks.clone());
+                    let rounds = Arc::clone(self);
+                    let tasks = tasks.clone();
                     let stage = Stage::Unmarked;
                     let turn =
                         StateLease { rounds, tasks, requestor, state_id, until, answers, stage, over: Some(over) };
@@ -256,8 +258,10 @@ impl StateLease {
     /// Ends the lease for waiting requests, after the mark was removed from the store.
     fn release(&mut self) -> Option<JoinHandle<()>> {
         let over = self.over.take()?;
-        let (rounds, requestor, state_id, until) =
-            (Arc::clone(&self.rounds), self.requestor, self.state_id, self.until);
+        let rounds = Arc::clone(&self.rounds);
+        let requestor = self.requestor;
+        let state_id = self.state_id;
+        let until = self.until;
         let runtime = Handle::try_current().ok().filter(|_| self.stage == Stage::Marked);
         let Some(runtime) = runtime else {
             rounds.states.take(&state_id);

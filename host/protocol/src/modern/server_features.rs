@@ -91,7 +91,8 @@ fn quiet<W>(request: Request<'_>, work: impl FnOnce(CatalogReader, RequestId) ->
 where
     W: Future<Output = Result<EncodedMessage, RpcError>> + Send + 'static,
 {
-    let (work, id) = (work(reader(&request), request.id.clone()), request.id);
+    let work = work(reader(&request), request.id.clone());
+    let id = request.id;
     deferred(async move { work.await.map_or_else(|error| refused(&id, &error), Frame::from) })
 }
 

@@ -129,7 +129,8 @@ mod tests {
     #[test]
     fn request_state_is_bound_to_requestor_tool_and_arguments() {
         let sealer = Sealer::new(&[7; 32]);
-        let (anna, bob) = (requestor(2), requestor(3));
+        let anna = requestor(2);
+        let bob = requestor(3);
         let binding = Binding { requestor: &anna, tool: "book", arguments: [4; 32] };
         let answers = [("a".to_owned(), RawValue::from_string(r#"{"action":"accept"}"#.into()).unwrap())];
         let version = PluginVersion { name: "desk".into(), digest: [9; 32] };

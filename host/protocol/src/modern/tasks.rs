@@ -31,7 +31,9 @@ where
     W: Future<Output = Result<Arc<Task>, tasks::Error>> + Send + 'static,
 {
     let face = Face::of(&request);
-    let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
+    let shared = Arc::clone(request.shared);
+    let requestor = request.requestor;
+    let id = request.id;
     let changed = change(Arc::clone(&shared), requestor);
     deferred(async move {
         let detailed = async { Detailed::read(&shared, &requestor, changed.await?, face).await };
@@ -44,7 +46,8 @@ fn acknowledging<W>(request: Request<'_>, change: impl FnOnce(Arc<ProtocolContex
 where
     W: Future<Output = Result<(), RpcError>> + Send + 'static,
 {
-    let (shared, id) = (Arc::clone(request.shared), request.id);
+    let shared = Arc::clone(request.shared);
+    let id = request.id;
     let changed = change(Arc::clone(&shared), request.requestor);
     deferred(async move { respond(&id, changed.await.map(|()| Complete::new(&shared.modern, ()))) })
 }
@@ -61,7 +64,9 @@ fn unless_ended<T>(changed: Result<T, tasks::Error>) -> Result<(), RpcError> {
 pub(super) fn get(request: Request<'_>) -> Result<Exchange, RpcError> {
     let task = named(&request)?;
     let face = Face::of(&request);
-    let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
+    let shared = Arc::clone(request.shared);
+    let requestor = request.requestor;
+    let id = request.id;
     Ok(deferred(async move {
         let found = find_with_output(&shared.tasks, &requestor, &task).await.map_err(RpcError::from);
         respond(&id, found.map(|(task, output)| Complete::new(&shared.modern, Detailed::new(task, output, face))))

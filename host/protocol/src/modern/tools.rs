@@ -55,8 +55,12 @@ impl Listed {
 
 /// `tools/call` of `search_tools`.
 pub(super) fn search(request: &Request<'_>, index: &Arc<ToolIndex>, query: Query) -> Exchange {
-    let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id.clone());
-    let (index, catalog, listed) = (Arc::clone(index), Arc::clone(&request.catalog), Listed::of(request));
+    let shared = Arc::clone(request.shared);
+    let requestor = request.requestor;
+    let id = request.id.clone();
+    let index = Arc::clone(index);
+    let catalog = Arc::clone(&request.catalog);
+    let listed = Listed::of(request);
     let may = move |entry: &ToolEntry| catalog.get(&entry.tool.name).is_some() && listed.shows(&entry.tool);
     deferred(async move {
         match query.answer(&shared.tasks, &requestor, index, ToolMembers::Modern, may).await {

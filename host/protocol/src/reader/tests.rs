@@ -168,7 +168,8 @@ fn quick_reading_takes_nothing_that_the_reader_refuses() {
         r#"{"depth":1,"depth":1}"#,
         r#"{"text":"a","name":"b"}"#,
     ];
-    let (mut quick, mut all) = (0, 0);
+    let mut quick = 0;
+    let mut all = 0;
     for (name, value) in names.iter().flat_map(|name| values.map(|value| (name, value))) {
         let text = with(&format!(r#""{name}":{value}"#));
         let shown = |outer: Outer<'_>| format!("{outer:?}");

@@ -34,7 +34,8 @@ fn session_is_restored_from_its_state() {
 
 #[test]
 fn session_ids_are_long_visible_and_unique() {
-    let (one, two) = (session(), session());
+    let one = session();
+    let two = session();
     assert_ne!(one.id(), two.id());
     assert_eq!(one.id().len(), 32);
     assert!(one.id().bytes().all(|byte| (0x21..=0x7e).contains(&byte)));

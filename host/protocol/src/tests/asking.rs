@@ -12,7 +12,9 @@ async fn plain_call_sends_input_requests_on_its_stream() {
     let anna = world.anna().await;
     let mut standalone = anna.standalone();
     let mut talk = anna.open(1, "tools/call", json!({"name": "all"})).await;
-    let (form, sample, roots) = (talk.next().await, talk.next().await, talk.next().await);
+    let form = talk.next().await;
+    let sample = talk.next().await;
+    let roots = talk.next().await;
     assert_eq!(form["method"], "elicitation/create");
     let params = json!({"mode": "form", "message": "name?", "requestedSchema": {"type": "object",
         "properties": {"name": {"type": "string"}}, "required": ["name"]}});
@@ -122,7 +124,8 @@ async fn task_input_request_uses_open_result_stream() {
 #[tokio::test]
 async fn task_input_request_falls_back_to_standalone_stream() {
     let world = world();
-    let (anna, other) = (world.anna().await, world.anna().await);
+    let anna = world.anna().await;
+    let other = world.anna().await;
     let mut others = other.standalone();
     let mut standalone = anna.standalone();
     assert!(standalone.is_silent().await && others.is_silent().await);

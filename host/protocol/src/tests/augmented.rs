@@ -205,7 +205,8 @@ async fn refused_task_augmented_request_creates_no_task() {
 #[tokio::test]
 async fn repeated_task_augmented_request_acts_on_its_own_session() {
     let world = world_nowhere();
-    let (one, other) = (world.anna().await, world.anna().await);
+    let one = world.anna().await;
+    let other = world.anna().await;
     for client in [&one, &other] {
         client.kept("resources/subscribe", json!({"uri": "a://0"}), "follow").await;
         client.kept("logging/setLevel", json!({"level": "error"}), "level").await;

@@ -67,7 +67,8 @@ async fn messages_that_a_batch_may_not_hold_are_refused_alone() {
     ]);
     let said = batch(&client, &messages).await;
     let codes: Vec<_> = said.iter().map(|said| (&said["id"], &said["error"]["code"])).collect();
-    let (none, bad) = (Value::Null, json!(-32600));
+    let none = Value::Null;
+    let bad = json!(-32600);
     assert_eq!(codes, [(&json!(1), &bad), (&json!(2), &bad), (&none, &bad), (&none, &bad), (&json!(4), &none)]);
     assert!(said[0]["error"]["message"].as_str().unwrap().contains("must not be in a batch"));
 }

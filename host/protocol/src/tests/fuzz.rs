@@ -74,7 +74,8 @@ impl Stage {
     /// One message on each line; what the earlier ones began goes on meanwhile. Whether any was served.
     async fn converse(&mut self, messages: &[u8]) -> bool {
         let messages = self.with_ids(messages).await;
-        let (mut open, mut any) = (Vec::new(), false);
+        let mut open = Vec::new();
+        let mut any = false;
         for message in messages.split(|byte| *byte == b'\n').take(LINES_MAX) {
             let (served, exchange) = self.hear(message).await;
             any |= served;

@@ -79,7 +79,8 @@ async fn idempotent_call_sends_notifications_and_input_requests() {
 #[tokio::test]
 async fn idempotent_repeat_without_capability_leaves_input_request_open() {
     let world = world();
-    let (anna, mute) = (world.anna().await, world.client(ANNA, "2025-11-25", json!({})).await);
+    let anna = world.anna().await;
+    let mute = world.client(ANNA, "2025-11-25", json!({})).await;
     let mut talk = anna.open(8, "tools/call", keyed("form", json!({}))).await;
     let question = talk.next().await;
     let refused = mute.error("tools/call", keyed("form", json!({}))).await;

@@ -358,7 +358,9 @@ async fn examine(era: &'static str, method: &'static str, schemas: &[Schema]) ->
         let peer = Peer { declared, ..Peer::unheralded(ANNA, session.clone()) };
         refusal(&world, peer, &place.put(&message, value)).await
     };
-    let (mut wrong, mut used, mut asked) = (Vec::new(), BTreeSet::new(), 0);
+    let mut wrong = Vec::new();
+    let mut used = BTreeSet::new();
+    let mut asked = 0;
     let good = good(era, method);
     for place in places(era, method, schemas) {
         let in_message = |params: &&Value| place.is_there(&json!({"params": params}));
@@ -419,7 +421,9 @@ async fn examine(era: &'static str, method: &'static str, schemas: &[Schema]) ->
 async fn every_wrong_params_member_names_its_expected_type() {
     let legacy = [Schema::read("2025-11-25")];
     let modern = [Schema::read("2026-07-28"), Schema::read("ext-tasks")];
-    let (mut wrong, mut used, mut asked) = (Vec::new(), BTreeSet::new(), 0);
+    let mut wrong = Vec::new();
+    let mut used = BTreeSet::new();
+    let mut asked = 0;
     let methods = method_names(Era::Legacy).map(|method| ("legacy", method, &legacy[..]));
     let methods = methods.chain(method_names(Era::Modern).map(|method| ("modern", method, &modern[..])));
     for (era, method, schemas) in methods {

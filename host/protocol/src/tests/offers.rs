@@ -72,7 +72,9 @@ pub(super) fn offers(limits: &CallLimits) -> Vec<PluginFeatures> {
 
 fn resource(uri: String) -> Resource {
     let described = Described { name: uri.clone(), ..Described::default() };
-    let (mime_type, size, annotations) = (Some("text/plain".into()), Some(1), None);
+    let mime_type = Some("text/plain".into());
+    let size = Some(1);
+    let annotations = None;
     Resource { uri, described, mime_type, size, annotations, icons: Vec::new(), meta: Vec::new() }
 }
 
@@ -145,7 +147,8 @@ fn names(list: &Value, member: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn capabilities_name_offered_lists_and_others_are_unknown() {
-    let (bare, offering) = (world(), world_offering());
+    let bare = world();
+    let offering = world_offering();
     let anna = bare.anna().await;
     for method in ["resources/list", "prompts/list", "completion/complete", "resources/subscribe"] {
         assert_eq!(anna.error(method, json!({})).await["code"], -32601);
@@ -171,8 +174,10 @@ async fn capabilities_name_offered_lists_and_others_are_unknown() {
 #[tokio::test]
 async fn resources_list_pages_by_plugin_and_skips_broken_ones() {
     let world = world_offering();
-    let (anna, modern) = (world.anna().await, world.plain());
-    let (mut cursor, mut pages) = (json!({}), Vec::new());
+    let anna = world.anna().await;
+    let modern = world.plain();
+    let mut cursor = json!({});
+    let mut pages = Vec::new();
     loop {
         let page = anna.result("resources/list", cursor.clone()).await;
         let again = modern.result("resources/list", cursor).await;
@@ -203,7 +208,8 @@ async fn list_cursor_is_bound_to_list_and_requestor() {
 #[tokio::test]
 async fn resource_is_read_from_the_plugin_having_it() {
     let world = world_offering();
-    let (anna, modern) = (world.anna().await, world.plain());
+    let anna = world.anna().await;
+    let modern = world.plain();
     for (uri, text) in
         [("a://0", "first has a://0"), ("a://7/data", "first has a://7/data"), ("b://0", "second has b://0")]
     {
@@ -233,7 +239,8 @@ async fn unknown_resource_error_follows_each_era() {
 #[tokio::test]
 async fn resource_updates_are_notified_to_subscribers_only() {
     let world = world_offering();
-    let (anna, bob) = (world.anna().await, world.client(BOB, "2025-11-25", json!({})).await);
+    let anna = world.anna().await;
+    let bob = world.client(BOB, "2025-11-25", json!({})).await;
     anna.result("resources/subscribe", json!({"uri": "a://0"})).await;
     let mut stream = anna.standalone();
     let mut other = bob.standalone();
@@ -288,7 +295,8 @@ async fn catalog_change_is_notified_for_every_offered_list() {
 #[tokio::test]
 async fn prompts_are_listed_rendered_and_validated() {
     let world = world_offering();
-    let (anna, modern) = (world.anna().await, world.plain());
+    let anna = world.anna().await;
+    let modern = world.plain();
     let listed = anna.result("prompts/list", json!({})).await;
     assert_eq!(names(&listed["prompts"], "name"), ["x_asking", "x_plain"]);
     assert_eq!(modern.result("prompts/list", json!({})).await["prompts"], listed["prompts"]);
@@ -344,7 +352,8 @@ async fn prompt_may_send_input_requests_in_both_eras() {
 #[tokio::test]
 async fn completion_covers_prompt_arguments_and_template_variables() {
     let world = world_offering();
-    let (anna, modern) = (world.anna().await, world.plain());
+    let anna = world.anna().await;
+    let modern = world.plain();
     let context = json!({"arguments": {"free": "c"}});
     for reference in
         [json!({"type": "ref/prompt", "name": "x_plain"}), json!({"type": "ref/resource", "uri": "a://{id}/data"})]

@@ -92,7 +92,8 @@ async fn malformed_messages_are_rejected() {
 async fn legacy_tools_list_is_paged_per_requestor() {
     let world = world();
     world.protocol.set_tool_listing(ToolListing { per_page: 50, ..ToolListing::default() });
-    let (anna, bob) = (world.anna().await, world.client(BOB, "2025-11-25", json!({})).await);
+    let anna = world.anna().await;
+    let bob = world.client(BOB, "2025-11-25", json!({})).await;
     let mut names = Vec::new();
     let mut params = json!({});
     let mut pages = 0;

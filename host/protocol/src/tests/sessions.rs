@@ -125,7 +125,8 @@ async fn input_request_waits_for_initialized_session() {
                 client.open(7, "tasks/result", json!({"taskId": id})).await
             }
         };
-        let (slow, forgetful) = (open().await, open().await);
+        let slow = open().await;
+        let forgetful = open().await;
         let mut asked = form(&slow).await;
         assert!(asked.is_silent().await);
         slow.tell(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;

@@ -119,7 +119,8 @@ async fn task_cancel_ends_a_task_once() {
 #[tokio::test]
 async fn absent_foreign_and_expired_task_ids_answer_the_same() {
     let world = world();
-    let (anna, bob) = (world.anna().await, world.client(BOB, "2025-11-25", json!({})).await);
+    let anna = world.anna().await;
+    let bob = world.client(BOB, "2025-11-25", json!({})).await;
     let expired = anna.start("fails").await;
     anna.until(&expired, "failed").await;
     world.clock.advance(60_000);
@@ -191,8 +192,10 @@ async fn task_notifications_on_result_stream_name_the_task() {
 #[tokio::test]
 async fn task_notifications_come_on_creators_standalone_stream() {
     let world = world();
-    let (anna, other) = (world.anna().await, world.anna().await);
-    let (mut hers, mut others) = (anna.standalone(), other.standalone());
+    let anna = world.anna().await;
+    let other = world.anna().await;
+    let mut hers = anna.standalone();
+    let mut others = other.standalone();
     assert!(hers.is_silent().await && others.is_silent().await);
     let id = anna.start("count").await;
     let progress = hers.next_of("notifications/progress").await;

@@ -79,12 +79,13 @@ pub(super) fn ways(tool: &str) -> Vec<(&'static str, Value)> {
 #[tokio::test]
 async fn excluded_tool_is_answered_like_one_that_never_was() {
     for tool_search in [false, true] {
-        let (world, without) = (world(), world_of(10_000, |guests| guest::Scripted::lacking(guests, "echo")));
+        let world = world();
+        let without = world_of(10_000, |guests| guest::Scripted::lacking(guests, "echo"));
         world.list_by(vec![excluding(&["echo"])], tool_search);
         without.list_by(Vec::new(), tool_search);
         for (method, params) in ways("echo") {
-            let (said, expected) =
-                (said_everywhere(&world, method, &params).await, said_everywhere(&without, method, &params).await);
+            let said = said_everywhere(&world, method, &params).await;
+            let expected = said_everywhere(&without, method, &params).await;
             assert_eq!(said.len(), 3);
             // What differs is private by that, which says no more than that there is a toolset.
             let public = |frames: &Vec<Vec<String>>| {
@@ -155,7 +156,8 @@ async fn page_of_tools_is_as_long_as_configured() {
     for per_page in [7, 100, 1_000] {
         world.protocol.set_tool_listing(ToolListing { per_page, ..ToolListing::default() });
         let anna = world.anna().await;
-        let (mut names, mut params) = (Vec::new(), json!({}));
+        let mut names = Vec::new();
+        let mut params = json!({});
         loop {
             let page = anna.result("tools/list", params).await;
             let tools = page["tools"].as_array().unwrap();

@@ -27,7 +27,8 @@ fn through(params: &Value) -> Value {
 async fn searching_clients_are_listed_two_tools() {
     let world = world();
     world.list_by(Vec::new(), true);
-    let (anna, modern) = (world.anna().await, world.plain());
+    let anna = world.anna().await;
+    let modern = world.plain();
     for listed in [anna.result("tools/list", json!({})).await, modern.result("tools/list", json!({})).await] {
         let names: Vec<_> = listed["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
         assert_eq!(names, ["call_tool", "search_tools"]);
@@ -110,10 +111,8 @@ async fn call_through_the_host_is_the_call_itself() {
         json!({"name": "search_tools", "arguments": {}}),
     ];
     for params in &calls[..11] {
-        let (direct, wrapped) = (
-            said_everywhere(&world, "tools/call", params).await,
-            said_everywhere(&world, "tools/call", &through(params)).await,
-        );
+        let direct = said_everywhere(&world, "tools/call", params).await;
+        let wrapped = said_everywhere(&world, "tools/call", &through(params)).await;
         assert_eq!(direct, wrapped, "{params}");
         assert!(direct.iter().all(|frames| !frames.is_empty()));
     }
@@ -244,9 +243,11 @@ async fn nine_of_ten_requests_find_their_tool_among_five() {
     let whole = anna.result("tools/list", json!({})).await.to_string().len();
     world.list_by(Vec::new(), true);
     let short = anna.result("tools/list", json!({})).await.to_string().len();
-    let (mut hits, mut answers) = (0, 0);
+    let mut hits = 0;
+    let mut answers = 0;
     for request in &requests {
-        let (text, tool) = (request["request"].as_str().unwrap(), request["tool"].as_str().unwrap());
+        let text = request["request"].as_str().unwrap();
+        let tool = request["tool"].as_str().unwrap();
         let holds = |tool: &Tool| spoken(text).contains(&spoken(&spaced(&tool.name)));
         assert!(!tools.iter().any(holds), "{text} holds a name");
         let result = anna.result("tools/call", search(text, 5)).await;

@@ -34,7 +34,8 @@ async fn said(world: &World, rights: &Rights, version: &str, method: &str, param
 async fn unknown_name_error_suggests_nearest_allowed_name() {
     let world = world_of(10_000, guest::Scripted::complete);
     let all = Rights::default();
-    let (newest, older) = ("2025-11-25", "2025-06-18");
+    let newest = "2025-11-25";
+    let older = "2025-06-18";
     let call = |name: &str| json!({"name": name, "arguments": {}});
     assert_eq!(
         said(&world, &all, newest, "tools/call", &call("ehco")).await[0],

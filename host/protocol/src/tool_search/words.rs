@@ -84,7 +84,8 @@ fn singular(word: &str) -> String {
 /// `runn` as `run`; words like `call` and `miss` keep both letters.
 fn single_end(root: &str) -> &str {
     let mut ends = root.bytes().rev();
-    let (last, before) = (ends.next(), ends.next());
+    let last = ends.next();
+    let before = ends.next();
     let doubled = last == before && !matches!(last, Some(b'l' | b's' | b'z' | b'a' | b'e' | b'i' | b'o' | b'u'));
     root.len().checked_sub(1).filter(|_| doubled).and_then(|length| root.get(..length)).unwrap_or(root)
 }

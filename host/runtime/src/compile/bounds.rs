@@ -63,7 +63,8 @@ impl Part {
 /// The first bound that it is over, with what was found.
 pub(crate) fn check(component: &[u8], functions_max: u32) -> Result<(), String> {
     let mut counts = BTreeMap::<Part, u64>::new();
-    let (mut depth, mut nested) = (0_u64, Vec::new());
+    let mut depth = 0_u64;
+    let mut nested = Vec::new();
     for payload in Parser::new(0).parse_all(component) {
         let payload = payload.map_err(|error| match error.message() {
             text if text.contains("unexpected end") => "the file is truncated".to_owned(),

@@ -26,7 +26,8 @@ pub(super) fn check(component: &[u8]) -> Result<(), String> {
 /// The imports at the root that a host has to provide: functions, and interfaces that have some or a resource. Types alone need no host.
 fn required(component: &[u8]) -> Option<Vec<String>> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
-    let (mut imports, mut depth) = (Vec::new(), 0_usize);
+    let mut imports = Vec::new();
+    let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(component) {
         let payload = payload.ok()?;
         match &payload {

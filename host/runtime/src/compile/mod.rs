@@ -120,7 +120,8 @@ impl Compiler {
         kind: EngineKind,
         component: &Arc<[u8]>,
     ) -> Result<Vec<u8>, CompileError> {
-        let (limits, component) = (self.limits.clone(), Arc::clone(component));
+        let limits = self.limits.clone();
+        let component = Arc::clone(component);
         let mut work = JoinSet::new();
         match self.mode {
             CompilerMode::InProcess => {

@@ -95,7 +95,8 @@ fn engine_for_tests() -> Engine {
 fn compiler_engine_is_compatible_with_pooled_engine() {
     use super::super::engine::{build, compatibility_hash, for_compiling};
     let hash = |kind, effort| {
-        let (pooled, plain) = (build(kind, effort, 4).unwrap(), for_compiling(kind, Effort::Usual).unwrap());
+        let pooled = build(kind, effort, 4).unwrap();
+        let plain = for_compiling(kind, Effort::Usual).unwrap();
         assert_eq!(compatibility_hash(&pooled, effort), compatibility_hash(&plain, effort), "{kind:?}");
         compatibility_hash(&pooled, effort)
     };

@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn egress_request_permits_are_limited_per_requestor_and_tenant() {
-        let (lines, share) = (RequestQuotas::default(), Share::default());
+        let lines = RequestQuotas::default();
+        let share = Share::default();
         let of = |tenant: u8, part| lines.of(TenantId([tenant; 16]), &share.part(part));
         let mut places = taken(&of(1, 1));
         assert_eq!(places.len(), REQUESTS_PER_REQUESTOR_MAX as usize);

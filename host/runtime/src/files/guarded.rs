@@ -172,7 +172,8 @@ async fn write(call: &mut Call, fd: Resource<Descriptor>, bytes: Vec<u8>, offset
 
 /// Without an offset at the end of the file.
 fn stream(call: &mut Call, fd: Resource<Descriptor>, offset: Option<u64>) -> FsResult<Resource<DynOutputStream>> {
-    let (room, file) = (call.rooms.of(&fd), file(call, &fd)?);
+    let room = call.rooms.of(&fd);
+    let file = file(call, &fd)?;
     let mut filesystem = call.filesystem();
     let made = match offset {
         Some(offset) => filesystem.write_via_stream(fd, offset)?,

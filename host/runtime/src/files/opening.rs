@@ -37,7 +37,8 @@ impl OpenRequest {
         if synced.into_iter().any(|flag| flags.contains(flag)) {
             return Err(ErrorCode::Unsupported);
         }
-        let (creates, truncates) = (open.contains(OpenFlags::CREATE), open.contains(OpenFlags::TRUNCATE));
+        let creates = open.contains(OpenFlags::CREATE);
+        let truncates = open.contains(OpenFlags::TRUNCATE);
         let is_directory = open.contains(OpenFlags::DIRECTORY);
         if is_directory && (creates || truncates || open.contains(OpenFlags::EXCLUSIVE)) {
             return Err(ErrorCode::Invalid);

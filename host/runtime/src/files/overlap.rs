@@ -66,7 +66,9 @@ pub fn exposing(granted: &[NamedDirectory<'_>], own: &Path) -> io::Result<Vec<Ov
         let way = Way::of(&named.grant.host)?;
         let shows_it = is_below(&way.end, &own_way.end) || is_below(&own_way.end, &way.end);
         if shows_it || (named.grant.write && own_way.leads_through(&way.end)) {
-            let (key, place, own) = (&named.key, named.grant.host.display(), own.display());
+            let key = &named.key;
+            let place = named.grant.host.display();
+            let own = own.display();
             let problem = format!(
                 "{key}: {place} contains, or lies in, the host's data directory {own}, or may be written to on the way there: a plugin would \
                  get at the store and the host's keys. Grant a directory that lies beside it, or move the data directory (server.data)"
@@ -90,8 +92,12 @@ fn leads_through(named: &NamedDirectory<'_>, other: &NamedDirectory<'_>) -> Stri
 
 /// What is wrong with two grants of what is, or may be, one directory.
 fn clash(named: &NamedDirectory<'_>, way: &Way, other: &NamedDirectory<'_>, other_way: &Way) -> Option<String> {
-    let (one, two) = (named.grant, other.grant);
-    let (key, other_key, place, other_place) = (&named.key, &other.key, one.host.display(), two.host.display());
+    let one = named.grant;
+    let two = other.grant;
+    let key = &named.key;
+    let other_key = &other.key;
+    let place = one.host.display();
+    let other_place = two.host.display();
     if way.end == other_way.end {
         let is_past_a_quota = one.write && two.write && one.bytes_max.is_some() != two.bytes_max.is_some();
         return is_past_a_quota.then(|| {
@@ -138,7 +144,8 @@ impl Way {
 
 /// The links on the way to a path, and where it ends. What is not there yet is taken as it is written.
 fn follow(path: &Path) -> io::Result<(Vec<PathBuf>, Parts)> {
-    let (mut at, mut links) = (PathBuf::from("/"), Vec::new());
+    let mut at = PathBuf::from("/");
+    let mut links = Vec::new();
     let mut rest = backwards(path);
     while let Some(step) = rest.pop() {
         if step == "/" {
@@ -179,7 +186,8 @@ fn is_below(path: &Parts, above: &Parts) -> bool {
 
 /// Whether two parts are the same for some tenants, who need not be one.
 fn may_be_one(one: &OsString, other: &OsString) -> bool {
-    let (one, other) = (one.to_string_lossy(), other.to_string_lossy());
+    let one = one.to_string_lossy();
+    let other = other.to_string_lossy();
     match (around_the_mark(&one), around_the_mark(&other)) {
         (None, None) => one == other,
         (Some(around), None) => fits(&other, around),

@@ -167,7 +167,8 @@ impl DirectoryQuota {
     pub(super) fn try_take(&self, what: &Addition) -> Option<UnderWay> {
         let mut count = self.usage.count.lock();
         // Looked at only now: a measurement may have found the file shorter than it was when the write was asked for.
-        let (bytes, most) = (what.bytes(), what.most());
+        let bytes = what.bytes();
+        let most = what.most();
         let sum = count.bytes?.checked_add(bytes).filter(|sum| *sum <= self.bytes_max || bytes == 0)?;
         let pending = Pending { bytes: if count.shrinking > 0 { most } else { bytes }, most };
         count.bytes = Some(sum);

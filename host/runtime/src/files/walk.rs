@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn directory_walk_ignores_symlinks_and_counts_hard_links_once() {
-        let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let inside = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
         std::fs::write(outside.path().join("large"), [0; 100_000]).unwrap();
         std::os::unix::fs::symlink(outside.path(), inside.path().join("link")).unwrap();
         std::fs::create_dir(inside.path().join("folder")).unwrap();

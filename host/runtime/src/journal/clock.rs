@@ -58,7 +58,8 @@ impl ShownClock {
     /// The clock of a call that begins so, at its base. It goes from now on, unless a journal says what it shows.
     pub(super) fn of(opening: &Opening, is_replaying: bool) -> Self {
         let &Opening { base_ms, stands, .. } = opening;
-        let (since, timers) = ((!is_replaying).then(|| (Instant::now(), 0)), HashMap::new());
+        let since = (!is_replaying).then(|| (Instant::now(), 0));
+        let timers = HashMap::new();
         Self { base_ms, stands, shown: Arc::default(), moves: 0, since, timers }
     }
 
@@ -90,7 +91,8 @@ impl ShownClock {
             self.set(self.shown().saturating_add(ms));
         }
         if !journal.is_replaying() {
-            let (real, shown) = (self.real(), self.shown());
+            let real = self.real();
+            let shown = self.shown();
             let quantum = QUANTA.into_iter().find(|(moves, _)| self.moves >= *moves).map_or(1, |(_, ms)| ms);
             if real >= shown.saturating_add(quantum) {
                 journal.put_clock(real - shown);

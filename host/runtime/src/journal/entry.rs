@@ -150,7 +150,8 @@ fn read(from: &mut Reader<'_>) -> Option<(u64, Entry)> {
         2 => Entry::Clock(Recorded::read(&mut body)?),
         3 => {
             let (kind, number) = Recorded::read(&mut body)?;
-            let (hash, digest) = (read_hash(&mut body)?, Recorded::read(&mut body)?);
+            let hash = read_hash(&mut body)?;
+            let digest = Recorded::read(&mut body)?;
             Entry::Command(Command { kind, number, hash, digest })
         }
         4 => Entry::Outcome { number: Recorded::read(&mut body)?, bytes: rest(&mut body)? },
@@ -186,11 +187,15 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, Corrupt> {
         count: 1,
         last_step: 0,
     };
-    let (mut step, mut number, mut kept_entries, mut outcomes) = (0_u64, 1, 0, Vec::new());
+    let mut step = 0_u64;
+    let mut number = 1;
+    let mut kept_entries = 0;
+    let mut outcomes = Vec::new();
     while reader.left() > 0 {
         let (delta, entry) = read(&mut reader).ok_or_else(corrupt(number))?;
         step = step.checked_add(delta).ok_or_else(corrupt(number))?;
-        let (is_mark, is_end) = (matches!(entry, Entry::Mark { .. }), matches!(entry, Entry::End { .. }));
+        let is_mark = matches!(entry, Entry::Mark { .. });
+        let is_end = matches!(entry, Entry::End { .. });
         match entry {
             Entry::Outcome { number, bytes } => outcomes.push((number, bytes)),
             Entry::Header(_) => return Err(Corrupt { number }),

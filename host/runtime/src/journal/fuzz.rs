@@ -66,7 +66,8 @@ fn run_again(data: &[u8]) {
     }
     let _ = journal.end([0; 8]);
     if journal.is_recording() {
-        let (bytes, steps) = (journal.bytes().to_vec(), journal.steps());
+        let bytes = journal.bytes().to_vec();
+        let steps = journal.steps();
         let again = entry::decode(&bytes);
         assert!(
             again.is_ok_and(|again| again.bytes == bytes.len() && again.last_step <= steps),

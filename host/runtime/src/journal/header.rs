@@ -133,7 +133,8 @@ impl Header {
 
     /// What a call with this header is granted, where it would be granted something else by now.
     pub(super) fn over(&self, granted: &Granted) -> Granted {
-        let (environment, settings) = (self.environment.clone(), self.settings.clone());
+        let environment = self.environment.clone();
+        let settings = self.settings.clone();
         let Granted { directories, http, keyvalue, missing_directories, missing_variables, usable, .. } = granted;
         Granted {
             directories: directories.clone(),
@@ -181,8 +182,10 @@ impl Recorded for Header {
         if u8::read(from)? != FORMAT {
             return None;
         }
-        let (abi, component, engine, operation) =
-            (u16::read(from)?, Recorded::read(from)?, u64::read(from)?, Digest::read(from)?);
+        let abi = u16::read(from)?;
+        let component = Recorded::read(from)?;
+        let engine = u64::read(from)?;
+        let operation = Digest::read(from)?;
         let (base_ms, stands) = Recorded::read(from)?;
         Some(Self {
             abi,

@@ -14,7 +14,8 @@ use bulkhead_domain::Json;
 /// Why calls of a plugin with these grants and settings cannot be brought back, or not all of them; `None`: nothing is known that keeps
 /// them from it. What variables hold is not known here, and counts as nothing.
 pub fn durable_hindrance(is_concurrent: bool, grants: &Grants, settings: &BTreeMap<String, Json>) -> Option<String> {
-    let (directories, settings) = (grants.directories.clone(), settings.clone());
+    let directories = grants.directories.clone();
+    let settings = settings.clone();
     hindrance(is_concurrent, &Granted { directories, settings, ..Granted::default() })
 }
 
@@ -37,7 +38,8 @@ mod tests {
 
     #[test]
     fn directories_settings_and_wasi_03_keep_calls_from_being_brought_back() {
-        let (none, no_settings) = (Grants::default(), BTreeMap::new());
+        let none = Grants::default();
+        let no_settings = BTreeMap::new();
         assert_eq!(durable_hindrance(false, &none, &no_settings), None);
         let why = |grants: &Grants, settings: &BTreeMap<String, Json>| durable_hindrance(false, grants, settings);
         let data = DirGrant { host: "/srv".into(), guest: "/data".to_owned(), write: false, bytes_max: None };

@@ -205,11 +205,14 @@ impl Call {
     fn send_request(&mut self, number: u32) -> wasmtime::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.state.live()?;
-        let (sender, memory) = (journal.requests.sender(), Arc::clone(&journal.requests.memory));
+        let sender = journal.requests.sender();
+        let memory = Arc::clone(&journal.requests.memory);
         let bytes_max = journal.requests.response_bytes_max;
         let Some(request) = journal.requests.open.get_mut(&number) else { return Ok(()) };
         request.is_sent = true;
-        let (is_safe, options, whole) = (request.is_safe, request.options, request.whole());
+        let is_safe = request.is_safe;
+        let options = request.options;
+        let whole = request.whole();
         let kept = if is_safe { None } else { journal.recording_sink().zip(journal.tail()) };
         self.egress.give_up_first(journal.to_give_up());
         let way = match whole {
@@ -399,7 +402,9 @@ impl Call {
                 journal.state.put_mark();
             }
         }
-        let (written, end, way) = (BytesMut::new(), None, None);
+        let written = BytesMut::new();
+        let end = None;
+        let way = None;
         let sends_again = journal.in_doubt.sends_again(&head.method);
         let request = Request {
             response,
@@ -457,7 +462,8 @@ async fn taken(sent: Exchange, memory: &Arc<MemoryUse>, bytes_max: u64) -> Arriv
         return Arrival::Streamed(response, way, Reason::EventStream);
     }
     let (head, mut body) = response.into_parts();
-    let (mut bytes, mut held) = (BytesMut::new(), HeldBytes::none(memory));
+    let mut bytes = BytesMut::new();
+    let mut held = HeldBytes::none(memory);
     let end = loop {
         let data = match body.frame().await.map(|frame| frame.map(http_body::Frame::into_data)) {
             Some(Ok(Ok(data))) => data,

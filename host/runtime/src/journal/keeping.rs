@@ -105,7 +105,8 @@ impl CallJournal {
     fn open_tail(&mut self) -> Option<OpenTail> {
         let sink = self.recording_sink()?;
         self.state.put_mark();
-        let (draft, so_far) = (self.state.draft(), self.tail_so_far()?);
+        let draft = self.state.draft();
+        let so_far = self.tail_so_far()?;
         Some(OpenTail::new(move |messages| {
             so_far.clone().with_end(match messages {
                 [] => draft.clone().tail(sink.kept()),

@@ -23,7 +23,8 @@ fn journal() -> Vec<u8> {
         (303, Entry::Promoted("t".to_owned())),
         (303, Entry::End { hash: 9, digest: [1; 8] }),
     ];
-    let (mut bytes, mut last) = (Vec::new(), 0);
+    let mut bytes = Vec::new();
+    let mut last = 0;
     for (step, entry) in entries {
         write(&entry, step, last, &mut bytes);
         last = step;

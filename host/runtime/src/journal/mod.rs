@@ -167,7 +167,8 @@ impl Beginning<'_> {
             return Err(JournalStatus::Demoted(Reason::Settings { bytes_max: PINNED_BYTES_MAX }));
         }
         let fixed = self.facts.outside.as_ref().and_then(|outside| outside.unix_ms());
-        let (base_ms, stands) = (fixed.unwrap_or_else(clock::unix_ms), fixed.is_some());
+        let base_ms = fixed.unwrap_or_else(clock::unix_ms);
+        let stands = fixed.is_some();
         let opening = Opening { base_ms, stands, idempotency_header, ..self.opening() };
         let memory = Arc::new(MemoryUse::new(self.limits.memory_bytes));
         let requests = Requests::new(memory, self.limits.journal_response_bytes);
@@ -198,7 +199,8 @@ impl Beginning<'_> {
     /// The header of a call that begins so.
     fn header(&self, opening: Opening) -> UnwrittenHeader {
         let &Self { component, engine, operation, limits, granted, .. } = self;
-        let (operation, granted) = (Arc::clone(operation), Arc::clone(granted));
+        let operation = Arc::clone(operation);
+        let granted = Arc::clone(granted);
         UnwrittenHeader { component, engine, operation, limits: PinnedLimits::of(limits), granted, opening }
     }
 }

@@ -80,7 +80,9 @@ impl Journal {
     pub(super) fn replay(bytes: &[u8], bounds: Bounds) -> Result<(Header, Self), Corrupt> {
         let journal = entry::decode(bytes)?;
         let kept = bytes.get(..journal.bytes).unwrap_or_default().to_vec();
-        let (header, entries, last_step) = (journal.header.clone(), journal.count, journal.last_step);
+        let header = journal.header.clone();
+        let entries = journal.count;
+        let last_step = journal.last_step;
         let replay = Replay { journal, position: 0, stops_at_mark: false };
         let replaying = Self::empty(Mode::Replaying(Box::new(replay)), bounds);
         Ok((header, Self { bytes: kept, entries, last_step, ..replaying }))

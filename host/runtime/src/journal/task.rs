@@ -112,7 +112,8 @@ impl Call {
     /// The answers to these questions from an earlier run. `None`: they have to be asked, and their being asked is kept.
     pub(crate) fn recorded_answers(&mut self, requests: &[InputRequest]) -> wasmtime::Result<Option<Answers>> {
         let Some(journal) = &mut self.journal else { return Ok(None) };
-        let (number, digest) = (journal.next_command(), digest_of_requests(requests));
+        let number = journal.next_command();
+        let digest = digest_of_requests(requests);
         if !journal.state.must_command(CommandKind::Question, number, digest)? {
             journal.state.put_command(CommandKind::Question, number, digest);
             journal.state.put_mark();

@@ -35,7 +35,8 @@ impl Edited {
     }
 
     pub(crate) fn history(&self) -> History {
-        let (mut bytes, mut last) = (Vec::new(), 0);
+        let mut bytes = Vec::new();
+        let mut last = 0;
         for (step, entry) in &self.0 {
             entry::write(entry, *step, last, &mut bytes);
             last = *step;
@@ -81,7 +82,8 @@ impl Edited {
             note("twice", entries);
             if at + 1 < last {
                 let mut entries = self.0.clone();
-                let (first, second) = (entries[at].1.clone(), entries[at + 1].1.clone());
+                let first = entries[at].1.clone();
+                let second = entries[at + 1].1.clone();
                 (entries[at].1, entries[at + 1].1) = (second, first);
                 note("swapped", entries);
             }
@@ -157,7 +159,9 @@ fn entries() -> impl Strategy<Value = Entry> {
 proptest! {
     #[test]
     fn entries_come_back_as_they_were(steps in prop::collection::vec((0_u64..1000, entries()), 0..30), hash: u32) {
-        let (mut bytes, mut step, mut last) = (Vec::new(), 0, 0);
+        let mut bytes = Vec::new();
+        let mut step = 0;
+        let mut last = 0;
         entry::write(&Entry::Header(Box::new(header())), 0, 0, &mut bytes);
         let mut expected = Vec::new();
         for (further, entry) in steps {
@@ -292,7 +296,8 @@ fn call_without_an_end_goes_on_behind_its_last_mark() {
     assert_eq!(journal.must_value(), Ok(None), "the guest acts by itself");
     journal.put_value(vec![2]);
     journal.end([3; 8]).unwrap();
-    let (steps, hash) = (journal.steps(), journal.hash());
+    let steps = journal.steps();
+    let hash = journal.hash();
     let (_, mut whole) = Journal::replay(journal.bytes(), BOUNDS).unwrap();
     for import in [names::WALL_NOW, names::WALL_NOW, names::KEYVALUE_GET, names::KEYVALUE_SET] {
         whole.step(import).unwrap();
@@ -355,7 +360,9 @@ fn cost_of_entries() {
     }
     took.sort_unstable();
     let at = |part: f64| took[(took.len() as f64 * part) as usize];
-    let (median, p99, most) = (at(0.5), at(0.99), took[took.len() - 1]);
+    let median = at(0.5);
+    let p99 = at(0.99);
+    let most = took[took.len() - 1];
     eprintln!("an entry of 64 bytes: median {median:?}, p99 {p99:?}, longest {most:?}");
     assert!(p99 <= std::time::Duration::from_micros(20), "{p99:?}");
 }

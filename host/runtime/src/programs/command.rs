@@ -187,7 +187,8 @@ fn beginning_of(mut whole: wit::Content, bytes_max: usize) -> Option<wit::Conten
 /// JSON stands in the structured content, and the protocol repeats it as text; anything else is text. A number or a word is JSON by
 /// accident only.
 fn success(stdout: Vec<u8>) -> ToolOutput {
-    let (mut content, mut structured) = (Vec::new(), None);
+    let mut content = Vec::new();
+    let mut structured = None;
     let is_json = |text: &str| text.trim_start().starts_with(['{', '[']) && accept(text).is_ok();
     match String::from_utf8(stdout) {
         Ok(text) if is_json(&text) => structured = Some(text),

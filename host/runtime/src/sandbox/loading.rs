@@ -55,7 +55,8 @@ impl Sandbox {
             Source::File(path) if loaded.plugin.exports.is_typed() => typed::wit_file(&path.with_extension("wit")).ok(),
             _ => None,
         };
-        let (host, digest) = (Arc::clone(self), version.digest);
+        let host = Arc::clone(self);
+        let digest = version.digest;
         let kept = tokio::task::spawn_blocking(move || {
             // Before the component: what is there without it is nothing yet.
             host.kept.keep_wit(&digest, &Wit::Free(wit.flatten()))?;
@@ -93,7 +94,8 @@ impl Sandbox {
         source: PluginSource,
         expected: Option<[u8; 32]>,
     ) -> Result<(Prepared, Arc<[u8]>), Wrong> {
-        let (host, name) = (Arc::clone(self), label(&source));
+        let host = Arc::clone(self);
+        let name = label(&source);
         let read = tokio::task::spawn_blocking(move || {
             let raw = load::read(&source.component).map_err(|problems| match expected {
                 Some(digest) => host.kept.verify(&digest).map_or_else(|changed| vec![changed], |_| problems),
@@ -210,9 +212,11 @@ impl Sandbox {
         source: PluginSource,
         granted: (Arc<GrantedTo>, Arc<RequestedPolicy>),
     ) -> Result<LoadedPlugin, LoadError> {
-        let (plugin, version) = (&loaded.plugin, loaded.version.clone());
+        let plugin = &loaded.plugin;
+        let version = loaded.version.clone();
         let exports = Arc::clone(&plugin.exports);
-        let (instance, presence) = (plugin.instance.clone(), plugin.presence.clone());
+        let instance = plugin.instance.clone();
+        let presence = plugin.presence.clone();
         let listed = self.list(source, version.clone(), granted, instance, exports, presence).await;
         // A policy may be about a tool that is not there at the moment.
         let finished =
@@ -243,7 +247,9 @@ impl Sandbox {
     ) -> Result<Component, CompileError> {
         let panicked = || CompileError::Refused("the host panicked while taking over its code".to_owned());
         let _turn = self.compiler.turn().await;
-        let (host, digest, own) = (Arc::clone(self), raw.digest, Arc::clone(engine));
+        let host = Arc::clone(self);
+        let digest = raw.digest;
+        let own = Arc::clone(engine);
         // Somebody else may have compiled the same meanwhile.
         let ready = move || host.cache.load(&own.engine, &digest, own.hash);
         if let Some(ready) = tokio::task::spawn_blocking(ready).await.map_err(|_| panicked())? {
@@ -257,7 +263,8 @@ impl Sandbox {
         if let Some(counted) = &self.code_metrics {
             counted.compiled(begin.elapsed());
         }
-        let (host, own) = (Arc::clone(self), Arc::clone(engine));
+        let host = Arc::clone(self);
+        let own = Arc::clone(engine);
         let take = move || host.cache.accept(&own.engine, &code, &digest, own.hash);
         let taken = tokio::task::spawn_blocking(take).await.map_err(|_| panicked())?;
         taken.map_err(CompileError::Refused)

@@ -59,7 +59,8 @@ mod tests {
     #[test]
     fn loads_are_counted_while_their_guards_live() {
         let loads = Loads::default();
-        let (first, second) = (loads.begin(), loads.begin());
+        let first = loads.begin();
+        let second = loads.begin();
         let (csv, text, again) =
             (loads.compile("csv".to_owned()), loads.compile("text".to_owned()), loads.compile("csv".to_owned()));
         let progress = loads.progress();

@@ -131,7 +131,9 @@ impl Filling<'_> {
         fits: fn(InjectionPoints) -> bool,
         written: fn(&str) -> String,
     ) -> Result<Option<Vec<u8>>, Refusal> {
-        let (mut filled, mut at, mut copied) = (Vec::new(), 0, 0);
+        let mut filled = Vec::new();
+        let mut at = 0;
+        let mut copied = 0;
         while let Some((found, name)) = find(text, at) {
             at = found.end;
             if !is_meant(name) {
@@ -182,7 +184,8 @@ impl Filling<'_> {
         if is_large {
             return Ok(Unfilled::new(body, secrets).boxed_unsync());
         }
-        let (mut text, mut trailers) = (Vec::new(), None);
+        let mut text = Vec::new();
+        let mut trailers = None;
         while let Some(frame) = body.frame().await {
             match frame?.into_data() {
                 Ok(data) => text.extend(data),

@@ -59,7 +59,8 @@ impl Scrubber {
 
     /// The text without values, and its end that may be the beginning of one.
     fn scan<'a>(&self, text: &'a [u8], is_last: bool) -> (Vec<u8>, &'a [u8]) {
-        let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
+        let mut out = Vec::with_capacity(text.len());
+        let mut rest = text;
         while let Some((first, after)) = rest.split_first() {
             match self.find(rest, Letters::AsWritten) {
                 (Match::Beginning, _) if !is_last => return (out, rest),
@@ -78,7 +79,8 @@ impl Scrubber {
 
     /// Whether a value may begin here that is not there as a whole, and the longest that is.
     fn find(&self, text: &[u8], letters: Letters) -> (Match, Option<(usize, &Bytes)>) {
-        let (mut undecided, mut longest) = (Match::Nothing, None::<(usize, &Bytes)>);
+        let mut undecided = Match::Nothing;
+        let mut longest = None::<(usize, &Bytes)>;
         if !self.starts.may_begin(text) {
             return (undecided, longest);
         }

@@ -50,7 +50,8 @@ impl Written {
     }
 
     fn begins(&self, text: &[u8], letters: Letters) -> Match {
-        let (looked_at, wanted) = (text.len().min(self.bytes.len()), &self.bytes);
+        let looked_at = text.len().min(self.bytes.len());
+        let wanted = &self.bytes;
         let any_case = self.any_case || letters == Letters::AnyCase;
         let same = text
             .iter()
@@ -108,7 +109,8 @@ impl Spelling {
         if first.all(|written| written.begins(text, letters) == Match::Nothing) {
             return Match::Nothing;
         }
-        let (mut ends, mut cut) = (vec![0], false);
+        let mut ends = vec![0];
+        let mut cut = false;
         for ways in &self.0 {
             let mut further = Vec::new();
             for end in ends {
@@ -142,7 +144,8 @@ fn base64_after(before: usize, value: &[u8]) -> Vec<Spelling> {
     let mut spelled = Spelling(Vec::new());
     let mut last = None;
     for character in bits.start / CHARACTER_BITS..bits.end.div_ceil(CHARACTER_BITS) {
-        let (mut wanted, mut known) = (0, 0);
+        let mut wanted = 0;
+        let mut known = 0;
         for at in character * CHARACTER_BITS..(character + 1) * CHARACTER_BITS {
             let bit = bit(at);
             (wanted, known) = (wanted << 1 | bit.unwrap_or_default(), known << 1 | u8::from(bit.is_some()));
@@ -162,7 +165,8 @@ fn base64_after(before: usize, value: &[u8]) -> Vec<Spelling> {
 
 /// The ways to write a character: in URLs and forms (RFC 3986, HTML), in JSON (RFC 8259, section 7), in HTML.
 fn written(character: char) -> Vec<Written> {
-    let (mut utf8, mut utf16) = ([0; 4], [0; 2]);
+    let mut utf8 = [0; 4];
+    let mut utf16 = [0; 2];
     let bytes = character.encode_utf8(&mut utf8).as_bytes();
     let units = character.encode_utf16(&mut utf16);
     let mut ways = vec![

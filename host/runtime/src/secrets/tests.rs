@@ -121,7 +121,8 @@ async fn sent_in_pieces(pieces: &[&str], length: Option<usize>) -> (String, Opti
         request = request.header("content-length", length);
     }
     let (request, _) = inject(request.body(body).unwrap(), &secrets, target("a.example", "/")).await.unwrap();
-    let (mut body, mut seen) = (request.into_body(), Vec::new());
+    let mut body = request.into_body();
+    let mut seen = Vec::new();
     loop {
         match body.frame().await {
             None => return (String::from_utf8(seen).unwrap(), None),

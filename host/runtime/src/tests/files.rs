@@ -50,7 +50,8 @@ async fn walk_as(house: &House, tenant: TenantId, steps: serde_json::Value) -> O
 #[tokio::test(flavor = "multi_thread")]
 async fn granted_directory_cannot_be_escaped() {
     let folder = TempDir::new().unwrap();
-    let (inside, outside) = (folder.path().join("in"), folder.path().join("secret"));
+    let inside = folder.path().join("in");
+    let outside = folder.path().join("secret");
     std::fs::create_dir(&inside).unwrap();
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("key"), "secret").unwrap();
@@ -164,7 +165,8 @@ async fn directory_quota_is_shared_by_concurrent_calls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn directory_quota_counts_removed_open_files_and_moves() {
-    let (folder, free) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let folder = TempDir::new().unwrap();
+    let free = TempDir::new().unwrap();
     let directories = [("/data", folder.path(), Some(QUOTA)), ("/free", free.path(), None)];
     let Some(house) = house(&directories).await else { return };
     let hidden = |path: &str| json!({"do": "write_removed", "path": path, "bytes": 40 << 10});
@@ -191,7 +193,8 @@ async fn directory_quota_counts_removed_open_files_and_moves() {
 /// Each operation that has a count in front, in a directory that is full, and on what it is not meant for.
 #[tokio::test(flavor = "multi_thread")]
 async fn directory_quota_refusal_is_a_guest_error() {
-    let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let folder = TempDir::new().unwrap();
+    let other = TempDir::new().unwrap();
     let directories = [("/data", folder.path(), Some(QUOTA)), ("/other", other.path(), Some(QUOTA))];
     let Some(house) = house(&directories).await else { return };
     let entries = QUOTA / 4096;

@@ -93,7 +93,8 @@ async fn tenant_bound_narrows_plugin_grants() {
     let read_only = DirBound { guest: "/data".to_owned(), write: false, optional: false };
     let bound = Bound { directories: Some(vec![read_only]), env: Some(Vec::new()), ..Bound::default() };
     let other = TenantId([8; 16]);
-    let (all, less) = ((true, "GRANTED=yes\n"), (false, ""));
+    let all = (true, "GRANTED=yes\n");
+    let less = (false, "");
     let house = House::new();
     let is_left = async |of_one, of_other| {
         for (tenant, (writes, sees)) in [(TENANT, of_one), (other, of_other)] {

@@ -70,7 +70,9 @@ fn is_defined(linker: &mut wasmtime::component::Linker<Call>, interface: &str, f
 #[test]
 fn every_linked_import_has_a_row_and_every_row_is_linked() {
     let mut linker = linker();
-    let (mut linked, mut missing, mut stale) = (BTreeSet::new(), Vec::new(), Vec::new());
+    let mut linked = BTreeSet::new();
+    let mut missing = Vec::new();
+    let mut stale = Vec::new();
     let known = known();
     for (interface, function) in known.clone() {
         let row = imports::find(&interface).and_then(|row| row.class(&function));

@@ -218,7 +218,8 @@ async fn paused_loop_stops_cpu_and_wall_clocks() {
     let subject = Subject::new(&component("(loop (br 0))"));
     let limits = CallLimits { cpu_ms: 600, wall_ms: 5000, ..limits() };
     let state = Arc::<CallState>::default();
-    let (control, shared) = (Control::new(Arc::<CallState>::clone(&state)), Arc::clone(&state));
+    let control = Control::new(Arc::<CallState>::clone(&state));
+    let shared = Arc::clone(&state);
     let over = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&over);
     let running = tokio::spawn(async move {

@@ -20,7 +20,8 @@ impl Library {
     }
 
     async fn ask<T: TryFrom<Returned, Error = Returned>>(&self, operation: Operation) -> Result<T, CallError> {
-        let (plugin, limits) = (self.library.plugin.clone(), self.library.limits.clone());
+        let plugin = self.library.plugin.clone();
+        let limits = self.library.limits.clone();
         let share = Share::default();
         let spec = CallSpec {
             plugin,
@@ -98,7 +99,8 @@ async fn prompt_prefix_applies_and_resource_clashes_are_refused() {
     second.name = Some("again".to_owned());
     second.prefix = "again_".to_owned();
     let house = House::new();
-    let (first, second) = (house.sandbox.load(first).await.unwrap(), house.sandbox.load(second).await.unwrap());
+    let first = house.sandbox.load(first).await.unwrap();
+    let second = house.sandbox.load(second).await.unwrap();
     assert!(second.offers.prompts.iter().all(|entry| entry.prompt.described.name.starts_with("again_test_")));
     let (_, refused) = house.sandbox.publish(vec![first, second]);
     assert_eq!(refused.len(), 1);

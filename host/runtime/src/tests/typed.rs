@@ -310,7 +310,8 @@ async fn oversized_wit_types_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn functions_with_overlong_wit_names_are_left_out() {
-    let (long, longest) = ("a".repeat(129), "a".repeat(128));
+    let long = "a".repeat(129);
+    let longest = "a".repeat(128);
     let mut items = String::new();
     let mut function = |name: &str, parameter: &str, ty: &str| {
         items.push_str(&format!(

@@ -180,7 +180,8 @@ async fn paused_asynchronous_loop_stops_its_clocks() {
         let subject = Subject::of(EngineKind::Concurrent, &component(begin, go_on));
         let limits = CallLimits { cpu_ms: 300, wall_ms: 60_000, ..limits() };
         let state = Arc::<CallState>::default();
-        let (control, shared) = (Control::new(Arc::<CallState>::clone(&state)), Arc::clone(&state));
+        let control = Control::new(Arc::<CallState>::clone(&state));
+        let shared = Arc::clone(&state);
         let running = tokio::spawn(async move { subject.run_with(&limits, shared).await });
         wait_until(|| control.cpu_ms() > 0).await;
         control.pause();
@@ -249,7 +250,8 @@ async fn environment_files_and_sockets_of_wasi_03_are_those_of_02() {
 
     let granted = |plugin: &mut PluginSource| {
         plugin.grants.env = vec!["GRANTED".to_owned()];
-        let (host, guest) = (folder.path().to_owned(), "/data".to_owned());
+        let host = folder.path().to_owned();
+        let guest = "/data".to_owned();
         plugin.grants.directories =
             vec![bulkhead_calls::policy::DirGrant { host, guest, write: false, bytes_max: None }];
     };

@@ -89,7 +89,8 @@ fn last_text(output: &ToolOutput) -> &str {
 
 /// An import of every function of a package, as a core module has it.
 fn all_imports(resolve: &Resolve) -> (String, String) {
-    let (mut world, mut imports) = (String::new(), String::new());
+    let mut world = String::new();
+    let mut imports = String::new();
     for (id, interface) in resolve.interfaces.iter() {
         let name = resolve.id_of(id).unwrap();
         world.push_str(&format!("import {name}; "));
@@ -99,7 +100,8 @@ fn all_imports(resolve: &Resolve) -> (String, String) {
                 let names = types.iter().map(|ty| if matches!(ty, WasmType::I64) { "i64" } else { "i32" });
                 names.collect::<Vec<_>>().join(" ")
             };
-            let (params, results) = (types(&signature.params), types(&signature.results));
+            let params = types(&signature.params);
+            let results = types(&signature.results);
             imports.push_str(&format!(
                 "(import \"{name}\" \"{}\" (func (param {params}) (result {results})))",
                 function.name
@@ -285,11 +287,9 @@ impl GuestServices for Kept {
 /// A guest with a tool for most functions; values are texts.
 fn keeping_guest(version: &str) -> PluginSource {
     let is_first = version == "0.2.0-draft";
-    let (store, atomics, batch) = (
-        format!("wasi:keyvalue/store@{version}"),
-        format!("wasi:keyvalue/atomics@{version}"),
-        format!("wasi:keyvalue/batch@{version}"),
-    );
+    let store = format!("wasi:keyvalue/store@{version}");
+    let atomics = format!("wasi:keyvalue/atomics@{version}");
+    let batch = format!("wasi:keyvalue/batch@{version}");
     let number = if is_first { "u64" } else { "s64" };
     let mut world = format!(
         "use {store}.{{error, key-response}}; import {atomics}; import {batch};

@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn tool_names_of_two_function_versions_differ() {
-        let (old, new) = (export("a:b/c@1.0.0", "f"), export("a:b/c@2.0.0", "f"));
+        let old = export("a:b/c@1.0.0", "f");
+        let new = export("a:b/c@2.0.0", "f");
         let names = of(&[old.clone(), new.clone()]);
         assert_ne!(names[0], names[1]);
         assert!(names.iter().all(|name| name.starts_with("a.b.c.f-")), "{names:?}");

@@ -304,7 +304,8 @@ fn check_batch(keys: usize) -> Result<(), Error> {
 async fn get_many(call: &mut Call, keys: Vec<String>) -> Result<Vec<Option<(String, Vec<u8>)>>, Failed> {
     call.enter(names::BATCH_GET_MANY).await?;
     check_batch(keys.len())?;
-    let (mut found, mut bytes) = (Vec::new(), 0_usize);
+    let mut found = Vec::new();
+    let mut bytes = 0_usize;
     for key in keys {
         let value = get(call, &key).await?;
         bytes = bytes.saturating_add(value.as_ref().map_or(0, Vec::len));

@@ -119,7 +119,8 @@ fn dsse_text(body: &[u8]) -> Vec<u8> {
 fn dsse_body(text: &[u8]) -> Option<&[u8]> {
     let rest = text.strip_prefix(format!("DSSEv1 {} {IN_TOTO} ", IN_TOTO.len()).as_bytes())?;
     let at = rest.iter().position(|byte| *byte == b' ')?;
-    let (length, body) = (rest.get(..at)?, rest.get(at + 1..)?);
+    let length = rest.get(..at)?;
+    let body = rest.get(at + 1..)?;
     (length == body.len().to_string().as_bytes()).then_some(body)
 }
 

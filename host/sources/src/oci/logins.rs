@@ -69,7 +69,8 @@ impl Logins {
     /// # Errors
     /// A configuration that is there cannot be used: going on without it would only give a stranger's error.
     pub(super) async fn find(&self, reference: &OciReference) -> Result<Option<Login>, Error> {
-        let (logins, reference) = (self.clone(), reference.clone());
+        let logins = self.clone();
+        let reference = reference.clone();
         let found = tokio::task::spawn_blocking(move || logins.find_now(&reference)).await;
         found.map_err(|_| Error::File("looking for credentials was given up".to_owned()))?
     }

@@ -125,7 +125,8 @@ fn journal_row_keys_say_whose_they_are() {
 #[test]
 fn append_goes_on_from_what_is_there() {
     let head = journal_head();
-    let (attempt, rows) = (head.attempt, head.rows);
+    let attempt = head.attempt;
+    let rows = head.rows;
     let after = |append: &Append, present: Option<&JournalHead>, record| append.onto(present, record).ok();
     // A journal begins at row 0, for the run that the record is at.
     assert_eq!(after(&tail(2, 0, b"abc"), None, Some(2)).unwrap().bytes, 3);

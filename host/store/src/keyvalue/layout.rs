@@ -61,7 +61,8 @@ impl Entry {
         expires_at: Option<UnixMs>,
         sealing: Option<&SealingKey>,
     ) -> Result<(Self, Vec<RowState>), Error> {
-        let (bytes, is_sealed) = (value.len() as u64, sealing.is_some());
+        let bytes = value.len() as u64;
+        let is_sealed = sealing.is_some();
         let mut entry = Self { expires_at, bytes, is_sealed, place: StoredValue::Here(Vec::new()) };
         let stored = match sealing {
             Some(sealing) => {

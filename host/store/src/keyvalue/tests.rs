@@ -155,7 +155,8 @@ async fn keyvalue_expired_entries_are_hidden_then_swept() {
 #[tokio::test]
 async fn keyvalue_key_pages_are_complete_and_ordered() {
     let (_, kept) = in_memory();
-    let (own, limits) = (space(1, "p"), KeyValueLimits { keys_max: 1_000, ..LIMITS });
+    let own = space(1, "p");
+    let limits = KeyValueLimits { keys_max: 1_000, ..LIMITS };
     let mut expected = Vec::new();
     for at in 0..350 {
         let key = format!("k{at:03}");
@@ -166,7 +167,9 @@ async fn keyvalue_key_pages_are_complete_and_ordered() {
     kept.set(&own, &limits, "k", b"", None, None).await.unwrap();
     kept.set(&own, &limits, "other", b"", None, None).await.unwrap();
     expected.insert(0, "k".to_owned());
-    let (mut found, mut after, mut pages) = (Vec::new(), None, 0);
+    let mut found = Vec::new();
+    let mut after = None;
+    let mut pages = 0;
     loop {
         let page = kept.keys(&own, "k", after.as_deref(), 10).await.unwrap();
         assert!(page.keys.len() <= PAGE_KEYS_MAX);
@@ -183,9 +186,11 @@ async fn keyvalue_key_pages_are_complete_and_ordered() {
 #[tokio::test]
 async fn keyvalue_concurrent_writers_do_not_tear_values() {
     let (store, kept) = in_memory();
-    let (kept, own) = (Arc::new(kept), space(1, "p"));
+    let kept = Arc::new(kept);
+    let own = space(1, "p");
     let writers = (1u8..9).map(|byte| {
-        let (kept, own) = (Arc::clone(&kept), own.clone());
+        let kept = Arc::clone(&kept);
+        let own = own.clone();
         tokio::spawn(async move {
             for _ in 0..20 {
                 kept.set(&own, &LIMITS, "k", &vec![byte; 4_000 + 100 * usize::from(byte)], Some(9), None)
@@ -208,7 +213,8 @@ async fn keyvalue_concurrent_writers_do_not_tear_values() {
 
 #[tokio::test]
 async fn keyvalue_entries_survive_close_rebuild_and_backup() {
-    let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let copy = tempfile::tempdir().unwrap();
     let own = space(1, "p");
     let large: Vec<u8> = (0..14_000u32).map(|at| at.to_le_bytes()[0]).collect();
     let store = SledStore::open(options(dir.path())).unwrap();
@@ -250,11 +256,15 @@ async fn keyvalue_writes_do_not_delay_other_store_writes() {
     let kept = Arc::new(KeyValues::new(store.clone()));
     let limits = KeyValueLimits { keys_max: 100, bytes_max: 1 << 30, value_bytes_max: VALUE_BYTES_MAX };
     let value = Arc::new(vec![7; usize::try_from(VALUE_BYTES_MAX).unwrap()]);
-    let (written, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let written = Arc::new(AtomicUsize::new(0));
+    let over = Arc::new(AtomicBool::new(false));
     let loops: Vec<_> = (0..32)
         .map(|number| {
-            let (kept, value, limits) = (Arc::clone(&kept), Arc::clone(&value), limits.clone());
-            let (written, over) = (Arc::clone(&written), Arc::clone(&over));
+            let kept = Arc::clone(&kept);
+            let value = Arc::clone(&value);
+            let limits = limits.clone();
+            let written = Arc::clone(&written);
+            let over = Arc::clone(&over);
             tokio::spawn(async move {
                 while !over.load(Ordering::SeqCst) {
                     kept.set(&space(1, "p"), &limits, &format!("k{number}"), &value, None, None).await.unwrap();

@@ -40,7 +40,8 @@ impl State {
     }
 
     pub(super) fn admit_growth(&mut self, growth: &Growth) -> Result<(), Error> {
-        let (requestor, before) = (&growth.task.requestor, growth.before.as_ref().map_or(0, |head| head.bytes));
+        let requestor = &growth.task.requestor;
+        let before = growth.before.as_ref().map_or(0, |head| head.bytes);
         let more = usage(growth.after.bytes.saturating_sub(before));
         match &growth.append.caps {
             Some(caps) => caps.admit(&mut self.ledger, requestor, more)?,

@@ -26,13 +26,15 @@ impl<'a> Owner<'a> {
     }
 
     pub(crate) fn seal(&self, what: &str, beside: &[u8], key: &SealingKey, bytes: &[u8]) -> Result<Vec<u8>, Error> {
-        let (tenant, requestor) = (self.requestor.tenant.0, self.requestor.id.0);
+        let tenant = self.requestor.tenant.0;
+        let requestor = self.requestor.id.0;
         let sealed = key.seal(&[what.as_bytes(), &tenant, &requestor, &self.id.0, beside], bytes);
         sealed.map_err(|error| Error::Engine(error.to_string()))
     }
 
     pub(crate) fn open(&self, what: &str, beside: &[u8], key: &SealingKey, sealed: &[u8]) -> Result<Vec<u8>, Error> {
-        let (tenant, requestor) = (self.requestor.tenant.0, self.requestor.id.0);
+        let tenant = self.requestor.tenant.0;
+        let requestor = self.requestor.id.0;
         let opened = key.open(&[what.as_bytes(), &tenant, &requestor, &self.id.0, beside], sealed);
         opened.map_err(|error| Error::Corrupt(format!("the {what} of task {} cannot be opened: {error}", self.id)))
     }

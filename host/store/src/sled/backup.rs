@@ -109,7 +109,9 @@ pub async fn backup(store: &SledStore, target: &Path) -> Result<(), Error> {
         return Err(Error::Exists);
     }
     let guard = Guard::begin(store)?;
-    let (view, files, to) = (Arc::clone(&store.shared.view), store.files.clone(), target.to_owned());
+    let view = Arc::clone(&store.shared.view);
+    let files = store.files.clone();
+    let to = target.to_owned();
     let copy = join(tokio::task::spawn_blocking(move || Copy::begin(&view, files, &to)).await)?;
     let changes = store.ask(|reply| Operation::EndBackup { reply }).await?;
     // The guard goes last: until then every file that the copy may need stays where it is.

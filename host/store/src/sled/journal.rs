@@ -289,7 +289,8 @@ pub(super) fn read(
     key: &TaskKey,
     sealing_key: impl Fn() -> Result<SealingKey, Error>,
 ) -> Result<Vec<u8>, Error> {
-    let (name, prefix) = (key.name(), key.journal_prefix());
+    let name = key.name();
+    let prefix = key.journal_prefix();
     for _ in 0..ATTEMPTS {
         let Some(row) = view.get(&key.journal(HEAD))? else { return Ok(Vec::new()) };
         let head = decode_head(&row)?;

@@ -283,7 +283,8 @@ fn compare(last: &GroupRow, state: &State) -> Result<(), Error> {
     if last.id != state.id {
         return Err(refuse("the database and the file `state` beside it belong to different stores"));
     }
-    let (is, was) = (last.group, state.group);
+    let is = last.group;
+    let was = state.group;
     if is < was {
         return Err(refuse(&format!("the database is at group {is}, but group {was} was acknowledged: it is older")));
     }
@@ -304,7 +305,8 @@ pub(super) fn examine(layout: &Layout) -> Result<StoreCounts, Error> {
 /// Reads every row of the database itself and compares it with what was counted while writing.
 pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<StoreCounts, Error> {
     let opened = database(layout, PROBE_CACHE_BYTES, state)?;
-    let (mut census, mut count) = (Totals::default(), CountBuilder::default());
+    let mut census = Totals::default();
+    let mut count = CountBuilder::default();
     for row in opened.tree.iter() {
         let (key, value) = row.map_err(open_error)?;
         if key.as_ref() == keys::GROUP {

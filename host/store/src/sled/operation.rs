@@ -181,7 +181,8 @@ impl Operation {
                 answer(plan, reply, Ok(tasks));
             }
             Self::EndBackup { reply } => {
-                let (tap, view) = (Arc::clone(&shared.tap), Arc::clone(&shared.view));
+                let tap = Arc::clone(&shared.tap);
+                let view = Arc::clone(&shared.view);
                 plan.answers.push(Box::new(move |durable| drop(reply.send(durable.and_then(|()| tap.changes(&view))))));
             }
             Self::Rebuild { reply, .. } => answer(plan, reply, Err(Error::Engine("a rebuild is no group".to_owned()))),
@@ -358,7 +359,8 @@ impl Writer<'_> {
 
     /// Writes the new head and moves the index rows that differ.
     pub(super) fn replace(&mut self, key: &TaskKey, old: &RecordHeader, new: &RecordHeader) -> Result<(), Error> {
-        let (rows_old, rows_new) = (old.index_rows(key)?, new.index_rows(key)?);
+        let rows_old = old.index_rows(key)?;
+        let rows_new = new.index_rows(key)?;
         for (row, _) in rows_old.iter().filter(|(row, _)| !rows_new.iter().any(|(kept, _)| kept == row)) {
             self.set(row.clone(), None)?;
         }
@@ -366,7 +368,8 @@ impl Writer<'_> {
             self.set(row, Some(value))?;
         }
         self.set(key.task(), Some(new.encode()?))?;
-        let (more, less) = (new.usage(), old.usage());
+        let more = new.usage();
+        let less = old.usage();
         self.ledger(|ledger| {
             ledger.add(&key.requestor, more);
             ledger.release(&key.requestor, less);

@@ -233,7 +233,8 @@ impl JournalStore for SledStore {
     }
 
     async fn journal_bytes(&self, requestor: &Requestor, id: TaskId) -> Result<Vec<u8>, Error> {
-        let (key, shared) = (TaskKey::new(requestor, id), Arc::clone(&self.shared));
+        let key = TaskKey::new(requestor, id);
+        let shared = Arc::clone(&self.shared);
         let read = move || journal::read(&shared.view, &key, || shared.key_of(&key.requestor));
         match self.journal(requestor, id).await? {
             Some(head) if head.rows > JOURNAL_ROWS_AT_ONCE => {
@@ -276,7 +277,8 @@ impl RowStore for SledStore {
 
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {
         check_row(kind, key, &value)?;
-        let (key, value) = (keys::row(kind, key), head::with_checksum(value));
+        let key = keys::row(kind, key);
+        let value = head::with_checksum(value);
         self.write(Write::PutRow { key, value, absent_only }).await
     }
 
@@ -293,7 +295,8 @@ impl RowStore for SledStore {
         let sealed = |rows: Vec<RowState>| {
             rows.into_iter().map(|(key, value)| (keys::row(kind, &key), value.map(head::with_checksum))).collect()
         };
-        let (expected, changes) = (sealed(expected), sealed(changes));
+        let expected = sealed(expected);
+        let changes = sealed(changes);
         let beside = match beside {
             Some(beside) => Some(self.tail(beside).await?),
             None => None,

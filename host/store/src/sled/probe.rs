@@ -140,7 +140,8 @@ fn run(command: &mut Command) -> Result<Ended, Error> {
     let mut child = command.spawn().map_err(cannot)?;
     // Open until the child has ended: it ends itself when this process is gone.
     let _stdin = child.stdin.take();
-    let (output, errors) = (child.stdout.take(), child.stderr.take());
+    let output = child.stdout.take();
+    let errors = child.stderr.take();
     // A child that is not read stands still.
     let told = reader(output, u64::MAX)?;
     let said = reader(errors, SAID_BYTES_MAX)?;

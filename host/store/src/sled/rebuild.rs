@@ -78,7 +78,8 @@ impl Committer {
         let fresh = clear(&self.layout)?;
         let bytes = COPIES * bytes_below(&self.layout.store)?;
         if !self.space.has_room_for(bytes) {
-            let (mebibytes, data) = (bytes.div_ceil(1 << 20), self.layout.store.display());
+            let mebibytes = bytes.div_ceil(1 << 20);
+            let data = self.layout.store.display();
             return Err(Error::Engine(format!("a rebuild needs {mebibytes} MiB of free space beside {data}")));
         }
         let made = guarded(|| self.make(&fresh)).and_then(|(moved, last, ledger)| {
@@ -115,7 +116,8 @@ impl Committer {
         open::wait_until_closed(fresh)?;
         let DataState::Database(state) = open::find(fresh)? else { return Err(super::closed()) };
         let state = StateFile::open(&fresh.state, state.at(last.group))?;
-        let (present, other) = (self.files.clone(), open::files(fresh)?);
+        let present = self.files.clone();
+        let other = open::files(fresh)?;
         present.while_moving(&other, || {
             self.shared.view.take_away();
             self.space.drop_ballast();

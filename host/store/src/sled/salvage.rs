@@ -203,14 +203,16 @@ fn middle(low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) -> Option<Vec<u8>> {
         Bound::Included(key) | Bound::Excluded(key) => key.clone(),
         Bound::Unbounded => vec![open; 8],
     };
-    let (low, high) = (bytes(low, 0), bytes(high, u8::MAX));
+    let low = bytes(low, 0);
+    let high = bytes(high, u8::MAX);
     let common = low.iter().zip(&high).take_while(|(one, other)| one == other).count();
     let eight = |key: &[u8]| {
         let mut part = [0; 8];
         part.iter_mut().zip(key.iter().skip(common)).for_each(|(to, from)| *to = *from);
         u64::from_be_bytes(part)
     };
-    let (from, to) = (eight(&low), eight(&high));
+    let from = eight(&low);
+    let to = eight(&high);
     let half = to.checked_sub(from)? / 2;
     let mut key: Vec<u8> = low.iter().take(common).copied().collect();
     key.extend_from_slice(&(from + half).to_be_bytes());

@@ -73,7 +73,8 @@ async fn journal_grows_piece_by_piece(bed: Bed) {
     let run = running(&*store, requestor(1, 1), 1).await;
     assert_eq!(head(&*store, &run).await, None);
     assert_eq!(bytes(&*store, &run).await, b"");
-    let (mut whole, mut at_row) = (Vec::new(), 0);
+    let mut whole = Vec::new();
+    let mut at_row = 0;
     for length in [1, 0, PIECE_BYTES, PIECE_BYTES + 1, 40_000, 300_000, 5] {
         let more = tail(2, at_row, &stream(length));
         at_row = more.rows_after();
@@ -104,7 +105,8 @@ async fn journal_append_that_does_not_go_on_is_fenced(bed: Bed) {
 }
 
 async fn journal_append_of_ended_or_absent_task_is_fenced(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     let run = running(&*store, owner, 1).await;
     assert!(is_fenced(store.append(&owner, task_id(9), tail(2, 0, b"x")).await));
     assert!(is_fenced(store.append(&requestor(1, 2), run.id, tail(2, 0, b"x")).await));
@@ -128,7 +130,8 @@ async fn journal_begins_with_the_run_of_the_record(bed: Bed) {
 }
 
 async fn journal_grows_with_its_record_or_not_at_all(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     let promoted = Creation { journal: Some(tail(1, 0, b"first ")), ..creation(Task { attempt: 1, ..task(owner, 1) }) };
     let wrong = Creation { journal: Some(tail(2, 0, b"first ")), ..promoted.clone() };
     assert!(is_fenced(store.create(wrong).await));
@@ -241,7 +244,8 @@ async fn journal_goes_with_the_end_of_its_task(bed: Bed) {
 }
 
 async fn journal_may_outlive_the_end_of_its_task(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     let run = running(&*store, owner, 1).await;
     append(&*store, &run, tail(2, 0, b"all ")).await.unwrap();
     let end = Change { journal: Some(tail(2, 1, b"of it")), ..completion(&run, output("done")) };
@@ -259,7 +263,8 @@ async fn journal_may_outlive_the_end_of_its_task(bed: Bed) {
 }
 
 async fn journal_goes_with_its_task(mut bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     for (number, length) in [(1, 10), (2, 90_000)] {
         let run = running(&*store, owner, number).await;
         append(&*store, &run, tail(2, 0, &stream(length))).await.unwrap();
@@ -342,7 +347,8 @@ async fn long_journal_is_removed_to_the_last_row(mut bed: Bed) {
 }
 
 async fn journal_bytes_count_as_stored(mut bed: Bed) {
-    let (one, two) = (requestor(1, 1), requestor(1, 2));
+    let one = requestor(1, 1);
+    let two = requestor(1, 2);
     let store = bed.store();
     let run = running(&*store, one, 1).await;
     let before = store.usage(&one).await.unwrap().0;
@@ -369,7 +375,8 @@ async fn journal_bytes_count_as_stored(mut bed: Bed) {
 }
 
 async fn journal_quota_is_checked_with_the_append(bed: Bed) {
-    let (store, owner) = (bed.store(), requestor(1, 1));
+    let store = bed.store();
+    let owner = requestor(1, 1);
     let run = running(&*store, owner, 1).await;
     let before = store.usage(&owner).await.unwrap().0;
     let caps = StoredCaps { bytes_per_requestor: before.bytes + 10, ..WIDE };
@@ -403,7 +410,8 @@ async fn journal_quota_is_checked_with_the_append(bed: Bed) {
 
 async fn journal_of_an_erased_tenant_goes_alone(bed: Bed) {
     let store = bed.store();
-    let (mine, others) = (running(&*store, requestor(1, 1), 1).await, running(&*store, requestor(2, 1), 1).await);
+    let mine = running(&*store, requestor(1, 1), 1).await;
+    let others = running(&*store, requestor(2, 1), 1).await;
     for run in [&mine, &others] {
         append(&*store, run, tail(2, 0, &stream(9_000))).await.unwrap();
     }

@@ -56,7 +56,8 @@ impl VaultKeys {
     }
 
     fn parse<'a>(lines: impl Iterator<Item = &'a str>, what: &str) -> Result<Self, String> {
-        let (mut keys, mut seen) = (Vec::new(), HashSet::new());
+        let mut keys = Vec::new();
+        let mut seen = HashSet::new();
         for (number, line) in (1..).zip(lines) {
             let text = line.split('#').next().unwrap_or_default().trim();
             if text.is_empty() {

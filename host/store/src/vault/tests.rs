@@ -49,7 +49,9 @@ fn changed_or_missing_sealed_byte_is_noticed() {
 
 #[test]
 fn first_key_seals_and_all_keys_open() {
-    let (old, both, new) = (keys(ONE), keys(&format!("{TWO},{ONE}")), keys(TWO));
+    let old = keys(ONE);
+    let both = keys(&format!("{TWO},{ONE}"));
+    let new = keys(TWO);
     let sealed = old.seal(&[], b"x").unwrap();
     assert_eq!(both.open(&[], &sealed).unwrap(), b"x");
     assert!(both.is_outdated(&sealed) && !old.is_outdated(&sealed));

@@ -47,7 +47,8 @@ fn task_limit_leaves_permits_to_plain_calls() {
         ..limits()
     };
     let admission = Admission::new(limits.into(), 4);
-    let (a, b) = (requestor(1, 1), requestor(1, 2));
+    let a = requestor(1, 1);
+    let b = requestor(1, 2);
     let task = |who: &Requestor| admission.try_permit(who, Purpose::Task);
     let plain = |who: &Requestor| admission.try_permit(who, Purpose::Plain);
     let full = |who: &Requestor| admission.blocked(who, Purpose::Task).unwrap().limit;
@@ -80,7 +81,9 @@ fn granted(request: &mut PermitRequest) -> Option<Permit> {
 #[test]
 fn admission_refusal_names_the_limit() {
     let admission = admission();
-    let (a, b, c) = (requestor(1, 1), requestor(1, 2), requestor(2, 3));
+    let a = requestor(1, 1);
+    let b = requestor(1, 2);
+    let c = requestor(2, 3);
     let _two = [admission.try_permit(&a, Purpose::Plain).unwrap(), admission.try_permit(&a, Purpose::Task).unwrap()];
     assert_eq!(admission.blocked(&a, Purpose::Plain).unwrap().limit, "calls_running_per_requestor");
     let _third = admission.try_permit(&b, Purpose::Plain).unwrap();
@@ -132,7 +135,8 @@ fn admission_serves_a_requestor_in_order() {
 #[test]
 fn full_requestor_takes_no_permit_of_others() {
     let admission = admission();
-    let (flood, other) = (requestor(1, 1), requestor(2, 2));
+    let flood = requestor(1, 1);
+    let other = requestor(2, 2);
     let _running =
         [admission.try_permit(&flood, Purpose::Plain).unwrap(), admission.try_permit(&flood, Purpose::Plain).unwrap()];
     let _waiting: Vec<_> = (0..8).map(|_| admission.enqueue(&flood, Purpose::Plain).unwrap()).collect();

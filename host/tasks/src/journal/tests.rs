@@ -111,7 +111,8 @@ async fn promoted(store: &Arc<dyn Store>, journal: &Arc<TaskJournal>) -> (Task, 
     let mut writer = journal.writer().await;
     let (marker, append) = writer.promoted(1, 7).unwrap();
     task.durable = Some(marker);
-    let (arguments, journal) = (Json::new("{}"), Some(append.clone()));
+    let arguments = Json::new("{}");
+    let journal = Some(append.clone());
     let creation = Creation { task, arguments, output: None, reserved_bytes: 0, caps: CAPS, journal };
     let task = store.create(creation).await.unwrap();
     writer.moved(&task, &append, CAPS);

@@ -201,7 +201,8 @@ impl Secrets {
             let before = row.encode()?;
             let value = row.open(&keys, &scope).map_err(|error| scope.sealed(error))?;
             row.seal(&keys, &scope, &value)?;
-            let (key, after) = (scope.key(), row.encode()?);
+            let key = scope.key();
+            let after = row.encode()?;
             let expected = vec![(key.clone(), Some(before))];
             match self.rows.change_rows(RowKind::GuestSecret, expected, vec![(key, Some(after))], None).await {
                 // Somebody set or removed it meanwhile: then it is not outdated any more.
@@ -282,7 +283,8 @@ fn check(wish: &NewSecret) -> Result<(), Error> {
         return invalid("a secret is put into header, query or body".to_owned());
     }
     if !VALUE_BYTES.contains(&value.len()) {
-        let (min, max) = (VALUE_BYTES.start(), VALUE_BYTES.end());
+        let min = VALUE_BYTES.start();
+        let max = VALUE_BYTES.end();
         return invalid(format!("a secret has {min} to {max} bytes; this one has {}", value.len()));
     }
     // A header takes nothing else, and whoever reads a value from a file may not know of the line's end.

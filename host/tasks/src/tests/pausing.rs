@@ -69,7 +69,8 @@ async fn concurrent_pauses_respect_the_paused_limit() {
 #[tokio::test]
 async fn paused_tasks_stay_paused_across_restart_under_lower_limit() {
     let first = world_on(Arc::new(MemoryStore::new()), paused_max(2));
-    let (ran, waits) = (first.many("again", 2).await, first.many("again", 2).await);
+    let ran = first.many("again", 2).await;
+    let waits = first.many("again", 2).await;
     for id in [ran[0], waits[0]] {
         first.tasks.pause(&ANNA, id, None).await.unwrap();
     }

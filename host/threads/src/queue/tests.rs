@@ -44,7 +44,9 @@ impl Machine {
 
 #[test]
 fn fair_queue_ignores_the_number_of_calls() {
-    let (a, b, c) = (Share::new(1), Share::new(1), Share::new(1));
+    let a = Share::new(1);
+    let b = Share::new(1);
+    let c = Share::new(1);
     for threads in 1..=3 {
         let mut machine = Machine::new(threads);
         machine.add(&a, "a", 500);
@@ -60,7 +62,9 @@ fn fair_queue_ignores_the_number_of_calls() {
 
 #[test]
 fn fair_queue_gives_unused_turns_to_others() {
-    let (a, b, c) = (Share::new(1), Share::new(1), Share::new(1));
+    let a = Share::new(1);
+    let b = Share::new(1);
+    let c = Share::new(1);
     let mut machine = Machine::new(8);
     machine.add(&a, "a", 500);
     machine.add(&b, "b", 1);
@@ -73,7 +77,9 @@ fn fair_queue_gives_unused_turns_to_others() {
 
 #[test]
 fn fair_queue_divides_turns_by_weight() {
-    let (a, b, c) = (Share::new(1), Share::new(2), Share::new(5));
+    let a = Share::new(1);
+    let b = Share::new(2);
+    let c = Share::new(5);
     let mut machine = Machine::new(2);
     machine.add(&a, "a", 50);
     machine.add(&b, "b", 50);
@@ -86,7 +92,8 @@ fn fair_queue_divides_turns_by_weight() {
 
 #[test]
 fn fair_queue_idle_share_saves_no_turns() {
-    let (a, b) = (Share::new(1), Share::new(1));
+    let a = Share::new(1);
+    let b = Share::new(1);
     let mut machine = Machine::new(2);
     machine.add(&b, "b", 1);
     machine.run(1);
@@ -102,7 +109,8 @@ fn fair_queue_idle_share_saves_no_turns() {
 
 #[test]
 fn fair_queue_returning_share_pays_its_debt() {
-    let (a, b) = (Share::new(1), Share::new(1));
+    let a = Share::new(1);
+    let b = Share::new(1);
     let mut queue = FairQueue::new(TURN_US);
     queue.push(&a, "a");
     let (share, _) = queue.pop().unwrap();
@@ -120,13 +128,15 @@ fn fair_queue_returning_share_pays_its_debt() {
 
 #[test]
 fn fair_queue_charges_short_calls_their_time() {
-    let (a, b) = (Share::new(1), Share::new(1));
+    let a = Share::new(1);
+    let b = Share::new(1);
     let mut queue = FairQueue::new(TURN_US);
     queue.push(&a, "a");
     for _ in 0..4 {
         queue.push(&b, "b");
     }
-    let (mut turns, mut served) = (0, [0, 0]);
+    let mut turns = 0;
+    let mut served = [0, 0];
     while turns < 10_000 {
         let (share, name) = queue.pop().unwrap();
         // One loops, the other makes call after call that is over in a hundredth of a turn.
@@ -143,7 +153,8 @@ fn fair_queue_charges_short_calls_their_time() {
 #[test]
 fn fair_queue_bounds_debt_of_other_threads() {
     let turns_before_it = |elsewhere: Duration| {
-        let (a, b) = (Share::new(1), Share::new(1));
+        let a = Share::new(1);
+        let b = Share::new(1);
         let mut queue = FairQueue::new(TURN_US);
         a.used_elsewhere(elsewhere);
         queue.push(&a, "a");
@@ -167,8 +178,10 @@ fn fair_queue_bounds_debt_of_other_threads() {
 
 #[test]
 fn fair_queue_charges_time_spent_on_messages() {
-    let (a, b) = (Share::new(1), Share::new(1));
-    let (mut messages, mut guests) = (FairQueue::secondary(TURN_US), FairQueue::new(TURN_US));
+    let a = Share::new(1);
+    let b = Share::new(1);
+    let mut messages = FairQueue::secondary(TURN_US);
+    let mut guests = FairQueue::new(TURN_US);
     for _ in 0..4 {
         messages.push(&a, "a");
     }
@@ -192,7 +205,8 @@ fn fair_queue_charges_time_spent_on_messages() {
 
 #[test]
 fn fair_queue_marks_idle_first_share_urgent() {
-    let (a, b) = (Share::new(1), Share::new(1));
+    let a = Share::new(1);
+    let b = Share::new(1);
     let mut queue = FairQueue::new(TURN_US);
     assert!(queue.push(&a, "a"));
     queue.push(&a, "a");
@@ -221,7 +235,8 @@ fn fair_queue_forgets_unused_shares() {
 
 #[test]
 fn fair_queue_forgets_unused_parts_of_a_share() {
-    let (share, mut queue) = (Share::new(1), FairQueue::new(TURN_US));
+    let share = Share::new(1);
+    let mut queue = FairQueue::new(TURN_US);
     queue.push(&share, ());
     for part in 1..10_000 {
         queue.push(&share.part(part), ());
@@ -238,7 +253,8 @@ fn fair_queue_forgets_unused_parts_of_a_share() {
 
 #[test]
 fn fair_queue_is_fair_between_parts_of_a_share() {
-    let (a, other) = (Share::new(1), Share::new(2));
+    let a = Share::new(1);
+    let other = Share::new(2);
     for threads in 1..=3 {
         let mut machine = Machine::new(threads);
         machine.add(&a.part(1), "a", 500);
@@ -255,7 +271,8 @@ fn fair_queue_is_fair_between_parts_of_a_share() {
 
 #[test]
 fn fair_queue_weight_change_applies_next_turn() {
-    let (a, b) = (Share::new(1), Share::new(1));
+    let a = Share::new(1);
+    let b = Share::new(1);
     let mut machine = Machine::new(2);
     machine.add(&a, "a", 50);
     machine.add(&b, "b", 50);

@@ -76,7 +76,8 @@ async fn cost_of_recorded_calls() {
         ("the collector is away", tracer(9, 1.0), 100_000),
     ] {
         let (own, all) = least(&tracer, calls).await;
-        let (exported, dropped) = (tracer.spans_exported(), tracer.spans_dropped());
+        let exported = tracer.spans_exported();
+        let dropped = tracer.spans_dropped();
         eprintln!("{name}: {own} ns of CPU a call, {all} ns with the export; {exported} exported, {dropped} dropped");
     }
 }
@@ -105,7 +106,8 @@ fn spread(mut values: Vec<f64>) -> [f64; 3] {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn cost_of_requests_that_are_not_recorded() {
-    let (recorded, not_recorded) = (PARENT, TraceContext { is_sampled: false, ..PARENT });
+    let recorded = PARENT;
+    let not_recorded = TraceContext { is_sampled: false, ..PARENT };
     let nothing = FollowedMax { per_tenant: 0, total: 0 };
     let without_budget = Tracer::start(TracerOptions { followed_max: nothing, ..options(9, 0.0) });
     for (name, tracer, parent) in [
@@ -114,7 +116,8 @@ async fn cost_of_requests_that_are_not_recorded() {
         ("the caller does not record", tracer(9, 0.0), Some(&not_recorded)),
         ("the caller records, and has no budget here", without_budget, Some(&recorded)),
     ] {
-        let (tracers, mut took) = ([tracer, Tracer::default()], [Vec::new(), Vec::new()]);
+        let tracers = [tracer, Tracer::default()];
+        let mut took = [Vec::new(), Vec::new()];
         for pair in 0..PAIRS {
             // Each is first as often as it is second.
             for which in [pair % 2, 1 - pair % 2] {

@@ -76,7 +76,8 @@ impl ByteRateLimiter {
 
     /// Takes so many bytes, and says how long to wait before they are read.
     pub(super) fn take(&self, requestor: &Requestor, bytes: u64) -> Result<Duration, Exceeded> {
-        let (limits, within) = (self.limits.of(requestor), (Instant::now(), self.wait_max));
+        let limits = self.limits.of(requestor);
+        let within = (Instant::now(), self.wait_max);
         let mut paid = self.paid.lock();
         let of_tenant = paid.tenants.get(&requestor.tenant).copied();
         let of_requestor = paid.requestors.get(requestor).copied();
@@ -102,7 +103,8 @@ impl ByteRateLimiter {
 
     /// Forgets who owes nothing.
     pub(super) fn forget_idle(&self) {
-        let (now, mut paid) = (Instant::now(), self.paid.lock());
+        let now = Instant::now();
+        let mut paid = self.paid.lock();
         paid.tenants.retain(|_, paid| *paid > now);
         paid.requestors.retain(|_, paid| *paid > now);
     }
@@ -133,7 +135,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn request_bytes_over_rate_wait_then_are_refused() {
-        let (flow, seconds) = (flow(), Duration::from_secs);
+        let flow = flow();
+        let seconds = Duration::from_secs;
         assert_eq!(flow.take(&requestor(1, 1), 2_000).unwrap(), Duration::ZERO);
         assert_eq!(flow.take(&requestor(1, 1), 3_000).unwrap(), seconds(3));
         assert_eq!(flow.take(&requestor(1, 1), 7_000).unwrap(), seconds(10));

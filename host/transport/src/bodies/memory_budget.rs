@@ -92,7 +92,8 @@ impl MemoryBudget {
         if line.is_empty() {
             return;
         }
-        let (mut behind, mut unwanted) = (FxHashSet::default(), Vec::new());
+        let mut behind = FxHashSet::default();
+        let mut unwanted = Vec::new();
         for waiting in std::mem::take(&mut *line) {
             let MemoryWaiter { requestor, bytes, granted } = &waiting;
             if granted.is_closed() {
@@ -167,7 +168,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn body_room_timeout_names_the_full_limit() {
         let room = room();
-        let (alice, ann, bob) = (requestor(1, 1), requestor(1, 2), requestor(2, 3));
+        let alice = requestor(1, 1);
+        let ann = requestor(1, 2);
+        let bob = requestor(2, 3);
         let first = room.take(&alice, 80, WAIT).await.unwrap();
         let full = |value, limit| Some(Full { limit, value });
         assert_eq!(room.take(&alice, 30, WAIT).await.err(), full(100, "requestor"));
@@ -182,7 +185,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn body_room_is_granted_in_order_per_requestor() {
         let room = room();
-        let (alice, bob) = (requestor(1, 1), requestor(2, 2));
+        let alice = requestor(1, 1);
+        let bob = requestor(2, 2);
         let mut first = room.take(&alice, 100, WAIT).await.unwrap();
         let mut large = Box::pin(room.take(&alice, 90, WAIT));
         let mut small = Box::pin(room.take(&alice, 10, WAIT));
@@ -191,7 +195,8 @@ mod tests {
         assert_eq!(first.shrink(50), 50);
         assert!((&mut small).now_or_never().is_none(), "it does not overtake what came before it");
         drop(first);
-        let (large, small) = (large.await.unwrap(), small.await.unwrap());
+        let large = large.await.unwrap();
+        let small = small.await.unwrap();
         assert_eq!(room.counter.total(), 200);
         drop((large, small, other));
         assert_eq!(room.counter.total(), 0);

@@ -119,7 +119,8 @@ impl Server {
         let full = self.quota.full_of_answers(&requestor);
         let sender = Sender { requestor, rights: caller.rights.clone(), full, reads_events: accepts.events, ends };
         let (received, asked) = if is_large {
-            let (mcp, headers) = (Arc::clone(&self.mcp), headers.clone());
+            let mcp = Arc::clone(&self.mcp);
+            let headers = headers.clone();
             let receive =
                 move || (mcp.receive(sender.peer(session, &headers), &envelope), RequestRef::Id(request_id(&envelope)));
             self.offload(&requestor, receive).await?
@@ -295,7 +296,8 @@ impl Server {
     }
 
     fn rejected(&self, requestor: &Requestor, rejection: Rejection, body: String) -> Response {
-        let (mut challenge, mut retry_after_ms) = (None, None);
+        let mut challenge = None;
+        let mut retry_after_ms = None;
         let status = match rejection {
             Rejection::Malformed | Rejection::Unserved | Rejection::SessionRequired => StatusCode::BAD_REQUEST,
             Rejection::UnknownMethod => StatusCode::NOT_FOUND,

@@ -42,7 +42,8 @@ async fn http_batch_is_answered_with_one_array() {
 #[tokio::test]
 async fn what_is_no_batch_of_its_session_is_refused() {
     let edge = Edge::usual().await;
-    let (client, newer) = (batching(&edge).await, edge.session().await);
+    let client = batching(&edge).await;
+    let newer = edge.session().await;
     let one = json!(requests(1)).to_string();
     let many = json!(requests(51)).to_string();
     for (reply, case) in [
@@ -110,7 +111,8 @@ async fn batch_that_passes_later_is_refused_with_the_time() {
 #[tokio::test]
 async fn sessions_with_batches_and_others_keep_their_revision() {
     let edge = Edge::usual().await;
-    let (client, newer) = (batching(&edge).await, edge.session().await);
+    let client = batching(&edge).await;
+    let newer = edge.session().await;
     let one = json!(requests(1)).to_string();
     let single = requests(1)[0].to_string();
     let said = |client: &Client, version: &str| client.with("MCP-Protocol-Version", version);

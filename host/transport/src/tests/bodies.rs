@@ -47,7 +47,8 @@ fn held(edge: &Edge) -> [u64; 3] {
 #[tokio::test]
 async fn large_bodies_do_not_block_connection_threads() {
     let edge = Edge::start(setup(|_| {})).await;
-    let (alice, bob) = (client(&edge, "alice"), client(&edge, "bob"));
+    let alice = client(&edge, "alice");
+    let bob = client(&edge, "bob");
     // More than there are threads of either kind.
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let held: Vec<_> = (0..2 * threads + 4).map(|_| posted(&alice, message("hold", LARGE))).collect();
@@ -66,7 +67,8 @@ async fn large_bodies_do_not_block_connection_threads() {
 #[tokio::test]
 async fn a_large_body_does_not_wait_behind_those_of_another_tenant() {
     let edge = Edge::start(setup(|_| {})).await;
-    let (alice, bob) = (client(&edge, "alice"), client(&edge, "bob"));
+    let alice = client(&edge, "alice");
+    let bob = client(&edge, "bob");
     let held = posted(&alice, message("hold", LARGE));
     edge.script.gate.holds(1).await;
     let others: Vec<_> = (0..8).map(|_| posted(&alice, message("modern", LARGE))).collect();
@@ -91,7 +93,8 @@ async fn request_body_bytes_count_until_message_is_handled() {
     // It does not say how long it is.
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                 Authorization: Bearer alice\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let (body, mut stream) = (message("hold", LARGE), alice.connect().await);
+    let body = message("hold", LARGE);
+    let mut stream = alice.connect().await;
     let (beginning, rest) = body.split_at(100_000);
     stream.write_all(format!("{head}{:x}\r\n{beginning}\r\n", beginning.len()).as_bytes()).await.unwrap();
     until(|| held(&edge) == [(LARGE + (1 << 20)) as u64; 3]).await;

@@ -140,7 +140,8 @@ impl Reply {
     pub(super) async fn block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
-                let (block, rest) = (block.to_owned(), rest.to_owned());
+                let block = block.to_owned();
+                let rest = rest.to_owned();
                 self.text = rest;
                 return Some(block);
             }

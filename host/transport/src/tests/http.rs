@@ -210,7 +210,8 @@ async fn drain_finishes_open_requests_and_answers_long_ones() {
     setup.options.drain_ms = 4000;
     let edge = Edge::start(setup).await;
     let client = edge.session().await;
-    let (quick, endless) = (client.clone(), client.clone());
+    let quick = client.clone();
+    let endless = client.clone();
     let quick = tokio::spawn(async move { quick.rpc(1, "do", json!({ "ms": 200 })).await.body().await });
     let endless = tokio::spawn(async move {
         let mut stream = endless.connect().await;
@@ -228,7 +229,8 @@ async fn drain_finishes_open_requests_and_answers_long_ones() {
     while edge.script.begun() < 2 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    let (address, late) = (edge.address, client.clone());
+    let address = edge.address;
+    let late = client.clone();
     let told = tokio::spawn(async move {
         loop {
             let (status, body) = status_and_body(late.send("GET", "/readyz", "").await).await;

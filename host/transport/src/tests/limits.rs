@@ -127,10 +127,11 @@ async fn open_request_limit_counts_until_streams_end() {
         setup.limits.requests_open_per_requestor = 2;
     }))
     .await;
-    let (alice, bob) =
-        (edge.client().with("Authorization", "Bearer alice"), edge.client().with("Authorization", "Bearer bob"));
+    let alice = edge.client().with("Authorization", "Bearer alice");
+    let bob = edge.client().with("Authorization", "Bearer bob");
     let alice = edge.session_as(alice, "2025-11-25").await;
-    let (mut one, mut two) = (alice.get().await, alice.get().await);
+    let mut one = alice.get().await;
+    let mut two = alice.get().await;
     assert!(one.event().await.is_some() && two.event().await.is_some());
     let refused = alice.get().await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));

@@ -51,7 +51,8 @@ impl Verifier for Tokens {
             "broken" => return Err(Denied::Unavailable { incident: "abc".into() }),
             _ => return Err(Denied::Invalid),
         };
-        let (name, tenant) = (name.into(), tenant.into());
+        let name = name.into();
+        let tenant = tenant.into();
         Ok(Verified { requestor, name, tenant, scopes: Scopes::All, look_at: u64::MAX, ends_at: u64::MAX })
     }
 

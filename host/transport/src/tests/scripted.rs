@@ -157,11 +157,14 @@ impl Script {
         let last = Frame::from(answer(&id, params.clone()));
         let number = |name: &str| params[name].as_u64().unwrap_or(0);
         // `steps` notifications of `bytes` each, `gap_ms` apart, then the answer after `ms`.
-        let (steps, gap_ms, ms) = (number("steps"), number("gap_ms"), number("ms"));
+        let steps = number("steps");
+        let gap_ms = number("gap_ms");
+        let ms = number("ms");
         let padding = "x".repeat(number("bytes") as usize);
         assert!(method == "do" || method == "modern");
         stream::unfold((0, Some(fate)), move |(step, fate)| {
-            let (last, padding) = (last.clone(), padding.clone());
+            let last = last.clone();
+            let padding = padding.clone();
             async move {
                 let mut fate = fate?;
                 if step < steps {

@@ -95,7 +95,9 @@ async fn idle_sessions_expire_but_never_with_a_request_open() {
     let sessions = SessionOptions { idle_ms_max: 1000, per_requestor: 100 };
     let rows: Arc<Rows> = Arc::default();
     let edge = Edge::start(Setup { sessions, rows: rows.clone(), ..Setup::default() }).await;
-    let (idle, streaming, calling) = (edge.session().await, edge.session().await, edge.session().await);
+    let idle = edge.session().await;
+    let streaming = edge.session().await;
+    let calling = edge.session().await;
     let mut stream = streaming.get().await;
     stream.event().await.unwrap();
     let call = calling.clone();
@@ -150,7 +152,8 @@ async fn session_limit_evicts_the_longest_idle_session() {
         assert_eq!(client.rpc(1, "state", json!({})).await.status, 200);
     }
     // With a request open in each of them, there is no room to make.
-    let (mut one, mut two) = (second.get().await, third.get().await);
+    let mut one = second.get().await;
+    let mut two = third.get().await;
     assert!(one.event().await.is_some() && two.event().await.is_some());
     let (status, body) = status_and_body(edge.client().rpc(5, "initialize", json!({})).await).await;
     assert_eq!((status, &body["id"], &body["error"]["code"]), (200, &json!(5), &json!(1010)));

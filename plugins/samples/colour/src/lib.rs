@@ -89,7 +89,8 @@ impl palette::Guest for Library {
     }
 
     fn gradient(start: Colour, end: Colour, steps: Option<u8>) -> Result<Vec<String>, ColourError> {
-        let (start, end) = (model::rgb(&start)?, model::rgb(&end)?);
+        let start = model::rgb(&start)?;
+        let end = model::rgb(&end)?;
         let last = steps.unwrap_or(STEPS).max(2) - 1;
         Ok((0..=last).map(|step| model::hex(model::mixed(start, end, f64::from(step) / f64::from(last)))).collect())
     }

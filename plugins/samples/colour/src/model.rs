@@ -69,8 +69,10 @@ pub(crate) fn hex(rgb: Rgb) -> String {
 
 pub(crate) fn hsl_of(rgb: Rgb) -> Hsl {
     let [red, green, blue] = [rgb.red, rgb.green, rgb.blue].map(|part| f64::from(part) / 255.0);
-    let (most, least) = (red.max(green).max(blue), red.min(green).min(blue));
-    let (lightness, range) = ((most + least) / 2.0, most - least);
+    let most = red.max(green).max(blue);
+    let least = red.min(green).min(blue);
+    let lightness = (most + least) / 2.0;
+    let range = most - least;
     if range == 0.0 {
         return Hsl { hue: 0.0, saturation: 0.0, lightness };
     }
@@ -96,7 +98,8 @@ pub(crate) fn rgb_of(hsl: Hsl) -> Rgb {
 
 /// WCAG 2.2: from 1 to 21, whichever of the two is lighter.
 pub(crate) fn contrast(a: Rgb, b: Rgb) -> f64 {
-    let (a, b) = (luminance(a), luminance(b));
+    let a = luminance(a);
+    let b = luminance(b);
     (a.max(b) + 0.05) / (a.min(b) + 0.05)
 }
 

@@ -49,7 +49,9 @@ pub(crate) fn read(
     let mut columns: Vec<Column> =
         header.iter().map(|name| Column::new(String::from_utf8_lossy(name).trim(), distinct_max)).collect();
 
-    let (mut rows, mut ragged_rows, mut complete) = (0, 0, true);
+    let mut rows = 0;
+    let mut ragged_rows = 0;
+    let mut complete = true;
     let mut record = csv::ByteRecord::new();
     while reader.read_byte_record(&mut record)? {
         rows += 1;

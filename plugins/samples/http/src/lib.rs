@@ -39,7 +39,8 @@ fn http_get(Address { url }: Address) -> Result<Json<Page>, Error> {
     let response = fetch::get(&uri)?;
     let header =
         |name: &str| response.headers().get(name).first().map(|value| String::from_utf8_lossy(value).into_owned());
-    let (content_type, location) = (header("content-type"), header("location"));
+    let content_type = header("content-type");
+    let location = header("location");
     let (body, truncated) = fetch::body(&response, BODY_BYTES_MAX)?;
     Ok(Json(Page {
         status: response.status(),

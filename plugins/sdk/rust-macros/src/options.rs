@@ -83,7 +83,8 @@ fn text(meta: &ParseNestedMeta<'_>) -> Result<LitStr, Error> {
 /// The host's own rule, said where the name is written.
 fn name(meta: &ParseNestedMeta<'_>) -> Result<LitStr, Error> {
     let name = text(meta)?;
-    let (value, is_plain) = (name.value(), |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+    let value = name.value();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     if (1..=128).contains(&value.len()) && value.bytes().all(is_plain) {
         Ok(name)
     } else {

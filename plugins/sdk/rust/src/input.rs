@@ -21,7 +21,8 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Err
 /// The same JSON with `100` in the place of `100.0` and `1e2`.
 fn with_plain_integers(text: &str) -> Cow<'_, str> {
     let mut plain = String::new();
-    let (mut copied, mut at) = (0, 0);
+    let mut copied = 0;
+    let mut at = 0;
     while let Some(byte) = text.as_bytes().get(at) {
         match byte {
             b'"' => at += string_length(&text[at..]),

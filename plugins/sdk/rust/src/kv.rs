@@ -134,7 +134,8 @@ pub fn key_page(prefix: &str, cursor: Option<&str>) -> Result<KeyPage, KvError> 
 ///
 /// See [`KvError`].
 pub fn keys(prefix: &str) -> Result<Vec<String>, KvError> {
-    let (mut keys, mut cursor) = (Vec::new(), None::<String>);
+    let mut keys = Vec::new();
+    let mut cursor = None::<String>;
     loop {
         let page = key_page(prefix, cursor.as_deref())?;
         keys.extend(page.keys);

@@ -113,7 +113,8 @@ pub(crate) fn new(arguments: &NewArguments) -> Outcome {
         Ok(()) => {
             let readme = folder.join("README.md");
             if arguments.json {
-                let (name, language) = (&arguments.name, word(language));
+                let name = &arguments.name;
+                let language = word(language);
                 return Outcome::line(
                     json!({ "folder": folder, "name": name, "language": language, "readme": readme }),
                 );
@@ -181,7 +182,8 @@ pub(crate) fn wrap(arguments: WrapArguments) -> anyhow::Result<Outcome> {
     };
     if json {
         let (digest, bytes) = digest(&options.output)?;
-        let (file, warnings) = (shown(&options.output), findings.warnings);
+        let file = shown(&options.output);
+        let warnings = findings.warnings;
         return Ok(Outcome::line(json!({ "file": file, "component": digest, "bytes": bytes, "warnings": warnings })));
     }
     let warned = Outcome::line(shown(&options.output));

@@ -65,7 +65,8 @@ pub async fn push(
     options.plain_http_hosts.extend(plain_http.iter().map(|host| host.to_ascii_lowercase()));
     options.roots.extend(roots);
     let component = read(&file, options.component_bytes_max)?;
-    let (transfer, made_at) = (Transfer::default(), made_at(&file)?);
+    let transfer = Transfer::default();
+    let made_at = made_at(&file)?;
     options.progress = transfer.counter();
     let what = || transfer.describe(&format!("sending {} to oci://{reference}", file.display()));
     let pushing = Box::pin(oci::push(&reference, component, made_at, key.as_ref(), &options));

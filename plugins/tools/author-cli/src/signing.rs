@@ -46,7 +46,8 @@ pub struct SignArguments {
 }
 
 pub(crate) fn keygen(arguments: &KeygenArguments) -> anyhow::Result<Outcome> {
-    let (secret, public) = (ending(&arguments.name, ".key"), ending(&arguments.name, ".pub"));
+    let secret = ending(&arguments.name, ".key");
+    let public = ending(&arguments.name, ".pub");
     anyhow::ensure!(!public.exists(), "{} is there already", public.display());
     let (key, text) = SigningKey::generate().map_err(anyhow::Error::msg)?;
     write_new(&secret, 0o600, &text)?;

@@ -14,7 +14,8 @@ const PLATFORM: &str = "wasi:";
 
 /// Finds what a host leaves out, or refuses because nothing else is there.
 pub(crate) fn check(resolve: &Resolve, world: &World, findings: &mut Findings) {
-    let (mut usable, mut unusable) = (0_usize, Vec::new());
+    let mut usable = 0_usize;
+    let mut unusable = Vec::new();
     let mut see = |shown: String, function: &Function| {
         let wrong = problems(resolve, function);
         usable += usize::from(wrong.is_empty());
@@ -52,7 +53,8 @@ fn problems(resolve: &Resolve, function: &Function) -> Vec<String> {
 
 /// Why values of a type have no form in JSON, if they have none.
 fn not_json(resolve: &Resolve, ty: Type) -> Option<NotJson> {
-    let (mut left, mut seen) = (vec![ty], HashSet::<TypeId>::new());
+    let mut left = vec![ty];
+    let mut seen = HashSet::<TypeId>::new();
     while let Some(ty) = left.pop() {
         let id = match ty {
             Type::ErrorContext => return Some(NotJson::ErrorContext),

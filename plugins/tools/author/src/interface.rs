@@ -141,7 +141,8 @@ fn structure(resolve: &Resolve, kind: &TypeDefKind, types: &mut BTreeMap<String,
         TypeDefKind::Option(ty) => format!("option<{}>", one(*ty)),
         TypeDefKind::List(ty) => format!("list<{}>", one(*ty)),
         TypeDefKind::Result(result) => {
-            let (ok, err) = (result.ok.map(&mut one), result.err.map(&mut one));
+            let ok = result.ok.map(&mut one);
+            let err = result.err.map(&mut one);
             format!("result<{}, {}>", optional(ok), optional(err))
         }
         TypeDefKind::Handle(Handle::Own(id)) => format!("own<{}>", named(resolve, *id, types)),

@@ -135,7 +135,8 @@ fn offers(folder: &Path) -> Result<Vec<Offer>, Error> {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).map_err(Error::io(&folder))?.flatten() {
-            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with('.') || NO_MODULES.contains(&name.as_str()) {
                 continue;
             }

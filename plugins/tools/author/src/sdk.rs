@@ -138,7 +138,8 @@ fn workspace() -> Result<String, Error> {
         text.parse::<toml::Table>().map_err(|error: toml::de::Error| Error::Manifest(error.message().to_owned()))
     };
     let mut root = table(WORKSPACE)?;
-    let (mut members, mut used) = (Vec::new(), BTreeSet::new());
+    let mut members = Vec::new();
+    let mut used = BTreeSet::new();
     for (path, text) in RUST {
         if let Some(folder) = path.strip_suffix("/Cargo.toml") {
             members.push(folder.to_owned());

@@ -60,7 +60,8 @@ pub(crate) fn name(offers: &[Offer]) -> String {
 
 /// Puts a copy of the interface into `scratch`, with a world for everything that a plugin may have; gives back the folder.
 pub(crate) fn place(sdk: &Path, scratch: &Path) -> Result<PathBuf, Error> {
-    let (from, to) = (sdk.join("wit"), scratch.join("wit"));
+    let from = sdk.join("wit");
+    let to = scratch.join("wit");
     for entry in std::fs::read_dir(&from).map_err(Error::io(&from))?.flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|extension| extension == "wit") {

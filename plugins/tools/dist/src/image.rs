@@ -28,7 +28,8 @@ pub(crate) fn package(release: &Release, debian_packages: &Path, pins: &Path) ->
     let mut base = base::layer(&pins, release.needs.machine.debian, debian_packages)?;
     add_users(&mut base);
     let mut layout = Tree::default();
-    let (mut layers, mut diff_ids) = (Vec::new(), Vec::new());
+    let mut layers = Vec::new();
+    let mut diff_ids = Vec::new();
     for tree in [base, own_layer(release)?] {
         let tar = tree.tar(release.epoch)?;
         diff_ids.push(format!("sha256:{}", sha256(&tar)));

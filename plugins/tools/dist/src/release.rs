@@ -64,7 +64,8 @@ impl Release {
     /// Reads what the packages of these programs hold. A program is the name of its Cargo package and the path of its file.
     pub(crate) fn read(root: &Path, epoch: u64, files: &[(String, PathBuf)]) -> anyhow::Result<Self> {
         let scratch = tempfile::tempdir()?;
-        let (mut programs, mut all_needs) = (Vec::new(), Vec::new());
+        let mut programs = Vec::new();
+        let mut all_needs = Vec::new();
         for (package, path) in files {
             let name = path.file_name().and_then(|name| name.to_str()).context("a program has no name")?.to_owned();
             let stripped = scratch.path().join(&name);

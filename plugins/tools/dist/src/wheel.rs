@@ -74,7 +74,8 @@ fn record_of(tree: &Tree) -> anyhow::Result<String> {
 
 fn zipped(tree: &Tree, epoch: u64) -> anyhow::Result<Vec<u8>> {
     let time = OffsetDateTime::from_unix_timestamp(epoch.try_into()?)?;
-    let (year, month) = (u16::try_from(time.year())?, u8::from(time.month()));
+    let year = u16::try_from(time.year())?;
+    let month = u8::from(time.month());
     let time = DateTime::from_date_and_time(year, month, time.day(), time.hour(), time.minute(), time.second())?;
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated).last_modified_time(time);
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));

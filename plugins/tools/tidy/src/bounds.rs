@@ -518,7 +518,8 @@ fn fixed_table(sources: &[&Source]) -> (String, Vec<Finding>) {
         let module = module.replace('/', "::");
         for constant in constants(&source.file).into_iter().filter(|constant| constant.name.ends_with("_MAX")) {
             let Some(value) = constant.value else { continue };
-            let (name, sentence) = (constant.name, constant.sentence);
+            let name = constant.name;
+            let sentence = constant.sentence;
             if sentence.is_empty() {
                 without_sentence
                     .push(format!("{}: document {name} with a sentence that says what it bounds", source.name));

@@ -83,7 +83,8 @@ fn wrong_dependencies(crate_name: &str, manifest: &toml::Table) -> Vec<Finding> 
 fn wrong_code(source: &Source) -> Vec<Finding> {
     let name = source.name.as_str();
     let crate_name = name.split('/').next().unwrap_or_default();
-    let (tokens, imports) = (code::tokens(&source.file), code::imports(&source.file));
+    let tokens = code::tokens(&source.file);
+    let imports = code::imports(&source.file);
     let mut findings = Vec::new();
     if name != DIALER {
         for way in DIALING {

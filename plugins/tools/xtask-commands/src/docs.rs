@@ -113,7 +113,8 @@ impl Pages {
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
                 let entry = entry?;
-                let (path, name) = (entry.path(), entry.file_name());
+                let path = entry.path();
+                let name = entry.file_name();
                 if entry.file_type()?.is_dir() {
                     if !FOREIGN.iter().any(|foreign| name == *foreign) {
                         folders.push(path);
@@ -177,7 +178,8 @@ struct Block {
 
 /// The lines of a page that are no code, and its blocks of code.
 fn divided(text: &str) -> (Vec<&str>, Vec<Block>) {
-    let (mut prose, mut blocks) = (Vec::new(), Vec::new());
+    let mut prose = Vec::new();
+    let mut blocks = Vec::new();
     let mut open: Option<(usize, Block)> = None;
     for (number, line) in text.lines().enumerate() {
         let content = line.trim_start();

@@ -119,7 +119,8 @@ mod tests {
     #[test]
     fn replaced_file_keeps_its_mode_link_and_a_backup() {
         let folder = tempfile::tempdir().unwrap();
-        let (real, link) = (folder.path().join("real.json"), folder.path().join("link.json"));
+        let real = folder.path().join("real.json");
+        let link = folder.path().join("link.json");
         fs::write(&real, "{}").unwrap();
         fs::set_permissions(&real, Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();

@@ -217,7 +217,8 @@ fn added(client: &KnownClient, file: &Path, state: &str, text: Option<&str>, bac
 
 /// What the user has to know of the token.
 fn token_words(client: &KnownClient, name: &str) -> String {
-    let (title, variable) = (client.title, variable(name));
+    let title = client.title;
+    let variable = variable(name);
     match client.token {
         TokenSource::Input => format!("{title} asks for the token when it starts the server, and keeps it encrypted."),
         TokenSource::Variable(..) => {

@@ -29,8 +29,10 @@ fn folder() -> tempfile::TempDir {
 fn every_client_takes_both_kinds_of_servers_into_a_new_file() {
     for client in &KNOWN {
         let folder = folder();
-        let (file, plugin) = (folder.path().join("deep/file"), folder.path().join("a.wasm"));
-        let (file, plugin) = (file.to_str().unwrap(), plugin.to_str().unwrap());
+        let file = folder.path().join("deep/file");
+        let plugin = folder.path().join("a.wasm");
+        let file = file.to_str().unwrap();
+        let plugin = plugin.to_str().unwrap();
         let token = folder.path().join("token");
         let common = [client.word, "--file", file, "--write"];
         let stdio = [&common[..], &["--plugin", plugin]].concat();
@@ -63,7 +65,8 @@ fn added_client_as_json_shows_text_only_where_it_is_not_written() {
 fn file_that_others_can_read_takes_no_token() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = folder();
-    let (file, token) = (folder.path().join("settings.json"), folder.path().join("token"));
+    let file = folder.path().join("settings.json");
+    let token = folder.path().join("token");
     std::fs::write(&file, "{}").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
     let words = ["zed", "--file", file.to_str().unwrap(), "--write", "--url", "http://127.0.0.1:8808/mcp"];
@@ -99,7 +102,10 @@ fn sources_are_named_from_the_root() {
     assert!(Path::new(&program.command).is_absolute());
     let here = std::env::current_dir().unwrap();
     let at = |path: &str| here.join(path).to_str().unwrap().to_owned();
-    let (config, data, plugin, folder) = (at("Cargo.toml"), at("not-yet"), at("src/main.rs"), at("src"));
+    let config = at("Cargo.toml");
+    let data = at("not-yet");
+    let plugin = at("src/main.rs");
+    let folder = at("src");
     let wanted = ["stdio", "--config", &config, "--data", &data, "--plugin", &plugin, "--plugins", &folder];
     assert_eq!(program.arguments, wanted);
     let missing = SourceArguments { config: Some("nothing.toml".into()), ..SourceArguments::default() };

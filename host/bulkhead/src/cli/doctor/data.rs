@@ -58,7 +58,8 @@ pub(super) fn look(data: &Path) -> Vec<Finding> {
 
 fn owner_and_mode(data: &Path, facts: &Metadata, user: u32) -> Finding {
     const SUBJECT: &str = "data directory";
-    let (shown, mode) = (data.display(), facts.mode() & 0o777);
+    let shown = data.display();
+    let mode = facts.mode() & 0o777;
     if !facts.is_dir() {
         return Finding::fail(
             SUBJECT,

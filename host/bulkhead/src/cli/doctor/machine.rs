@@ -115,7 +115,8 @@ fn of_open_files(limit: Option<u64>, connections_max: u32) -> Finding {
 }
 
 pub(super) fn clock() -> Vec<Finding> {
-    let (wall, steady) = (SystemTime::now(), Instant::now());
+    let wall = SystemTime::now();
+    let steady = Instant::now();
     std::thread::sleep(COMPARED);
     let passed = wall.elapsed().ok();
     let unix = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -142,7 +143,8 @@ fn of_pace(wall: Option<Duration>, steady: Duration) -> Finding {
     match wall {
         None => Finding::warn(SUBJECT, "the time of day went back", remedy),
         Some(wall) if wall.abs_diff(steady) > DRIFT_MAX => {
-            let (wall, steady) = (wall.as_millis(), steady.as_millis());
+            let wall = wall.as_millis();
+            let steady = steady.as_millis();
             Finding::warn(SUBJECT, format!("the time of day moved by {wall} ms in {steady} ms"), remedy)
         }
         Some(_) => Finding::ok(SUBJECT, "the time of day moves with the monotonic clock"),

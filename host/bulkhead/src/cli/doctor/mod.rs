@@ -112,7 +112,8 @@ fn configuration(sources: SourceArguments, listen: Option<String>) -> anyhow::Re
 
 fn report(findings: &[Finding], as_json: bool) -> serde_json::Result<ExitCode> {
     let of = |verdict: Verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
-    let (warnings, failures) = (of(Verdict::Warn), of(Verdict::Fail));
+    let warnings = of(Verdict::Warn);
+    let failures = of(Verdict::Fail);
     if as_json {
         let report = serde_json::json!({ "findings": findings, "warnings": warnings, "failures": failures });
         print_line(serde_json::to_string_pretty(&report)?);

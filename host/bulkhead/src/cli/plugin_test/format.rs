@@ -165,7 +165,9 @@ pub(super) fn unix_ms(at: Datetime) -> anyhow::Result<u64> {
         toml::value::Offset::Custom { minutes } => i64::from(minutes),
     };
     // The year begins in March here, so that the leap day is its last.
-    let (year, month, day) = (i64::from(date.year), i64::from(date.month), i64::from(date.day));
+    let year = i64::from(date.year);
+    let month = i64::from(date.month);
+    let day = i64::from(date.day);
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
     let seconds = i64::from(time.second.unwrap_or_default());

@@ -113,7 +113,8 @@ pub(super) async fn run(arguments: TestArguments) -> anyhow::Result<ExitCode> {
             let begin = Instant::now();
             let failures = suite.run(case).await.with_context(|| format!("{name}: {}", case.name))?;
             let ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let (file, name) = (name.clone(), case.name.clone());
+            let file = name.clone();
+            let name = case.name.clone();
             let report = CaseReport { file, name, passed: failures.is_empty(), ms, failures };
             if !arguments.json {
                 print_line(as_text(&report));

@@ -37,7 +37,8 @@ fn assert_same(schema: &Value, form: &Value) {
     let compiled = |schema: &Value| {
         Validator::compile_any(&schema.to_string()).unwrap_or_else(|wrong| panic!("{schema}: {wrong:?}"))
     };
-    let (own, portable) = (compiled(schema), compiled(form));
+    let own = compiled(schema);
+    let portable = compiled(form);
     for value in values() {
         assert_eq!(own.check(&value).is_ok(), portable.check(&value).is_ok(), "{value} of {schema} and of {form}");
     }
@@ -176,7 +177,8 @@ fn schemas() -> impl Strategy<Value = Value> {
             .prop_map(|names| json!({"type": names, "minLength": 2, "minimum": 1, "maxItems": 1, "required": ["a"]})),
     ];
     leaf.prop_recursive(3, 12, 3, move |inner| {
-        let (one, other) = (inner.clone(), inner.clone());
+        let one = inner.clone();
+        let other = inner.clone();
         prop_oneof![
             (names.clone(), one, other, any::<bool>()).prop_map(|(names, one, other, closed)| json!({"type": names,
                 "properties": {"a": one}, "items": other, "additionalProperties": closed})),

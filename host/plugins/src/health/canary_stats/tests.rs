@@ -152,7 +152,9 @@ fn canary_verdicts_of_all_versions_are_given() {
 
 #[test]
 fn canary_faults_of_one_requestor_give_no_verdict() {
-    let (anna, ben, carl) = (requestor(1, 1), requestor(1, 2), requestor(2, 3));
+    let anna = requestor(1, 1);
+    let ben = requestor(1, 2);
+    let carl = requestor(2, 3);
     // Of several requestors of one tenant, and of several tenants: then all of a tenant are as one.
     for (hostile, honest) in [(vec![anna], ben), (vec![anna, ben], carl)] {
         let trials = trials(BOUNDS);
@@ -187,7 +189,10 @@ fn canary_faults_of_operator_count_without_other_callers() {
 
 #[test]
 fn canary_latency_of_one_requestor_gives_no_verdict() {
-    let (anna, ben, carl, dora) = (requestor(1, 1), requestor(1, 2), requestor(1, 3), requestor(1, 4));
+    let anna = requestor(1, 1);
+    let ben = requestor(1, 2);
+    let carl = requestor(1, 3);
+    let dora = requestor(1, 4);
     // Anna has the new version and gives it hard work; everybody else has what they always had.
     let hard = trials(BOUNDS);
     // Carl gives the old version nothing to do, so that it looks quick.

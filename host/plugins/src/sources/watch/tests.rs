@@ -34,7 +34,8 @@ async fn look(watch: &Watch, known: &mut WatchState) -> Next {
 #[tokio::test(flavor = "multi_thread")]
 async fn watched_plugin_retries_passing_failures_not_refusals() {
     let Some(candidate) = text(SAME, "The texts are waiting.") else { return };
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
     let world = start(&store, &clock).await;
     let folder = tempfile::tempdir().unwrap();
     let watch = Watch {
@@ -104,7 +105,8 @@ fn parts_are_known_whatever_way_leads_to_them() {
 #[tokio::test]
 async fn composed_plugin_is_found_by_any_way_to_its_first_file_and_is_fetched_within_one_bound() {
     let folder = tempfile::tempdir().unwrap();
-    let (first, link) = (folder.path().join("first.wasm"), folder.path().join("link.wasm"));
+    let first = folder.path().join("first.wasm");
+    let link = folder.path().join("link.wasm");
     std::fs::write(&first, vec![0; 700]).unwrap();
     std::os::unix::fs::symlink(&first, &link).unwrap();
     let source = Source::File(first);

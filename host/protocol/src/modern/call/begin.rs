@@ -105,7 +105,8 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
 /// The tasks behind the names of those that a call continues: each is looked for as `tasks/get` does, and what is not there is left
 /// out.
 pub(super) async fn related(tasks: &Tasks, requestor: &Requestor, names: &[String]) -> Result<Vec<TaskId>, RpcError> {
-    let (mut seen, mut found) = (Vec::new(), Vec::new());
+    let mut seen = Vec::new();
+    let mut found = Vec::new();
     for name in names {
         if seen.contains(&name) {
             continue;
@@ -140,7 +141,8 @@ struct ToolCallRequest {
 impl ToolCallRequest {
     /// Whether the requestor may call it, whatever else is wrong.
     fn check_tool(&self) -> Result<(), RpcError> {
-        let (call, both) = ([Need::Tool(&self.name)], [Need::Tool(&self.name), Need::Tasks]);
+        let call = [Need::Tool(&self.name)];
+        let both = [Need::Tool(&self.name), Need::Tasks];
         let is_task = |tool: &Arc<ToolEntry>| tool.tool.task_support == TaskSupport::Required;
         if self.rights.has(Need::Tool(&self.name)) {
             return Ok(());

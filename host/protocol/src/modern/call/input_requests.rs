@@ -22,7 +22,9 @@ impl RoundTrip {
         running: ActiveCall,
         ask: PendingInputRequests,
     ) -> Result<InputOutcome, RoundTripError> {
-        let (mut answers, mut missing, mut unusable) = (Vec::new(), Vec::new(), None);
+        let mut answers = Vec::new();
+        let mut missing = Vec::new();
+        let mut unusable = None;
         for (key, request) in &ask.input_requests {
             let before = running.answers.get(key).and_then(|raw| read_answer(&request.kind, raw.get()).ok());
             match (before, self.fresh.get(key)) {

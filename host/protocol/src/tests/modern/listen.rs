@@ -160,7 +160,8 @@ async fn task_end_is_notified_after_a_failed_store_read() {
 async fn lagging_subscription_gets_current_task_status() {
     let world = world();
     let client = world.tasked();
-    let (over, goes_on) = (client.call("slow").await["taskId"].clone(), client.call("forever").await["taskId"].clone());
+    let over = client.call("slow").await["taskId"].clone();
+    let goes_on = client.call("forever").await["taskId"].clone();
     let filter = json!({"notifications": {"taskIds": [over, goes_on]}});
     let mut stream = client.open("subscriptions/listen", filter).await;
     for _ in 0..3 {

@@ -299,7 +299,8 @@ async fn unknown_request_meta_members_are_ignored() {
 
 #[tokio::test]
 async fn list_cursor_is_valid_after_restart() {
-    let (before, after) = (world(), world());
+    let before = world();
+    let after = world();
     let cursor = before.plain().result("tools/list", json!({})).await["nextCursor"].clone();
     let page = after.plain().result("tools/list", json!({"cursor": cursor})).await;
     assert_eq!(page, before.plain().result("tools/list", json!({"cursor": cursor})).await);

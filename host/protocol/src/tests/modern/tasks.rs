@@ -159,7 +159,8 @@ async fn steering_reaches_the_guest_in_order() {
 #[tokio::test]
 async fn paused_status_is_shown_to_capable_clients_only() {
     let world = world();
-    let (client, plain) = (interacting(&world), world.tasked());
+    let client = interacting(&world);
+    let plain = world.tasked();
     let id = started(&client, "detaches").await;
     let before = client.until(&id, "input_required").await;
     let params = json!({"taskId": id});

@@ -148,7 +148,8 @@ impl Place {
 
     fn start(&self, tool: &str, arguments: &Value, journaling: Journaling) -> RunningCall {
         let is_new = !matches!(journaling, Journaling::Replay(_) | Journaling::Check { .. });
-        let (peer, values) = (Arc::clone(&self.peer), Arc::clone(&self.values));
+        let peer = Arc::clone(&self.peer);
+        let values = Arc::clone(&self.values);
         self.house.start_with(tool, &arguments.to_string(), |spec| {
             spec.journaling = journaling;
             spec.facts.features = features();

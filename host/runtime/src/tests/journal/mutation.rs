@@ -11,7 +11,8 @@ async fn mutate(plugin: &str, tool: &str, arguments: &Value) {
     let Some(place) = Place::of(plugin, |_| {}).await else { return };
     let (outcome, recorded) = place.record(tool, arguments, Levers::default()).await;
     assert_eq!(recorded.status, JournalStatus::Ended);
-    let (mut noticed, mut same) = (0, 0);
+    let mut noticed = 0;
+    let mut same = 0;
     for (what, history) in Edited::of(&recorded.history).mutations() {
         let (again, report) = place.replay(tool, arguments, history).await;
         match (&again, &report.status) {

@@ -82,7 +82,9 @@ async fn answers_in_every_order_replay() {
         let arguments = json!({"acts": acts});
         let running = place.house.start_with("script", &arguments.to_string(), |spec| {
             spec.journaling = Journaling::InMemory;
-            let (order, values, first) = (order.clone(), Arc::clone(&place.values), usize::from(!late));
+            let order = order.clone();
+            let values = Arc::clone(&place.values);
+            let first = usize::from(!late);
             spec.facts.outside = Some(Arc::new(Ordered { order, first, values }));
             spec.facts.guest_services = Some(Arc::clone(&place.values) as Arc<dyn GuestServices>);
         });

@@ -36,7 +36,8 @@ impl OutsideWorld for Peer {
     }
 
     fn answer(&self, request: http::Request<Bytes>) -> Option<http::Response<Bytes>> {
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let method = request.method().clone();
+        let path = request.uri().path().to_owned();
         let count = {
             let mut seen = self.0.lock();
             let count = seen.entry(format!("{method} {path}")).or_default();
@@ -56,7 +57,8 @@ impl OutsideWorld for Peer {
             "/once" if count > 1 => None,
             _ => {
                 let key = request.headers().get("idempotency-key").map(|key| String::from_utf8_lossy(key.as_bytes()));
-                let (key, body) = (key.unwrap_or_default(), String::from_utf8_lossy(request.body()));
+                let key = key.unwrap_or_default();
+                let body = String::from_utf8_lossy(request.body());
                 text(format!("{method} {path} {body} key {key} for the {count}. time"))
             }
         }

@@ -37,7 +37,8 @@ impl JournalSink for PlainCallSink {
 async fn safe_points_write_time_only_for_a_task() {
     let Some(place) = Place::of("primes", |_| {}).await else { return };
     // Some hundred safe points, about a millisecond apart.
-    let (tool, arguments) = ("count_primes", json!({"below": 100_000_000}));
+    let tool = "count_primes";
+    let arguments = json!({"below": 100_000_000});
     let sink = Arc::new(PlainCallSink::default());
     let journaling =
         Journaling::To { sink: Arc::clone(&sink) as Arc<dyn JournalSink>, policy: JournalPolicy::default() };

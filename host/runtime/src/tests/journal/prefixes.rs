@@ -71,7 +71,8 @@ async fn request_whose_second_sending_is_not_answered_is_in_doubt() {
     let post = json!({"url": "http://peer.test/once", "method": "POST", "body": "words"});
     let (_, recorded) = place.record("send", &post, Levers::default()).await;
     let history = Edited::of(&recorded.history).prefixes()[0].clone();
-    let (sink, spent) = (Arc::new(PlainCallSink::default()), Spent::default());
+    let sink = Arc::new(PlainCallSink::default());
+    let spent = Spent::default();
     let policy = JournalPolicy { in_doubt: InDoubt::Resend, ..JournalPolicy::default() };
     let journaling = Journaling::From { history, spent, sink, policy };
     let (again, _) = drive(place.start("send", &post, journaling), Levers::default()).await;

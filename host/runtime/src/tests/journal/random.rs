@@ -69,7 +69,8 @@ async fn check(place: &Place, acts: &[Value], levers: Levers) -> usize {
     assert_eq!((comparable(&again), replayed), (comparable(&outcome), recorded.clone()));
     let prefixes = Edited::of(&recorded.history).prefixes();
     for (at, prefix) in prefixes.iter().enumerate() {
-        let (sent, kept) = (place.peer.posts(), place.values.0.lock().clone());
+        let sent = place.peer.posts();
+        let kept = place.values.0.lock().clone();
         let (continued, report) = place.go_on("script", &arguments, prefix.clone()).await;
         assert_eq!(report.status, JournalStatus::Ended, "mark {at}: {continued:?}");
         assert!(report.history.0.starts_with(&prefix.0), "mark {at}: what was kept stays");

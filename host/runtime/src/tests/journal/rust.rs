@@ -61,7 +61,8 @@ async fn tools_that_use_files_begin_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn typed_tools_replay() {
-    let (red, white) = (json!({"tag": "css", "val": "red"}), json!({"tag": "css", "val": "white"}));
+    let red = json!({"tag": "css", "val": "red"});
+    let white = json!({"tag": "css", "val": "white"});
     let cases = [
         replays("colour-count", json!({})),
         replays("prism_colour_convert_to-rgb", json!({"colour": red})),

@@ -38,7 +38,8 @@ async fn contents(store: &SledStore) -> Contents {
 
 #[test]
 fn an_export_rebuilds_the_same_store() {
-    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
     let (expected, rows, usage, lines) = runtime().block_on(async {
         let store = open(dir.path());
         fill(&store, 1).await;
@@ -84,14 +85,16 @@ fn rebuild_from_broken_export_names_line_and_changes_nothing() {
 
 #[test]
 fn backup_of_store_in_use_is_consistent() {
-    let (dir, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let target = tempfile::tempdir().unwrap();
     runtime().block_on(async {
         let store = open(dir.path());
         fill(&store, 1).await;
         let stop = Arc::new(AtomicBool::new(false));
         // Each writer's tasks come and go; at every moment it has either none or one, and a done one has its output.
         let writers = (0..4u64).map(|writer| {
-            let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
+            let store = Arc::clone(&store);
+            let stop = Arc::clone(&stop);
             tokio::spawn(async move {
                 for number in (10_000 + writer..).step_by(4).take_while(|_| !stop.load(Ordering::Relaxed)) {
                     let created = store.create(creation(task(requestor(2, writer as u8), number))).await.unwrap();
@@ -133,7 +136,8 @@ fn check_files(store: &SledStore) -> u64 {
 
 /// Creates and ends tasks of one requestor until told to stop; the tasks as they were acknowledged.
 fn writer(store: &Arc<SledStore>, stop: &Arc<AtomicBool>, number: u8) -> tokio::task::JoinHandle<Vec<Task>> {
-    let (store, stop) = (Arc::clone(store), Arc::clone(stop));
+    let store = Arc::clone(store);
+    let stop = Arc::clone(stop);
     tokio::spawn(async move {
         let mut acknowledged = Vec::new();
         for id in (10_000 + u64::from(number)..).step_by(4).take_while(|_| !stop.load(Ordering::Relaxed)) {
@@ -155,7 +159,9 @@ fn rebuild_of_store_in_use_keeps_acknowledged_writes() {
         let stop = Arc::new(AtomicBool::new(false));
         let writers: Vec<_> = (0..4).map(|number| writer(&store, &stop, number)).collect();
         let reader = tokio::spawn({
-            let (store, stop, before) = (Arc::clone(&store), Arc::clone(&stop), before.clone());
+            let store = Arc::clone(&store);
+            let stop = Arc::clone(&stop);
+            let before = before.clone();
             async move {
                 while !stop.load(Ordering::Relaxed) {
                     for (task, _, output) in &before {

@@ -67,7 +67,8 @@ fn flipped_store_bytes_are_noticed_or_harmless() {
     let expected = check(sound.path()).unwrap();
     assert_eq!((expected.tasks, expected.rows, &*expected.problems), (60, 1, &[] as &[String]));
     let written = fs::read(database(sound.path())).unwrap().iter().rposition(|byte| *byte != 0).unwrap();
-    let (mut refused, mut rebuilt) = (0, 0);
+    let mut refused = 0;
+    let mut rebuilt = 0;
     let tries = rounds(24, 400);
     for round in 0..tries {
         let dir = tempfile::tempdir().unwrap();
@@ -177,7 +178,8 @@ fn newer_store_copy_is_refused() {
 
 #[test]
 fn database_of_another_store_is_refused() {
-    let (dir, other) = (filled(), filled());
+    let dir = filled();
+    let other = filled();
     fs::remove_dir_all(dir.path().join("store/sled")).unwrap();
     copy_folder(&other.path().join("store/sled"), &dir.path().join("store/sled"));
     assert!(refusal(dir.path()).contains("different stores"));

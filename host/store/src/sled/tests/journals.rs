@@ -125,7 +125,8 @@ fn journals_survive_a_power_cut_with_what_they_tell_of() {
     let tools = tempfile::tempdir().unwrap();
     let Some(library) = library(tools.path()) else { return };
     for round in 0..rounds(2, 20) {
-        let (dir, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let disk = tempfile::tempdir().unwrap();
         let said = killed(dir.path(), Duration::from_millis(u64::from(100 + round * 211 % 900)), |command| {
             command.envs(power_cut::environment(&library, dir.path(), disk.path(), round % 2 == 1));
         });
@@ -171,8 +172,9 @@ async fn usages(store: &SledStore) -> Vec<Usage> {
 fn copies_of_a_store_carry_its_journals() {
     let keys = "11".repeat(32);
     for keys in ["", keys.as_str()] {
-        let (dir, copy, other) =
-            (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
         let (runs, counted) = runtime().block_on(async {
             let store = open_with(dir.path(), keys);
             let runs = fill(&store).await;
@@ -203,7 +205,8 @@ fn copies_of_a_store_carry_its_journals() {
 #[test]
 fn journal_begun_in_the_clear_goes_on_sealed_and_through_rekey() {
     let dir = tempfile::tempdir().unwrap();
-    let (old, new) = ("11".repeat(32), "22".repeat(32));
+    let old = "11".repeat(32);
+    let new = "22".repeat(32);
     let runs = runtime().block_on(async { fill(&open_with(dir.path(), "")).await });
     runtime().block_on(async {
         let store = open_with(dir.path(), &old);

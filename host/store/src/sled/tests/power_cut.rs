@@ -73,7 +73,8 @@ impl Life {
 fn survives_power_cuts(bytes: usize) {
     let tools = tempfile::tempdir().unwrap();
     let Some(library) = library(tools.path()) else { return };
-    let (mut dir, mut said) = (tempfile::tempdir().unwrap(), Acknowledged::new());
+    let mut dir = tempfile::tempdir().unwrap();
+    let mut said = Acknowledged::new();
     for round in 0..rounds(2, 20) {
         let is_second = round % 2 == 1;
         if !is_second {
@@ -109,13 +110,15 @@ const LIVES: u32 = 12;
 fn moved_rows_survive_a_power_cut() {
     let tools = tempfile::tempdir().unwrap();
     let Some(library) = library(tools.path()) else { return };
-    let (mut dir, mut said) = (tempfile::tempdir().unwrap(), Acknowledged::new());
+    let mut dir = tempfile::tempdir().unwrap();
+    let mut said = Acknowledged::new();
     for round in 0..rounds(LIVES, 8 * LIVES) {
         if round % LIVES == 0 {
             (dir, said) = (tempfile::tempdir().unwrap(), Acknowledged::new());
         }
         let first_task = 1 + u64::from(round) * 1_000_000;
-        let (time, cut_at) = (Duration::from_millis(600), Some(1 + round % 6));
+        let time = Duration::from_millis(600);
+        let cut_at = Some(1 + round % 6);
         let life = Life { bytes: 40_000, first_task, time, early: true, cut_at };
         dir = life.live(&library, dir.path(), &mut said);
     }
@@ -155,7 +158,8 @@ fn say(number: u64) {
 fn cut_power_of(child: &str) -> Option<(usize, tempfile::TempDir)> {
     let tools = tempfile::tempdir().unwrap();
     let library = library(tools.path())?;
-    let (dir, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let disk = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", &format!("sled::tests::power_cut::{child}"), "--ignored", "--nocapture"])

@@ -80,7 +80,10 @@ async fn is_all_there(store: &SledStore, written: &[Task]) {
 
 #[test]
 fn sealed_store_hides_payloads_without_the_key() {
-    let (dir, clear, copy, other) = (folder(), folder(), folder(), folder());
+    let dir = folder();
+    let clear = folder();
+    let copy = folder();
+    let other = folder();
     let written = runtime().block_on(async {
         fill(&open(clear.path(), "").unwrap(), 1).await;
         let store = open(dir.path(), OLD).unwrap();
@@ -209,7 +212,9 @@ async fn is_kept(store: &Arc<SledStore>, tenant: u8) {
 
 #[test]
 fn keyvalue_entries_stay_sealed_through_rekey() {
-    let (dir, clear, other) = (folder(), folder(), folder());
+    let dir = folder();
+    let clear = folder();
+    let other = folder();
     runtime().block_on(async {
         keep(&open(clear.path(), "").unwrap(), 1).await;
         let store = open(dir.path(), OLD).unwrap();
@@ -279,7 +284,8 @@ fn keyvalue_sealed_entry_is_bound_to_key_and_owner() {
 fn sealed_payloads_of_two_tasks_cannot_be_swapped() {
     use crate::record::{Owner, open_arguments, open_output, open_task, seal_arguments, seal_output, seal_task};
     let key = crate::vault::SealingKey::new(&[7; 32]);
-    let (one, other) = (marked(1, 1).task, marked(1, 2).task);
+    let one = marked(1, 1).task;
+    let other = marked(1, 2).task;
     let owner = |task: &'static Task| Owner { requestor: &task.requestor, id: task.id };
     let (one, other): (&'static Task, &'static Task) = (Box::leak(Box::new(one)), Box::leak(Box::new(other)));
     let arguments = seal_arguments("{}", owner(one), &key).unwrap();

@@ -45,7 +45,8 @@ fn ended(number: u64) -> Creation {
 
 async fn fill(store: &Arc<SledStore>, numbers: std::ops::Range<u64>) {
     let writers = (0..64).map(|writer| {
-        let (store, numbers) = (Arc::clone(store), numbers.clone());
+        let store = Arc::clone(store);
+        let numbers = numbers.clone();
         tokio::spawn(async move {
             for number in numbers.skip(writer).step_by(64) {
                 store.create(ended(number)).await.unwrap();
@@ -146,7 +147,8 @@ fn open_store_has_no_clean_close_mark() {
 
 #[test]
 fn later_slot_of_the_state_invalidates_the_clean_close_mark() {
-    let (idle, busy) = (closed(), closed());
+    let idle = closed();
+    let busy = closed();
     let mut counted = Vec::new();
     for (dir, writes) in [(&idle, false), (&busy, true)] {
         let layout = Layout::new(dir.path());
@@ -312,7 +314,9 @@ fn damage_to_closed_store_is_never_silent() {
     drop(store);
     touch(dir.path());
     let sound = snapshot(&layout.store);
-    let (mut tried, mut refused, mut harmless) = (0, 0, 0);
+    let mut tried = 0;
+    let mut refused = 0;
+    let mut harmless = 0;
     for name in ["db", "conf", "snap.", "state", "counts"] {
         for damage in DAMAGES {
             restore(&layout.store, &sound);
@@ -348,7 +352,8 @@ fn silently_rotten_store_bytes_are_noticed_on_read() {
     let dir = closed();
     let layout = Layout::new(dir.path());
     let sound = snapshot(&layout.store);
-    let (mut noticed, mut harmless) = (0, 0);
+    let mut noticed = 0;
+    let mut harmless = 0;
     for round in 0..rounds(12, 200) {
         restore(&layout.store, &sound);
         touch(dir.path());

@@ -70,7 +70,8 @@ fn export_of_a_build_before_the_first_release_comes_over_but_for_tasks() {
     let dir = left_in("store");
     let mut record = vec![4, 0];
     record.extend(crc32fast::hash(&record).to_le_bytes());
-    let (key, value) = (BASE64.encode("t"), BASE64.encode("v"));
+    let key = BASE64.encode("t");
+    let value = BASE64.encode("v");
     let lines = format!(
         r#"{{"kind":"store","format":1,"id":""}}
 {{"kind":"task","tenant":"a","requestor":"b","id":"c1","record":"{}","arguments":"e30=","output":null,"reserved_bytes":0}}

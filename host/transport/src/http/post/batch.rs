@@ -62,7 +62,8 @@ impl Server {
         let first = RequestRef::Id(short(batch.ids().next()));
         let full = self.quota.full_of_answers(&requestor);
         let sender = Sender { requestor, rights: caller.rights.clone(), full, reads_events: events, ends: None };
-        let (mcp, session) = (Arc::clone(&self.mcp), Some(live.session.clone()));
+        let mcp = Arc::clone(&self.mcp);
+        let session = Some(live.session.clone());
         let received = if is_large {
             let headers = headers.clone();
             let receive = move || batch.receive(&*mcp, &sender.peer(session, &headers));
@@ -97,7 +98,8 @@ impl Server {
             return Ok(accepted());
         }
         for (id, exchange) in &mut exchanges {
-            let (server, requestor) = (Arc::clone(self), caller.requestor);
+            let server = Arc::clone(self);
+            let requestor = caller.requestor;
             let inner = std::mem::replace(exchange, futures::stream::empty().boxed());
             let inner = answered_at_end(inner, short(id.as_deref()), &self.phase);
             *exchange = inner

@@ -56,7 +56,8 @@ fn appended(text: &str, entry: &Entry) -> String {
 /// With the entry as the first of the section, which must begin on a line of its own.
 fn inserted(text: &str, entry: &Entry) -> anyhow::Result<String> {
     let heading = format!("{}:", entry.section);
-    let (mut after, mut lines) = (String::with_capacity(text.len()), text.split_inclusive('\n'));
+    let mut after = String::with_capacity(text.len());
+    let mut lines = text.split_inclusive('\n');
     for line in lines.by_ref() {
         let Some(rest) = line.strip_prefix(&heading) else {
             after.push_str(line);
