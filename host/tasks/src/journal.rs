@@ -338,7 +338,9 @@ impl Writer {
         if let Some(beginning) = Beginning::read(task) {
             self.journal.beginning.get_or_init(|| beginning);
         }
-        let (task, attempt, rows) = (TaskRef::of(task), task.attempt, append.rows_after());
+        let attempt = task.attempt;
+        let rows = append.rows_after();
+        let task = TaskRef::of(task);
         *self.destination = Destination::Task(Kept { task, attempt, rows, caps: Some(caps) });
     }
 }

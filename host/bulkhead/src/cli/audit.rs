@@ -94,8 +94,11 @@ pub(crate) fn of_host(config: &Config, data: &Path) -> anyhow::Result<Audit> {
 }
 
 fn open(config: &Config, data: &Path) -> anyhow::Result<Audit> {
-    let (audit, folder) = (&config.audit, audit::folder(data));
-    let options = Options { folder, file_bytes_max: audit.file_bytes_max, files_max: audit.files_max };
+    let options = Options {
+        folder: audit::folder(data),
+        file_bytes_max: config.audit.file_bytes_max,
+        files_max: config.audit.files_max,
+    };
     Audit::open(options, now).map_err(|error| anyhow::anyhow!("the audit log cannot be kept: {error}"))
 }
 

@@ -196,7 +196,8 @@ impl Lists {
         .into_iter()
         .filter_map(|(kind, wanted)| wanted.then_some(kind))
         .collect();
-        let (shared, mut changes) = (Arc::clone(shared), shared.tasks.catalog_changes());
+        let mut changes = shared.tasks.catalog_changes();
+        let shared = Arc::clone(shared);
         // The catalog is older than this.
         changes.mark_changed();
         let known = catalog.lists();

@@ -140,7 +140,8 @@ impl Sandbox {
         let (source, version, granted, instance, exports, bytes) =
             linked.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
 
-        let (granted, wanted) = (Arc::new(granted.0), Arc::new(granted.1));
+        let wanted = Arc::new(granted.1);
+        let granted = Arc::new(granted.0);
         let presence = CallCount::default();
         let prepared = self.list(source, version, (granted, wanted), instance, exports, presence).await?;
         Ok((prepared, bytes))
