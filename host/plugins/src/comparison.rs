@@ -247,7 +247,8 @@ fn grant_differences(old: Option<&LoadedPlugin>, new: &LoadedPlugin) -> Vec<Gran
     let gone = before.iter().filter(|row| after.iter().all(|other| other.grant != row.grant));
     let all = after.iter().chain(gone).map(|row| &row.grant);
     let difference = |grant: &String| {
-        let ((wanted_before, effective_before), (wanted, effective)) = (of(&before, grant), of(&after, grant));
+        let (wanted_before, effective_before) = of(&before, grant);
+        let (wanted, effective) = of(&after, grant);
         let differs = (&wanted_before, &effective_before) != (&wanted, &effective);
         let grant = grant.clone();
         differs.then_some(GrantDifference { grant, wanted_before, wanted, effective_before, effective })

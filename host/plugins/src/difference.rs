@@ -97,7 +97,8 @@ impl Changes {
 impl ToolChange {
     pub(super) fn between(name: &str, old: &Tool, new: &Tool) -> Option<Self> {
         let value = |tool: &Tool| (schema(&tool.input_schema), tool.output_schema.as_ref().map(schema));
-        let ((input_before, output_before), (input_after, output_after)) = (value(old), value(new));
+        let (input_before, output_before) = value(old);
+        let (input_after, output_after) = value(new);
         let free = serde_json::Value::Bool(true);
         let changed: Vec<_> = [
             (ToolPart::Title, old.title != new.title),

@@ -26,7 +26,7 @@ use super::watchers::{NotificationMark, Watchers};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest, Unavailable, host_failure};
 use crate::secrets::Secrets;
 use bulkhead_audit::Audit;
-use bulkhead_calls::{CallSpec, Catalog, Executor, Journaling, ListKind, Returned, ToolEntry};
+use bulkhead_calls::{CallSpec, Catalog, Executor, Journaling, ListKind, ToolEntry};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::clock::Clock;

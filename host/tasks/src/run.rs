@@ -357,7 +357,8 @@ async fn start(inner: &Arc<Inner>, task: &Task, visit: Attempt, resumes: bool) -
     let task_id = (!was_promoted).then_some(id);
     let facts = facts(inner, task, Identity { seed, call_id, task_id, attempt, journal: journal.clone() });
     let Attempt { plugin, operation, limits, .. } = visit;
-    let (tenant, (share, activity)) = (task.requestor.tenant, inner.shares.for_call(&task.requestor));
+    let tenant = task.requestor.tenant;
+    let (share, activity) = inner.shares.for_call(&task.requestor);
     let spec = CallSpec { plugin, tenant, operation, limits, share, activity, facts, journaling };
     let started = Started::new(inner, spec, journal).map_err(internal)?;
     if was_promoted {

@@ -191,7 +191,8 @@ pub(crate) fn denials(frame: &Frame<'_>, page: &Denials<'_>) -> Markup {
 }
 
 fn from_log(frame: &Frame<'_>, reader: LogReader<'_>, page: &AuditPageView) -> Markup {
-    let (denied, [log, _]) = (denied(page), reader.places());
+    let denied = denied(page);
+    let [log, _] = reader.places();
     html! {
         @if denied.is_empty() { p { "The log says of nothing that was denied." } } @else {
             (table("Denials", &["Event", "Whose", "Plugin or tool", "Why", "Times", "Last"], html! {

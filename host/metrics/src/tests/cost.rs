@@ -48,8 +48,8 @@ impl Handles {
             let plugin = metrics.plugin(&name);
             let tool = metrics.tool(&plugin, &format!("{name}_echo"));
             let of_tool = metrics.activity().tool(&name, &format!("{name}_echo"));
-            let (metrics, of_requestor) = (metrics.clone(), metrics.activity().counts());
-            Self { metrics, tasks: Arc::clone(&tasks), plugin, tool, of_tool, of_requestor }
+            let of_requestor = metrics.activity().counts();
+            Self { metrics: metrics.clone(), tasks: Arc::clone(&tasks), plugin, tool, of_tool, of_requestor }
         };
         let all: Vec<_> = (0..tools).map(handles).collect();
         all.iter().for_each(|handles| call(handles, PLAIN));
