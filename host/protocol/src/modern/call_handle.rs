@@ -6,7 +6,6 @@ use tokio::sync::oneshot;
 
 use crate::ProtocolContext;
 use crate::error::RpcError;
-use bulkhead_calls::Returned;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Origin, Task};
 use bulkhead_tasks::{CallNews, ClientContext, Error, PlainCall, RequestedTtl, TaskRequest};
