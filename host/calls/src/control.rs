@@ -3,6 +3,7 @@
 //! Owns what a keeper of a call can do to it and see of it. Must not know how a guest is stopped or timed. Invariant: a lever is harmless once
 //! the call is over.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub struct ClientView {
 }
 
 /// What an executor offers of a call that it runs. Used a few times in a call, never by its guest.
-pub trait CallLevers: fmt::Debug + Send + Sync + 'static {
+pub trait CallLevers: Any + fmt::Debug + Send + Sync {
     /// Shows the guest that it was cancelled, at its next safe point. Stops nothing: drop [`StopOnDrop`](super::StopOnDrop) for that.
     fn signal_cancel(&self);
 

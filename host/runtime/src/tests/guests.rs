@@ -137,7 +137,7 @@ async fn call_beside_spinning_calls_is_answered() {
     let controls: Vec<_> = spinning.iter().map(|running| running.control.clone()).collect();
     drop(spinning);
     // A dropped call uses no CPU time.
-    settled(|| controls.iter().map(Control::cpu_ms).collect::<Vec<_>>()).await;
+    settled(|| controls.iter().map(|control| control.cpu_ms()).collect::<Vec<_>>()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

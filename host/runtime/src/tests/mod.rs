@@ -30,18 +30,24 @@ use crate::call_state::CallState;
 use crate::engine::Effort;
 use bulkhead_calls::{
     CallContext, CallEvent, CallSpec, Control, Executor as _, GuestServices, Journaling, ListKind, OnDemand, Operation,
-    OutsideWorld, Returned, RunningCall, Spent, StartError, ToolEntry, policy,
+    OutsideWorld, Returned, RunningCall, Spent, StartError, policy,
 };
 use bulkhead_domain::Json;
-use bulkhead_domain::call::{CallError, ClientFeatures, InputRequest, InputRequestError, InputResponse, LogLevel};
+use bulkhead_domain::call::{CallError, ClientFeatures, InputRequest, InputRequestError, LogLevel};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
-use bulkhead_domain::task::{CallId, PluginVersion};
+use bulkhead_domain::task::CallId;
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
 use bulkhead_threads::Share;
 
 fn kept() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp/runtime")
+}
+
+/// The state of a call behind its levers.
+fn state(control: &Control) -> &CallState {
+    let levers: &dyn std::any::Any = &**control;
+    levers.downcast_ref().unwrap()
 }
 
 /// A sandbox of its own for a test.

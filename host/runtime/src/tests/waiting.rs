@@ -35,10 +35,10 @@ async fn guest_input_request_waits_and_resumes_with_answer() {
     let (requests, reply) = next_question(&mut running).await;
     let InputRequestKind::Form { requested_schema, .. } = &requests[0].kind else { panic!("{requests:?}") };
     assert!(requested_schema.as_str().contains("\"object\""));
-    let (wall, held) = running.control.shared.wall_elapsed();
+    let (wall, held) = state(&running.control).wall_elapsed();
     assert!(held, "the clock stands still while the guest waits");
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(running.control.shared.wall_elapsed().0, wall);
+    assert_eq!(state(&running.control).wall_elapsed().0, wall);
     reply.send(Ok(vec![InputResponse::Elicitation { action: ElicitationAction::Decline, content: None }])).unwrap();
     let output = finished(running).await.unwrap();
     assert!(!text(&output).is_empty());
@@ -64,7 +64,7 @@ async fn long_guest_sleep_is_reported_and_stops_the_clock() {
         match next(&mut running).await {
             CallEvent::Sleep { ms, reply } => {
                 assert!((20..=60_000).contains(&ms));
-                assert!(running.control.shared.wall_elapsed().1, "the clock stands still");
+                assert!(state(&running.control).wall_elapsed().1, "the clock stands still");
                 let _ = reply.send(());
             }
             CallEvent::Finished(outcome) => {
@@ -90,6 +90,7 @@ async fn guest_can_observe_its_cancel() {
     }
     assert!(running.control.is_cooperative());
     running.control.signal_cancel();
+    assert_eq!(state(&running.control).look(), (true, false));
 
     let spinning = house.start("spin", "{}");
     tokio::time::sleep(Duration::from_millis(50)).await;
