@@ -83,17 +83,16 @@ impl Server {
             return self.batch(&caller, headers, live, (message, place), accepts.events).await;
         }
         let is_large = message.len() > INLINE_BYTES_MAX;
-        let envelope = match is_large {
-            false => Envelope::parse(message),
-            true => {
-                let parse = move || {
-                    let envelope = Envelope::parse(message);
-                    // It is kept with the envelope, and takes a look at all of the message.
-                    let _ = legacy.then(|| envelope.era());
-                    envelope
-                };
-                self.offload(&requestor, parse).await?
-            }
+        let envelope = if is_large {
+            let parse = move || {
+                let envelope = Envelope::parse(message);
+                // It is kept with the envelope, and takes a look at all of the message.
+                let _ = legacy.then(|| envelope.era());
+                envelope
+            };
+            self.offload(&requestor, parse).await?
+        } else {
+            Envelope::parse(message)
         };
         let legacy = legacy && envelope.era() == Era::Legacy;
         let live = if legacy { self.session(&requestor, headers).await? } else { None };
