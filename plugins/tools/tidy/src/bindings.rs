@@ -1,10 +1,8 @@
 //! Values that are bound in pairs.
 //!
-//! Owns the rule that a `let` binds one value and a parameter has a name. What is bound in a tuple has its value on the other side of the
-//! line, and a parameter that is a tuple says of none of its parts what it is. A tuple that a function returns is bound as one, and so is
-//! what is matched with `let … else`.
+//! Owns the rule that a `let` binds one value: what is bound in a tuple has its value on the other side of the line. A tuple that a
+//! function returns is bound as one, and so is what is matched with `let … else`.
 
-use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 
 use crate::Finding;
@@ -18,21 +16,15 @@ pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
 fn findings(source: &Source) -> Vec<Finding> {
     let mut bindings = Bindings::default();
     bindings.visit_file(&source.file);
-    let lets = bindings
-        .tuple_lets
-        .iter()
-        .map(|line| format!("{}:{line}: a `let` of a tuple from a tuple: one `let` for each value", source.name));
-    let parameters = bindings.tuple_parameters.iter().map(|line| {
-        format!("{}:{line}: a parameter without a name: pass a struct, or the parts one by one", source.name)
-    });
-    lets.chain(parameters).collect()
+    let finding =
+        |line: &usize| format!("{}:{line}: a `let` of a tuple from a tuple: one `let` for each value", source.name);
+    bindings.tuple_lets.iter().map(finding).collect()
 }
 
-/// The lines on which tuples are taken apart.
+/// The lines on which tuples are made and taken apart at once.
 #[derive(Default)]
 struct Bindings {
     tuple_lets: Vec<usize>,
-    tuple_parameters: Vec<usize>,
 }
 
 impl<'a> Visit<'a> for Bindings {
@@ -44,17 +36,6 @@ impl<'a> Visit<'a> for Bindings {
         }
         syn::visit::visit_local(self, local);
     }
-
-    fn visit_signature(&mut self, signature: &'a syn::Signature) {
-        for input in &signature.inputs {
-            if let syn::FnArg::Typed(parameter) = input
-                && matches!(*parameter.pat, syn::Pat::Tuple(_))
-            {
-                self.tuple_parameters.push(parameter.span().start().line);
-            }
-        }
-        syn::visit::visit_signature(self, signature);
-    }
 }
 
 #[cfg(test)]
@@ -63,13 +44,13 @@ mod tests {
     use crate::code::source;
 
     #[test]
-    fn tuples_that_are_taken_apart_at_once_are_found() {
+    fn tuples_that_are_made_and_taken_apart_at_once_are_found() {
         let text =
             "fn a() {\n let (x, y) = (1, 2);\n let (x, y) = pair();\n let (Some(x), y) = (z, 2) else { return };\n}
-            fn b(\n first: u8,\n (x, y): (u8, u8),\n) { let f = |(x, y)| x; }
-            #[cfg(test)] fn c((x, y): (u8, u8)) {}";
+            fn b() { let f = || {\n let (x, (y, z)) = (1, pair()); x }; }
+            #[cfg(test)] fn c() { let (x, y) = (1, 2); }";
         let findings = findings(&source("tasks/a.rs", text));
         let places: Vec<_> = findings.iter().filter_map(|finding| finding.split(": ").next()).collect();
-        assert_eq!(places, ["tasks/a.rs:2", "tasks/a.rs:8"]);
+        assert_eq!(places, ["tasks/a.rs:2", "tasks/a.rs:7"]);
     }
 }
