@@ -117,7 +117,7 @@ impl Denials {
         let mut found = self.0.found.lock().clone();
         let is_certain = !found.is_empty();
         if !is_certain {
-            found = self.guessed(matches!(outcome, Err(CallError::Fault { kind: FaultKind::Trap, .. })));
+            found = self.guessed(&outcome);
         }
         if found.is_empty() {
             return outcome;
@@ -147,13 +147,22 @@ impl Denials {
     }
 
     /// What may have been missing, for a component that says nothing of what it wants: the grants of the kinds that it looked for and has
-    /// none of, and the settings that it asked for in vain. A guest that crashes looks for variables in any case.
-    fn guessed(&self, has_crashed: bool) -> Vec<String> {
+    /// none of, and the settings that it asked for in vain. The C library looks for directories and variables at the start of every
+    /// call, so of those nothing is guessed where the plugin says itself why it failed; and a guest that crashes looks for variables in
+    /// any case.
+    fn guessed(&self, outcome: &Result<Returned, CallError>) -> Vec<String> {
         let OfCall { granted, looked_for, .. } = &*self.0;
+        let has_crashed = matches!(outcome, Err(CallError::Fault { kind: FaultKind::Trap, .. }));
+        let is_explained = is_explained(outcome);
         let may_lack = |(grant, _): &&(Grant, &str)| match grant {
-            Grant::Directories => granted.directories.is_empty() && looked_for.directories.load(Ordering::Relaxed),
+            Grant::Directories => {
+                !is_explained && granted.directories.is_empty() && looked_for.directories.load(Ordering::Relaxed)
+            }
             Grant::Env => {
-                !has_crashed && granted.environment.is_empty() && looked_for.variables.load(Ordering::Relaxed)
+                !is_explained
+                    && !has_crashed
+                    && granted.environment.is_empty()
+                    && looked_for.variables.load(Ordering::Relaxed)
             }
             // The host sees what is missing of the others.
             Grant::Http | Grant::Kv | Grant::Config => false,
@@ -161,5 +170,15 @@ impl Denials {
         let settings = looked_for.settings.lock();
         let settings = settings.iter().map(|key| format!("{} {key}", Grant::Config.key()));
         granted.usable.iter().filter(may_lack).map(|usable| grant_hint(*usable)).chain(settings).collect()
+    }
+}
+
+/// Whether the plugin says of a failure why: with a value of its error type, or as an error of the protocol.
+fn is_explained(outcome: &Result<Returned, CallError>) -> bool {
+    match outcome {
+        Ok(Returned::Tool(output)) => output.structured.is_some(),
+        Ok(_) => false,
+        Err(CallError::InvalidParams(_) | CallError::NotFound(_) | CallError::Custom { .. }) => true,
+        Err(_) => false,
     }
 }

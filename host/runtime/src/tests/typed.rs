@@ -264,12 +264,25 @@ async fn failed_call_of_a_stranger_names_the_grant_of_its_imports() {
                 (realloc (core func $i "realloc"))))
             (core module $n
                 (import "" "get" (func $get (param i32)))
-                (func (export "look") (param i32) (result i32) (call $get (i32.const 8)) (local.get 0)))
-            (core instance $n (instantiate $n (with "" (instance (export "get" (func $get))))))
-            (func (export "look") (param "fail" bool) (result (result)) (canon lift (core func $n "look"))))"#
+                (import "" "memory" (memory 1))
+                (func (export "look") (param i32) (result i32) (call $get (i32.const 8)) (local.get 0))
+                (func (export "explain") (result i32)
+                    (call $get (i32.const 8))
+                    (i32.store8 (i32.const 64) (i32.const 1))
+                    (i32.store8 (i32.const 65) (i32.const 7))
+                    (i32.const 64)))
+            (core instance $n (instantiate $n
+                (with "" (instance (export "get" (func $get)) (export "memory" (memory $i "memory"))))))
+            (func (export "look") (param "fail" bool) (result (result)) (canon lift (core func $n "look")))
+            (func (export "explain") (result (result (error u8)))
+                (canon lift (core func $n "explain") (memory (core memory $i "memory")))))"#
     );
     let loaded = house.publish(component(&wat)).await;
-    assert_eq!(loaded.tools.len(), 1);
+    assert_eq!(loaded.tools.len(), 2);
+    // It says itself why it failed.
+    let explained = house.call("explain", "{}").await.unwrap();
+    assert_eq!((explained.is_error, explained.structured.unwrap().as_str()), (true, r#"{"error":7}"#));
+    assert_eq!(explained.content.len(), 0);
     assert!(!house.call("look", r#"{"fail": false}"#).await.unwrap().is_error);
     let failed = house.call("look", r#"{"fail": true}"#).await.unwrap();
     let ContentKind::Text(why) = &failed.content.last().unwrap().kind else { panic!() };
