@@ -404,6 +404,23 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
+    /// Pairs of arguments that refuse each other, of which the environment can give one.
+    fn conflicts_with_the_environment(command: &clap::Command, found: &mut Vec<String>) {
+        for argument in command.get_arguments() {
+            let others = command.get_arg_conflicts_with(argument).into_iter();
+            let set_by_environment = others.filter(|other| other.get_env().is_some());
+            found.extend(set_by_environment.map(|other| format!("{}: {argument} {other}", command.get_name())));
+        }
+        command.get_subcommands().for_each(|command| conflicts_with_the_environment(command, found));
+    }
+
+    #[test]
+    fn no_argument_refuses_what_the_environment_sets() {
+        let mut found = Vec::new();
+        conflicts_with_the_environment(&Arguments::command(), &mut found);
+        assert_eq!(found, Vec::<String>::new(), "nobody wrote the other on the line");
+    }
+
     /// Commands whose result is no value, and why.
     const WITHOUT_JSON: [(&str, &str); 5] = [
         ("stdio", "its stdout is a client's, in MCP"),

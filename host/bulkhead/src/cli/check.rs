@@ -19,6 +19,7 @@ use super::{EXIT_FAILED, compile_cache, host, logging, print_line, sources};
 
 /// Bytes of a description that a model reads at every turn.
 const DESCRIPTION_LONG: usize = 2048;
+const NO_DESCRIPTION: &str = "no description of";
 /// Keywords of JSON Schema that say nothing about an object. At the root they show that the arguments were thought of as one value.
 const NOT_OF_OBJECTS: [&str; 14] = [
     "minimum",
@@ -95,6 +96,12 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
         found.errors.push("it offers no tool, no prompt and no resource".to_owned());
     }
     of_tools(&inspection.tools, &mut found);
+    if inspection.typed && found.warnings.iter().any(|warning| warning.contains(NO_DESCRIPTION)) {
+        found.warnings.push(format!(
+            "a component itself has no descriptions: put its WIT beside it as {}, or into it with `bulkhead plugin wrap --wit`",
+            file.with_extension("wit").display()
+        ));
+    }
     found.warnings.extend(of_names(&inspection.own_names, &inspection.tools, inspection.typed));
     if inspection.typed {
         found.warnings.extend(bulkhead_author::check::wrong_integers(&std::fs::read(file)?));
@@ -219,7 +226,7 @@ fn of_schema(schema: &Value, warn: &mut impl FnMut(String)) {
         .map(|(name, _)| name.as_str())
         .collect();
     if !mute.is_empty() {
-        warn(format!("no description of {}", mute.join(", ")));
+        warn(format!("{NO_DESCRIPTION} {}", mute.join(", ")));
     }
     let required = schema.get("required").and_then(Value::as_array);
     let stray = required.into_iter().flatten().filter_map(Value::as_str).find(|name| !properties.contains_key(*name));

@@ -1,5 +1,6 @@
 //! `bulkhead plugin inspect`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::config::{ConfigLocation, PluginConfig};
@@ -53,7 +54,11 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
             let table = Table::new(wants, entry, &config);
             let durable = PluginDurability::of(&inspection, entry, &config);
             let mut value = describe(&inspection)?;
+            let warnings = wrong_integers(&inspection, &arguments.file)?;
             if let Some(told) = value.as_object_mut() {
+                if !warnings.is_empty() {
+                    told.insert("warnings".to_owned(), json!(warnings));
+                }
                 told.insert("grants".to_owned(), table.as_json());
                 told.insert("durable".to_owned(), durable.as_json());
                 let tools = told.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten();
@@ -68,12 +73,23 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
             if arguments.json {
                 print_line(serde_json::to_string_pretty(&value)?)
             } else {
+                for warning in &warnings {
+                    print_error(format_args!("warning: {warning}"));
+                }
                 print_line(text(&inspection, &value, (&table, &durable)))
             }
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => Ok(refuse(&error)),
     }
+}
+
+/// The places where integers of typed functions arrive as others than were sent.
+fn wrong_integers(inspection: &Inspection, file: &Path) -> anyhow::Result<Vec<String>> {
+    if !inspection.typed {
+        return Ok(Vec::new());
+    }
+    Ok(bulkhead_author::check::wrong_integers(&std::fs::read(file)?))
 }
 
 /// What the configuration says of a tool, if it says how clients see it.

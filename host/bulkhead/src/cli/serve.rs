@@ -97,7 +97,8 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     manager.ready();
     let health = Arc::clone(&host.health);
     let watched = manager.watch(move || health.unhealthy().is_none());
-    tracing::info!(%address, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
+    let pid = std::process::id();
+    tracing::info!(%address, pid, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
     if !host.tasks.offers_anything() {
         tracing::warn!(
             "there is no plugin to serve: add one with `bulkhead plugin add FILE.wasm --data {}`, which needs no restart",

@@ -28,7 +28,10 @@ pub enum Lang {
 ///
 /// The project carries the interface and the SDK in its folder bulkhead/, so it builds without a clone of Bulkhead.
 #[derive(Args, Debug)]
-#[command(after_long_help = "Example:\n  bulkhead plugin new trip-planner --lang python")]
+#[command(
+    after_long_help = "Example:\n  bulkhead plugin new trip-planner --lang python\n\nGo, C#, MoonBit, Zig and others: build a component with \
+                       the tools of that language, see plugins/docs/other-languages.md."
+)]
 pub struct NewArguments {
     /// The plugin's name: lower-case letters, digits and dashes
     #[arg(value_name = "NAME")]

@@ -43,7 +43,7 @@ pub use wrap::{WrapOptions, wrap};
 /// Why there is no project or no component. The texts are for the author.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{}: there is no plugin here: no Cargo.toml, plugin.py, plugin.js, plugin.ts or plugin.c. `bulkhead plugin new` makes one", .0.display())]
+    #[error("{}: there is no plugin here: no Cargo.toml, plugin.py, plugin.js, plugin.ts or plugin.c. `bulkhead plugin new` makes one; what another language compiles to is made a plugin by `bulkhead plugin wrap` (plugins/docs/other-languages.md)", .0.display())]
     NoProject(PathBuf),
     #[error(
         "{0:?} is no name for a plugin: use 1 to 64 lower-case letters, digits and dashes, beginning with a letter"

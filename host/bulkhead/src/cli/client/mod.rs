@@ -65,8 +65,10 @@ pub(crate) struct AddArguments {
     name: String,
     #[command(flatten)]
     sources: SourceArguments,
-    /// The client uses a host that serves there, as `bulkhead serve` prints it
-    #[arg(long, value_name = "URL", value_parser = host_url, conflicts_with_all = ["config", "data", "plugins", "plugin_dirs"])]
+    /// The client uses a host that serves there, as `bulkhead serve` prints it; of its configuration, names of tools that the client
+    /// would refuse are told
+    // Not `config`: the environment may name one, which no one has written on this line.
+    #[arg(long, value_name = "URL", value_parser = host_url, conflicts_with_all = ["data", "plugins", "plugin_dirs"])]
     url: Option<Url>,
     /// The host wants a token; the client reads it from a variable, or asks for it, wherever it can
     #[arg(long)]
