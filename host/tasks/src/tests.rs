@@ -179,10 +179,19 @@ async fn steered(events: &Events) -> String {
 impl Tidying {
     async fn compute(&self) {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        let _computing = Computing(self);
         self.most.fetch_max(now, Ordering::SeqCst);
         self.ever.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_millis(5)).await;
-        self.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A guest computes until it is done, or stopped at the end of its grace period.
+struct Computing<'a>(&'a Tidying);
+
+impl Drop for Computing<'_> {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
