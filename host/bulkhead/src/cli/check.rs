@@ -13,13 +13,12 @@ use serde_json::{Value, json};
 
 use super::args::SourceArguments;
 use super::durability::PluginDurability;
-use super::inspect::EXIT_REFUSED;
+use super::inspect::{EXIT_REFUSED, wrong_integers};
 use super::progress;
 use super::{EXIT_FAILED, compile_cache, host, logging, print_line, sources};
 
 /// Bytes of a description that a model reads at every turn.
 const DESCRIPTION_LONG: usize = 2048;
-const NO_DESCRIPTION: &str = "no description of";
 /// Keywords of JSON Schema that say nothing about an object. At the root they show that the arguments were thought of as one value.
 const NOT_OF_OBJECTS: [&str; 14] = [
     "minimum",
@@ -96,16 +95,16 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
         found.errors.push("it offers no tool, no prompt and no resource".to_owned());
     }
     of_tools(&inspection.tools, &mut found);
-    if inspection.typed && found.warnings.iter().any(|warning| warning.contains(NO_DESCRIPTION)) {
+    let input_schemas =
+        inspection.tools.iter().filter_map(|tool| serde_json::from_str(tool.input_schema.as_str()).ok());
+    if inspection.typed && input_schemas.into_iter().any(|schema: Value| !undescribed(&schema).is_empty()) {
         found.warnings.push(format!(
             "a component itself has no descriptions: put its WIT beside it as {}, or into it with `bulkhead plugin wrap --wit`",
             file.with_extension("wit").display()
         ));
     }
     found.warnings.extend(of_names(&inspection.own_names, &inspection.tools, inspection.typed));
-    if inspection.typed {
-        found.warnings.extend(bulkhead_author::check::wrong_integers(&std::fs::read(file)?));
-    }
+    found.warnings.extend(wrong_integers(&inspection, file)?);
     // The second time compiles nothing; what differs differs by itself.
     let again = sandbox.inspect(source()).await;
     if !again.is_ok_and(|again| format!("{:?}", again.tools) == format!("{:?}", inspection.tools)) {
@@ -211,6 +210,13 @@ fn why_never_called(schema: &Value) -> Option<String> {
     Some(format!("its input schema requires {name}, has no property {name}, and allows no additional properties"))
 }
 
+/// The members of an input schema that say nothing of what they are for.
+fn undescribed(schema: &Value) -> Vec<&str> {
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let is_undescribed = |(_, property): &(&String, &Value)| property.get("description").is_none();
+    properties.filter(is_undescribed).map(|(name, _)| name.as_str()).collect()
+}
+
 fn of_schema(schema: &Value, warn: &mut impl FnMut(String)) {
     let keywords: Vec<_> = NOT_OF_OBJECTS.into_iter().filter(|keyword| schema.get(keyword).is_some()).collect();
     if !keywords.is_empty() {
@@ -220,13 +226,9 @@ fn of_schema(schema: &Value, warn: &mut impl FnMut(String)) {
         ));
     }
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-    let mute: Vec<_> = properties
-        .iter()
-        .filter(|(_, property)| property.get("description").is_none())
-        .map(|(name, _)| name.as_str())
-        .collect();
-    if !mute.is_empty() {
-        warn(format!("{NO_DESCRIPTION} {}", mute.join(", ")));
+    let undescribed = undescribed(schema);
+    if !undescribed.is_empty() {
+        warn(format!("no description of {}", undescribed.join(", ")));
     }
     let required = schema.get("required").and_then(Value::as_array);
     let stray = required.into_iter().flatten().filter_map(Value::as_str).find(|name| !properties.contains_key(*name));

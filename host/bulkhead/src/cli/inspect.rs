@@ -85,7 +85,7 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
 }
 
 /// The places where integers of typed functions arrive as others than were sent.
-fn wrong_integers(inspection: &Inspection, file: &Path) -> anyhow::Result<Vec<String>> {
+pub(super) fn wrong_integers(inspection: &Inspection, file: &Path) -> anyhow::Result<Vec<String>> {
     if !inspection.typed {
         return Ok(Vec::new());
     }
