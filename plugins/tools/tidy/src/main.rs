@@ -9,6 +9,7 @@ mod bounds;
 mod code;
 mod errors;
 mod layers;
+mod loops;
 mod nightly;
 mod portable;
 mod repository;
@@ -27,8 +28,9 @@ type Finding = String;
 type Check = fn(&Repository) -> anyhow::Result<Vec<Finding>>;
 
 /// Every check, with the subject that it is listed under.
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("layers", layers::check),
+    ("loops", loops::check),
     ("portable", portable::check),
     ("bounds", bounds::check),
     ("words", words::check),
