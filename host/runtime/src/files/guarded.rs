@@ -1,5 +1,5 @@
-//! The functions of `wasi:filesystem` that make something larger, with a count in front of them; and those by which a guest looks
-//! for what it was granted.
+//! The functions of `wasi:filesystem` that make something larger, with a count in front of them; those by which a guest looks for
+//! what it was granted; and the listing of a directory, which leaves out names that no guest can be told.
 //!
 //! Everything else, and what happens behind the count, is wasmtime's. A descriptor belongs to the directory that it was opened
 //! from. Invariant: a call without quotas pays one look-up in an empty table.
@@ -14,9 +14,10 @@ use wasmtime_wasi::filesystem::{Descriptor, Dir, WasiFilesystemView as _};
 use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
 use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
-    DescriptorFlags, ErrorCode, HostDescriptor as _, NewTimestamp, OpenFlags, PathFlags,
+    DescriptorFlags, DirectoryEntry, ErrorCode, HostDescriptor as _, HostDirectoryEntryStream as _, NewTimestamp,
+    OpenFlags, PathFlags,
 };
-use wasmtime_wasi::p2::{DynOutputStream, FsResult};
+use wasmtime_wasi::p2::{DynOutputStream, FsResult, ReaddirIterator};
 
 use super::counted::Counted;
 use super::opening::OpenRequest;
@@ -112,6 +113,14 @@ pub(crate) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
     types.func_wrap_async("[method]descriptor.symlink-at", |mut store: Store<'_>, (fd, target, path)| {
         Box::new(async move { told(symlink_at(store.data_mut().use_files_first().await?, fd, target, path).await) })
     })?;
+    types.func_wrap_async(
+        "[method]directory-entry-stream.read-directory-entry",
+        |mut store: Store<'_>, (entries,)| {
+            Box::new(
+                async move { told(read_directory_entry(store.data_mut().use_files_first().await?, &entries).await) },
+            )
+        },
+    )?;
     types.func_wrap_async("[method]descriptor.link-at", |mut store: Store<'_>, (fd, at, from, into, path)| {
         Box::new(
             async move { told(link_at(store.data_mut().use_files_first().await?, fd, at, from, into, path).await) },
@@ -287,6 +296,21 @@ async fn symlink_at(call: &mut Call, fd: Resource<Descriptor>, target: String, p
         None => None,
     };
     call.filesystem().symlink_at(fd, target, path).await
+}
+
+/// The next entry whose name WASI can say, which is UTF-8. An error in another's place ends the listing in wasi-libc, and with it what
+/// comes behind.
+async fn read_directory_entry(
+    call: &mut Call,
+    entries: &Resource<ReaddirIterator>,
+) -> FsResult<Option<DirectoryEntry>> {
+    loop {
+        let entry = call.filesystem().read_directory_entry(Resource::new_borrow(entries.rep())).await;
+        match entry {
+            Err(error) if matches!(error.downcast_ref(), Some(ErrorCode::IllegalByteSequence)) => {}
+            entry => return entry,
+        }
+    }
 }
 
 /// Whether something may go from one directory to another: never past a count.

@@ -239,3 +239,15 @@ async fn directory_quota_refusal_is_a_guest_error() {
     assert_eq!(walk(&house, after).await, ["done", "done", "8000"], "the same call could go on");
     assert_eq!(bytes_in(folder.path()), 8000);
 }
+
+/// WASI says a name as text, and a file's name may be anything: one of them must not hide the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn name_that_is_not_text_hides_no_other() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = TempDir::new().unwrap();
+    let Some(house) = house(&[("/data", folder.path(), None)]).await else { return };
+    for name in [&b"a"[..], b"caf\xe9", b"\xff", b"b", b"\xc3\x28", b"z"] {
+        std::fs::write(folder.path().join(std::ffi::OsStr::from_bytes(name)), "").unwrap();
+    }
+    assert_eq!(walk(&house, json!([{"do": "list"}])).await, ["a b z"]);
+}
