@@ -28,7 +28,8 @@ use super::engines::{Engines, StartFailure, Ticks};
 use super::events::Outbox;
 use super::fault;
 use super::limits::EVENTS_QUEUED_MAX;
-use super::load::{LoadError, LoadedPlugin, PluginSource};
+use super::load::{LoadError, LoadedPlugin};
+use super::plugin_source::PluginSource;
 use super::published::{Canary, Published};
 use bulkhead_calls::{
     CallEvent, CallSpec, Catalog, CatalogPlugin, Control, Executor, ListKind, RunningCall, StartError, StopOnDrop,

@@ -15,9 +15,12 @@ use crate::files;
 use crate::granted::{Granted, GrantedTo};
 use crate::inspect::{self, Inspection};
 use crate::journal;
-use crate::load::{self, ComponentBytes, LoadError, LoadedPlugin, PluginSource, Prepared, Source, UnknownTools, Wrong};
+use crate::link;
+use crate::load::{self, LoadError, LoadedPlugin, Prepared, Wrong};
 use crate::manifest::RequestedPolicy;
+use crate::plugin_source::{PluginSource, Source, UnknownTools};
 use crate::published::Published;
+use crate::read::{self, ComponentBytes};
 use crate::typed;
 use crate::wasi_needs::WasiVersion;
 use bulkhead_calls::Durability;
@@ -79,8 +82,8 @@ impl Sandbox {
     pub async fn identify(&self, source: PluginSource) -> Result<PluginVersion, LoadError> {
         let fallback = label(&source);
         let identified = tokio::task::spawn_blocking(move || {
-            let raw = load::read(&source.component)?;
-            let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| vec![wrong])?;
+            let raw = read::read(&source.component)?;
+            let name = read::name(&source, raw.manifest.as_ref()).map_err(|wrong| vec![wrong])?;
             Ok(PluginVersion { name, digest: raw.digest })
         });
         let identified =
@@ -97,7 +100,7 @@ impl Sandbox {
         let host = Arc::clone(self);
         let name = label(&source);
         let read = tokio::task::spawn_blocking(move || {
-            let raw = load::read(&source.component).map_err(|problems| match expected {
+            let raw = read::read(&source.component).map_err(|problems| match expected {
                 Some(digest) => host.kept.verify(&digest).map_or_else(|changed| vec![changed], |_| problems),
                 None => problems,
             })?;
@@ -122,13 +125,13 @@ impl Sandbox {
         let host = Arc::clone(self);
         let linked = tokio::task::spawn_blocking(move || {
             let mut problems = Vec::new();
-            let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
+            let name = read::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
             let granted = host.grant(&source, &raw).map_err(|wrong| problems.extend(wrong));
             // What is wrong with the component itself stays wrong, whatever else has failed.
             let passing = problems.is_empty() && matches!(component, Err(CompileError::Passing(_)));
             let component = component.map_err(|wrong| problems.push(wrong.to_string()));
             let linked = component.and_then(|component| {
-                load::link(&engine.linker, &component, &raw).map_err(|wrong| problems.extend(wrong))
+                link::link(&engine.linker, &component, &raw).map_err(|wrong| problems.extend(wrong))
             });
             let (Ok(name), Ok(granted), Ok((instance, exports))) = (name, granted, linked) else {
                 return Err(Wrong { problems, passing });
@@ -195,7 +198,7 @@ impl Sandbox {
         let refuse = |problems| LoadError::refused(loaded.version.name.clone(), problems);
         let component = source.component.clone();
         // What it wants stands in the component.
-        let raw = tokio::task::spawn_blocking(move || load::read(&component)).await;
+        let raw = tokio::task::spawn_blocking(move || read::read(&component)).await;
         let raw = raw.unwrap_or_else(|_| Err(vec!["the host panicked while reading it".to_owned()])).map_err(refuse)?;
         if raw.digest != loaded.version.digest {
             return Err(refuse(vec![
@@ -384,7 +387,7 @@ impl Sandbox {
         let loaded = self.load(source).await?;
         let component = loaded.plugin.instance.component();
         let (imports, exports) = inspect::functions(component.engine(), component);
-        let raw = load::read(&loaded.source.component)
+        let raw = read::read(&loaded.source.component)
             .map_err(|problems| LoadError::refused(&loaded.version.name, problems))?;
         let wasi = raw.needs.version(loaded.source.wasi);
         let wasi = wasi.map_err(|problems| LoadError::refused(&loaded.version.name, problems))?;

@@ -19,7 +19,8 @@ use crate::events::Outbox;
 use crate::fault;
 use crate::granted::Granted;
 use crate::limits::HOST_RESOURCES_MAX;
-use crate::load;
+use crate::link;
+use crate::read;
 
 pub(super) const INSTANCES: u32 = 4;
 
@@ -258,9 +259,9 @@ async fn oversized_components_are_refused_at_load() {
     let own = engines.plain();
     let memories: String = (0..9).map(|_| "(core instance (instantiate $m))").collect();
     let wat = format!("(component (core module $m (memory 1)) {memories})");
-    let raw = load::read(&Source::Bytes(wat::parse_str(wat).unwrap().into())).unwrap();
+    let raw = read::read(&Source::Bytes(wat::parse_str(wat).unwrap().into())).unwrap();
     let component = Component::from_binary(&own.engine, &raw.bytes).unwrap();
-    let Err(problems) = load::link(&own.linker, &component, &raw) else { panic!("it was accepted") };
+    let Err(problems) = link::link(&own.linker, &component, &raw) else { panic!("it was accepted") };
     let problems = problems.join("; ");
     assert!(problems.contains("9 memories; 8 is the most"), "{problems}");
     assert!(problems.contains("does not export bulkhead:plugin/tools@0.1.0"), "{problems}");

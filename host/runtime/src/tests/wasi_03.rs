@@ -6,7 +6,7 @@ use super::egress::{HELLO, Server};
 use super::limits::{INSTANCES, Subject, wait_until};
 use super::*;
 use crate::engine::EngineKind;
-use crate::load::Source;
+use crate::plugin_source::Source;
 use crate::wasi_needs::PARTS_MAX;
 
 /// A component with one asynchronous function. `begin` and `go_on` are the bodies of its first part and of its callback; both give back

@@ -34,7 +34,7 @@ use super::bindings::exports::bulkhead::plugin::tools;
 use super::call::Call;
 use super::declared::base_names;
 use super::fault::HostFailure;
-use super::load::ToolPolicy;
+use super::plugin_source::ToolPolicy;
 use bulkhead_domain::exports::{of_function, of_parameter, of_result};
 use bulkhead_domain::text::{beginning, escaped};
 
