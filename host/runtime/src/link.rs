@@ -2,7 +2,10 @@
 //!
 //! Owns the linker: every import that a guest may have, each with a row in `bulkhead_domain::imports`.
 
-use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Component, HasSelf, InstancePre, Linker, Resource};
+use wasmtime_wasi::WasiView as _;
+use wasmtime_wasi_io::streams::Error;
 
 use super::bindings::PluginFull;
 use super::call::Call;
@@ -13,7 +16,6 @@ use super::journal;
 use super::limits::{MEMORIES_MAX, TABLES_MAX};
 use super::read::ComponentBytes;
 use super::wasi_03;
-use super::wasi_context;
 use super::wasi_drafts;
 use bulkhead_domain::text::escaped;
 
@@ -26,11 +28,26 @@ pub(super) fn linker(engine: &wasmtime::Engine, kind: EngineKind) -> wasmtime::R
     wasi_drafts::add_to_linker(&mut linker)?;
     journal::add_to_linker(&mut linker)?;
     files::guard(&mut linker)?;
-    wasi_context::tell_errors_plainly(&mut linker)?;
+    tell_errors_plainly(&mut linker)?;
     if kind == EngineKind::Concurrent {
         wasi_03::add_to_linker(&mut linker)?;
     }
     Ok(linker)
+}
+
+/// Lets a guest read what went wrong, and nothing of where in the host it did: with `RUST_BACKTRACE` set, the debug text of an error holds
+/// the host's stack.
+fn tell_errors_plainly(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    linker.instance("wasi:io/error@0.2.12")?.func_wrap("[method]error.to-debug-string", told)?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+fn told(mut store: StoreContextMut<'_, Call>, (error,): (Resource<Error>,)) -> wasmtime::Result<(String,)> {
+    let call = store.data_mut();
+    let error = format!("{:#}", call.ctx().table.get(&error)?);
+    Ok((call.text_of_error(error),))
 }
 
 /// Links a component: every import is there, and what it exports is the world, or functions that can be tools.

@@ -7,14 +7,17 @@ use tokio::sync::mpsc;
 use wasmtime::component::InstancePre;
 
 use super::blocking::Blocking;
-use super::call::{Call, CallCount, HostContext, Plugin, Surroundings, visit};
+use super::call::{Call, Surroundings};
 use super::call_state::CallState;
 use super::declared::{self, DeclarationPolicy};
 use super::events::Outbox;
 use super::exports::{Exports, RawListing};
+use super::host_context::HostContext;
 use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS};
 use super::manifest::RequestedPolicy;
 use super::output;
+use super::perform::visit;
+use super::plugin::{CallCount, Plugin};
 use super::plugin_source::{PluginSource, ToolPolicy, UnknownTools};
 use super::server_features;
 use super::typed;
@@ -153,7 +156,7 @@ impl std::fmt::Debug for LoadedPlugin {
 
 /// Lists the component's tools, resources and prompts in a separate instance with the plugin's grants.
 pub(super) async fn list(
-    ground: &HostContext,
+    host_context: &HostContext,
     name: &Arc<str>,
     granted: &Arc<Granted>,
     instance: &InstancePre<Call>,
@@ -169,9 +172,10 @@ pub(super) async fn list(
         CallError::Interrupted => Wrong::passing("the host is shutting down"),
         _ => Wrong::from(vec![format!("{what} (it may need more than {INSTANCES_MAX} instances; see the log)")]),
     };
-    let detached_call = || detached_call(name, granted, &limits, ground).map_err(|problem| Wrong::from(vec![problem]));
+    let detached_call =
+        || detached_call(name, granted, &limits, host_context).map_err(|problem| Wrong::from(vec![problem]));
     let visitor = Arc::clone(exports);
-    let listed = visit(ground, instance, None, detached_call()?, &limits, move |store, instance| {
+    let listed = visit(host_context, instance, None, detached_call()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.list(store, &instance).await })
     });
     let listed =
@@ -180,7 +184,7 @@ pub(super) async fn list(
         return Ok((listed, Vec::new()));
     }
     let visitor = Arc::clone(exports);
-    let resources = visit(ground, instance, None, detached_call()?, &limits, move |store, instance| {
+    let resources = visit(host_context, instance, None, detached_call()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.resources(store, &instance).await })
     });
     // What cannot be listed now may well be listed in a call; then it belongs to nobody beforehand.
@@ -197,13 +201,13 @@ fn detached_call(
     name: &Arc<str>,
     granted: &Arc<Granted>,
     limits: &CallLimits,
-    ground: &HostContext,
+    host_context: &HostContext,
 ) -> Result<Box<Call>, String> {
     let (sender, _) = mpsc::channel(1);
     let shared = Arc::new(CallState::default());
     let outbox = Outbox::new(sender, 1, 0);
-    let blocking = Blocking::of(&ground.blocking, TenantId([0; 16]));
-    let around = Surroundings { tenant: None, quotas: &ground.quotas, blocking, program: None, journal: None };
+    let blocking = Blocking::of(&host_context.blocking, TenantId([0; 16]));
+    let around = Surroundings { tenant: None, quotas: &host_context.quotas, blocking, program: None, journal: None };
     let call =
         Call::new(Arc::clone(name), Arc::clone(granted), CallContext::detached(), limits, shared, outbox, around);
     call.map_err(|failure| failure.0)
@@ -221,7 +225,7 @@ pub(super) struct Prepared {
     pub(super) listed: RawListing,
     /// The resources that it lists without a caller.
     pub(super) resources: Vec<Resource>,
-    pub(super) presence: CallCount,
+    pub(super) call_count: CallCount,
 }
 
 /// The last step: its tools, resources and prompts, on the operator's terms.
@@ -230,7 +234,7 @@ pub(super) fn finish(
     unknown_tools: UnknownTools,
     metrics: &Metrics,
 ) -> Result<LoadedPlugin, Vec<String>> {
-    let Prepared { source, version, granted, wanted, instance, exports, mut listed, resources, presence } = prepared;
+    let Prepared { source, version, granted, wanted, instance, exports, mut listed, resources, call_count } = prepared;
     let limits = wanted.limits.within(&source.limits);
     let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.limits.within(&policy.limits), ..policy.clone() };
     let policies = source.tools.iter().map(|(name, policy)| (name.clone(), within(policy))).collect();
@@ -274,7 +278,7 @@ pub(super) fn finish(
         granted,
         wanted,
         entries: tools.clone(),
-        presence,
+        call_count,
         metrics: counted,
         activity,
     };

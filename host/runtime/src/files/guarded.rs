@@ -4,7 +4,6 @@
 //! Everything else, and what happens behind the count, is wasmtime's. A descriptor belongs to the directory that it was opened
 //! from. Invariant: a call without quotas pays one look-up in an empty table.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use wasmtime::StoreContextMut;
@@ -26,32 +25,6 @@ use crate::call::Call;
 const ENVIRONMENT: &str = "wasi:cli/environment@0.2.12";
 const TYPES: &str = "wasi:filesystem/types@0.2.12";
 const PREOPENS: &str = "wasi:filesystem/preopens@0.2.12";
-
-/// Where the descriptors of a call belong.
-#[derive(Debug, Default)]
-pub(crate) struct DirectoryQuotas {
-    /// By the guest's name of the directory.
-    granted: Vec<(String, DirectoryQuota)>,
-    /// By the number of the descriptor: every one of them comes from here, so a number that is used again means the later one.
-    open: HashMap<u32, DirectoryQuota>,
-}
-
-impl DirectoryQuotas {
-    pub(super) fn add(&mut self, guest: String, room: DirectoryQuota) {
-        self.granted.push((guest, room));
-    }
-
-    fn of(&self, descriptor: &Resource<Descriptor>) -> Option<DirectoryQuota> {
-        if self.granted.is_empty() { None } else { self.open.get(&descriptor.rep()).cloned() }
-    }
-
-    fn set(&mut self, descriptor: &Resource<Descriptor>, room: Option<DirectoryQuota>) {
-        match room {
-            Some(room) => _ = self.open.insert(descriptor.rep(), room),
-            None => _ = self.open.remove(&descriptor.rep()),
-        }
-    }
-}
 
 type Told<T> = wasmtime::Result<(Result<T, ErrorCode>,)>;
 

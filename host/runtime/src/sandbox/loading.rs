@@ -6,7 +6,7 @@ use std::time::Instant;
 use wasmtime::component::{Component, InstancePre};
 
 use super::Sandbox;
-use crate::call::{Call, CallCount};
+use crate::call::Call;
 use crate::compile::CompileError;
 use crate::component_store::Wit;
 use crate::engines::GuestEngine;
@@ -18,6 +18,7 @@ use crate::journal;
 use crate::link;
 use crate::load::{self, LoadError, LoadedPlugin, Prepared, Wrong};
 use crate::manifest::RequestedPolicy;
+use crate::plugin::CallCount;
 use crate::plugin_source::{PluginSource, Source, UnknownTools};
 use crate::published::Published;
 use crate::read::{self, ComponentBytes};
@@ -50,7 +51,7 @@ impl Sandbox {
         let (prepared, bytes) = self.prepare(source, kept).await.map_err(|wrong| wrong.of(fallback))?;
         let version = prepared.version.clone();
         let refuse = |problems| LoadError::refused(&version.name, problems);
-        let mut loaded = load::finish(prepared, unknown_tools, &self.ground.metrics).map_err(refuse)?;
+        let mut loaded = load::finish(prepared, unknown_tools, &self.host_context.metrics).map_err(refuse)?;
         if kept.is_some() {
             return Ok(loaded);
         }
@@ -145,8 +146,8 @@ impl Sandbox {
 
         let wanted = Arc::new(granted.1);
         let granted = Arc::new(granted.0);
-        let presence = CallCount::default();
-        let prepared = self.list(source, version, (granted, wanted), instance, exports, presence).await?;
+        let call_count = CallCount::default();
+        let prepared = self.list(source, version, (granted, wanted), instance, exports, call_count).await?;
         Ok((prepared, bytes))
     }
 
@@ -158,15 +159,21 @@ impl Sandbox {
         (granted, wanted): (Arc<GrantedTo>, Arc<RequestedPolicy>),
         instance: InstancePre<Call>,
         exports: Arc<Exports>,
-        presence: CallCount,
+        call_count: CallCount,
     ) -> Result<Prepared, Wrong> {
-        let ground = self.ground.clone();
+        let host_context = self.host_context.clone();
         let listing = self.guests.run(&self.own_share, async move {
             let name: Arc<str> = version.name.as_str().into();
-            let (listed, resources) =
-                load::list(&ground, &name, &granted.others, &instance, &exports, &wanted.limits.within(&source.limits))
-                    .await?;
-            Ok(Prepared { source, version, granted, wanted, instance, exports, listed, resources, presence })
+            let (listed, resources) = load::list(
+                &host_context,
+                &name,
+                &granted.others,
+                &instance,
+                &exports,
+                &wanted.limits.within(&source.limits),
+            )
+            .await?;
+            Ok(Prepared { source, version, granted, wanted, instance, exports, listed, resources, call_count })
         });
         let panicked = || Wrong::from(vec!["the host panicked while listing its tools".to_owned()]);
         listing.await.unwrap_or_else(|_| Err(panicked()))
@@ -220,11 +227,11 @@ impl Sandbox {
         let version = loaded.version.clone();
         let exports = Arc::clone(&plugin.exports);
         let instance = plugin.instance.clone();
-        let presence = plugin.presence.clone();
-        let listed = self.list(source, version.clone(), granted, instance, exports, presence).await;
+        let call_count = plugin.call_count.clone();
+        let listed = self.list(source, version.clone(), granted, instance, exports, call_count).await;
         // A policy may be about a tool that is not there at the moment.
         let finished =
-            listed.and_then(|prepared| Ok(load::finish(prepared, UnknownTools::Ignore, &self.ground.metrics)?));
+            listed.and_then(|prepared| Ok(load::finish(prepared, UnknownTools::Ignore, &self.host_context.metrics)?));
         finished.map_err(|wrong| wrong.of(version.name))
     }
 
@@ -277,7 +284,7 @@ impl Sandbox {
     /// The engine that runs the component, on the operator's terms.
     fn engine_for(&self, source: &PluginSource, raw: &ComponentBytes) -> Result<Arc<GuestEngine>, Wrong> {
         let version = raw.needs.version(source.wasi)?;
-        self.ground.engines.of(version.into()).map_err(|failure| Wrong::passing(failure.to_string()))
+        self.host_context.engines.of(version.into()).map_err(|failure| Wrong::passing(failure.to_string()))
     }
 
     /// What its calls may reach: the grants that its manifest requests, within the bounds of each tenant.

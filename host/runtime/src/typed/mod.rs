@@ -33,8 +33,8 @@ use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::tools;
 use super::call::Call;
 use super::declared::base_names;
-use super::fault::HostFailure;
 use super::plugin_source::ToolPolicy;
+use super::trap_causes::HostFailure;
 use bulkhead_domain::exports::{of_function, of_parameter, of_result};
 use bulkhead_domain::text::{beginning, escaped};
 
