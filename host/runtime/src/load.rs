@@ -154,16 +154,32 @@ impl std::fmt::Debug for LoadedPlugin {
     }
 }
 
+/// A component whose imports are all there, on the operator's terms.
+pub(super) struct Linked {
+    pub(super) source: PluginSource,
+    pub(super) version: PluginVersion,
+    pub(super) granted: Arc<GrantedTo>,
+    /// What its manifest requests.
+    pub(super) wanted: Arc<RequestedPolicy>,
+    pub(super) instance: InstancePre<Call>,
+    pub(super) exports: Arc<Exports>,
+    pub(super) call_count: CallCount,
+}
+
+/// The same with what it says of itself.
+pub(super) struct Listed {
+    pub(super) linked: Linked,
+    listing: RawListing,
+    /// The resources that it lists without a caller.
+    resources: Vec<Resource>,
+}
+
 /// Lists the component's tools, resources and prompts in a separate instance with the plugin's grants.
-pub(super) async fn list(
-    host_context: &HostContext,
-    name: &Arc<str>,
-    granted: &Arc<Granted>,
-    instance: &InstancePre<Call>,
-    exports: &Arc<Exports>,
-    limits: &CallLimits,
-) -> Result<(RawListing, Vec<Resource>), Wrong> {
-    let limits = CallLimits { cpu_ms: LIST_CPU_MS, wall_ms: LIST_WALL_MS, ..limits.clone() };
+pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<Listed, Wrong> {
+    let Linked { source, version, granted, wanted, instance, exports, .. } = &linked;
+    let name: Arc<str> = version.name.as_str().into();
+    let granted = &granted.others;
+    let limits = CallLimits { cpu_ms: LIST_CPU_MS, wall_ms: LIST_WALL_MS, ..wanted.limits.within(&source.limits) };
     let what = if exports.is_typed() { "it cannot be started" } else { "list-tools failed" };
     let failed = |error| match error {
         // On a machine that is busy otherwise.
@@ -173,15 +189,17 @@ pub(super) async fn list(
         _ => Wrong::from(vec![format!("{what} (it may need more than {INSTANCES_MAX} instances; see the log)")]),
     };
     let detached_call =
-        || detached_call(name, granted, &limits, host_context).map_err(|problem| Wrong::from(vec![problem]));
+        || detached_call(&name, granted, &limits, host_context).map_err(|problem| Wrong::from(vec![problem]));
     let visitor = Arc::clone(exports);
-    let listed = visit(host_context, instance, None, detached_call()?, &limits, move |store, instance| {
+    let listing = visit(host_context, instance, None, detached_call()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.list(store, &instance).await })
     });
-    let listed =
-        listed.await.map_err(failed)?.map_err(|refusal| failed(output::refusal(name, limits.result_bytes, refusal)))?;
+    let listing = listing
+        .await
+        .map_err(failed)?
+        .map_err(|refusal| failed(output::refusal(&name, limits.result_bytes, refusal)))?;
     if !exports.has_resources() {
-        return Ok((listed, Vec::new()));
+        return Ok(Listed { linked, listing, resources: Vec::new() });
     }
     let visitor = Arc::clone(exports);
     let resources = visit(host_context, instance, None, detached_call()?, &limits, move |store, instance| {
@@ -190,10 +208,10 @@ pub(super) async fn list(
     // What cannot be listed now may well be listed in a call; then it belongs to nobody beforehand.
     let resources = resources.await.unwrap_or_else(|error| {
         let error = escaped(&error.to_string());
-        tracing::debug!(plugin = &**name, error, "resources cannot be listed at load");
+        tracing::debug!(plugin = &*name, error, "resources cannot be listed at load");
         Vec::new()
     });
-    Ok((listed, server_features::listable(resources)))
+    Ok(Listed { linked, listing, resources: server_features::listable(resources) })
 }
 
 /// A call without a client: input requests and reports of a plugin while it is listed are dropped.
@@ -213,28 +231,14 @@ fn detached_call(
     call.map_err(|failure| failure.0)
 }
 
-/// A component between its checks.
-pub(super) struct Prepared {
-    pub(super) source: PluginSource,
-    pub(super) version: PluginVersion,
-    pub(super) granted: Arc<GrantedTo>,
-    /// What its manifest requests.
-    pub(super) wanted: Arc<RequestedPolicy>,
-    pub(super) instance: InstancePre<Call>,
-    pub(super) exports: Arc<Exports>,
-    pub(super) listed: RawListing,
-    /// The resources that it lists without a caller.
-    pub(super) resources: Vec<Resource>,
-    pub(super) call_count: CallCount,
-}
-
 /// The last step: its tools, resources and prompts, on the operator's terms.
 pub(super) fn finish(
-    prepared: Prepared,
+    listed: Listed,
     unknown_tools: UnknownTools,
     metrics: &Metrics,
 ) -> Result<LoadedPlugin, Vec<String>> {
-    let Prepared { source, version, granted, wanted, instance, exports, mut listed, resources, call_count } = prepared;
+    let Listed { linked, mut listing, resources } = listed;
+    let Linked { source, version, granted, wanted, instance, exports, call_count } = linked;
     let limits = wanted.limits.within(&source.limits);
     let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.limits.within(&policy.limits), ..policy.clone() };
     let policies = source.tools.iter().map(|(name, policy)| (name.clone(), within(policy))).collect();
@@ -259,12 +263,12 @@ pub(super) fn finish(
         activity: Arc::clone(&activity),
     });
     if exports.is_typed() {
-        typed::present(&mut listed.tools, &source.tools);
+        typed::present(&mut listing.tools, &source.tools);
     } else {
         refuse_annotations(&source.tools)?;
     }
-    let tools = declared::entries(std::mem::take(&mut listed.tools), &terms);
-    let offers = server_features::declared(listed, &source.prefix, &library, metrics);
+    let tools = declared::entries(std::mem::take(&mut listing.tools), &terms);
+    let offers = server_features::declared(listing, &source.prefix, &library, metrics);
     let (tools, offers) = match (tools, offers) {
         (Ok(tools), Ok(offers)) => (tools, PluginFeatures { resources, ..offers }),
         (tools, offers) => {

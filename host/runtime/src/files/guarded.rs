@@ -75,7 +75,7 @@ pub(crate) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
         "[method]descriptor.set-times-at",
         |mut store: Store<'_>, (fd, at, path, accessed, modified)| {
             Box::new(async move {
-                told(set_times_at(store.data_mut().use_files_first().await?, fd, at, path, (accessed, modified)).await)
+                told(set_times_at(store.data_mut().use_files_first().await?, fd, at, path, accessed, modified).await)
             })
         },
     )?;
@@ -232,7 +232,8 @@ async fn set_times_at(
     fd: Resource<Descriptor>,
     at: PathFlags,
     path: String,
-    (accessed, modified): (NewTimestamp, NewTimestamp),
+    accessed: NewTimestamp,
+    modified: NewTimestamp,
 ) -> FsResult<()> {
     if !at.contains(PathFlags::SYMLINK_FOLLOW) {
         return call.filesystem().set_times_at(fd, at, path, accessed, modified).await;

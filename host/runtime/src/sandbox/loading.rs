@@ -3,21 +3,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::Component;
 
 use super::Sandbox;
-use crate::call::Call;
 use crate::compile::CompileError;
 use crate::component_store::Wit;
 use crate::engines::GuestEngine;
-use crate::exports::Exports;
 use crate::files;
 use crate::granted::{Granted, GrantedTo};
 use crate::inspect::{self, Inspection};
 use crate::journal;
 use crate::link;
-use crate::load::{self, LoadError, LoadedPlugin, Prepared, Wrong};
-use crate::manifest::RequestedPolicy;
+use crate::load::{self, Linked, Listed, LoadError, LoadedPlugin, Wrong};
 use crate::plugin::CallCount;
 use crate::plugin_source::{PluginSource, Source, UnknownTools};
 use crate::published::Published;
@@ -48,10 +45,10 @@ impl Sandbox {
     ) -> Result<LoadedPlugin, LoadError> {
         let _under_way = self.loads.begin();
         let fallback = label(&source);
-        let (prepared, bytes) = self.prepare(source, kept).await.map_err(|wrong| wrong.of(fallback))?;
-        let version = prepared.version.clone();
+        let (listed, bytes) = self.prepare(source, kept).await.map_err(|wrong| wrong.of(fallback))?;
+        let version = listed.linked.version.clone();
         let refuse = |problems| LoadError::refused(&version.name, problems);
-        let mut loaded = load::finish(prepared, unknown_tools, &self.host_context.metrics).map_err(refuse)?;
+        let mut loaded = load::finish(listed, unknown_tools, &self.host_context.metrics).map_err(refuse)?;
         if kept.is_some() {
             return Ok(loaded);
         }
@@ -97,7 +94,7 @@ impl Sandbox {
         self: &Arc<Self>,
         source: PluginSource,
         expected: Option<[u8; 32]>,
-    ) -> Result<(Prepared, Arc<[u8]>), Wrong> {
+    ) -> Result<(Listed, Arc<[u8]>), Wrong> {
         let host = Arc::clone(self);
         let name = label(&source);
         let read = tokio::task::spawn_blocking(move || {
@@ -139,42 +136,25 @@ impl Sandbox {
             };
             let version = PluginVersion { name, digest: raw.digest };
             let wanted = raw.manifest.map(|manifest| manifest.requested).unwrap_or_default();
-            Ok((source, version, (granted, wanted), instance, Arc::new(exports), raw.bytes))
+            let linked = Linked {
+                source,
+                version,
+                granted: Arc::new(granted),
+                wanted: Arc::new(wanted),
+                instance,
+                exports: Arc::new(exports),
+                call_count: CallCount::default(),
+            };
+            Ok((linked, raw.bytes))
         });
-        let (source, version, granted, instance, exports, bytes) =
-            linked.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
-
-        let wanted = Arc::new(granted.1);
-        let granted = Arc::new(granted.0);
-        let call_count = CallCount::default();
-        let prepared = self.list(source, version, (granted, wanted), instance, exports, call_count).await?;
-        Ok((prepared, bytes))
+        let (linked, bytes) = linked.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
+        Ok((self.list(linked).await?, bytes))
     }
 
     /// Lists its tools, resources and prompts, on the guests' threads.
-    async fn list(
-        &self,
-        source: PluginSource,
-        version: PluginVersion,
-        (granted, wanted): (Arc<GrantedTo>, Arc<RequestedPolicy>),
-        instance: InstancePre<Call>,
-        exports: Arc<Exports>,
-        call_count: CallCount,
-    ) -> Result<Prepared, Wrong> {
-        let host_context = self.host_context.clone();
-        let listing = self.guests.run(&self.own_share, async move {
-            let name: Arc<str> = version.name.as_str().into();
-            let (listed, resources) = load::list(
-                &host_context,
-                &name,
-                &granted.others,
-                &instance,
-                &exports,
-                &wanted.limits.within(&source.limits),
-            )
-            .await?;
-            Ok(Prepared { source, version, granted, wanted, instance, exports, listed, resources, call_count })
-        });
+    async fn list(&self, linked: Linked) -> Result<Listed, Wrong> {
+        let host_context = Arc::clone(&self.host_context);
+        let listing = self.guests.run(&self.own_share, async move { load::list(&host_context, linked).await });
         let panicked = || Wrong::from(vec!["the host panicked while listing its tools".to_owned()]);
         listing.await.unwrap_or_else(|_| Err(panicked()))
     }
@@ -186,8 +166,7 @@ impl Sandbox {
     ///
     /// All problems of its present lists.
     pub async fn relist(&self, loaded: &LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
-        let granted = (Arc::clone(&loaded.plugin.granted), Arc::clone(&loaded.plugin.wanted));
-        self.list_again(loaded, loaded.source.clone(), granted).await
+        self.list_again(loaded, loaded.source.clone(), Arc::clone(&loaded.plugin.granted)).await
     }
 
     /// The same version on other terms: other grants, limits and names. What comes back can be published as after
@@ -214,25 +193,31 @@ impl Sandbox {
         }
         raw.needs.version(source.wasi).map_err(refuse)?;
         let granted = self.grant(&source, &raw).map_err(refuse)?;
-        self.list_again(loaded, source, (Arc::new(granted), Arc::clone(&loaded.plugin.wanted))).await
+        self.list_again(loaded, source, Arc::new(granted)).await
     }
 
     async fn list_again(
         &self,
         loaded: &LoadedPlugin,
         source: PluginSource,
-        granted: (Arc<GrantedTo>, Arc<RequestedPolicy>),
+        granted: Arc<GrantedTo>,
     ) -> Result<LoadedPlugin, LoadError> {
         let plugin = &loaded.plugin;
-        let version = loaded.version.clone();
-        let exports = Arc::clone(&plugin.exports);
-        let instance = plugin.instance.clone();
-        let call_count = plugin.call_count.clone();
-        let listed = self.list(source, version.clone(), granted, instance, exports, call_count).await;
+        let linked = Linked {
+            source,
+            version: loaded.version.clone(),
+            granted,
+            wanted: Arc::clone(&plugin.wanted),
+            instance: plugin.instance.clone(),
+            exports: Arc::clone(&plugin.exports),
+            call_count: plugin.call_count.clone(),
+        };
         // A policy may be about a tool that is not there at the moment.
-        let finished =
-            listed.and_then(|prepared| Ok(load::finish(prepared, UnknownTools::Ignore, &self.host_context.metrics)?));
-        finished.map_err(|wrong| wrong.of(version.name))
+        let finished = self
+            .list(linked)
+            .await
+            .and_then(|listed| Ok(load::finish(listed, UnknownTools::Ignore, &self.host_context.metrics)?));
+        finished.map_err(|wrong| wrong.of(loaded.version.name.clone()))
     }
 
     /// Every version that a call could begin with at once.

@@ -23,8 +23,8 @@ use serde_json::{Map, Value};
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, Instance, Val};
 
-use self::docs::Docs;
 pub use self::docs::wit_file;
+use self::docs::{Docs, plain};
 use self::glossary::Glossary;
 use self::names::Export;
 use self::schema::{ERROR, RESULT};
@@ -257,11 +257,6 @@ impl ExportedFunction {
             }
         }
     }
-}
-
-/// An author's text without what would act on a terminal; paragraphs stay.
-fn plain(text: &str) -> String {
-    text.split('\n').map(|line| escaped(line.trim_end())).collect::<Vec<_>>().join("\n")
 }
 
 impl Function {
