@@ -9,17 +9,21 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use super::super::{Error, Usage};
+use super::super::Error;
+use super::database::{self, Database, GroupRow};
+use super::errors::{closed, engine_error, refuse};
 use super::files::{FileName, Files, NewFile};
 use super::group::{Group, Totals};
 use super::keys::TaskKey;
-use super::open::{self, Database, DirectoryLock, GroupRow, Layout};
+use super::layout::Layout;
+use super::open::DirectoryLock;
 use super::operation::{Envelope, Operation};
+use super::plan::{CommitReply, Plan};
 use super::space::{DiskSpace, FreeRoom};
 use super::state::StateFile;
-use super::{StoreInner, engine_error, keys, log_sync, mark};
+use super::store_inner::StoreInner;
+use super::{keys, log_sync, mark};
 use bulkhead_domain::crash_points;
-use bulkhead_domain::requestor::Requestor;
 
 /// Operations in a group. More would make the first ones wait for the last ones.
 const GROUP_OPERATIONS_MAX: usize = 512;
@@ -27,28 +31,6 @@ const GROUP_OPERATIONS_MAX: usize = 512;
 const GROUP_BYTES_MAX: u64 = 8 << 20;
 /// How far the state file may be behind.
 const STATE_EVERY: Duration = Duration::from_millis(900);
-
-/// What a group is made of, beside its writes.
-#[derive(Default)]
-pub(super) struct Plan {
-    pub(super) group: Group,
-    /// Files that belong to a record once the group is durable.
-    pub(super) files_new: Vec<NewFile>,
-    /// Files that no record names any more once the group is durable.
-    pub(super) files_gone: Vec<FileName>,
-    /// What was counted, to be taken back if the group fails: who, more, less.
-    pub(super) counted: Vec<(Requestor, Usage, Usage)>,
-    /// Answers, given when the group is durable; refusals too, because they may rest on the group's own writes.
-    pub(super) answers: Vec<CommitReply>,
-    /// What journals grew by, in bytes, and why others were given up: to be counted once the group is durable.
-    pub(super) growths: Vec<u64>,
-    pub(super) demotions: Vec<String>,
-    /// Journals of which rows are left once the group is durable.
-    pub(super) left_journals: Vec<TaskKey>,
-}
-
-/// Sends one reply: what was decided, or why nothing could be written.
-pub(super) type CommitReply = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
 /// Why nothing is written at the moment.
 enum Trouble {
@@ -249,7 +231,7 @@ impl Committer {
 
     /// Applies a group and returns when it is on disk. Afterwards it is visible; after an error it stays hidden.
     fn commit(&mut self, group: &Arc<Group>) -> Result<(), Error> {
-        let Some(database) = &self.database else { return Err(super::closed()) };
+        let Some(database) = &self.database else { return Err(closed()) };
         let Totals { rows, sum } = group.recount(self.last.census());
         let last = GroupRow { group: self.last.group + 1, rows, sum, ..self.last };
         let mut batch = group.batch();
@@ -369,11 +351,11 @@ impl Committer {
     fn reopen_unseen(&mut self, failed: &Failed) -> Result<::sled::Tree, Error> {
         self.database = None;
         log_sync::sync_remains(&self.layout)?;
-        let database = open::unchecked(&self.layout, self.cache_bytes)?;
+        let database = database::unchecked(&self.layout, self.cache_bytes)?;
         let landed = database.last.group.checked_sub(failed.acknowledged);
         // 0: the group is not there. 1: it is. 2: it was taken back, by an attempt that failed after that.
         if database.last.id != self.last.id || landed.is_none_or(|groups| groups > 2) {
-            return Err(open::refuse("the database is not the one that was open before the failed write"));
+            return Err(refuse("the database is not the one that was open before the failed write"));
         }
         self.last = database.last;
         let tree = database.tree.clone();

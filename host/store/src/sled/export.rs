@@ -13,11 +13,14 @@ use serde::{Deserialize, Serialize};
 use super::super::{Error, record};
 use super::SledStore;
 use super::check::{Payloads, each_row, label, lock_existing};
+use super::database::GroupRow;
 use super::files::Files;
 use super::group::Totals;
 use super::head::{RecordHeader, verify_checksum};
 use super::keys::{self, TaskKey, kind};
-use super::open::{self, GroupRow, Layout};
+use super::layout::Layout;
+use super::moved::Moved;
+use super::open;
 use super::salvage::{each_readable, guarded, on_what_opens};
 use super::view::View;
 use crate::record::decode_checked;
@@ -54,15 +57,6 @@ pub(super) enum ExportLine {
 }
 
 pub(super) const EXPORT_FORMAT: u32 = 1;
-
-/// What an export or a rebuild did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
-    pub tasks: u64,
-    pub rows: u64,
-    /// What could not be read, one sentence each.
-    pub lost: Vec<String>,
-}
 
 /// Writes everything readable of a store that no host uses, damaged or not, as lines of JSON.
 pub fn export(data: &Path, out: &mut dyn Write) -> Result<Moved, Error> {
