@@ -76,24 +76,18 @@ pub(super) struct Egress {
 
 impl Egress {
     pub(super) fn new(denials: Denials, facts: &CallContext, blocking: Blocking) -> Self {
-        let guest_services = facts.guest_services.clone();
-        let outside = facts.outside.clone();
-        let metrics = PluginMetrics::default();
-        let buffers = false;
-        let holds = false;
-        let held = None;
         Self {
             line: None,
             denials,
-            guest_services,
-            outside,
+            guest_services: facts.guest_services.clone(),
+            outside: facts.outside.clone(),
             blocking,
             slots: None,
             span: None,
-            metrics,
-            buffers,
-            holds,
-            held,
+            metrics: PluginMetrics::default(),
+            buffers: false,
+            holds: false,
+            held: None,
             given_up: None,
         }
     }
@@ -269,7 +263,9 @@ async fn dispatch(
             return Ok((injected.scrub(response)?, Box::new(std::future::ready(Ok(())))));
         }
     };
-    *request.uri_mut() = origin_form(request.uri())?;
+    // Scheme and authority go to proxies only.
+    let origin_form = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = origin_form.parse().map_err(|_| Error::HttpRequestUriInvalid)?;
 
     let request = request.map(|body| limited(body, REQUEST_BYTES_MAX as usize));
 
@@ -333,12 +329,6 @@ fn lacking(is_host_granted: bool, method: &str, tls: bool, authority: &http::uri
 
 fn clamp(wanted: Option<Duration>, most: Duration) -> Duration {
     wanted.map_or(most, |wanted| wanted.min(most))
-}
-
-/// Path and query: scheme and authority go to proxies only.
-fn origin_form(uri: &http::Uri) -> Result<http::Uri, Error> {
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    path.parse().map_err(|_| Error::HttpRequestUriInvalid)
 }
 
 #[cfg(test)]

@@ -28,7 +28,9 @@ pub(super) fn linker(engine: &wasmtime::Engine, kind: EngineKind) -> wasmtime::R
     wasi_drafts::add_to_linker(&mut linker)?;
     journal::add_to_linker(&mut linker)?;
     files::guard(&mut linker)?;
-    tell_errors_plainly(&mut linker)?;
+    linker.allow_shadowing(true);
+    linker.instance("wasi:io/error@0.2.12")?.func_wrap("[method]error.to-debug-string", to_debug_string)?;
+    linker.allow_shadowing(false);
     if kind == EngineKind::Concurrent {
         wasi_03::add_to_linker(&mut linker)?;
     }
@@ -37,14 +39,7 @@ pub(super) fn linker(engine: &wasmtime::Engine, kind: EngineKind) -> wasmtime::R
 
 /// Lets a guest read what went wrong, and nothing of where in the host it did: with `RUST_BACKTRACE` set, the debug text of an error holds
 /// the host's stack.
-fn tell_errors_plainly(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
-    linker.allow_shadowing(true);
-    linker.instance("wasi:io/error@0.2.12")?.func_wrap("[method]error.to-debug-string", told)?;
-    linker.allow_shadowing(false);
-    Ok(())
-}
-
-fn told(mut store: StoreContextMut<'_, Call>, (error,): (Resource<Error>,)) -> wasmtime::Result<(String,)> {
+fn to_debug_string(mut store: StoreContextMut<'_, Call>, (error,): (Resource<Error>,)) -> wasmtime::Result<(String,)> {
     let call = store.data_mut();
     let error = format!("{:#}", call.ctx().table.get(&error)?);
     Ok((call.text_of_error(error),))

@@ -8,7 +8,6 @@ use wasmtime::component::InstancePre;
 
 use super::blocking::Blocking;
 use super::call::{Call, Surroundings};
-use super::call_state::CallState;
 use super::declared::{self, DeclarationPolicy};
 use super::events::Outbox;
 use super::exports::{Exports, RawListing};
@@ -21,7 +20,7 @@ use super::plugin::{CallCount, Plugin};
 use super::plugin_source::{PluginSource, ToolPolicy, UnknownTools};
 use super::server_features;
 use super::typed;
-use crate::granted::{Granted, GrantedTo};
+use crate::granted::GrantedTo;
 use bulkhead_calls::catalog::PluginFeatures;
 use bulkhead_calls::{CallContext, CatalogPlugin, Durability, ToolEntry};
 use bulkhead_domain::call::{CallError, FaultKind};
@@ -178,7 +177,6 @@ pub(super) struct Listed {
 pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<Listed, Wrong> {
     let Linked { source, version, granted, wanted, instance, exports, .. } = &linked;
     let name: Arc<str> = version.name.as_str().into();
-    let granted = &granted.others;
     let limits = CallLimits { cpu_ms: LIST_CPU_MS, wall_ms: LIST_WALL_MS, ..wanted.limits.within(&source.limits) };
     let what = if exports.is_typed() { "it cannot be started" } else { "list-tools failed" };
     let failed = |error| match error {
@@ -188,8 +186,17 @@ pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<L
         CallError::Interrupted => Wrong::passing("the host is shutting down"),
         _ => Wrong::from(vec![format!("{what} (it may need more than {INSTANCES_MAX} instances; see the log)")]),
     };
-    let detached_call =
-        || detached_call(&name, granted, &limits, host_context).map_err(|problem| Wrong::from(vec![problem]));
+    // Input requests and reports of a plugin while it is listed are dropped.
+    let detached_call = || {
+        let (sender, _) = mpsc::channel(1);
+        let outbox = Outbox::new(sender, 1, 0);
+        let blocking = Blocking::of(&host_context.blocking, TenantId([0; 16]));
+        let around =
+            Surroundings { tenant: None, quotas: &host_context.quotas, blocking, program: None, journal: None };
+        let granted = Arc::clone(&granted.others);
+        Call::new(Arc::clone(&name), granted, CallContext::detached(), &limits, Arc::default(), outbox, around)
+            .map_err(|failure| Wrong::from(vec![failure.0]))
+    };
     let visitor = Arc::clone(exports);
     let listing = visit(host_context, instance, None, detached_call()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.list(store, &instance).await })
@@ -212,23 +219,6 @@ pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<L
         Vec::new()
     });
     Ok(Listed { linked, listing, resources: server_features::listable(resources) })
-}
-
-/// A call without a client: input requests and reports of a plugin while it is listed are dropped.
-fn detached_call(
-    name: &Arc<str>,
-    granted: &Arc<Granted>,
-    limits: &CallLimits,
-    host_context: &HostContext,
-) -> Result<Box<Call>, String> {
-    let (sender, _) = mpsc::channel(1);
-    let shared = Arc::new(CallState::default());
-    let outbox = Outbox::new(sender, 1, 0);
-    let blocking = Blocking::of(&host_context.blocking, TenantId([0; 16]));
-    let around = Surroundings { tenant: None, quotas: &host_context.quotas, blocking, program: None, journal: None };
-    let call =
-        Call::new(Arc::clone(name), Arc::clone(granted), CallContext::detached(), limits, shared, outbox, around);
-    call.map_err(|failure| failure.0)
 }
 
 /// The last step: its tools, resources and prompts, on the operator's terms.

@@ -28,7 +28,9 @@ pub(super) fn returned(raw: RawOutput, bytes_max: u64, schema: Option<&Validator
 }
 
 fn output(returned: WitOutput, bytes_max: u64, schema: Option<&Validator>) -> Result<ToolOutput, CallError> {
-    let bytes = size(&returned);
+    // On the wire, nearly: media count as base64.
+    let blocks: usize = returned.content.iter().map(block_size).sum();
+    let bytes = (blocks + returned.structured.as_ref().map_or(0, String::len) + meta_size(&returned.meta)) as u64;
     if bytes > bytes_max {
         return Err(limit(format!("the tool returned {bytes} bytes; {} is the most", Bytes(bytes_max))));
     }
@@ -55,12 +57,6 @@ fn output(returned: WitOutput, bytes_max: u64, schema: Option<&Validator>) -> Re
         .collect::<Result<_, _>>()?;
     let meta = accept_meta(returned.meta).map_err(invalid_output)?;
     Ok(ToolOutput { content, structured, is_error: returned.is_error, meta })
-}
-
-/// Bytes on the wire, nearly: media count as base64.
-fn size(output: &WitOutput) -> u64 {
-    let blocks: usize = output.content.iter().map(block_size).sum();
-    (blocks + output.structured.as_ref().map_or(0, String::len) + meta_size(&output.meta)) as u64
 }
 
 /// The plugin's own refusal of a call.

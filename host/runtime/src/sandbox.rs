@@ -265,11 +265,6 @@ impl Sandbox {
         });
     }
 
-    /// Whether a version that is not ready could be made so.
-    fn is_kept(&self, version: &PluginVersion) -> bool {
-        self.published.load().sources.contains_key(&version.name) && self.kept.path(&version.digest).exists()
-    }
-
     /// A version, loaded again if need be; why it cannot be is logged.
     async fn ready(&self, version: &PluginVersion) -> Option<LoadedPlugin> {
         let ready = self.published.load().versions.get(version).cloned();
@@ -344,7 +339,8 @@ impl Executor for Sandbox {
     fn start(&self, spec: CallSpec) -> Result<RunningCall, StartError> {
         let published = self.published.load();
         let ready = published.versions.get(&spec.plugin).map(|loaded| &loaded.plugin);
-        if ready.is_none() && !self.is_kept(&spec.plugin) {
+        let PluginVersion { name, digest } = &spec.plugin;
+        if ready.is_none() && !(published.sources.contains_key(name) && self.kept.path(digest).exists()) {
             return Err(StartError::UnknownPlugin(spec.plugin.name));
         }
         let (sender, events) = mpsc::channel(EVENTS_QUEUED_MAX);

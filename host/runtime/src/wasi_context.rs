@@ -162,9 +162,8 @@ impl Printed {
 
     /// The same, silent while this is.
     pub(super) fn beside(plugin: Arc<str>, stream: &'static str, outbox: Option<Outbox>) -> Self {
-        let left = STDIO_BYTES_MAX;
-        let bytes = Vec::new();
-        Self { line: Arc::new(Mutex::new(PrintedLine { plugin, stream, left, bytes, outbox })), tail: None }
+        let line = PrintedLine { plugin, stream, left: STDIO_BYTES_MAX, bytes: Vec::new(), outbox };
+        Self { line: Arc::new(Mutex::new(line)), tail: None }
     }
 
     /// The same, whose end is kept.

@@ -190,7 +190,7 @@ impl SledStore {
         };
         let left_journals = if is_examined { journal::left(&database.tree)? } else { Vec::new() };
         let sealing = Sealing::open(options.keys, &database.tree)?;
-        let files = open::files(&layout)?;
+        let files = Files::open(layout.files.clone())?;
         files.remove_orphans(&stock.orphans)?;
         if !stock.orphans.is_empty() {
             tracing::info!(orphans = stock.orphans.len(), "removed payload files that no task names");
@@ -200,18 +200,23 @@ impl SledStore {
         if ballast_given_up || space.room() == space::FreeRoom::Enough {
             space.put_ballast();
         }
-        let committer = Committer::new(
-            Arc::clone(&shared),
+        let now = Instant::now();
+        let committer = Committer {
+            shared: Arc::clone(&shared),
             layout,
-            options.cache_bytes,
-            options.retry_every,
-            files.clone(),
+            cache_bytes: options.cache_bytes,
+            retry_every: options.retry_every,
+            files: files.clone(),
             space,
-            database,
+            last: database.last,
+            database: Some(database),
             state,
-            left_journals,
-            lock,
-        );
+            left_journals: left_journals.into_iter().collect(),
+            trouble: None,
+            state_written_at: now,
+            retried_at: now,
+            _lock: lock,
+        };
         let (operations, waiting) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || committer.run(&waiting));
         let thread = thread.map_err(|error| Error::Engine(format!("no thread for the store: {error}")))?;

@@ -257,19 +257,16 @@ impl Call {
                 journal.state.put_mark();
             }
         }
-        let written = BytesMut::new();
-        let end = None;
-        let way = None;
         let sends_again = journal.in_doubt.sends_again(&head.method);
         let request = Request {
             response,
             head,
             options,
             body,
-            written,
-            end,
+            written: BytesMut::new(),
+            end: None,
             is_sent: false,
-            way,
+            way: None,
             is_safe,
             sends_again,
             is_recorded,

@@ -105,7 +105,8 @@ impl Call {
             return Ok(value);
         }
         self.declare().await?;
-        let value = act(self.journaled_change(&expected)).await?;
+        let tail = self.journal.as_mut().and_then(|journal| journal.tail_with(&expected));
+        let value = act(tail).await?;
         self.record(&value);
         if let Some(journal) = &mut self.journal {
             journal.state.put_mark();
@@ -154,11 +155,6 @@ impl Call {
     /// What the delivery of messages is kept with.
     pub(crate) fn journaled_messages(&mut self) -> Option<OpenTail> {
         self.journal.as_mut()?.open_tail()
-    }
-
-    /// What a change that gives this is kept with.
-    fn journaled_change<T: Recorded>(&mut self, value: &T) -> Option<Tail> {
-        self.journal.as_mut()?.tail_with(value)
     }
 
     /// What a guest is told of a stream's error.

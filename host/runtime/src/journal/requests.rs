@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
-use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http_body_util::{BodyExt as _, Full};
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -186,7 +185,8 @@ pub(super) async fn taken(sent: Exchange, memory: &Arc<MemoryUse>, bytes_max: u6
         Err(error) => return failed(Failure::of(&error), memory),
     };
     let way = driven(driver);
-    if is_event_stream(response.headers()) {
+    let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).and_then(|kind| kind.get(..17));
+    if kind.is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream")) {
         return Arrival::Streamed(response, way, Reason::EventStream);
     }
     let (head, mut body) = response.into_parts();
@@ -208,9 +208,4 @@ pub(super) async fn taken(sent: Exchange, memory: &Arc<MemoryUse>, bytes_max: u6
         }
     };
     Arrival::Whole(Ok(Response::new(&head, bytes.into(), end)), held)
-}
-
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    kind.get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"))
 }

@@ -85,7 +85,7 @@ impl Programs {
         limits: &CallLimits,
     ) -> Result<Option<Program>, CallError> {
         let Operation::CallTool { tool, arguments } = operation else { return Ok(None) };
-        if self.is_request(tool) {
+        if self.command.is_none() || self.service.is_some() && **tool == *REQUEST {
             return Ok(None);
         }
         Program::new(plugin, arguments.as_str(), limits.result_bytes).map(Some).map_err(CallError::InvalidParams)
@@ -106,10 +106,6 @@ impl Programs {
             (Some(command), _) => run(command, store, instance).await.map(Ok),
             _ => Ok(Err(wit::CallError::NotFound("this version of the plugin has no such tool".to_owned()))),
         }
-    }
-
-    fn is_request(&self, tool: &str) -> bool {
-        self.command.is_none() || self.service.is_some() && tool == REQUEST
     }
 }
 

@@ -107,7 +107,8 @@ impl Sandbox {
                     "its kept component has been changed: `bulkhead plugin add` repairs it".to_owned(),
                 ]));
             }
-            let engine = host.engine_for(&source, &raw)?;
+            let engine = host.host_context.engines.of(raw.needs.version(source.wasi)?.into());
+            let engine = engine.map_err(|failure| Wrong::passing(failure.to_string()))?;
             let ready = host.cache.load(&engine.engine, &raw.digest, engine.hash);
             Ok((source, raw, engine, ready))
         });
@@ -155,8 +156,7 @@ impl Sandbox {
     async fn list(&self, linked: Linked) -> Result<Listed, Wrong> {
         let host_context = Arc::clone(&self.host_context);
         let listing = self.guests.run(&self.own_share, async move { load::list(&host_context, linked).await });
-        let panicked = || Wrong::from(vec!["the host panicked while listing its tools".to_owned()]);
-        listing.await.unwrap_or_else(|_| Err(panicked()))
+        listing.await.unwrap_or_else(|_| Err(vec!["the host panicked while listing its tools".to_owned()].into()))
     }
 
     /// Lists a version again, with every check of a load. What comes back can be published in the place of the version as it was;
@@ -264,12 +264,6 @@ impl Sandbox {
         let take = move || host.cache.accept(&own.engine, &code, &digest, own.hash);
         let taken = tokio::task::spawn_blocking(take).await.map_err(|_| panicked())?;
         taken.map_err(CompileError::Refused)
-    }
-
-    /// The engine that runs the component, on the operator's terms.
-    fn engine_for(&self, source: &PluginSource, raw: &ComponentBytes) -> Result<Arc<GuestEngine>, Wrong> {
-        let version = raw.needs.version(source.wasi)?;
-        self.host_context.engines.of(version.into()).map_err(|failure| Wrong::passing(failure.to_string()))
     }
 
     /// What its calls may reach: the grants that its manifest requests, within the bounds of each tenant.

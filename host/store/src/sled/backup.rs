@@ -64,7 +64,7 @@ impl Copy {
         let layout = Layout::new(target);
         let lock = open::lock(&layout)?;
         let tree = (*database::engine(&layout.database, COPY_CACHE_BYTES)?).clone();
-        let to = open::files(&layout)?;
+        let to = Files::open(layout.files.clone())?;
         let mut copy = Self { _lock: lock, layout, tree, from, to, copied: HashSet::new() };
         let mut start = Vec::new();
         loop {

@@ -80,7 +80,7 @@ pub fn check(data: &Path) -> Result<Report, Error> {
         on_a_copy(&layout, |copied| {
             let view = View::default();
             view.give((*database::engine(&copied.database, CACHE_BYTES)?).clone());
-            examine_rows(&view, &open::files(&layout)?, &mut report)
+            examine_rows(&view, &Files::open(layout.files.clone())?, &mut report)
         })
     });
     if let Err(error) = rest {

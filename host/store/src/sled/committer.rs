@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::super::Error;
 use super::database::{self, Database, GroupRow};
 use super::errors::{closed, engine_error, refuse};
-use super::files::{FileName, Files, NewFile};
+use super::files::{Files, NewFile};
 use super::group::{Group, Totals};
 use super::keys::TaskKey;
 use super::layout::Layout;
@@ -33,7 +33,7 @@ const GROUP_BYTES_MAX: u64 = 8 << 20;
 const STATE_EVERY: Duration = Duration::from_millis(900);
 
 /// Why nothing is written at the moment.
-enum Trouble {
+pub(super) enum Trouble {
     /// Too little room; the engine is sound.
     DiskSpace,
     /// A write failed; the engine has to be opened again.
@@ -42,7 +42,7 @@ enum Trouble {
 
 /// A group that may or may not be on the disk. Its writers were told that it is not.
 #[derive(Clone)]
-struct Failed {
+pub(super) struct Failed {
     /// The number of the last group that is certainly there.
     acknowledged: u64,
     group: Arc<Group>,
@@ -61,55 +61,27 @@ pub(super) struct Committer {
     pub(super) last: GroupRow,
     /// Journals of which rows are left that nobody needs.
     pub(super) left_journals: BTreeSet<TaskKey>,
-    trouble: Option<Trouble>,
-    state_written_at: Instant,
-    retried_at: Instant,
+    /// `None` when everything is well.
+    pub(super) trouble: Option<Trouble>,
+    pub(super) state_written_at: Instant,
+    pub(super) retried_at: Instant,
     /// Held until the thread ends.
-    _lock: DirectoryLock,
+    pub(super) _lock: DirectoryLock,
 }
 
 impl Committer {
-    #[expect(clippy::too_many_arguments, reason = "called once, by the opening, which owns all of these")]
-    pub(super) fn new(
-        shared: Arc<StoreInner>,
-        layout: Layout,
-        cache_bytes: u64,
-        retry_every: Duration,
-        files: Files,
-        space: DiskSpace,
-        database: Database,
-        state: StateFile,
-        left_journals: Vec<TaskKey>,
-        lock: DirectoryLock,
-    ) -> Self {
-        let last = database.last;
-        let now = Instant::now();
-        let database = Some(database);
-        Self {
-            shared,
-            layout,
-            cache_bytes,
-            retry_every,
-            files,
-            space,
-            database,
-            state,
-            last,
-            left_journals: left_journals.into_iter().collect(),
-            trouble: None,
-            state_written_at: now,
-            retried_at: now,
-            _lock: lock,
-        }
-    }
-
     /// Works until every sender is gone or the store is closed.
     pub(super) fn run(mut self, operations: &Receiver<Envelope>) {
         // A panic in the engine ends this thread: then the store says so instead of waiting for ever.
         let stopped = Stopped(Arc::clone(&self.shared));
         let mut close = None;
         while close.is_none() {
-            match operations.recv_timeout(self.retry_delay()) {
+            let delay = match self.trouble {
+                Some(_) => self.retry_every,
+                None if !self.left_journals.is_empty() => Duration::ZERO,
+                None => STATE_EVERY,
+            };
+            match operations.recv_timeout(delay) {
                 Ok(first) => close = self.turn(first, operations),
                 // Nobody writes: who asks whether the host is ready must hear of a full disk all the same.
                 Err(RecvTimeoutError::Timeout) => _ = self.room(),
@@ -123,14 +95,6 @@ impl Committer {
         if let Some(reply) = close {
             // The caller may have gone away.
             let _ = reply.send(closed);
-        }
-    }
-
-    fn retry_delay(&self) -> Duration {
-        match self.trouble {
-            Some(_) => self.retry_every,
-            None if !self.left_journals.is_empty() => Duration::ZERO,
-            None => STATE_EVERY,
         }
     }
 
@@ -207,7 +171,8 @@ impl Committer {
         match self.commit(&group) {
             Ok(()) => {
                 plan.files_new.into_iter().for_each(NewFile::keep);
-                self.remove_files(plan.files_gone);
+                let gone = plan.files_gone.iter().filter(|name| !self.shared.tap.keeps_file(**name));
+                gone.for_each(|name| self.files.remove(name));
                 self.left_journals.extend(plan.left_journals);
                 if let Some(metrics) = self.shared.metrics.get() {
                     plan.growths.into_iter().for_each(|bytes| metrics.appended(bytes));
@@ -265,14 +230,6 @@ impl Committer {
         // Whether the disk holds the group is not known yet, so neither file may go; the next opening sorts them out.
         plan.files_new.into_iter().for_each(NewFile::keep);
         answer(plan.answers, || Err(error()));
-    }
-
-    fn remove_files(&self, gone: Vec<FileName>) {
-        for name in gone {
-            if !self.shared.tap.keeps_file(name) {
-                self.files.remove(&name);
-            }
-        }
     }
 
     /// Whether there is room for a group; says so when that changes.

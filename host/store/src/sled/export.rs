@@ -78,7 +78,7 @@ pub(super) fn export_layout(layout: &Layout, out: &mut dyn Write) -> Result<Move
     on_what_opens(layout, |layout, tree| {
         let view = View::default();
         view.give(tree.clone());
-        let export = Export { view: &view, files: &open::files(layout)?, out, moved: Moved::default() };
+        let export = Export { view: &view, files: &Files::open(layout.files.clone())?, out, moved: Moved::default() };
         match damage {
             None => export.whole(),
             Some(damage) => export.readable(tree, &damage),

@@ -5,7 +5,7 @@
 use super::super::{Error, StoredCaps, Usage, blocked_tenant, record};
 use super::committer::Committer;
 use super::errors::engine_error;
-use super::head::{RecordHeader, with_checksum};
+use super::head::with_checksum;
 use super::journal::{Growth, Tail, decode_head, usage};
 use super::keys::{self, TaskKey};
 use super::operation::Writer;
@@ -54,16 +54,12 @@ impl Writer<'_> {
         // Without a head the record alone says which run may begin the journal.
         let record = match self.present(&key.journal(HEAD))? {
             true => None,
-            false => match sound(self.attempt_of(key, &head))? {
-                Ok(attempt) => Some(attempt),
+            false => match sound(self.record_bytes(key, &head.record).and_then(|bytes| record::decode_task(&bytes)))? {
+                Ok(task) => Some(task.attempt),
                 Err(damage) => return Ok(Err(damage)),
             },
         };
         self.growth(key, tail, record)
-    }
-
-    fn attempt_of(&self, key: &TaskKey, head: &RecordHeader) -> Result<u32, Error> {
-        Ok(record::decode_task(&self.record_bytes(key, &head.record)?)?.attempt)
     }
 
     /// What an append makes of a journal; `record` is the attempt in the task's record, where that is known.

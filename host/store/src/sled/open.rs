@@ -11,7 +11,7 @@ use super::super::Error;
 use super::super::record;
 use super::database::{DataState, database, find, open_error};
 use super::errors::refuse;
-use super::files::{self, Files, create_folder, io_error, sync_folder};
+use super::files::{self, create_folder, io_error, sync_folder};
 use super::group::Totals;
 use super::head::{PayloadLocation, RecordHeader};
 use super::keys::{self, kind};
@@ -128,8 +128,3 @@ pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<StoreCounts
 }
 
 const PROBE_CACHE_BYTES: u64 = 16 << 20;
-
-/// The folder of payload files.
-pub(super) fn files(layout: &Layout) -> Result<Files, Error> {
-    Files::open(layout.files.clone())
-}

@@ -119,7 +119,7 @@ impl Committer {
         let DataState::Database(state) = database::find(fresh)? else { return Err(closed()) };
         let state = StateFile::open(&fresh.state, state.at(last.group))?;
         let present = self.files.clone();
-        let other = open::files(fresh)?;
+        let other = Files::open(fresh.files.clone())?;
         present.while_moving(&other, || {
             self.shared.view.take_away();
             self.space.drop_ballast();
@@ -225,7 +225,7 @@ fn swap(layout: &Layout, fresh: &Layout) -> Result<PathBuf, Error> {
 fn import(layout: &Layout, lines: &mut dyn BufRead) -> Result<Moved, Error> {
     let (database, state) = create(layout, CACHE_BYTES)?;
     drop(state);
-    let files = open::files(layout)?;
+    let files = Files::open(layout.files.clone())?;
     let mut import = Import { tree: database.tree.clone(), files, census: Totals::default(), taken: HashSet::new() };
     let mut moved = Moved::default();
     for (number, line) in (1..).zip(lines.lines()) {
