@@ -12,7 +12,7 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::counted_call::CallActivity;
+use super::call_activity::CallActivity;
 use super::wasi_context::StderrTail;
 use bulkhead_calls::journal::JournalReport;
 use bulkhead_calls::{CallContext, CallLevers, ClientView, Spent};

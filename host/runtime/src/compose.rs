@@ -10,8 +10,8 @@ use wac_graph::types::{Package, are_semver_compatible};
 use wac_graph::{CompositionGraph, EncodeOptions, InstantiationArgumentError, NodeId, PackageId};
 
 use super::compile::bounds;
-use super::load::{COMPONENT_BYTES_MAX, check_kind};
 use super::manifest;
+use super::read::{COMPONENT_BYTES_MAX, check_kind};
 use super::wasi_needs::has_plain_types;
 use bulkhead_domain::text::{beginning, escaped};
 

@@ -4,42 +4,14 @@
 //! of a journal is none.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::call::Plugin;
+use super::call_activity::CallActivity;
 use super::call_state::CallState;
+use super::plugin::Plugin;
 use bulkhead_calls::{Returned, ToolEntry};
 use bulkhead_domain::call::CallError;
 use bulkhead_metrics::{ActivityCounts, Outcome, PluginMetrics};
-
-/// Where an operator looks for what a call costs.
-#[derive(Debug)]
-pub(super) struct CallActivity {
-    /// Those of its tool, or of what else its plugin is called for.
-    tool: Arc<ActivityCounts>,
-    requestor: Option<Arc<ActivityCounts>>,
-}
-
-impl CallActivity {
-    /// CPU time counts when it is used: a task may run for hours.
-    pub(super) fn cpu_used(&self, used_us: u64) {
-        self.tool.cpu_used(used_us);
-        if let Some(requestor) = &self.requestor {
-            requestor.cpu_used(used_us);
-        }
-    }
-
-    fn call_ended(&self, outcome: Outcome, busy: impl FnOnce() -> Duration) {
-        if !self.tool.is_watched() {
-            return;
-        }
-        let busy = busy();
-        self.tool.call_ended(outcome, busy);
-        if let Some(requestor) = &self.requestor {
-            requestor.call_ended(outcome, busy);
-        }
-    }
-}
 
 /// A call that runs; counted when this is dropped.
 pub(super) struct CountedCall<'a> {

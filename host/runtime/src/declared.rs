@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::bindings::exports::bulkhead::plugin::tools as wit;
+use super::content::{check_extras, icons};
 use super::header_params;
 use super::json::{accept, accept_meta};
-use super::load::{ToolPolicy, UnknownTools};
-use super::output::{check_extras, icons};
+use super::plugin_source::{ToolPolicy, UnknownTools};
 use bulkhead_calls::schema::{Validator, portable};
 use bulkhead_calls::{JournalPolicy, ToolEntry};
 use bulkhead_domain::Json;

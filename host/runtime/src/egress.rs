@@ -1,43 +1,41 @@
 //! Outgoing HTTP: the only way from a guest into a network.
 //!
-//! Owns every step of a request: the allow-list (destination, method and path), what each address is checked against, bounded times and sizes; the way to an
-//! address is [`dial`]'s. Follows no redirect. Invariant: a request goes to a granted destination or nowhere, and
-//! carries exactly one `Host`.
+//! Owns every step of a request: the allow-list (destination, method and path), what each address is checked against, bounded times and
+//! sizes; the way to an address is [`bulkhead_net::dial`]'s. Follows no redirect. Invariant: a request goes to a granted destination or
+//! nowhere, and carries exactly one `Host`.
 
+mod connection;
 mod hooks;
 mod request_quota;
 mod request_span;
+mod response;
 
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{HOST, HeaderValue};
 use http::uri::Scheme;
-use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, timeout, timeout_at};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
+use self::connection::{Destination, HEADER_BYTES_MAX, connect_to, finished};
+use self::request_quota::RequestSlot;
+pub(super) use self::request_quota::{RequestQuota, RequestQuotas};
+pub(super) use self::response::Exchange;
+use self::response::{BoundedResponseBody, Driver, Response};
 use super::blocking::Blocking;
 use super::denials::Denials;
 use super::secrets::{Refusal, Target, inject};
-use bulkhead_calls::policy::HttpGrant;
 use bulkhead_calls::secrets::Secret;
 use bulkhead_calls::{CallContext, GuestServices, JournalSink, OutsideWorld};
 use bulkhead_domain::text::{beginning, escaped};
 use bulkhead_metrics::PluginMetrics;
 use bulkhead_net::AbortOnDrop;
 use bulkhead_net::address::normal_host;
-use bulkhead_net::dial::{self, DialError};
 use bulkhead_traces::Span;
-use request_quota::RequestPermit;
-pub(super) use request_quota::{RequestQuota, RequestQuotas};
 
 /// Resolving, connecting and shaking hands. Stops a guest from holding sockets to hosts that never answer.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -45,42 +43,15 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 const FIRST_BYTE_MAX: Duration = Duration::from_secs(60);
 /// The whole response. Stops an endless trickle.
 const TOTAL_MAX: Duration = Duration::from_secs(300);
-/// Bytes of a response body. Stops a guest from making the host read for ever.
-const RESPONSE_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a request's body. Stops a guest from sending out for ever.
 const REQUEST_BYTES_MAX: u64 = 64 << 20;
 /// Requests of one call at the same time. Stops a guest from opening a thousand sockets.
 const REQUESTS_MAX: usize = 16;
-/// Bytes of a response's headers.
-const HEADER_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes of a host in a message.
 const SHOWN_BYTES_MAX: usize = 256;
 /// Bytes of a method in a message.
 const METHOD_BYTES_MAX: usize = 16;
-
-type Response = http::Response<WasiBody>;
-/// A response, and what moves its bytes.
-pub(super) type Exchange = Result<(Response, Pin<Driver>), Error>;
-type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
-
-/// A request's place, in its call and among all.
-#[expect(dead_code, reason = "held")]
-struct RequestSlot {
-    own: OwnedSemaphorePermit,
-    shared: Option<RequestPermit>,
-}
-
-impl RequestSlot {
-    fn take(slots: Arc<Semaphore>, line: Option<&RequestQuota>) -> Option<Self> {
-        let own = slots.try_acquire_owned().ok()?;
-        let shared = match line {
-            Some(line) => Some(line.take()?),
-            None => None,
-        };
-        Some(Self { own, shared })
-    }
-}
 
 /// The hooks of one call.
 pub(super) struct Egress {
@@ -105,24 +76,18 @@ pub(super) struct Egress {
 
 impl Egress {
     pub(super) fn new(denials: Denials, facts: &CallContext, blocking: Blocking) -> Self {
-        let guest_services = facts.guest_services.clone();
-        let outside = facts.outside.clone();
-        let metrics = PluginMetrics::default();
-        let buffers = false;
-        let holds = false;
-        let held = None;
         Self {
             line: None,
             denials,
-            guest_services,
-            outside,
+            guest_services: facts.guest_services.clone(),
+            outside: facts.outside.clone(),
             blocking,
             slots: None,
             span: None,
-            metrics,
-            buffers,
-            holds,
-            held,
+            metrics: PluginMetrics::default(),
+            buffers: false,
+            holds: false,
+            held: None,
             given_up: None,
         }
     }
@@ -195,7 +160,7 @@ impl Egress {
                 None => Way::Network(&blocking, slot),
             };
             let since = Instant::now();
-            let sent = send((way, span), &secrets, &denials, request, options.unwrap_or_default()).await;
+            let sent = send(way, span, &secrets, &denials, request, options.unwrap_or_default()).await;
             metrics.sent(sent.as_ref().ok().map(|(response, _)| response.status().as_u16()), since.elapsed());
             sent.map_err(|refusal| match refusal {
                 Refusal::Failed(error) => error,
@@ -231,7 +196,8 @@ enum Way<'a> {
 }
 
 async fn send(
-    (way, span): (Way<'_>, Option<Span>),
+    way: Way<'_>,
+    span: Option<Span>,
     secrets: &[Secret],
     denials: &Denials,
     mut request: http::Request<WasiBody>,
@@ -262,7 +228,8 @@ async fn send(
     if let Some(span) = &span {
         request_span::pass_on(span, &matching, request.headers_mut());
     }
-    let sent = dispatch(way, secrets, (request, options), (&matching, tls, &host, port), until).await;
+    let destination = Destination { grants: &matching, tls, host: &host, port };
+    let sent = dispatch(way, secrets, request, options, destination, until).await;
     if let Some(span) = &span {
         request_span::end(span, &sent);
     }
@@ -273,8 +240,9 @@ async fn send(
 async fn dispatch(
     way: Way<'_>,
     secrets: &[Secret],
-    (mut request, options): (http::Request<WasiBody>, RequestOptions),
-    (matching, tls, host, port): (&[&HttpGrant], bool, &str, u16),
+    mut request: http::Request<WasiBody>,
+    options: RequestOptions,
+    destination: Destination<'_>,
     until: Instant,
 ) -> Result<(Response, Driver), Refusal> {
     let authority = request.uri().authority().ok_or(Error::HttpRequestUriInvalid)?;
@@ -284,6 +252,7 @@ async fn dispatch(
     // From here on the request holds what the guest must not see; it goes to this one destination and is dropped.
     let method = request.method().to_string();
     let path = request.uri().path().to_owned();
+    let Destination { tls, host, port, .. } = destination;
     let target = Target { method: &method, tls, host, port, path: &path };
     let filled = timeout_at(until, inject(request, secrets, target));
     let (mut request, injected) = filled.await.map_err(|_| Error::ConnectionWriteTimeout)??;
@@ -294,14 +263,15 @@ async fn dispatch(
             return Ok((injected.scrub(response)?, Box::new(std::future::ready(Ok(())))));
         }
     };
-    *request.uri_mut() = origin_form(request.uri())?;
+    // Scheme and authority go to proxies only.
+    let origin_form = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = origin_form.parse().map_err(|_| Error::HttpRequestUriInvalid)?;
 
     let request = request.map(|body| limited(body, REQUEST_BYTES_MAX as usize));
 
     let connect = clamp(options.connect_timeout, CONNECT_MAX);
-    let (mut sender, driver) = timeout(connect, connect_to(blocking, matching, host, port, tls))
-        .await
-        .map_err(|_| Error::ConnectionTimeout)??;
+    let (mut sender, driver) =
+        timeout(connect, connect_to(blocking, &destination)).await.map_err(|_| Error::ConnectionTimeout)??;
     // Dropped with the response or with this future: the connection ends with the call.
     let driver = AbortOnDrop::spawn(driver);
 
@@ -361,121 +331,13 @@ fn clamp(wanted: Option<Duration>, most: Duration) -> Duration {
     wanted.map_or(most, |wanted| wanted.min(most))
 }
 
-/// Path and query: scheme and authority go to proxies only.
-fn origin_form(uri: &http::Uri) -> Result<http::Uri, Error> {
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    path.parse().map_err(|_| Error::HttpRequestUriInvalid)
-}
-
-type Sender = http1::SendRequest<WasiBody>;
-
-async fn connect_to(
-    blocking: &Blocking,
-    grants: &[&HttpGrant],
-    host: &str,
-    port: u16,
-    tls: bool,
-) -> Result<(Sender, impl Future<Output = Result<(), hyper::Error>> + Send + use<>), Error> {
-    let tls = if tls { Some(tls_config()?) } else { None };
-    let may_reach = |address| grants.iter().any(|grant| grant.may_reach(address));
-    let found = blocking.look_up(host, port);
-    let stream = dial::connect_by(found, host, port, tls, may_reach).await.map_err(in_wasi_words)?;
-    http1::Builder::new().max_buf_size(HEADER_BYTES_MAX).handshake(TokioIo::new(stream)).await.map_err(Error::Hyper)
-}
-
-/// Made at the first request; the roots are those of the browsers.
-fn tls_config() -> Result<Arc<rustls::ClientConfig>, Error> {
-    static CONFIG: OnceLock<Arc<rustls::ClientConfig>> = OnceLock::new();
-    if let Some(config) = CONFIG.get() {
-        return Ok(Arc::clone(config));
-    }
-    #[cfg(not(test))]
-    let further = [];
-    #[cfg(test)]
-    let further = [tests::own_root()];
-    let config = dial::tls_config(&further).map_err(|_| Error::ConfigurationError)?;
-    Ok(Arc::clone(CONFIG.get_or_init(|| config)))
-}
-
-fn in_wasi_words(error: DialError) -> Error {
-    match error {
-        DialError::Name => Error::HttpRequestUriInvalid,
-        DialError::Lookup(_) => Error::DnsError { rcode: None, info_code: None },
-        DialError::NoAddress => Error::DestinationNotFound,
-        DialError::Prohibited(_) => Error::DestinationIpProhibited,
-        DialError::Connect(error) => Error::Connect(error),
-        DialError::Tls(error) => Error::Tls(error),
-    }
-}
-
-/// Waits for the task that moves bytes between a connection and its body.
-async fn finished(mut driver: AbortOnDrop<Result<(), hyper::Error>>) -> Result<(), Error> {
-    match (&mut driver.0).await {
-        Ok(result) => result.map_err(Error::Hyper),
-        Err(_) => Err(Error::ConnectionTerminated),
-    }
-}
-
-/// A response body that ends in time and in size.
-struct BoundedResponseBody {
-    body: hyper::body::Incoming,
-    bytes_left: u64,
-    until: Instant,
-    between: Duration,
-    timer: Pin<Box<Sleep>>,
-    _slot: RequestSlot,
-}
-
-impl BoundedResponseBody {
-    fn new(body: hyper::body::Incoming, until: Instant, between: Duration, slot: RequestSlot) -> Self {
-        let timer = Box::pin(tokio::time::sleep_until(until.min(Instant::now() + between)));
-        Self { body, bytes_left: RESPONSE_BYTES_MAX, until, between, timer, _slot: slot }
-    }
-}
-
-impl Body for BoundedResponseBody {
-    type Data = Bytes;
-    type Error = Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let this = &mut *self;
-        match Pin::new(&mut this.body).poll_frame(cx) {
-            Poll::Pending => match this.timer.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(Some(Err(Error::HttpResponseTimeout))),
-                Poll::Pending => Poll::Pending,
-            },
-            Poll::Ready(Some(Ok(frame))) => {
-                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-                let Some(left) = this.bytes_left.checked_sub(bytes) else {
-                    return Poll::Ready(Some(Err(Error::HttpResponseBodySize(Some(RESPONSE_BYTES_MAX)))));
-                };
-                this.bytes_left = left;
-                let next = this.until.min(Instant::now() + this.between);
-                this.timer.as_mut().reset(next);
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(Error::Hyper(error)))),
-            Poll::Ready(None) => Poll::Ready(None),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use bytes::Bytes;
+    use hyper::client::conn::http1;
+    use hyper_util::rt::TokioIo;
 
-    /// The suites have a server of their own.
-    pub(super) fn own_root() -> rustls::pki_types::CertificateDer<'static> {
-        include_bytes!("tests/tls/root.der").as_slice().into()
-    }
+    use super::*;
 
     #[tokio::test]
     async fn egress_request_body_is_limited() {

@@ -15,7 +15,7 @@ use wasmtime::{Engine, EngineWeak};
 
 use super::call::Call;
 use super::engine::{self, Effort, EngineKind};
-use super::load;
+use super::link;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_limits::ScopedSemaphore;
 use bulkhead_metrics::Histogram;
@@ -37,7 +37,7 @@ impl GuestEngine {
         let slots = CallSlots::new(kind, calls_max);
         let build = || {
             let engine = engine::build(kind, effort, kind.calls_max(calls_max))?;
-            let linker = load::linker(&engine, kind)?;
+            let linker = link::linker(&engine, kind)?;
             let hash = engine::compatibility_hash(&engine, effort);
             Ok(Self { kind, engine, linker, hash, slots })
         };

@@ -12,8 +12,8 @@ use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, TypedFunc
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::{completions, prompts, resources, tools};
 use super::call::Call;
-use super::load::ComponentBytes as Component;
 use super::programs::{Program, Programs};
+use super::read::ComponentBytes as Component;
 use super::typed;
 use bulkhead_calls::Operation;
 use bulkhead_domain::call::CallError;

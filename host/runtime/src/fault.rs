@@ -8,8 +8,8 @@ use wasmtime::component::ResourceTableError;
 use wasmtime_wasi::I32Exit;
 use wasmtime_wasi_http::FieldMapError;
 
-use super::journal::AtMark;
 use super::limits::{ERROR_BYTES_MAX, HOST_RESOURCES_MAX, HTTP_FIELD_BYTES_MAX, LimitHit};
+use super::trap_causes::{AtMark, BrokenAnswer, HostFailure};
 use bulkhead_calls::Fenced;
 use bulkhead_calls::journal::Divergence;
 use bulkhead_domain::call::{CallError, FaultKind};
@@ -17,16 +17,6 @@ use bulkhead_domain::text::{Bytes, beginning, escaped};
 
 /// Bytes of a plugin's own words in the operator's log.
 const LOGGED_BYTES_MAX: usize = 1024;
-
-/// The host could not do its part of a call.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct HostFailure(pub(super) String);
-
-/// A web service did not keep to HTTP; says how.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct BrokenAnswer(pub(super) &'static str);
 
 pub(super) fn limit(reason: impl Into<String>) -> CallError {
     CallError::Fault { kind: FaultKind::Limit, reason: reason.into() }

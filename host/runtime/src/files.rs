@@ -4,6 +4,7 @@
 //! plain part of a path, and from there on nothing is a link.
 
 mod counted;
+mod descriptors;
 mod guarded;
 mod opening;
 mod overlap;
@@ -19,11 +20,12 @@ use std::path::{Path, PathBuf};
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
 use super::blocking::Blocking;
-use super::fault::HostFailure;
+use super::trap_causes::HostFailure;
 use bulkhead_calls::policy::{DirGrant, TENANT_MARK};
 use bulkhead_domain::names::check_name;
 
-pub(super) use guarded::{DirectoryQuotas, guard};
+pub(super) use descriptors::DirectoryQuotas;
+pub(super) use guarded::guard;
 pub use overlap::{NamedDirectory, Overlap, exposing, overlaps};
 pub(super) use quota::Quotas;
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wasmtime::ResourceLimiter;
 
-use super::fault::HostFailure;
+use super::trap_causes::HostFailure;
 use bulkhead_domain::text::Bytes;
 
 /// Core instances of one call. Stops a component that is made of thousands of tiny instances (Python needs about 20).

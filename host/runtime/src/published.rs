@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::load::{LoadedPlugin, PluginSource};
+use super::load::LoadedPlugin;
+use super::plugin_source::PluginSource;
 use bulkhead_calls::catalog::PluginFeatures;
 use bulkhead_calls::{Catalog, ListKind};
 use bulkhead_domain::route::Route;

@@ -18,7 +18,6 @@ use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
 use super::cache::{Cache, CodeCacheConfig};
-use super::call::{self, HostContext, InFlight};
 use super::call_state::CallState;
 use super::clash;
 use super::compile::{Compiler, CompilerMode};
@@ -27,8 +26,12 @@ use super::engine::Effort;
 use super::engines::{Engines, StartFailure, Ticks};
 use super::events::Outbox;
 use super::fault;
+use super::host_context::{HostContext, TenantNames};
 use super::limits::EVENTS_QUEUED_MAX;
-use super::load::{LoadError, LoadedPlugin, PluginSource};
+use super::load::{LoadError, LoadedPlugin};
+use super::perform;
+use super::plugin::InFlight;
+use super::plugin_source::PluginSource;
 use super::published::{Canary, Published};
 use bulkhead_calls::{
     CallEvent, CallSpec, Catalog, CatalogPlugin, Control, Executor, ListKind, RunningCall, StartError, StopOnDrop,
@@ -37,7 +40,6 @@ use bulkhead_calls::{
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::hex;
 use bulkhead_domain::limits::CompileLimits;
-use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_metrics::{CodeMetrics, Metrics};
@@ -72,13 +74,6 @@ pub struct SandboxConfig {
     pub metrics: Metrics,
 }
 
-/// Who knows the names of tenants.
-#[async_trait::async_trait]
-pub trait TenantNames: std::fmt::Debug + Send + Sync {
-    /// The name: 1 to 64 characters of `A-Z a-z 0-9 _ - .`; the same each time, and no other tenant's.
-    async fn name(&self, tenant: TenantId) -> Option<String>;
-}
-
 /// What came of publishing.
 #[derive(Debug)]
 pub struct Exchanged {
@@ -106,7 +101,7 @@ pub enum SandboxError {
 pub struct Sandbox {
     /// For calls that must load their version first.
     me: Weak<Self>,
-    pub(super) ground: Arc<HostContext>,
+    pub(super) host_context: Arc<HostContext>,
     engine_hash: u64,
     instances: usize,
     cache: Cache,
@@ -165,7 +160,7 @@ impl Sandbox {
             me: me.clone(),
             engine_hash,
             instances: instances as usize,
-            ground: Arc::new(HostContext {
+            host_context: Arc::new(HostContext {
                 engines,
                 names: config.tenant_names,
                 metrics: config.metrics,
@@ -238,7 +233,7 @@ impl Sandbox {
         refused.extend(clashing);
         // What was withdrawn once may be offered again.
         for plugin in plugins.iter().chain(canaries.iter().map(|canary| &canary.plugin)) {
-            plugin.plugin.presence.withdrawn.send_replace(false);
+            plugin.plugin.call_count.withdrawn.send_replace(false);
         }
         let before = self.published.rcu(|published| published.exchanged(&plugins, &canaries));
         let lists = self.published.load().catalogs.lists_that_differ(&before.catalogs);
@@ -268,11 +263,6 @@ impl Sandbox {
             }
             next
         });
-    }
-
-    /// Whether a version that is not ready could be made so.
-    fn is_kept(&self, version: &PluginVersion) -> bool {
-        self.published.load().sources.contains_key(&version.name) && self.kept.path(&version.digest).exists()
     }
 
     /// A version, loaded again if need be; why it cannot be is logged.
@@ -318,7 +308,7 @@ impl Sandbox {
     /// Ends every call of a version, and every one that still comes. To be used on versions that are not offered any more.
     pub fn withdraw(&self, version: &PluginVersion) {
         for loaded in self.published.load().all_of(version) {
-            loaded.plugin.presence.withdrawn.send_replace(true);
+            loaded.plugin.call_count.withdrawn.send_replace(true);
         }
     }
 }
@@ -349,7 +339,8 @@ impl Executor for Sandbox {
     fn start(&self, spec: CallSpec) -> Result<RunningCall, StartError> {
         let published = self.published.load();
         let ready = published.versions.get(&spec.plugin).map(|loaded| &loaded.plugin);
-        if ready.is_none() && !self.is_kept(&spec.plugin) {
+        let PluginVersion { name, digest } = &spec.plugin;
+        if ready.is_none() && !(published.sources.contains_key(name) && self.kept.path(digest).exists()) {
             return Err(StartError::UnknownPlugin(spec.plugin.name));
         }
         let (sender, events) = mpsc::channel(EVENTS_QUEUED_MAX);
@@ -358,17 +349,17 @@ impl Executor for Sandbox {
         let within = bulkhead_traces::current();
         let shared = Arc::new(CallState::recorded(guest_span(within.as_ref(), &spec)));
         let control = Control::new(Arc::<CallState>::clone(&shared));
-        let ground = Arc::clone(&self.ground);
+        let host_context = Arc::clone(&self.host_context);
         let share = spec.share.clone();
         let Some(plugin) = ready else {
-            let guest = Box::pin(run_kept(self.me.clone(), ground, spec, shared, outbox));
+            let guest = Box::pin(run_kept(self.me.clone(), host_context, spec, shared, outbox));
             let guest = guest.in_span(within).in_current_span();
             let stop = StopOnDrop::new(self.guests.spawn(&share, guest));
             return Ok(RunningCall { events, control, stop });
         };
-        let occupied = InFlight::new(Arc::clone(plugin));
+        let in_flight = InFlight::new(Arc::clone(plugin));
         // It is large: boxed once, it is not moved again.
-        let guest = Box::pin(call::run(ground, occupied, spec, Arc::clone(&shared), outbox));
+        let guest = Box::pin(perform::run(host_context, in_flight, spec, Arc::clone(&shared), outbox));
         let guest = guest.in_span(within).in_current_span();
         let stop = StopOnDrop::new(self.guests.spawn(&share, guest));
         Ok(RunningCall { events, control, stop })
@@ -397,7 +388,7 @@ fn log_lost(error: &LoadError) {
 /// Makes a kept version ready, then runs the call.
 async fn run_kept(
     host: Weak<Sandbox>,
-    ground: Arc<HostContext>,
+    host_context: Arc<HostContext>,
     spec: CallSpec,
     shared: Arc<CallState>,
     outbox: Outbox,
@@ -412,7 +403,7 @@ async fn run_kept(
     };
     drop(host);
     match loaded {
-        Ok(plugin) => call::run(ground, plugin, spec, shared, outbox).await,
+        Ok(plugin) => perform::run(host_context, plugin, spec, shared, outbox).await,
         Err(error) => outbox.finish(CallEvent::Finished(Err(error))).await,
     }
 }

@@ -7,14 +7,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::bindings::exports::bulkhead::plugin::{completions, prompts as wit_prompts, resources as wit_resources};
+use super::content::{
+    annotate, annotations_size, block_size, check_extras, content, contents_size, icons, icons_size, meta_size,
+    mime_type, resource, uri,
+};
 use super::declared::{check_description, check_line, check_name};
 use super::exports::RawListing;
 use super::fault::{invalid_output, limit};
 use super::json::accept_meta;
-use super::output::{
-    annotate, annotations_size, block_size, check_extras, content, contents_size, icons, icons_size, meta_size,
-    mime_type, resource, uri,
-};
 use bulkhead_calls::catalog::PluginFeatures;
 use bulkhead_calls::{CatalogPlugin, PromptEntry, TemplateEntry, URI_BYTES_MAX};
 use bulkhead_domain::call::CallError;

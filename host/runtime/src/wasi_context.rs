@@ -15,34 +15,14 @@ use parking_lot::Mutex;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 use tokio::io::AsyncWrite;
-use wasmtime::StoreContextMut;
-use wasmtime::component::{Linker, Resource};
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
-use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiView as _};
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock};
 use wasmtime_wasi_io::poll::Pollable;
 use wasmtime_wasi_io::streams::{OutputStream, StreamResult};
 
-use super::call::Call;
 use super::events::Outbox;
 use super::limits::STDIO_BYTES_MAX;
 use bulkhead_domain::text::escaped;
-
-/// Lets a guest read what went wrong, and nothing of where in the host it did: with `RUST_BACKTRACE` set, the debug text of an error holds
-/// the host's stack.
-pub(super) fn tell_errors_plainly(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
-    linker.allow_shadowing(true);
-    linker.instance("wasi:io/error@0.2.12")?.func_wrap("[method]error.to-debug-string", told)?;
-    linker.allow_shadowing(false);
-    Ok(())
-}
-
-type Failed = wasmtime_wasi_io::streams::Error;
-
-fn told(mut store: StoreContextMut<'_, Call>, (error,): (Resource<Failed>,)) -> wasmtime::Result<(String,)> {
-    let call = store.data_mut();
-    let error = format!("{:#}", call.ctx().table.get(&error)?);
-    Ok((call.text_of_error(error),))
-}
 
 /// Where the monotonic clock of every call starts: far enough from zero that a guest can subtract from it.
 pub(super) const MONOTONIC_BASE: Duration = Duration::from_secs(3600);
@@ -182,9 +162,8 @@ impl Printed {
 
     /// The same, silent while this is.
     pub(super) fn beside(plugin: Arc<str>, stream: &'static str, outbox: Option<Outbox>) -> Self {
-        let left = STDIO_BYTES_MAX;
-        let bytes = Vec::new();
-        Self { line: Arc::new(Mutex::new(PrintedLine { plugin, stream, left, bytes, outbox })), tail: None }
+        let line = PrintedLine { plugin, stream, left: STDIO_BYTES_MAX, bytes: Vec::new(), outbox };
+        Self { line: Arc::new(Mutex::new(line)), tail: None }
     }
 
     /// The same, whose end is kept.

@@ -9,13 +9,13 @@
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
-pub mod vault;
-
+mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod journal;
 pub mod keyvalue;
 mod leases;
+mod ledger;
 pub mod memory;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used, reason = "only tests use it, and a disk that cannot be read ends its test")]
@@ -35,107 +35,25 @@ pub mod sled;
 #[cfg(test)]
 mod suite;
 pub mod usage_days;
+pub mod vault;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use error::Error;
+use ledger::{Ledger, stored};
+pub use ledger::{StoredCaps, Usage};
+
 use crate::journal::{Append, Beside, JournalStore};
 use crate::vault::SealingKey;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task, TaskId, TaskOutput};
 use bulkhead_domain::{Json, UnixMs};
-use bulkhead_limits::scoped::{Amount, Full, Scope, ScopedTable};
 
 /// Tasks that are read at once where every one is.
 const SCAN_PAGE_TASKS: usize = 256;
-
-/// Why a store refused or failed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Another writer changed the record first: read again and decide again.
-    #[error("the record is at another revision")]
-    Conflict,
-    /// An append does not go on from what is there: the task is gone or over, or another life of its call writes the journal. To try
-    /// again makes no sense.
-    #[error("another life of the call writes its journal")]
-    Fenced,
-    /// The id or the alias is taken.
-    #[error("the key is taken")]
-    Exists,
-    /// A stored-tasks or stored-bytes quota is full.
-    #[error("{limit} is at its limit of {value}")]
-    Quota { limit: &'static str, value: u64 },
-    /// Writes are refused until there is room again; what was acknowledged stays readable.
-    #[error("the store is read-only: {0}")]
-    ReadOnly(String),
-    /// A record cannot be understood.
-    #[error("corrupt data: {0}")]
-    Corrupt(String),
-    /// The engine failed.
-    #[error("storage failed: {0}")]
-    Engine(String),
-    /// What is stored is sealed, and the keys that were given do not open it.
-    #[error("the store is sealed: {0}")]
-    Sealed(String),
-    /// A build before 0.1.0, the first version that promises compatibility, wrote the data directory.
-    #[error(
-        "a build before 0.1.0 wrote this data directory: `bulkhead store export FILE` of commit b1eaa0b4, the last that reads \
-         it, and then `bulkhead store rebuild --from FILE` of this version take over everything but tasks"
-    )]
-    Unreleased,
-    /// The data directory belongs to another process.
-    #[error("the data directory is in use: {0}")]
-    Locked(String),
-}
-
-/// Caps that a create is checked against, in the same atomic step as the write.
-#[derive(Clone, Copy, Debug)]
-pub struct StoredCaps {
-    pub tasks_per_requestor: u32,
-    pub bytes_per_requestor: u64,
-    pub tasks_per_tenant: u32,
-    pub bytes_per_tenant: u64,
-}
-
-impl StoredCaps {
-    /// Counts a new task, or more of one, if there is room for it.
-    fn admit(&self, ledger: &mut Ledger, requestor: &Requestor, more: Usage) -> Result<(), Error> {
-        let tasks = |usage: &Usage| usage.tasks;
-        let bytes = |usage: &Usage| usage.bytes;
-        let bounds = [
-            Scope::Requestor.bound_of(tasks, "tasks_stored_per_requestor", self.tasks_per_requestor),
-            Scope::Requestor.bound_of(bytes, "tasks_stored_bytes_per_requestor", self.bytes_per_requestor),
-            Scope::Tenant.bound_of(tasks, "tasks_stored_per_tenant", self.tasks_per_tenant),
-            Scope::Tenant.bound_of(bytes, "tasks_stored_bytes_per_tenant", self.bytes_per_tenant),
-        ];
-        ledger.try_add(requestor, more, bounds).map_err(|Full { limit, value }| Error::Quota { limit, value })
-    }
-}
-
-/// Who has stored how much: the sum over the tasks that were added and not yet removed, with their journals.
-type Ledger = ScopedTable<Requestor, Usage>;
-
-/// What a requestor and its tenant have stored.
-fn stored(ledger: &Ledger, requestor: &Requestor) -> (Usage, Usage) {
-    let held = ledger.held(requestor);
-    (held.requestor, held.tenant)
-}
-
-/// What a requestor or tenant has stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    pub tasks: u64,
-    /// Records, arguments, outputs, journals, and the bytes reserved for outputs that are not there yet.
-    pub bytes: u64,
-}
-
-impl Amount for Usage {
-    fn zip(self, other: Self, with: fn(u64, u64) -> u64) -> Self {
-        Self { tasks: with(self.tasks, other.tasks), bytes: with(self.bytes, other.bytes) }
-    }
-}
 
 /// A new task with what belongs to it.
 #[derive(Clone, Debug)]

@@ -31,16 +31,13 @@ pub(crate) fn compile(dir: &Path, source: &str, options: &[&str]) -> Result<Path
 /// The environment of a process that writes below `root`, and whose second disk is the folder `disk`, which has to be empty. With `early`,
 /// some writes reach it without a sync.
 pub fn environment(library: &Path, root: &Path, disk: &Path, early: bool) -> Vec<(&'static str, OsString)> {
-    let mut variables =
-        [("LD_PRELOAD", library), ("POWER_CUT_ROOT", root), ("POWER_CUT_DISK", disk)].map(of_path).to_vec();
+    let mut variables = [("LD_PRELOAD", library), ("POWER_CUT_ROOT", root), ("POWER_CUT_DISK", disk)]
+        .map(|(name, path)| (name, path.as_os_str().to_owned()))
+        .to_vec();
     if early {
         variables.push(("POWER_CUT_EARLY", OsString::from("1")));
     }
     variables
-}
-
-fn of_path((name, path): (&'static str, &Path)) -> (&'static str, OsString) {
-    (name, path.as_os_str().to_owned())
 }
 
 /// Puts what the second disk holds into an empty folder.

@@ -10,34 +10,43 @@
 //! space before writing.
 
 mod backup;
+mod change_capture;
 mod check;
 mod claim;
 mod committer;
+mod database;
+mod errors;
 mod export;
 mod files;
 mod group;
 mod head;
 mod journal;
+mod journal_writes;
 mod keys;
+mod layout;
 mod log_sync;
 mod mark;
+mod moved;
 mod open;
 mod operation;
+mod plan;
 mod port;
 mod probe;
 mod rebuild;
+mod rekey;
 mod salvage;
 mod sealing;
 mod shortage;
 mod space;
 mod state;
 mod store_counts;
+mod store_inner;
 mod view;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -46,29 +55,29 @@ use tokio::sync::{Semaphore, oneshot};
 
 pub use self::backup::backup;
 pub use self::check::{PROBLEMS_MAX, Report, check, check_running};
-pub use self::export::{Moved, export, export_running};
+pub use self::export::{export, export_running};
+pub use self::moved::{Moved, Rebuilt};
 pub use self::probe::{PROBE_ARGUMENT, ProbeMode, probe_main};
-pub use self::rebuild::{Rebuilt, is_there, rebuild, rebuild_running, remove_old_stores};
-pub use self::sealing::{Rekeyed, rekey};
+pub use self::rebuild::{is_there, rebuild, rebuild_running, remove_old_stores};
+pub use self::rekey::{Rekeyed, rekey};
 pub use self::space::FreeSpace;
 
 use self::committer::Committer;
+use self::database::{DataState, Database, GroupRow};
+use self::errors::{closed, engine_error};
 use self::files::{FILE_BYTES_MIN, Files};
 use self::head::{PAYLOAD_INLINE_BYTES, PayloadLocation, RECORD_INLINE_BYTES, RecordHeader};
 use self::keys::{Part, TaskKey};
-use self::open::{DataState, Database, GroupRow, Layout};
+use self::layout::Layout;
 use self::operation::{Chunked, Envelope, Operation, Payloads, Reply};
 use self::sealing::Sealing;
 use self::space::DiskSpace;
 use self::state::{State, StateFile};
 use self::store_counts::{CountBuilder, StoreCounts};
-use self::view::View;
-use super::leases::Leases;
-use super::record::{self, Owner};
-use super::{Error, Ledger};
-use crate::vault::{SealingKey, VaultKeys};
-use bulkhead_domain::requestor::{Requestor, TenantId};
-use bulkhead_domain::task::{Task, TaskId, TaskOutput};
+use self::store_inner::StoreInner;
+use super::Error;
+use crate::vault::VaultKeys;
+use bulkhead_domain::task::Task;
 use bulkhead_metrics::{Metrics, StoreMetrics};
 
 /// How long something may take at a start before the log says what it is, and until it says so again.
@@ -114,55 +123,6 @@ impl SledOptions {
     }
 }
 
-/// What readers, writers and the committer share.
-#[derive(Default)]
-struct StoreInner {
-    view: Arc<View>,
-    sealing: Sealing,
-    tap: Arc<backup::ChangeCapture>,
-    ledger: Mutex<Ledger>,
-    leases: Mutex<Leases>,
-    read_only: Mutex<Option<String>>,
-    /// Tenants for which nothing new is written.
-    blocked_tenants: Mutex<HashSet<TenantId>>,
-    metrics: OnceLock<StoreMetrics>,
-}
-
-impl StoreInner {
-    fn with_ledger<R>(&self, act: impl FnOnce(&mut Ledger) -> R) -> R {
-        act(&mut self.ledger.lock())
-    }
-
-    fn with_leases<R>(&self, act: impl FnOnce(&mut Leases) -> R) -> R {
-        act(&mut self.leases.lock())
-    }
-
-    fn with_blocked_tenants<R>(&self, act: impl FnOnce(&mut HashSet<TenantId>) -> R) -> R {
-        act(&mut self.blocked_tenants.lock())
-    }
-
-    /// The key of a requestor whose data is sealed.
-    fn key_of(&self, requestor: &Requestor) -> Result<SealingKey, Error> {
-        self.sealing.needed(requestor.tenant, &self.view)
-    }
-
-    fn open_task(&self, bytes: &[u8]) -> Result<Task, Error> {
-        record::open_task(bytes, |requestor| self.key_of(requestor))
-    }
-
-    fn open_output(&self, bytes: &[u8], requestor: &Requestor, id: TaskId) -> Result<TaskOutput, Error> {
-        record::open_output(bytes, Owner { requestor, id }, || self.key_of(requestor))
-    }
-
-    fn read_only(&self) -> Option<String> {
-        self.read_only.lock().clone()
-    }
-
-    fn set_read_only(&self, reason: Option<String>) {
-        *self.read_only.lock() = reason;
-    }
-}
-
 /// The store. Dropping it closes it, and waits for that.
 pub struct SledStore {
     shared: Arc<StoreInner>,
@@ -201,7 +161,7 @@ impl SledStore {
         let mut space = DiskSpace::new(&layout.store, free_space, options.free_bytes_min, options.ballast_bytes);
         let mut ballast_given_up = false;
         let mut is_examined = false;
-        let (database, state, stock) = match open::find(&layout)? {
+        let (database, state, stock) = match database::find(&layout)? {
             DataState::Fresh => {
                 let (database, state) = create(&layout, options.cache_bytes)?;
                 let orphans = files::orphans(&layout.files, &HashSet::new())?;
@@ -218,7 +178,7 @@ impl SledStore {
                 };
                 mark::remove(&layout)?;
                 log_sync::sync_remains(&layout)?;
-                let open = || salvage::guarded(|| open::database(&layout, options.cache_bytes, &state));
+                let open = || salvage::guarded(|| database::database(&layout, options.cache_bytes, &state));
                 let database = said_if_slow("opening the database", open)?;
                 let state = StateFile::open(&layout.state, state.at(database.last.group))?;
                 (database, state, stock)
@@ -230,7 +190,7 @@ impl SledStore {
         };
         let left_journals = if is_examined { journal::left(&database.tree)? } else { Vec::new() };
         let sealing = Sealing::open(options.keys, &database.tree)?;
-        let files = open::files(&layout)?;
+        let files = Files::open(layout.files.clone())?;
         files.remove_orphans(&stock.orphans)?;
         if !stock.orphans.is_empty() {
             tracing::info!(orphans = stock.orphans.len(), "removed payload files that no task names");
@@ -240,18 +200,23 @@ impl SledStore {
         if ballast_given_up || space.room() == space::FreeRoom::Enough {
             space.put_ballast();
         }
-        let committer = Committer::new(
-            Arc::clone(&shared),
+        let now = Instant::now();
+        let committer = Committer {
+            shared: Arc::clone(&shared),
             layout,
-            options.cache_bytes,
-            options.retry_every,
-            files.clone(),
+            cache_bytes: options.cache_bytes,
+            retry_every: options.retry_every,
+            files: files.clone(),
             space,
-            database,
+            last: database.last,
+            database: Some(database),
             state,
-            left_journals,
-            lock,
-        );
+            left_journals: left_journals.into_iter().collect(),
+            trouble: None,
+            state_written_at: now,
+            retried_at: now,
+            _lock: lock,
+        };
         let (operations, waiting) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || committer.run(&waiting));
         let thread = thread.map_err(|error| Error::Engine(format!("no thread for the store: {error}")))?;
@@ -369,12 +334,12 @@ fn create(layout: &Layout, cache_bytes: u64) -> Result<(Database, StateFile), Er
         std::fs::remove_dir_all(&layout.database)
             .map_err(|error| files::io_error("remove", &layout.database, &error))?;
     }
-    let db = open::engine(&layout.database, cache_bytes)?;
+    let db = database::engine(&layout.database, cache_bytes)?;
     let first = GroupRow { id, group: 1, rows: 0, sum: 0 };
     db.insert(keys::GROUP, first.encode()?).map_err(engine_error)?;
     db.flush().map_err(engine_error)?;
     drop(db);
-    let database = open::unchecked(layout, cache_bytes)?;
+    let database = database::unchecked(layout, cache_bytes)?;
     for folder in [Some(layout.database.as_path()), Some(&layout.store), layout.store.parent()].into_iter().flatten() {
         files::sync_folder(folder).map_err(|error| files::io_error("sync", folder, &error))?;
     }
@@ -424,20 +389,6 @@ fn place_record(bytes: Vec<u8>) -> (PayloadLocation, Option<Chunked>) {
     }
     let place = PayloadLocation::Chunks { bytes: bytes.len() as u64, checksum: crc32fast::hash(&bytes) };
     (place, Some(Chunked { part: Part::Record, bytes }))
-}
-
-fn engine_error(error: ::sled::Error) -> Error {
-    match error {
-        ::sled::Error::Corruption { at, .. } => {
-            let place = at.map_or_else(String::new, |at| format!(" at {at:?}"));
-            open::refuse(&format!("the engine cannot read its file{place}"))
-        }
-        other => Error::Engine(other.to_string()),
-    }
-}
-
-fn closed() -> Error {
-    Error::Engine("the store is closed, or being opened again".to_owned())
 }
 
 #[cfg(test)]

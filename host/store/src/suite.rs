@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use super::memory::MemoryStore;
-use super::samples::{WIDE, completion, creation, output, requestor, task, task_id};
+use super::samples::{completion, creation, output, requestor, task, task_id};
 use super::sled::{ProbeMode, SledOptions, SledStore};
-use super::{
-    Change, Creation, Error, ListPosition, ROW_BYTES_MAX, ROW_KEY_BYTES_MAX, RowKind, Store, StoredCaps, Usage,
-};
+use super::{Change, Creation, Error, ListPosition, RowKind, Store, StoredCaps, Usage};
 use crate::vault::VaultKeys;
 use bulkhead_domain::Json;
 use bulkhead_domain::requestor::Requestor;
@@ -71,6 +69,9 @@ macro_rules! facts {
 }
 
 mod journals;
+mod leases;
+mod quotas;
+mod rows;
 
 facts!(
     created_task_is_found_with_its_arguments,
@@ -84,18 +85,10 @@ facts!(
     foreign_tasks_are_absent,
     task_list_is_newest_first_and_pages_meet,
     task_list_pages_are_stable_under_changes,
-    storage_quota_is_checked_with_the_write,
-    storage_usage_follows_the_tasks,
     task_alias_points_to_its_task_only,
-    claim_takes_tasks_without_a_live_lease,
-    heartbeat_keeps_leases_alive,
     task_expiry_index_follows_the_record,
     task_removal_leaves_nothing,
-    rows_are_kept_by_kind,
-    row_size_is_bounded,
-    several_rows_change_together_or_not_at_all,
     stored_data_survives_reopening,
-    leases_end_with_the_process,
     concurrent_commits_have_one_winner,
     concurrent_creations_of_one_alias_have_one_winner,
 );
@@ -254,43 +247,6 @@ async fn task_list_pages_are_stable_under_changes(bed: Bed) {
     assert_eq!(rest, [task_id(4), task_id(2), task_id(1)]);
 }
 
-async fn storage_quota_is_checked_with_the_write(bed: Bed) {
-    let store = bed.store();
-    let refused = |creation| {
-        let store = Arc::clone(&store);
-        async move {
-            match store.create(creation).await {
-                Err(Error::Quota { limit, .. }) => limit,
-                other => panic!("not refused: {other:?}"),
-            }
-        }
-    };
-    let one = requestor(1, 1);
-    let two = requestor(1, 2);
-    create(&*store, task(one, 1)).await;
-    let bytes = store.usage(&one).await.unwrap().0.bytes;
-    let with = |owner, caps| Creation { caps, ..creation(task(owner, 9)) };
-    let caps = StoredCaps { tasks_per_requestor: 1, ..WIDE };
-    assert_eq!(refused(with(one, caps)).await, "tasks_stored_per_requestor");
-    let caps = StoredCaps { bytes_per_requestor: bytes + 1, ..WIDE };
-    assert_eq!(refused(with(one, caps)).await, "tasks_stored_bytes_per_requestor");
-    let caps = StoredCaps { tasks_per_tenant: 1, ..WIDE };
-    assert_eq!(refused(with(two, caps)).await, "tasks_stored_per_tenant");
-    let caps = StoredCaps { bytes_per_tenant: bytes + 1, ..WIDE };
-    assert_eq!(refused(with(two, caps)).await, "tasks_stored_bytes_per_tenant");
-    let caps = StoredCaps { bytes_per_requestor: 2 * bytes + 10, ..WIDE };
-    let reserving = Creation { reserved_bytes: 11, ..with(one, caps) };
-    assert_eq!(refused(reserving).await, "tasks_stored_bytes_per_requestor");
-
-    assert_eq!(store.get(&one, task_id(9)).await.unwrap(), None);
-    assert_eq!(store.usage(&one).await.unwrap().0, Usage { tasks: 1, bytes });
-    // Of many at once, as many get in as fit.
-    let caps = StoredCaps { tasks_per_requestor: 5, ..WIDE };
-    let creations = (10..30).map(|number| store.create(Creation { caps, ..creation(task(one, number)) }));
-    let results = futures::future::join_all(creations).await;
-    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 4);
-}
-
 async fn task_may_be_created_already_ended(bed: Bed) {
     let store = bed.store();
     let owner = requestor(1, 1);
@@ -314,33 +270,6 @@ async fn task_may_be_created_already_ended(bed: Bed) {
     assert_eq!(store.claim(1, lease, 9).await.unwrap(), [], "there is nothing to run");
 }
 
-async fn storage_usage_follows_the_tasks(bed: Bed) {
-    let store = bed.store();
-    let owner = requestor(1, 1);
-    assert_eq!(store.usage(&owner).await.unwrap(), Default::default());
-    let reserving = Creation { reserved_bytes: 10_000, ..creation(task(owner, 1)) };
-    let created = store.create(reserving).await.unwrap();
-    let reserved = store.usage(&owner).await.unwrap().0;
-    assert!(reserved.bytes > 10_000 && reserved.tasks == 1);
-    let running = Task { phase: Phase::Active(Active::Running), ..created };
-    let running = store.commit(Change { task: running, output: None, journal: None }).await.unwrap();
-    assert_eq!(store.usage(&owner).await.unwrap().0.bytes / 1_000, reserved.bytes / 1_000);
-    store.commit(completion(&running, output("x".repeat(3_000)))).await.unwrap();
-    let done = store.usage(&owner).await.unwrap().0;
-    assert!((3_000..4_000).contains(&done.bytes), "{done:?}");
-
-    let other = requestor(1, 2);
-    let second = store.create(Creation { reserved_bytes: 10_000, ..creation(task(other, 2)) }).await.unwrap();
-    let cancelled = Task { phase: Phase::Ended(Outcome::Cancelled), ..second };
-    store.commit(Change { task: cancelled, output: None, journal: None }).await.unwrap();
-    let (own, tenant) = store.usage(&other).await.unwrap();
-    assert!(own.bytes < 1_000, "a reservation outlived its task: {own:?}");
-    assert_eq!(tenant, Usage { tasks: 2, bytes: own.bytes + done.bytes });
-    store.remove(&owner, task_id(1)).await.unwrap();
-    store.remove(&owner, task_id(1)).await.unwrap();
-    assert_eq!(store.usage(&owner).await.unwrap(), (Usage::default(), own));
-}
-
 async fn task_alias_points_to_its_task_only(bed: Bed) {
     let store = bed.store();
     let owner = requestor(1, 1);
@@ -359,50 +288,6 @@ async fn task_alias_points_to_its_task_only(bed: Bed) {
     assert_eq!(store.by_alias(&owner, "a").await.unwrap(), None);
     create(&*store, aliased(3, "a")).await;
     assert_eq!(store.by_alias(&owner, "a").await.unwrap(), Some(task_id(3)));
-}
-
-const NODE: NodeId = NodeId([1; 16]);
-const OTHER: NodeId = NodeId([2; 16]);
-
-async fn claim_takes_tasks_without_a_live_lease(bed: Bed) {
-    let store = bed.store();
-    let one = requestor(1, 1);
-    let two = requestor(2, 1);
-    let leased = |until| Some(Lease { node: NODE, until });
-    create(&*store, task(one, 1)).await;
-    create(&*store, Task { lease: leased(100), ..task(one, 2) }).await;
-    create(&*store, Task { lease: leased(300), ..task(two, 3) }).await;
-    create(&*store, Task { phase: Phase::Paused { before: Active::Running }, ..task(two, 4) }).await;
-    let done = create(&*store, task(two, 5)).await;
-    store.commit(completion(&done, output("done"))).await.unwrap();
-
-    let lease = Lease { node: OTHER, until: 1_000 };
-    let first = store.claim(200, lease, 2).await.unwrap();
-    assert_eq!(first.iter().map(|task| task.id).collect::<Vec<_>>(), [task_id(1), task_id(2)]);
-    for claimed in &first {
-        assert_eq!((claimed.lease, claimed.revision), (Some(lease), 2));
-        assert_eq!(store.get(&claimed.requestor, claimed.id).await.unwrap().as_ref(), Some(claimed));
-    }
-    let second = store.claim(200, lease, 9).await.unwrap();
-    assert_eq!(second.iter().map(|task| task.id).collect::<Vec<_>>(), [task_id(4)]);
-    assert_eq!(store.claim(200, lease, 9).await.unwrap(), []);
-    assert_eq!(store.claim(300, lease, 9).await.unwrap().len(), 1);
-    // Who held a lease before cannot write any more.
-    let late = Task { revision: 1, lease: leased(100), ..task(one, 2) };
-    assert!(matches!(store.commit(Change { task: late, output: None, journal: None }).await, Err(Error::Conflict)));
-    assert_eq!(store.claim(1_000, lease, 9).await.unwrap().len(), 4);
-}
-
-async fn heartbeat_keeps_leases_alive(bed: Bed) {
-    let store = bed.store();
-    let owner = requestor(1, 1);
-    create(&*store, Task { lease: Some(Lease { node: NODE, until: 100 }), ..task(owner, 1) }).await;
-    store.heartbeat(NODE, 500).await.unwrap();
-    store.heartbeat(OTHER, 5_000).await.unwrap();
-    let lease = Lease { node: OTHER, until: 900 };
-    assert_eq!(store.claim(400, lease, 9).await.unwrap(), []);
-    assert_eq!(store.claim(600, lease, 9).await.unwrap().len(), 1);
-    assert_eq!(store.claim(1_000, Lease { node: NODE, until: 1_100 }, 9).await.unwrap(), []);
 }
 
 async fn task_expiry_index_follows_the_record(bed: Bed) {
@@ -463,57 +348,6 @@ async fn task_removal_leaves_nothing(mut bed: Bed) {
     }
 }
 
-async fn rows_are_kept_by_kind(bed: Bed) {
-    let store = bed.store();
-    for (key, value) in [("b", "2"), ("a", "1"), ("c", "3"), ("", "0")] {
-        store.put_row(RowKind::Token, key.as_bytes(), value.into(), true).await.unwrap();
-    }
-    store.put_row(RowKind::Session, b"a", b"other".to_vec(), false).await.unwrap();
-    assert_eq!(store.row(RowKind::Token, b"a").await.unwrap(), Some(b"1".to_vec()));
-    assert_eq!(store.row(RowKind::Secret, b"a").await.unwrap(), None);
-    assert!(matches!(store.put_row(RowKind::Token, b"a", b"9".to_vec(), true).await, Err(Error::Exists)));
-    store.put_row(RowKind::Token, b"a", b"4".to_vec(), false).await.unwrap();
-    let keys = |rows: Vec<(Vec<u8>, Vec<u8>)>| rows.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
-    let all = store.rows(RowKind::Token, None, 9).await.unwrap();
-    assert_eq!(all[1], (b"a".to_vec(), b"4".to_vec()));
-    assert_eq!(keys(all), [&b""[..], b"a", b"b", b"c"]);
-    assert_eq!(keys(store.rows(RowKind::Token, Some(b"a"), 1).await.unwrap()), [b"b"]);
-    store.remove_row(RowKind::Token, b"b").await.unwrap();
-    store.remove_row(RowKind::Token, b"b").await.unwrap();
-    assert_eq!(keys(store.rows(RowKind::Token, Some(b""), 9).await.unwrap()), [b"a", b"c"]);
-    assert_eq!(store.rows(RowKind::Plugin, None, 9).await.unwrap(), []);
-}
-
-async fn several_rows_change_together_or_not_at_all(mut bed: Bed) {
-    let store = bed.store();
-    let row = |key: &str, value: Option<&str>| (key.as_bytes().to_vec(), value.map(|value| value.as_bytes().to_vec()));
-    let kind = RowKind::Plugin;
-    let first = vec![row("a", Some("1")), row("b", Some("1")), row("absent", None)];
-    store.change_rows(kind, vec![row("a", None)], first, None).await.unwrap();
-    let second = vec![row("a", Some("2")), row("b", None)];
-    for stale in [row("a", None), row("a", Some("0")), row("absent", Some("1"))] {
-        let refused = store.change_rows(kind, vec![row("b", Some("1")), stale], second.clone(), None).await;
-        assert!(matches!(refused, Err(Error::Conflict)));
-    }
-    let large = vec![row("a", Some("3")), (b"b".to_vec(), Some(vec![0; ROW_BYTES_MAX + 1]))];
-    assert!(matches!(store.change_rows(kind, Vec::new(), large, None).await, Err(Error::Quota { .. })));
-    assert_eq!(store.row(kind, b"a").await.unwrap(), Some(b"1".to_vec()));
-    store.change_rows(kind, vec![row("a", Some("1")), row("b", Some("1"))], second, None).await.unwrap();
-    drop(store);
-    bed.reopen().await;
-    assert_eq!(bed.store().rows(kind, None, 9).await.unwrap(), [(b"a".to_vec(), b"2".to_vec())]);
-}
-
-async fn row_size_is_bounded(bed: Bed) {
-    let store = bed.store();
-    store.put_row(RowKind::Plugin, b"p", vec![1; ROW_BYTES_MAX], false).await.unwrap();
-    let refused = store.put_row(RowKind::Plugin, b"p", vec![2; ROW_BYTES_MAX + 1], false).await;
-    assert!(matches!(refused, Err(Error::Quota { .. })));
-    let refused = store.put_row(RowKind::Plugin, &[1; ROW_KEY_BYTES_MAX + 1], vec![2], false).await;
-    assert!(matches!(refused, Err(Error::Quota { .. })));
-    assert_eq!(store.row(RowKind::Plugin, b"p").await.unwrap(), Some(vec![1; ROW_BYTES_MAX]));
-}
-
 async fn stored_data_survives_reopening(mut bed: Bed) {
     let owners = [requestor(1, 1), requestor(1, 2), requestor(2, 3)];
     let store = bed.store();
@@ -553,18 +387,6 @@ async fn stored_data_survives_reopening(mut bed: Bed) {
         store.scan(last, 100).await.unwrap()
     }];
     assert_eq!(pages.concat(), tasks);
-}
-
-async fn leases_end_with_the_process(mut bed: Bed) {
-    let owner = requestor(1, 1);
-    let held = Some(Lease { node: NODE, until: 1_000_000 });
-    create(&*bed.store(), Task { lease: held, ..task(owner, 1) }).await;
-    let lease = Lease { node: OTHER, until: 1_000_000 };
-    assert_eq!(bed.store().claim(10, lease, 9).await.unwrap(), []);
-    bed.reopen().await;
-    // Who can open the store knows that nobody else has it.
-    assert_eq!(bed.store().claim(10, lease, 9).await.unwrap().len(), 1);
-    assert_eq!(bed.store().claim(10, lease, 9).await.unwrap(), []);
 }
 
 async fn concurrent_commits_have_one_winner(bed: Bed) {

@@ -5,7 +5,8 @@
 use wasmtime_wasi_http::p2::{DEFAULT_OUTGOING_BODY_BUFFER_CHUNKS, DEFAULT_OUTGOING_BODY_CHUNK_SIZE};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
-use super::{Driver, Egress, Response};
+use super::Egress;
+use super::response::{Driver, Response};
 use crate::limits::HTTP_PIECE_BYTES_MAX;
 
 /// Pieces of a body that is held until it is complete: as many as its bytes can be. What is held is bounded by its bytes.

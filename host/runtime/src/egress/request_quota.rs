@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_limits::{Permit, Scope, ScopedCounter};
 use bulkhead_threads::Share;
@@ -20,7 +22,7 @@ const REQUESTS_TOTAL_MAX: u64 = 1_024;
 type Owner = (TenantId, u128);
 
 /// The right to one open request, released when dropped.
-pub(super) type RequestPermit = Permit<Owner>;
+type RequestPermit = Permit<Owner>;
 
 /// See the module.
 pub(crate) struct RequestQuotas(Arc<ScopedCounter<Owner>>);
@@ -52,8 +54,26 @@ pub(crate) struct RequestQuota {
 
 impl RequestQuota {
     /// A place for one more request, if there is one.
-    pub(super) fn take(&self) -> Option<RequestPermit> {
+    fn take(&self) -> Option<RequestPermit> {
         self.counter.acquire(&self.owner, 1).ok()
+    }
+}
+
+/// A request's place, in its call and among all.
+#[expect(dead_code, reason = "held")]
+pub(super) struct RequestSlot {
+    own: OwnedSemaphorePermit,
+    shared: Option<RequestPermit>,
+}
+
+impl RequestSlot {
+    pub(super) fn take(slots: Arc<Semaphore>, line: Option<&RequestQuota>) -> Option<Self> {
+        let own = slots.try_acquire_owned().ok()?;
+        let shared = match line {
+            Some(line) => Some(line.take()?),
+            None => None,
+        };
+        Some(Self { own, shared })
     }
 }
 

@@ -6,7 +6,9 @@
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use wasmtime_wasi_http::Error;
 
-use super::{Driver, HttpGrant, Refusal, Response};
+use super::response::{Driver, Response};
+use crate::secrets::Refusal;
+use bulkhead_calls::policy::HttpGrant;
 use bulkhead_traces::{Kind, Span};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");

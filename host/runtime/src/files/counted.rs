@@ -175,7 +175,8 @@ impl Drop for Counted {
 
 #[cfg(test)]
 mod tests {
-    use super::super::quota::{ENTRY_BYTES, Quotas};
+    use super::super::quota::Quotas;
+    use super::super::walk::ENTRY_BYTES;
     use super::*;
     use crate::blocking::Blocking;
     use bulkhead_domain::requestor::TenantId;

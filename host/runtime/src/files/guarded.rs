@@ -4,7 +4,6 @@
 //! Everything else, and what happens behind the count, is wasmtime's. A descriptor belongs to the directory that it was opened
 //! from. Invariant: a call without quotas pays one look-up in an empty table.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use wasmtime::StoreContextMut;
@@ -27,32 +26,6 @@ use crate::call::Call;
 const ENVIRONMENT: &str = "wasi:cli/environment@0.2.12";
 const TYPES: &str = "wasi:filesystem/types@0.2.12";
 const PREOPENS: &str = "wasi:filesystem/preopens@0.2.12";
-
-/// Where the descriptors of a call belong.
-#[derive(Debug, Default)]
-pub(crate) struct DirectoryQuotas {
-    /// By the guest's name of the directory.
-    granted: Vec<(String, DirectoryQuota)>,
-    /// By the number of the descriptor: every one of them comes from here, so a number that is used again means the later one.
-    open: HashMap<u32, DirectoryQuota>,
-}
-
-impl DirectoryQuotas {
-    pub(super) fn add(&mut self, guest: String, room: DirectoryQuota) {
-        self.granted.push((guest, room));
-    }
-
-    fn of(&self, descriptor: &Resource<Descriptor>) -> Option<DirectoryQuota> {
-        if self.granted.is_empty() { None } else { self.open.get(&descriptor.rep()).cloned() }
-    }
-
-    fn set(&mut self, descriptor: &Resource<Descriptor>, room: Option<DirectoryQuota>) {
-        match room {
-            Some(room) => _ = self.open.insert(descriptor.rep(), room),
-            None => _ = self.open.remove(&descriptor.rep()),
-        }
-    }
-}
 
 type Told<T> = wasmtime::Result<(Result<T, ErrorCode>,)>;
 
@@ -103,7 +76,7 @@ pub(crate) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
         "[method]descriptor.set-times-at",
         |mut store: Store<'_>, (fd, at, path, accessed, modified)| {
             Box::new(async move {
-                told(set_times_at(store.data_mut().use_files_first().await?, fd, at, path, (accessed, modified)).await)
+                told(set_times_at(store.data_mut().use_files_first().await?, fd, at, path, accessed, modified).await)
             })
         },
     )?;
@@ -268,7 +241,8 @@ async fn set_times_at(
     fd: Resource<Descriptor>,
     at: PathFlags,
     path: String,
-    (accessed, modified): (NewTimestamp, NewTimestamp),
+    accessed: NewTimestamp,
+    modified: NewTimestamp,
 ) -> FsResult<()> {
     if !at.contains(PathFlags::SYMLINK_FOLLOW) {
         return call.filesystem().set_times_at(fd, at, path, accessed, modified).await;

@@ -190,8 +190,8 @@ fn may_be_one(one: &OsString, other: &OsString) -> bool {
     let other = other.to_string_lossy();
     match (around_the_mark(&one), around_the_mark(&other)) {
         (None, None) => one == other,
-        (Some(around), None) => fits(&other, around),
-        (None, Some(around)) => fits(&one, around),
+        (Some((begin, end)), None) => fits(&other, begin, end),
+        (None, Some((begin, end))) => fits(&one, begin, end),
         (Some((begin, end)), Some((other_begin, other_end))) => {
             (begin.starts_with(other_begin) || other_begin.starts_with(begin))
                 && (end.ends_with(other_end) || other_end.ends_with(end))
@@ -206,7 +206,7 @@ fn around_the_mark(part: &str) -> Option<(&str, &str)> {
     Some((begin, end))
 }
 
-fn fits(name: &str, (begin, end): (&str, &str)) -> bool {
+fn fits(name: &str, begin: &str, end: &str) -> bool {
     name.strip_prefix(begin).is_some_and(|rest| rest.len() > end.len() && rest.ends_with(end))
 }
 

@@ -17,11 +17,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
-use super::walk::measure;
+use super::walk::{ENTRY_BYTES, measure};
 use crate::blocking::Blocking;
 
-/// What every entry counts beside its bytes, so that empty files are not free.
-pub(super) const ENTRY_BYTES: u64 = 4096;
 /// How soon a directory that only grew is measured again: others than guests may have made room.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// After a measurement, its directory rests this many times as long: measuring takes a tenth of one processor at most.

@@ -13,7 +13,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use super::quota::ENTRY_BYTES;
+/// What every entry counts beside its bytes, so that empty files are not free.
+pub(super) const ENTRY_BYTES: u64 = 4096;
 
 /// Folders above the present one that stay open. Those further up are opened again from below.
 const OPEN_MAX: usize = 32;

@@ -5,183 +5,38 @@
 //! streams from there on. Invariant: no request is sent while a journal is replayed, and none that changes something is sent again by
 //! itself.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::pin::Pin;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use futures::FutureExt as _;
-use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{HeaderMap, Method};
-use http_body_util::{BodyExt as _, Full};
+use bytes::BytesMut;
+use http::Method;
+use http::header::HeaderValue;
+use http_body_util::BodyExt as _;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::mpsc::{self, Receiver, Sender};
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource, ResourceType};
-use wasmtime_wasi::runtime::AbortOnDropJoinHandle;
+use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi_http::p2::bindings::http::outgoing_handler::Host as _;
-use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, RequestOptions as GuestOptions};
+use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, HostOutgoingBody as _, RequestOptions as GuestOptions};
+use wasmtime_wasi_http::p2::body::HostOutgoingBody;
 use wasmtime_wasi_http::p2::types::{HostFutureIncomingResponse, HostOutgoingRequest};
 use wasmtime_wasi_http::p2::{HttpError, HttpResult};
-use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpView as _};
+use wasmtime_wasi_http::{RequestOptions, WasiBody, WasiHttpView as _};
+use wasmtime_wasi_io::streams::DynOutputStream;
 
-use super::CommandKind;
 use super::codec::{decode, encode};
+use super::entry::CommandKind;
 use super::header::{Digest, digest};
-use super::outcome::{BodyEnd, Failure, Outcome, Response};
-use super::streams::{self, Charged, Prefixed};
+use super::outcome::{Failure, Outcome, Response};
+use super::requests::{Arrival, Request, driven, failed, taken};
+use super::streams::{Charged, HeldBody, Prefixed};
 use crate::call::Call;
-use crate::egress::Exchange;
-use crate::fault::HostFailure;
-use crate::limits::{HOST_RESOURCES_MAX, HeldBytes, MemoryUse};
-use bulkhead_calls::Fenced;
+use crate::limits::HeldBytes;
+use crate::trap_causes::HostFailure;
 use bulkhead_calls::journal::{Reason, names};
 use bulkhead_domain::{crash_points, hex};
 
 const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
 const TYPES: &str = "wasi:http/types@0.2.12";
-
-/// The number of a request, and what arrived of it.
-type Arrived = (u32, Arrival);
-
-/// The requests whose outcome the guest has not seen.
-pub(super) struct Requests {
-    open: BTreeMap<u32, Request>,
-    /// From the first request on that is sent.
-    arrivals: Option<(Sender<Arrived>, Receiver<Arrived>)>,
-    /// Taken from there already.
-    waiting: VecDeque<Arrived>,
-    /// The bodies of requests and responses are charged to it.
-    pub(super) memory: Arc<MemoryUse>,
-    /// Of a response that is kept. A longer one demotes the call.
-    response_bytes_max: u64,
-}
-
-struct Request {
-    /// The number of the response in the guest's table.
-    response: u32,
-    head: http::request::Parts,
-    options: Option<RequestOptions>,
-    body: WasiBody,
-    written: BytesMut,
-    end: Option<BodyEnd>,
-    /// Whether it leads to an outcome already; the handle is that of its way.
-    is_sent: bool,
-    way: Option<AbortOnDropJoinHandle<()>>,
-    /// Whether it changes nothing.
-    is_safe: bool,
-    /// Whether it may be sent again although it was sent before.
-    sends_again: bool,
-    /// Whether an earlier run of the call may have sent it.
-    is_recorded: bool,
-}
-
-/// What came of a request.
-enum Arrival {
-    /// It was not sent: another run of the call has taken over.
-    Fenced(Fenced),
-    Whole(Result<Response, Failure>, HeldBytes),
-    /// Too long to be kept, or without an end.
-    Streamed(http::Response<WasiBody>, AbortOnDropJoinHandle<()>, Reason),
-}
-
-impl Requests {
-    pub(super) fn new(memory: Arc<MemoryUse>, response_bytes_max: u64) -> Self {
-        Self { open: BTreeMap::new(), arrivals: None, waiting: VecDeque::new(), memory, response_bytes_max }
-    }
-
-    /// Whether there never was one.
-    pub(super) fn are_none(&self) -> bool {
-        self.open.is_empty() && self.waiting.is_empty() && self.arrivals.is_none()
-    }
-
-    fn sender(&mut self) -> Sender<Arrived> {
-        self.arrivals.get_or_insert_with(|| mpsc::channel(HOST_RESOURCES_MAX)).0.clone()
-    }
-
-    /// Comes back when something has arrived.
-    pub(super) async fn arrival(&mut self) {
-        if !self.waiting.is_empty() {
-            return;
-        }
-        match &mut self.arrivals {
-            Some((_, arrived)) => self.waiting.extend(arrived.recv().await),
-            None => std::future::pending().await,
-        }
-    }
-
-    fn next_arrival(&mut self) -> Option<Arrived> {
-        self.waiting.pop_front().or_else(|| self.arrivals.as_mut()?.1.try_recv().ok())
-    }
-
-    /// What an earlier run may have sent is not sent again, unless it only reads. How many requests are in doubt.
-    pub(super) fn settle(&mut self) -> u64 {
-        let mut in_doubt = 0;
-        for (number, request) in self.open.iter_mut().filter(|(_, request)| request.is_recorded && !request.sends_again)
-        {
-            request.is_sent = true;
-            self.waiting.push_back((*number, failed(Failure::IN_DOUBT, &self.memory)));
-            in_doubt += 1;
-        }
-        in_doubt
-    }
-
-    /// A request whose outcome the guest sees now. Its body is not held any more.
-    fn close(&mut self, number: u32) -> Option<Request> {
-        let request = self.open.remove(&number)?;
-        self.memory.release(request.written.len() as u64);
-        Some(request)
-    }
-
-    /// The guest has let go of a response.
-    fn forget(&mut self, response: u32) {
-        let closed = self.open.iter().find(|(_, request)| request.response == response).map(|(number, _)| *number);
-        closed.and_then(|number| self.close(number));
-    }
-}
-
-impl Request {
-    /// Takes what the guest has written of the body.
-    fn collect(&mut self) {
-        while self.end.is_none() {
-            let Some(frame) = tokio::task::unconstrained(self.body.frame()).now_or_never() else { return };
-            match frame.map(|frame| frame.map(http_body::Frame::into_data)) {
-                Some(Ok(Ok(data))) => self.written.extend_from_slice(&data),
-                Some(Ok(Err(frame))) => self.end = Some(BodyEnd::Whole(frame.into_trailers().ok())),
-                Some(Err(error)) => self.end = Some(BodyEnd::Broken(Failure::of(&error))),
-                None => self.end = Some(BodyEnd::Whole(None)),
-            }
-        }
-    }
-
-    fn digest(&self) -> Digest {
-        digest([&*self.written])
-    }
-
-    /// Whether it may have taken effect already when it was sent again: without a response to the second sending, nobody knows.
-    fn may_have_taken_effect(&self) -> bool {
-        self.is_recorded && self.sends_again && !self.is_safe
-    }
-
-    /// The request for its way out. It is complete.
-    fn whole(&mut self) -> Result<http::Request<WasiBody>, Failure> {
-        let trailers = match self.end.take() {
-            Some(BodyEnd::Broken(failure)) => {
-                self.end = Some(BodyEnd::Broken(failure));
-                return Err(failure);
-            }
-            Some(BodyEnd::Whole(trailers)) => trailers,
-            None => None,
-        };
-        self.end = Some(BodyEnd::Whole(trailers.clone()));
-        let body = Full::new(Bytes::copy_from_slice(&self.written)).map_err(|never| match never {});
-        let body = match trailers {
-            Some(trailers) => body.with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync(),
-            None => body.boxed_unsync(),
-        };
-        Ok(http::Request::from_parts(self.head.clone(), body))
-    }
-}
 
 impl Call {
     /// Takes what the guest has written, and sends what is complete.
@@ -402,19 +257,16 @@ impl Call {
                 journal.state.put_mark();
             }
         }
-        let written = BytesMut::new();
-        let end = None;
-        let way = None;
         let sends_again = journal.in_doubt.sends_again(&head.method);
         let request = Request {
             response,
             head,
             options,
             body,
-            written,
-            end,
+            written: BytesMut::new(),
+            end: None,
             is_sent: false,
-            way,
+            way: None,
             is_safe,
             sends_again,
             is_recorded,
@@ -438,53 +290,18 @@ fn digest_of_head(head: &http::request::Parts) -> Digest {
     digest([head.method.as_str().as_bytes(), uri.as_bytes()].into_iter().chain(headers))
 }
 
-/// Moves bytes between a connection and its body.
-fn driven(driver: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>) -> AbortOnDropJoinHandle<()> {
-    wasmtime_wasi::runtime::spawn(async move {
-        if let Err(error) = driver.await {
-            tracing::debug!(%error, "a connection ended early");
-        }
-    })
-}
+type Stream = wasmtime::Result<(Result<Resource<DynOutputStream>, ()>,)>;
 
-fn failed(failure: Failure, memory: &Arc<MemoryUse>) -> Arrival {
-    Arrival::Whole(Err(failure), HeldBytes::none(memory))
-}
-
-/// The response as a whole, as far as it can be kept. What it takes is charged to the guest before it is read on.
-async fn taken(sent: Exchange, memory: &Arc<MemoryUse>, bytes_max: u64) -> Arrival {
-    let (response, driver) = match sent {
-        Ok(sent) => sent,
-        Err(error) => return failed(Failure::of(&error), memory),
-    };
-    let way = driven(driver);
-    if is_event_stream(response.headers()) {
-        return Arrival::Streamed(response, way, Reason::EventStream);
-    }
-    let (head, mut body) = response.into_parts();
-    let mut bytes = BytesMut::new();
-    let mut held = HeldBytes::none(memory);
-    let end = loop {
-        let data = match body.frame().await.map(|frame| frame.map(http_body::Frame::into_data)) {
-            Some(Ok(Ok(data))) => data,
-            Some(Ok(Err(frame))) => break BodyEnd::Whole(frame.into_trailers().ok()),
-            Some(Err(error)) => break BodyEnd::Broken(Failure::of(&error)),
-            None => break BodyEnd::Whole(None),
-        };
-        bytes.extend_from_slice(&data);
-        let too_long = bytes.len() as u64 > bytes_max;
-        if too_long || held.add(data.len() as u64).is_err() {
-            let reason = if too_long { Reason::Response { bytes_max } } else { Reason::Memory };
-            let body = Charged::new(Prefixed::new(bytes.freeze(), body).boxed_unsync(), held).boxed_unsync();
-            return Arrival::Streamed(http::Response::from_parts(head, body), way, reason);
-        }
-    };
-    Arrival::Whole(Ok(Response::new(&head, bytes.into(), end)), held)
-}
-
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    kind.get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"))
+/// The stream of an outgoing body.
+fn stream_of_body(call: &mut Call, body: Resource<HostOutgoingBody>) -> Stream {
+    let same = Resource::<HostOutgoingBody>::new_borrow(body.rep());
+    let Ok(stream) = call.http().write(body)? else { return Ok((Err(()),)) };
+    let journal = call.journal.as_ref().filter(|journal| !journal.state.is_demoted());
+    let Some(journal) = journal else { return Ok((Ok(stream),)) };
+    let memory = journal.memory();
+    let table = call.ctx().table;
+    let held: DynOutputStream = Box::new(HeldBody { inner: table.delete(stream)?, memory });
+    Ok((Ok(table.push_child(held, &same)?),))
 }
 
 type Handled = wasmtime::Result<(Result<Resource<HostFutureIncomingResponse>, ErrorCode>,)>;
@@ -512,5 +329,5 @@ pub(super) fn add_to_linker(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
             Ok(())
         },
     )?;
-    types.func_wrap("[method]outgoing-body.write", |mut store, (body,)| streams::of_body(store.data_mut(), body))
+    types.func_wrap("[method]outgoing-body.write", |mut store, (body,)| stream_of_body(store.data_mut(), body))
 }

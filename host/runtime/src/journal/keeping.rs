@@ -5,12 +5,10 @@
 
 use std::sync::Arc;
 
-use super::CallJournal;
+use super::call_journal::CallJournal;
 use super::codec::{Recorded, encode};
-use crate::call::Call;
 use crate::call_state::CallState;
-use bulkhead_calls::journal::{History, Journaling};
-use bulkhead_calls::{JournalPolicy, JournalSink, JournaledQuestion, OpenTail, Spent, Tail};
+use bulkhead_calls::{JournalSink, OpenTail, Spent, Tail};
 
 /// Bytes that may wait to be kept.
 const WAITING_BYTES_MAX: u64 = 64 << 10;
@@ -32,39 +30,6 @@ impl Keeping {
 
     fn spent(&self) -> Spent {
         Spent { cpu: self.shared.cpu(), wall: self.shared.wall_elapsed().0 }
-    }
-}
-
-/// What a [`Journaling`] asks for, part by part.
-#[derive(Default)]
-pub(super) struct Plan {
-    /// None: it is a new journal.
-    pub(super) history: Option<History>,
-    /// Whether the call ends with its history.
-    pub(super) stops_at_mark: bool,
-    /// None: what earlier runs have used does not count.
-    pub(super) spent: Option<Spent>,
-    /// None: the journal is kept nowhere.
-    pub(super) sink: Option<Arc<dyn JournalSink>>,
-    pub(super) policy: JournalPolicy,
-}
-
-impl Plan {
-    /// None: there is no journal.
-    pub(super) fn of(journaling: Journaling) -> Option<Self> {
-        let plan = Self::default();
-        Some(match journaling {
-            Journaling::Off => return None,
-            Journaling::InMemory => plan,
-            Journaling::Replay(history) => Plan { history: Some(history), ..plan },
-            Journaling::Check { history, spent } => {
-                Plan { history: Some(history), stops_at_mark: true, spent: Some(spent), ..plan }
-            }
-            Journaling::To { sink, policy } => Plan { sink: Some(sink), policy, ..plan },
-            Journaling::From { history, spent, sink, policy } => {
-                Plan { history: Some(history), spent: Some(spent), sink: Some(sink), policy, ..plan }
-            }
-        })
     }
 }
 
@@ -97,12 +62,12 @@ impl CallJournal {
     }
 
     /// The end of the journal, with what an import will have given here.
-    fn tail_with<T: Recorded>(&mut self, value: &T) -> Option<Tail> {
+    pub(super) fn tail_with<T: Recorded>(&mut self, value: &T) -> Option<Tail> {
         let sink = self.recording_sink()?;
         Some(self.tail_so_far()?.with_end(self.state.draft().tail_with(sink.kept(), encode(value))))
     }
 
-    fn open_tail(&mut self) -> Option<OpenTail> {
+    pub(super) fn open_tail(&mut self) -> Option<OpenTail> {
         let sink = self.recording_sink()?;
         self.state.put_mark();
         let draft = self.state.draft();
@@ -143,33 +108,5 @@ impl CallJournal {
     pub(super) fn to_give_up(&self) -> Option<(Arc<dyn JournalSink>, String)> {
         let reason = self.state.demotion()?;
         Some((Arc::clone(&self.keeping.as_ref()?.sink), reason.to_string()))
-    }
-}
-
-impl Call {
-    /// To be awaited before anything is done outside: if the journal was given up, it is known from then on.
-    pub(crate) async fn declare(&mut self) -> wasmtime::Result<()> {
-        let Some(journal) = &mut self.journal else { return Ok(()) };
-        let Some((sink, reason)) = journal.to_give_up() else { return Ok(()) };
-        sink.give_up(reason).await?;
-        journal.keeping = None;
-        Ok(())
-    }
-
-    /// What a question to the client is kept with.
-    pub(crate) fn journaled_question(&mut self) -> Option<JournaledQuestion> {
-        let journal = self.journal.as_mut()?;
-        let asked_before = journal.asked;
-        Some(JournaledQuestion { asked_before, tail: journal.tail()? })
-    }
-
-    /// What the delivery of messages is kept with.
-    pub(crate) fn journaled_messages(&mut self) -> Option<OpenTail> {
-        self.journal.as_mut()?.open_tail()
-    }
-
-    /// What a change that gives this is kept with.
-    pub(super) fn journaled_change<T: Recorded>(&mut self, value: &T) -> Option<Tail> {
-        self.journal.as_mut()?.tail_with(value)
     }
 }

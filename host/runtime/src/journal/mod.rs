@@ -6,6 +6,8 @@
 //! journal up (`class`). Must not know whose call it is, nor where journals are kept. Invariants: while a journal is replayed nothing leaves
 //! the sandbox; a call without a journal takes the same way as if there were none, one branch at each import aside.
 
+mod begin;
+mod call_journal;
 mod clock;
 mod codec;
 mod entry;
@@ -20,253 +22,35 @@ mod keeping;
 mod listing_tests;
 mod outcome;
 mod poll;
+mod requests;
 mod state;
 mod streams;
 mod task;
 #[cfg(test)]
 pub(crate) mod tests;
 mod values;
+mod wasi_clocks;
 mod words;
 
-use std::sync::Arc;
-
-use ::http::HeaderName;
-use bytes::Bytes;
-use rand_chacha::ChaCha20Rng;
-use wasmtime::component::{HasSelf, Linker, ResourceTable};
+use wasmtime::component::{HasSelf, Linker};
 use wasmtime_wasi::p2::bindings::{clocks, random};
 use wasmtime_wasi_io::bindings::wasi::io;
 
-use self::clock::ShownClock;
+pub(super) use self::begin::Beginning;
+pub(super) use self::call_journal::CallJournal;
 pub(super) use self::codec::Recorded;
-use self::entry::CommandKind;
-use self::header::{Header, Opening, PINNED_BYTES_MAX, PinnedLimits, UnwrittenHeader, digest};
+use self::header::digest;
 pub use self::hindrance::durable_hindrance;
 pub(super) use self::hindrance::hindrance;
-use self::http::Requests;
-use self::keeping::{Keeping, Plan};
-use self::state::{Bounds, Journal};
 pub(super) use self::task::Sleep;
 use super::bindings::bulkhead::plugin::types as wit;
 use super::call::Call;
-use super::call_state::CallState;
-use super::engine::EngineKind;
 use super::exports::RawOutput;
-use super::limits::MemoryUse;
-use super::wasi_context::{Stream, random as stream_of};
-use crate::granted::Granted;
+use super::trap_causes::AtMark;
+use bulkhead_calls::journal::Divergence;
 use bulkhead_calls::journal::names::Import;
-use bulkhead_calls::journal::{Divergence, History, JournalReport, JournalStatus, Journaling, Reason};
-use bulkhead_calls::{CallContext, ClientView, Fenced, InDoubt, JournalPolicy, JournalSink, Operation, Tail};
+use bulkhead_calls::{Fenced, JournaledQuestion, OpenTail, Tail};
 use bulkhead_domain::crash_points;
-use bulkhead_domain::limits::CallLimits;
-
-/// Stops a guest that did again what its journal tells of and must do nothing new.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the call is where its journal ends")]
-pub(super) struct AtMark;
-
-/// A call at its begin.
-pub(super) struct Beginning<'a> {
-    pub(super) component: [u8; 32],
-    pub(super) engine: u64,
-    pub(super) kind: EngineKind,
-    pub(super) operation: &'a Arc<Operation>,
-    pub(super) limits: &'a CallLimits,
-    pub(super) granted: &'a Arc<Granted>,
-    pub(super) facts: &'a CallContext,
-}
-
-/// What a call begins with.
-#[derive(Default)]
-pub(super) struct Begun {
-    /// None of a call that cannot have one.
-    pub(super) journal: Option<Box<CallJournal>>,
-    /// Where the journal would have been kept that the call cannot have.
-    pub(super) unused: Option<Arc<dyn JournalSink>>,
-    /// None of a call that is no replay.
-    pub(super) pinned: Option<Pinned>,
-}
-
-/// What a replay has to go by, instead of the limits and grants of the moment.
-pub(super) struct Pinned {
-    pub(super) limits: CallLimits,
-    pub(super) granted: Arc<Granted>,
-}
-
-/// The journal of a running call, with all that guests see through it.
-pub(super) struct CallJournal {
-    state: Journal,
-    /// What is under way has not been settled since.
-    was_replaying: bool,
-    clock: ShownClock,
-    seed: [u8; 32],
-    /// Made when the guest first asks for a random number: many never do.
-    secure: Option<ChaCha20Rng>,
-    insecure: Option<ChaCha20Rng>,
-    requests: Requests,
-    /// How many commands there were.
-    commands: u32,
-    /// What the guest knows of its client, of being a task, and of its signals.
-    audience: ClientView,
-    task_id: Option<String>,
-    signals: u8,
-    attempt: u32,
-    /// None of a journal that is kept nowhere.
-    keeping: Option<Keeping>,
-    in_doubt: InDoubt,
-    idempotency_header: Option<HeaderName>,
-    /// Questions that were answered.
-    asked: usize,
-    /// In the place of the call's own table for a guest that must not reach files.
-    nothing: ResourceTable,
-}
-
-impl Beginning<'_> {
-    /// Begins a call; what can be said of its journal already is told in `shared`.
-    ///
-    /// # Errors
-    ///
-    /// The earlier journal is none, or that of another call.
-    pub(super) fn begin(&self, journaling: Journaling, shared: &Arc<CallState>) -> Result<Begun, JournalStatus> {
-        let Some(Plan { history, stops_at_mark, spent, sink, policy }) = Plan::of(journaling) else {
-            return Ok(Begun::default());
-        };
-        let JournalPolicy { in_doubt, idempotency_header } = policy;
-        let begun = match history {
-            None => self.record(idempotency_header).map(|journal| (journal, None)),
-            Some(history) => self.replay(&history).map(|(journal, pinned)| (journal, Some(pinned))),
-        };
-        match begun {
-            Ok((mut journal, pinned)) => {
-                if stops_at_mark {
-                    journal.state.stop_at_mark();
-                }
-                journal.in_doubt = in_doubt;
-                journal.keeping = sink.map(|sink| Keeping::new(sink, shared));
-                if let Some(spent) = spent {
-                    shared.replay(spent);
-                }
-                Ok(Begun { journal: Some(journal), unused: None, pinned })
-            }
-            Err(status) => {
-                shared.keep_report(JournalReport::nothing(status.clone()));
-                if !matches!(status, JournalStatus::Demoted(_)) {
-                    return Err(status);
-                }
-                Ok(Begun { unused: sink, ..Begun::default() })
-            }
-        }
-    }
-
-    fn record(&self, idempotency_header: Option<HeaderName>) -> Result<Box<CallJournal>, JournalStatus> {
-        if self.kind == EngineKind::Concurrent {
-            return Err(JournalStatus::Demoted(Reason::Concurrent));
-        }
-        if !Header::fits(self.granted) {
-            return Err(JournalStatus::Demoted(Reason::Settings { bytes_max: PINNED_BYTES_MAX }));
-        }
-        let fixed = self.facts.outside.as_ref().and_then(|outside| outside.unix_ms());
-        let base_ms = fixed.unwrap_or_else(clock::unix_ms);
-        let stands = fixed.is_some();
-        let opening = Opening { base_ms, stands, idempotency_header, ..self.opening() };
-        let memory = Arc::new(MemoryUse::new(self.limits.memory_bytes));
-        let requests = Requests::new(memory, self.limits.journal_response_bytes);
-        let state = Journal::record(self.header(opening.clone()), Bounds::of(self.limits));
-        Ok(CallJournal::new(state, opening, self.facts, requests))
-    }
-
-    fn replay(&self, history: &History) -> Result<(Box<CallJournal>, Pinned), JournalStatus> {
-        let (header, mut state) =
-            Journal::replay(&history.0, Bounds::of(self.limits)).map_err(JournalStatus::Corrupt)?;
-        let opening = header.opening();
-        if let Some(why) = header.difference(&self.header(self.opening()).header()) {
-            return Err(JournalStatus::Diverged(state.diverge(why)));
-        }
-        let pinned = Pinned { limits: header.limits.over(self.limits), granted: Arc::new(header.over(self.granted)) };
-        let memory = Arc::new(MemoryUse::new(pinned.limits.memory_bytes));
-        let requests = Requests::new(memory, self.limits.journal_response_bytes);
-        Ok((CallJournal::new(state, opening, self.facts, requests), pinned))
-    }
-
-    /// What a call begins with by itself: no time, and no header for its requests.
-    fn opening(&self) -> Opening {
-        let &CallContext { features, log_level, wants_progress, attempt, .. } = self.facts;
-        let audience = ClientView { features, log_level, wants_progress };
-        Opening { base_ms: 0, stands: false, attempt, audience, idempotency_header: None }
-    }
-
-    /// The header of a call that begins so.
-    fn header(&self, opening: Opening) -> UnwrittenHeader {
-        let &Self { component, engine, operation, limits, granted, .. } = self;
-        let operation = Arc::clone(operation);
-        let granted = Arc::clone(granted);
-        UnwrittenHeader { component, engine, operation, limits: PinnedLimits::of(limits), granted, opening }
-    }
-}
-
-impl CallJournal {
-    fn new(state: Journal, opening: Opening, facts: &CallContext, requests: Requests) -> Box<Self> {
-        Box::new(Self {
-            was_replaying: state.is_replaying(),
-            clock: ShownClock::of(&opening, state.is_replaying()),
-            state,
-            seed: facts.seed,
-            secure: None,
-            insecure: None,
-            requests,
-            commands: 0,
-            audience: opening.audience,
-            task_id: facts.task_id.clone(),
-            signals: 0,
-            attempt: opening.attempt,
-            keeping: None,
-            in_doubt: InDoubt::default(),
-            idempotency_header: opening.idempotency_header,
-            asked: 0,
-            nothing: ResourceTable::new(),
-        })
-    }
-
-    pub(super) fn is_replaying(&self) -> bool {
-        self.state.is_replaying()
-    }
-
-    /// What the call may use.
-    pub(super) fn memory(&self) -> Arc<MemoryUse> {
-        Arc::clone(&self.requests.memory)
-    }
-
-    fn secure(&mut self) -> &mut ChaCha20Rng {
-        self.secure.get_or_insert_with(|| stream_of(self.seed, Stream::Secure))
-    }
-
-    fn insecure(&mut self) -> &mut ChaCha20Rng {
-        self.insecure.get_or_insert_with(|| stream_of(self.seed, Stream::Insecure))
-    }
-
-    fn next_command(&mut self) -> u32 {
-        self.commands += 1;
-        self.commands
-    }
-
-    /// Whether its end is not recorded: a journal that is kept elsewhere goes with the end of its call.
-    fn is_over_with_its_call(&self) -> bool {
-        self.keeping.is_some() && self.state.status() == JournalStatus::Recording
-    }
-
-    fn report(&self) -> JournalReport {
-        let state = &self.state;
-        let bytes = if self.keeping.is_some() { &[] } else { state.bytes() };
-        JournalReport {
-            status: state.status(),
-            history: History(Bytes::copy_from_slice(bytes)),
-            entries: state.entries(),
-            steps: state.steps(),
-            hash: state.hash(),
-        }
-    }
-}
 
 impl Call {
     /// The guest called an import that the journal counts.
@@ -321,7 +105,8 @@ impl Call {
             return Ok(value);
         }
         self.declare().await?;
-        let value = act(self.journaled_change(&expected)).await?;
+        let tail = self.journal.as_mut().and_then(|journal| journal.tail_with(&expected));
+        let value = act(tail).await?;
         self.record(&value);
         if let Some(journal) = &mut self.journal {
             journal.state.put_mark();
@@ -349,6 +134,27 @@ impl Call {
             journal.state.put_value(codec::encode(value));
             journal.keep_much();
         }
+    }
+
+    /// To be awaited before anything is done outside: if the journal was given up, it is known from then on.
+    pub(crate) async fn declare(&mut self) -> wasmtime::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let Some((sink, reason)) = journal.to_give_up() else { return Ok(()) };
+        sink.give_up(reason).await?;
+        journal.keeping = None;
+        Ok(())
+    }
+
+    /// What a question to the client is kept with.
+    pub(crate) fn journaled_question(&mut self) -> Option<JournaledQuestion> {
+        let journal = self.journal.as_mut()?;
+        let asked_before = journal.asked;
+        Some(JournaledQuestion { asked_before, tail: journal.tail()? })
+    }
+
+    /// What the delivery of messages is kept with.
+    pub(crate) fn journaled_messages(&mut self) -> Option<OpenTail> {
+        self.journal.as_mut()?.open_tail()
     }
 
     /// What a guest is told of a stream's error.

@@ -9,22 +9,17 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
-use wasmtime::component::Resource;
-use wasmtime_wasi::WasiView as _;
-use wasmtime_wasi_http::p2::bindings::http::types::HostOutgoingBody as _;
-use wasmtime_wasi_http::p2::body::HostOutgoingBody;
-use wasmtime_wasi_http::{Error, WasiBody, WasiHttpView as _};
+use wasmtime_wasi_http::{Error, WasiBody};
 use wasmtime_wasi_io::poll::Pollable;
 use wasmtime_wasi_io::streams::{DynOutputStream, OutputStream, StreamError, StreamResult};
 
-use crate::call::Call;
 use crate::limits::{HeldBytes, MemoryUse};
 
 /// An outgoing body of a journaled call. All of it is held until it is complete.
-struct HeldBody {
-    inner: DynOutputStream,
+pub(super) struct HeldBody {
+    pub(super) inner: DynOutputStream,
     /// What the guest writes is charged to its memory.
-    memory: Arc<MemoryUse>,
+    pub(super) memory: Arc<MemoryUse>,
 }
 
 #[async_trait::async_trait]
@@ -48,20 +43,6 @@ impl OutputStream for HeldBody {
     fn check_write(&mut self) -> StreamResult<usize> {
         self.inner.check_write()
     }
-}
-
-type Stream = wasmtime::Result<(Result<Resource<DynOutputStream>, ()>,)>;
-
-/// The stream of an outgoing body.
-pub(super) fn of_body(call: &mut Call, body: Resource<HostOutgoingBody>) -> Stream {
-    let same = Resource::<HostOutgoingBody>::new_borrow(body.rep());
-    let Ok(stream) = call.http().write(body)? else { return Ok((Err(()),)) };
-    let journal = call.journal.as_ref().filter(|journal| !journal.state.is_demoted());
-    let Some(journal) = journal else { return Ok((Ok(stream),)) };
-    let memory = journal.memory();
-    let table = call.ctx().table;
-    let held: DynOutputStream = Box::new(HeldBody { inner: table.delete(stream)?, memory });
-    Ok((Ok(table.push_child(held, &same)?),))
 }
 
 /// A body that is charged to its guest for as long as anybody can read it.

@@ -13,23 +13,19 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::AsyncWrite;
-use wasmtime::component::Instance;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
-use wasmtime_wasi::p2::bindings::CommandIndices;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
 use wasmtime_wasi_io::poll::Pollable;
 use wasmtime_wasi_io::streams::{OutputStream, StreamError, StreamResult};
 
-use super::{argument_error, said, text};
+use super::answers::{argument_error, said, text};
 use crate::bindings::bulkhead::plugin::types as wit;
 use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
-use crate::call::Call;
+use crate::content::{base64_size, block_size};
 use crate::events::Outbox;
-use crate::fault::HostFailure;
 use crate::json::accept;
 use crate::limits::{LimitHit, STDIO_BYTES_MAX};
-use crate::output::{base64_size, block_size};
 use crate::wasi_context::{Printed, StderrTail};
 
 /// Arguments of one run. Each costs some bytes of the host, however short it is, and again whenever the guest asks for them.
@@ -112,7 +108,7 @@ impl Program {
     }
 
     /// What a run is that ended so.
-    fn ended(&self, returned: wasmtime::Result<Result<(), ()>>) -> wasmtime::Result<ToolOutput> {
+    pub(super) fn ended(&self, returned: wasmtime::Result<Result<(), ()>>) -> wasmtime::Result<ToolOutput> {
         // Through WASI 0.3, writing too much is an error that the guest may make anything of.
         self.stdout.0.lock().check()?;
         let code = match returned {
@@ -213,19 +209,6 @@ fn block(stdout: Vec<u8>) -> Option<wit::Content> {
             Some(wit::Content::Resource(wit::EmbeddedResource { contents, annotations: None, meta: Vec::new() }))
         }
     }
-}
-
-/// Runs `main` to its end, or until it ends itself.
-pub(super) async fn run(
-    command: &CommandIndices,
-    store: &mut wasmtime::Store<Call>,
-    instance: &Instance,
-) -> wasmtime::Result<ToolOutput> {
-    let command = command.load(&mut *store, instance)?;
-    let returned = command.wasi_cli_run().call_run(&mut *store).await;
-    let program = store.data().program.as_ref();
-    let program = program.ok_or_else(|| HostFailure("a program was run without its streams".to_owned()))?;
-    program.ended(returned)
 }
 
 /// What takes a guest's bytes.

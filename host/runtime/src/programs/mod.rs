@@ -4,6 +4,7 @@
 //! around a call is the same as for every plugin. Invariant: a call has an instance of its own, so that no program meets what another
 //! call left; what comes out is kept within the call's limits while it is written, not after.
 
+mod answers;
 mod command;
 mod service;
 
@@ -17,10 +18,11 @@ pub(super) use self::command::Program;
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::tools;
 use super::call::Call;
+use super::trap_causes::HostFailure;
 use bulkhead_calls::Operation;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::limits::CallLimits;
-use bulkhead_domain::text::{beginning, escaped};
+use bulkhead_domain::text::escaped;
 
 /// Exported by what has a `main`, in each version that the host knows.
 const RUN: &str = "wasi:cli/run@0.2.";
@@ -28,9 +30,6 @@ const RUN: &str = "wasi:cli/run@0.2.";
 const HANDLER: &str = "wasi:http/incoming-handler@0.2.";
 /// The tool of a web service. That of a command is called like its plugin.
 const REQUEST: &str = "request";
-
-/// Bytes of one thing of the caller that a refusal quotes.
-const QUOTED_BYTES_MAX: usize = 256;
 
 /// What a component exports of the two.
 pub(super) struct Programs {
@@ -86,7 +85,7 @@ impl Programs {
         limits: &CallLimits,
     ) -> Result<Option<Program>, CallError> {
         let Operation::CallTool { tool, arguments } = operation else { return Ok(None) };
-        if self.is_request(tool) {
+        if self.command.is_none() || self.service.is_some() && **tool == *REQUEST {
             return Ok(None);
         }
         Program::new(plugin, arguments.as_str(), limits.result_bytes).map(Some).map_err(CallError::InvalidParams)
@@ -104,14 +103,23 @@ impl Programs {
             (_, Some(service)) if tool == REQUEST => {
                 service::request(service, store, instance, arguments).await.map(Ok)
             }
-            (Some(command), _) => command::run(command, store, instance).await.map(Ok),
+            (Some(command), _) => run(command, store, instance).await.map(Ok),
             _ => Ok(Err(wit::CallError::NotFound("this version of the plugin has no such tool".to_owned()))),
         }
     }
+}
 
-    fn is_request(&self, tool: &str) -> bool {
-        self.command.is_none() || self.service.is_some() && tool == REQUEST
-    }
+/// Runs `main` to its end, or until it ends itself.
+async fn run(
+    command: &CommandIndices,
+    store: &mut wasmtime::Store<Call>,
+    instance: &Instance,
+) -> wasmtime::Result<tools::ToolOutput> {
+    let command = command.load(&mut *store, instance)?;
+    let returned = command.wasi_cli_run().call_run(&mut *store).await;
+    let program = store.data().program.as_ref();
+    let program = program.ok_or_else(|| HostFailure("a program was run without its streams".to_owned()))?;
+    program.ended(returned)
 }
 
 /// Looks for an interface by the beginning of its name.
@@ -144,23 +152,4 @@ fn tool(name: &str, description: String, input_schema: &Value, output_schema: Op
         icons: Vec::new(),
         meta: Vec::new(),
     }
-}
-
-fn text(text: impl Into<String>) -> wit::Content {
-    wit::Content::Text(wit::TextContent { text: text.into(), annotations: None, meta: Vec::new() })
-}
-
-/// What a refusal quotes of its caller.
-fn quoted(text: &str) -> String {
-    format!("{:?}", beginning(text, QUOTED_BYTES_MAX))
-}
-
-/// Why arguments are not those of a tool. The reason names members, whatever the caller called them.
-fn argument_error(error: &serde_json::Error) -> String {
-    beginning(&error.to_string(), QUOTED_BYTES_MAX).to_owned()
-}
-
-/// A failure in words, which a model can read and react to.
-fn said(words: impl Into<String>) -> tools::ToolOutput {
-    tools::ToolOutput { content: vec![text(words)], structured: None, is_error: true, meta: Vec::new() }
 }

@@ -20,12 +20,12 @@ use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 use wasmtime_wasi_http::{Error, WasiHttpView as _};
 
-use super::{argument_error, quoted, said, text};
+use super::answers::{argument_error, quoted, said, text};
 use crate::bindings::exports::bulkhead::plugin::tools::ToolOutput;
 use crate::call::Call;
-use crate::fault::BrokenAnswer;
+use crate::content::{base64_size, block_size};
 use crate::limits::LimitHit;
-use crate::output::{base64_size, block_size};
+use crate::trap_causes::BrokenAnswer;
 use bulkhead_domain::text::beginning;
 
 /// Headers of one request. Each costs the host much more than its bytes.

@@ -3,21 +3,22 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::Component;
 
 use super::Sandbox;
-use crate::call::{Call, CallCount};
 use crate::compile::CompileError;
 use crate::component_store::Wit;
 use crate::engines::GuestEngine;
-use crate::exports::Exports;
 use crate::files;
 use crate::granted::{Granted, GrantedTo};
 use crate::inspect::{self, Inspection};
 use crate::journal;
-use crate::load::{self, ComponentBytes, LoadError, LoadedPlugin, PluginSource, Prepared, Source, UnknownTools, Wrong};
-use crate::manifest::RequestedPolicy;
+use crate::link;
+use crate::load::{self, Linked, Listed, LoadError, LoadedPlugin, Wrong};
+use crate::plugin::CallCount;
+use crate::plugin_source::{PluginSource, Source, UnknownTools};
 use crate::published::Published;
+use crate::read::{self, ComponentBytes};
 use crate::typed;
 use crate::wasi_needs::WasiVersion;
 use bulkhead_calls::Durability;
@@ -44,10 +45,10 @@ impl Sandbox {
     ) -> Result<LoadedPlugin, LoadError> {
         let _under_way = self.loads.begin();
         let fallback = label(&source);
-        let (prepared, bytes) = self.prepare(source, kept).await.map_err(|wrong| wrong.of(fallback))?;
-        let version = prepared.version.clone();
+        let (listed, bytes) = self.prepare(source, kept).await.map_err(|wrong| wrong.of(fallback))?;
+        let version = listed.linked.version.clone();
         let refuse = |problems| LoadError::refused(&version.name, problems);
-        let mut loaded = load::finish(prepared, unknown_tools, &self.ground.metrics).map_err(refuse)?;
+        let mut loaded = load::finish(listed, unknown_tools, &self.host_context.metrics).map_err(refuse)?;
         if kept.is_some() {
             return Ok(loaded);
         }
@@ -79,8 +80,8 @@ impl Sandbox {
     pub async fn identify(&self, source: PluginSource) -> Result<PluginVersion, LoadError> {
         let fallback = label(&source);
         let identified = tokio::task::spawn_blocking(move || {
-            let raw = load::read(&source.component)?;
-            let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| vec![wrong])?;
+            let raw = read::read(&source.component)?;
+            let name = read::name(&source, raw.manifest.as_ref()).map_err(|wrong| vec![wrong])?;
             Ok(PluginVersion { name, digest: raw.digest })
         });
         let identified =
@@ -93,11 +94,11 @@ impl Sandbox {
         self: &Arc<Self>,
         source: PluginSource,
         expected: Option<[u8; 32]>,
-    ) -> Result<(Prepared, Arc<[u8]>), Wrong> {
+    ) -> Result<(Listed, Arc<[u8]>), Wrong> {
         let host = Arc::clone(self);
         let name = label(&source);
         let read = tokio::task::spawn_blocking(move || {
-            let raw = load::read(&source.component).map_err(|problems| match expected {
+            let raw = read::read(&source.component).map_err(|problems| match expected {
                 Some(digest) => host.kept.verify(&digest).map_or_else(|changed| vec![changed], |_| problems),
                 None => problems,
             })?;
@@ -106,7 +107,8 @@ impl Sandbox {
                     "its kept component has been changed: `bulkhead plugin add` repairs it".to_owned(),
                 ]));
             }
-            let engine = host.engine_for(&source, &raw)?;
+            let engine = host.host_context.engines.of(raw.needs.version(source.wasi)?.into());
+            let engine = engine.map_err(|failure| Wrong::passing(failure.to_string()))?;
             let ready = host.cache.load(&engine.engine, &raw.digest, engine.hash);
             Ok((source, raw, engine, ready))
         });
@@ -122,51 +124,39 @@ impl Sandbox {
         let host = Arc::clone(self);
         let linked = tokio::task::spawn_blocking(move || {
             let mut problems = Vec::new();
-            let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
+            let name = read::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
             let granted = host.grant(&source, &raw).map_err(|wrong| problems.extend(wrong));
             // What is wrong with the component itself stays wrong, whatever else has failed.
             let passing = problems.is_empty() && matches!(component, Err(CompileError::Passing(_)));
             let component = component.map_err(|wrong| problems.push(wrong.to_string()));
             let linked = component.and_then(|component| {
-                load::link(&engine.linker, &component, &raw).map_err(|wrong| problems.extend(wrong))
+                link::link(&engine.linker, &component, &raw).map_err(|wrong| problems.extend(wrong))
             });
             let (Ok(name), Ok(granted), Ok((instance, exports))) = (name, granted, linked) else {
                 return Err(Wrong { problems, passing });
             };
             let version = PluginVersion { name, digest: raw.digest };
             let wanted = raw.manifest.map(|manifest| manifest.requested).unwrap_or_default();
-            Ok((source, version, (granted, wanted), instance, Arc::new(exports), raw.bytes))
+            let linked = Linked {
+                source,
+                version,
+                granted: Arc::new(granted),
+                wanted: Arc::new(wanted),
+                instance,
+                exports: Arc::new(exports),
+                call_count: CallCount::default(),
+            };
+            Ok((linked, raw.bytes))
         });
-        let (source, version, granted, instance, exports, bytes) =
-            linked.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
-
-        let wanted = Arc::new(granted.1);
-        let granted = Arc::new(granted.0);
-        let presence = CallCount::default();
-        let prepared = self.list(source, version, (granted, wanted), instance, exports, presence).await?;
-        Ok((prepared, bytes))
+        let (linked, bytes) = linked.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
+        Ok((self.list(linked).await?, bytes))
     }
 
     /// Lists its tools, resources and prompts, on the guests' threads.
-    async fn list(
-        &self,
-        source: PluginSource,
-        version: PluginVersion,
-        (granted, wanted): (Arc<GrantedTo>, Arc<RequestedPolicy>),
-        instance: InstancePre<Call>,
-        exports: Arc<Exports>,
-        presence: CallCount,
-    ) -> Result<Prepared, Wrong> {
-        let ground = self.ground.clone();
-        let listing = self.guests.run(&self.own_share, async move {
-            let name: Arc<str> = version.name.as_str().into();
-            let (listed, resources) =
-                load::list(&ground, &name, &granted.others, &instance, &exports, &wanted.limits.within(&source.limits))
-                    .await?;
-            Ok(Prepared { source, version, granted, wanted, instance, exports, listed, resources, presence })
-        });
-        let panicked = || Wrong::from(vec!["the host panicked while listing its tools".to_owned()]);
-        listing.await.unwrap_or_else(|_| Err(panicked()))
+    async fn list(&self, linked: Linked) -> Result<Listed, Wrong> {
+        let host_context = Arc::clone(&self.host_context);
+        let listing = self.guests.run(&self.own_share, async move { load::list(&host_context, linked).await });
+        listing.await.unwrap_or_else(|_| Err(vec!["the host panicked while listing its tools".to_owned()].into()))
     }
 
     /// Lists a version again, with every check of a load. What comes back can be published in the place of the version as it was;
@@ -176,8 +166,7 @@ impl Sandbox {
     ///
     /// All problems of its present lists.
     pub async fn relist(&self, loaded: &LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
-        let granted = (Arc::clone(&loaded.plugin.granted), Arc::clone(&loaded.plugin.wanted));
-        self.list_again(loaded, loaded.source.clone(), granted).await
+        self.list_again(loaded, loaded.source.clone(), Arc::clone(&loaded.plugin.granted)).await
     }
 
     /// The same version on other terms: other grants, limits and names. What comes back can be published as after
@@ -195,7 +184,7 @@ impl Sandbox {
         let refuse = |problems| LoadError::refused(loaded.version.name.clone(), problems);
         let component = source.component.clone();
         // What it wants stands in the component.
-        let raw = tokio::task::spawn_blocking(move || load::read(&component)).await;
+        let raw = tokio::task::spawn_blocking(move || read::read(&component)).await;
         let raw = raw.unwrap_or_else(|_| Err(vec!["the host panicked while reading it".to_owned()])).map_err(refuse)?;
         if raw.digest != loaded.version.digest {
             return Err(refuse(vec![
@@ -204,25 +193,31 @@ impl Sandbox {
         }
         raw.needs.version(source.wasi).map_err(refuse)?;
         let granted = self.grant(&source, &raw).map_err(refuse)?;
-        self.list_again(loaded, source, (Arc::new(granted), Arc::clone(&loaded.plugin.wanted))).await
+        self.list_again(loaded, source, Arc::new(granted)).await
     }
 
     async fn list_again(
         &self,
         loaded: &LoadedPlugin,
         source: PluginSource,
-        granted: (Arc<GrantedTo>, Arc<RequestedPolicy>),
+        granted: Arc<GrantedTo>,
     ) -> Result<LoadedPlugin, LoadError> {
         let plugin = &loaded.plugin;
-        let version = loaded.version.clone();
-        let exports = Arc::clone(&plugin.exports);
-        let instance = plugin.instance.clone();
-        let presence = plugin.presence.clone();
-        let listed = self.list(source, version.clone(), granted, instance, exports, presence).await;
+        let linked = Linked {
+            source,
+            version: loaded.version.clone(),
+            granted,
+            wanted: Arc::clone(&plugin.wanted),
+            instance: plugin.instance.clone(),
+            exports: Arc::clone(&plugin.exports),
+            call_count: plugin.call_count.clone(),
+        };
         // A policy may be about a tool that is not there at the moment.
-        let finished =
-            listed.and_then(|prepared| Ok(load::finish(prepared, UnknownTools::Ignore, &self.ground.metrics)?));
-        finished.map_err(|wrong| wrong.of(version.name))
+        let finished = self
+            .list(linked)
+            .await
+            .and_then(|listed| Ok(load::finish(listed, UnknownTools::Ignore, &self.host_context.metrics)?));
+        finished.map_err(|wrong| wrong.of(loaded.version.name.clone()))
     }
 
     /// Every version that a call could begin with at once.
@@ -269,12 +264,6 @@ impl Sandbox {
         let take = move || host.cache.accept(&own.engine, &code, &digest, own.hash);
         let taken = tokio::task::spawn_blocking(take).await.map_err(|_| panicked())?;
         taken.map_err(CompileError::Refused)
-    }
-
-    /// The engine that runs the component, on the operator's terms.
-    fn engine_for(&self, source: &PluginSource, raw: &ComponentBytes) -> Result<Arc<GuestEngine>, Wrong> {
-        let version = raw.needs.version(source.wasi)?;
-        self.ground.engines.of(version.into()).map_err(|failure| Wrong::passing(failure.to_string()))
     }
 
     /// What its calls may reach: the grants that its manifest requests, within the bounds of each tenant.
@@ -384,7 +373,7 @@ impl Sandbox {
         let loaded = self.load(source).await?;
         let component = loaded.plugin.instance.component();
         let (imports, exports) = inspect::functions(component.engine(), component);
-        let raw = load::read(&loaded.source.component)
+        let raw = read::read(&loaded.source.component)
             .map_err(|problems| LoadError::refused(&loaded.version.name, problems))?;
         let wasi = raw.needs.version(loaded.source.wasi);
         let wasi = wasi.map_err(|problems| LoadError::refused(&loaded.version.name, problems))?;

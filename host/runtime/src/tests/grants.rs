@@ -31,7 +31,8 @@ fn reading(folder: &TempDir) -> Option<PluginSource> {
 const READ: (&str, &str) = ("read_file", r#"{"path":"/data/a.txt"}"#);
 const WRITE: (&str, &str) = ("write_file", r#"{"path":"/data/b.txt","text":"x"}"#);
 
-async fn is_done(house: &House, (tool, arguments): (&str, &str)) -> bool {
+async fn is_done(house: &House, call: (&str, &str)) -> bool {
+    let (tool, arguments) = call;
     !house.call(tool, arguments).await.unwrap().is_error
 }
 

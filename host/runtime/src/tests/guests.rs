@@ -1,7 +1,7 @@
 //! The sample plugins, and the hostile one against the whole sandbox.
 
 use super::*;
-use crate::load::Source;
+use crate::plugin_source::Source;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_tool_call_returns_output() {

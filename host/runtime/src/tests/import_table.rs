@@ -9,13 +9,13 @@ use wit_parser::Resolve;
 use super::*;
 use crate::call::Call;
 use crate::engine::{self, EngineKind};
-use crate::load;
+use crate::link;
 use bulkhead_calls::journal::names::ALL;
 
 /// That of guests of WASI 0.3, which has all that the others have.
 fn linker() -> wasmtime::component::Linker<Call> {
     let kind = EngineKind::Concurrent;
-    load::linker(&engine::for_compiling(kind, engine::Effort::Usual).unwrap(), kind).unwrap()
+    link::linker(&engine::for_compiling(kind, engine::Effort::Usual).unwrap(), kind).unwrap()
 }
 
 /// Every function that the packages of a folder have for guests to import, with its interface.

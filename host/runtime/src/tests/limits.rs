@@ -12,14 +12,17 @@ use wasmtime_wasi_http::p2::HeaderError;
 
 use super::*;
 use crate::blocking::Blocking;
-use crate::call::{Call, HostContext, Surroundings, visit};
+use crate::call::{Call, Surroundings};
 use crate::engine::{Effort, EngineKind};
 use crate::engines::{Engines, Ticks};
 use crate::events::Outbox;
 use crate::fault;
 use crate::granted::Granted;
+use crate::host_context::HostContext;
 use crate::limits::HOST_RESOURCES_MAX;
-use crate::load;
+use crate::link;
+use crate::perform::visit;
+use crate::read;
 
 pub(super) const INSTANCES: u32 = 4;
 
@@ -39,7 +42,7 @@ fn component(body: &str) -> String {
 
 /// A component in an engine with a pool of four, and its clock.
 pub(super) struct Subject {
-    pub(super) ground: HostContext,
+    pub(super) host_context: HostContext,
     instance: InstancePre<Call>,
 }
 
@@ -55,7 +58,7 @@ impl Subject {
         let component = Component::from_binary(&own.engine, &wat::parse_str(wat).unwrap()).unwrap();
         let instance = own.linker.instantiate_pre(&component).unwrap();
         Self {
-            ground: HostContext {
+            host_context: HostContext {
                 engines,
                 names: None,
                 quotas: Arc::default(),
@@ -70,8 +73,8 @@ impl Subject {
     fn call(&self, limits: &CallLimits, shared: Arc<CallState>, outbox: Outbox) -> Box<Call> {
         let around = Surroundings {
             tenant: None,
-            quotas: &self.ground.quotas,
-            blocking: Blocking::of(&self.ground.blocking, TENANT),
+            quotas: &self.host_context.quotas,
+            blocking: Blocking::of(&self.host_context.blocking, TENANT),
             program: None,
             journal: None,
         };
@@ -85,7 +88,7 @@ impl Subject {
     pub(super) async fn run_with(&self, limits: &CallLimits, shared: Arc<CallState>) -> Result<(), CallError> {
         let (sender, _receiver) = mpsc::channel(1);
         let call = self.call(limits, shared, Outbox::new(sender, 10, 0));
-        let ran = visit(&self.ground, &self.instance, Some(TENANT), call, limits, |store, instance| {
+        let ran = visit(&self.host_context, &self.instance, Some(TENANT), call, limits, |store, instance| {
             Box::pin(async move {
                 let run = instance.get_func(&mut *store, "run").unwrap();
                 run.call_async(store, &[], &mut []).await
@@ -258,9 +261,9 @@ async fn oversized_components_are_refused_at_load() {
     let own = engines.plain();
     let memories: String = (0..9).map(|_| "(core instance (instantiate $m))").collect();
     let wat = format!("(component (core module $m (memory 1)) {memories})");
-    let raw = load::read(&Source::Bytes(wat::parse_str(wat).unwrap().into())).unwrap();
+    let raw = read::read(&Source::Bytes(wat::parse_str(wat).unwrap().into())).unwrap();
     let component = Component::from_binary(&own.engine, &raw.bytes).unwrap();
-    let Err(problems) = load::link(&own.linker, &component, &raw) else { panic!("it was accepted") };
+    let Err(problems) = link::link(&own.linker, &component, &raw) else { panic!("it was accepted") };
     let problems = problems.join("; ");
     assert!(problems.contains("9 memories; 8 is the most"), "{problems}");
     assert!(problems.contains("does not export bulkhead:plugin/tools@0.1.0"), "{problems}");

@@ -1,7 +1,8 @@
 //! What is accepted, what is refused, and what the refusal says.
 
 use super::*;
-use crate::load::{LoadError, Presentation, Source, ToolPolicy};
+use crate::load::LoadError;
+use crate::plugin_source::{Presentation, Source, ToolPolicy};
 use bulkhead_domain::tool::TaskSupport;
 
 fn bytes(wasm: impl Into<Vec<u8>>) -> PluginSource {

@@ -1,7 +1,7 @@
 //! Resources, prompts and completions of a plugin that has them.
 
 use super::*;
-use crate::load::Source;
+use crate::plugin_source::Source;
 use bulkhead_domain::server_features::{Completion, PartialArgument, PromptOutput, Reference, ResourcePage};
 use bulkhead_domain::tool::{ResourceBody, ResourceContents};
 

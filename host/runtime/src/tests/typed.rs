@@ -4,7 +4,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::load::{Presentation, Source, ToolPolicy};
+use crate::plugin_source::{Presentation, Source, ToolPolicy};
 use crate::typed::tests::echoes;
 use bulkhead_domain::tool::{TaskSupport, ToolAnnotations};
 

@@ -6,7 +6,7 @@ use super::egress::{HELLO, Server};
 use super::limits::{INSTANCES, Subject, wait_until};
 use super::*;
 use crate::engine::EngineKind;
-use crate::load::Source;
+use crate::plugin_source::Source;
 use crate::wasi_needs::PARTS_MAX;
 
 /// A component with one asynchronous function. `begin` and `go_on` are the bodies of its first part and of its callback; both give back
@@ -103,10 +103,13 @@ async fn component_of_wasi_02_stays_on_its_engine_when_03_is_allowed() {
     let wat = "(component (core module $m (func (export \"run\"))) (core instance $i (instantiate $m))
         (func (export \"run\") (canon lift (core func $i \"run\"))))";
     let loaded = house.publish(allowed(wat)).await;
-    let plain = &house.sandbox.ground.engines.plain().engine;
+    let plain = &house.sandbox.host_context.engines.plain().engine;
     assert!(wasmtime::Engine::same(loaded.plugin.instance.engine(), plain));
     house.publish(allowed(&component(RETURN, SPIN))).await;
-    assert_ne!(house.sandbox.ground.engines.of(EngineKind::Concurrent).unwrap().hash, house.sandbox.engine_hash());
+    assert_ne!(
+        house.sandbox.host_context.engines.of(EngineKind::Concurrent).unwrap().hash,
+        house.sandbox.engine_hash()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -332,7 +335,7 @@ async fn sleeping_parts_take_no_stacks_of_other_calls() {
 #[tokio::test(flavor = "multi_thread")]
 async fn call_that_waits_for_a_place_ends_at_its_wall_limit() {
     let subject = Subject::of(EngineKind::Concurrent, &component(RETURN, SPIN));
-    let engine = subject.ground.engines.of(EngineKind::Concurrent).unwrap();
+    let engine = subject.host_context.engines.of(EngineKind::Concurrent).unwrap();
     let mut taken = Vec::new();
     for _ in 0..INSTANCES {
         taken.push(engine.slots.acquire(None).await);
@@ -351,7 +354,7 @@ async fn tenant_with_all_its_places_keeps_no_other_one_and_no_load_from_theirs()
     let house = House::new();
     let plugin = allowed(&component(RETURN, SPIN));
     house.publish(plugin.clone()).await;
-    let engine = house.sandbox.ground.engines.of(EngineKind::Concurrent).unwrap();
+    let engine = house.sandbox.host_context.engines.of(EngineKind::Concurrent).unwrap();
     let mut taken = Vec::new();
     // All at once: the runtime would make a task wait after some of them.
     let take = || tokio::task::unconstrained(engine.slots.acquire(Some(TENANT)));

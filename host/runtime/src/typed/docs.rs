@@ -15,8 +15,7 @@ use wit_parser::{Interface, TypeDef, TypeDefKind, UnresolvedPackage, UnresolvedP
 
 use super::glossary::TypeDocs;
 use super::names::Export;
-use super::{beginning, plain};
-use bulkhead_domain::text::escaped;
+use bulkhead_domain::text::{beginning, escaped};
 
 /// The custom section, as `wit-parser` defines it: a version byte, then JSON.
 const SECTION: &str = "package-docs";
@@ -197,6 +196,11 @@ impl Docs {
 fn in_interface<'a, T>(all: &'a HashMap<(String, String), T>, interface: &str, name: &str) -> Option<&'a T> {
     let of = |interface: &str| all.get(&(interface.to_owned(), name.to_owned()));
     of(interface).or_else(|| of(&format!("{ANY_PACKAGE}{}", interface.rsplit_once('/')?.1)))
+}
+
+/// An author's text without what would act on a terminal; paragraphs stay.
+pub(super) fn plain(text: &str) -> String {
+    text.split('\n').map(|line| escaped(line.trim_end())).collect::<Vec<_>>().join("\n")
 }
 
 /// A text about a type as clients may see it.

@@ -23,8 +23,8 @@ use serde_json::{Map, Value};
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, Instance, Val};
 
-use self::docs::Docs;
 pub use self::docs::wit_file;
+use self::docs::{Docs, plain};
 use self::glossary::Glossary;
 use self::names::Export;
 use self::schema::{ERROR, RESULT};
@@ -33,8 +33,8 @@ use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::tools;
 use super::call::Call;
 use super::declared::base_names;
-use super::fault::HostFailure;
-use super::load::ToolPolicy;
+use super::plugin_source::ToolPolicy;
+use super::trap_causes::HostFailure;
 use bulkhead_domain::exports::{of_function, of_parameter, of_result};
 use bulkhead_domain::text::{beginning, escaped};
 
@@ -257,11 +257,6 @@ impl ExportedFunction {
             }
         }
     }
-}
-
-/// An author's text without what would act on a terminal; paragraphs stay.
-fn plain(text: &str) -> String {
-    text.split('\n').map(|line| escaped(line.trim_end())).collect::<Vec<_>>().join("\n")
 }
 
 impl Function {

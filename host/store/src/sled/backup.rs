@@ -4,100 +4,28 @@
 //! groups. Must not stop the writers for longer than that. Invariant: the copy is the state between two groups, with every file
 //! that its records name.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::super::Error;
+use super::SledStore;
+use super::change_capture::{Changes, Guard};
+use super::database::{self, GroupRow};
+use super::errors::{engine_error, refuse};
 use super::files::{self, FileName, Files};
-use super::group::Group;
 use super::head::{PayloadLocation, RecordHeader};
 use super::keys::{self, kind};
-use super::open::{self, GroupRow, Layout};
+use super::layout::Layout;
+use super::open;
 use super::operation::Operation;
 use super::state::{State, StateFile};
 use super::store_counts::CountBuilder;
 use super::view::View;
-use super::{SledStore, engine_error};
 use crate::record::decode_checked;
 
 const PAGE_ROWS: usize = 512;
 const COPY_CACHE_BYTES: u64 = 16 << 20;
-
-/// The rows that changed while a backup read the others, as they are at its end.
-pub(super) struct Changes {
-    rows: Vec<(Vec<u8>, Option<::sled::IVec>)>,
-}
-
-/// Where the committer leaves what a running backup must know.
-#[derive(Default)]
-pub(super) struct ChangeCapture {
-    running: Mutex<Option<ActiveBackup>>,
-}
-
-#[derive(Default)]
-struct ActiveBackup {
-    touched: BTreeSet<Vec<u8>>,
-    files_kept: Vec<FileName>,
-}
-
-impl ChangeCapture {
-    fn with<R>(&self, act: impl FnOnce(&mut Option<ActiveBackup>) -> R) -> R {
-        act(&mut self.running.lock())
-    }
-
-    /// A group has become visible.
-    pub(super) fn note(&self, group: &Group) {
-        self.with(|running| {
-            if let Some(running) = running {
-                running.touched.extend(group.keys().map(<[u8]>::to_vec));
-                running.touched.insert(keys::GROUP.to_vec());
-            }
-        });
-    }
-
-    /// Whether a file has to stay for now; if so it is removed when the backup is over.
-    pub(super) fn keeps_file(&self, name: FileName) -> bool {
-        self.with(|running| running.as_mut().map(|running| running.files_kept.push(name)).is_some())
-    }
-
-    /// What changed since the beginning. Called between two groups.
-    pub(super) fn changes(&self, view: &View) -> Result<Changes, Error> {
-        let touched = self.with(|running| running.as_mut().map(|running| std::mem::take(&mut running.touched)));
-        let rows: Result<_, Error> =
-            touched.unwrap_or_default().into_iter().map(|key| Ok((key.clone(), view.get(&key)?))).collect();
-        Ok(Changes { rows: rows? })
-    }
-}
-
-/// A backup that is under way, until it is dropped.
-pub(super) struct Guard {
-    tap: Arc<ChangeCapture>,
-    files: Files,
-}
-
-impl Guard {
-    pub(super) fn begin(store: &SledStore) -> Result<Self, Error> {
-        let began = store.shared.tap.with(|running| {
-            let free = running.is_none();
-            running.get_or_insert_default();
-            free
-        });
-        if !began {
-            return Err(Error::Engine("a backup or a rebuild is under way: try again when it is over".to_owned()));
-        }
-        Ok(Self { tap: Arc::clone(&store.shared.tap), files: store.files.clone() })
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let kept = self.tap.with(Option::take).map(|running| running.files_kept);
-        kept.into_iter().flatten().for_each(|name| self.files.remove(&name));
-    }
-}
 
 /// Copies a running store into the new data directory `target`, which can be served, or put in the place of a damaged one.
 ///
@@ -108,7 +36,7 @@ pub async fn backup(store: &SledStore, target: &Path) -> Result<(), Error> {
     if target.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Error::Exists);
     }
-    let guard = Guard::begin(store)?;
+    let guard = Guard::begin(&store.shared.tap, &store.files)?;
     let view = Arc::clone(&store.shared.view);
     let files = store.files.clone();
     let to = target.to_owned();
@@ -135,8 +63,8 @@ impl Copy {
     fn begin(view: &View, from: Files, target: &Path) -> Result<Self, Error> {
         let layout = Layout::new(target);
         let lock = open::lock(&layout)?;
-        let tree = (*open::engine(&layout.database, COPY_CACHE_BYTES)?).clone();
-        let to = open::files(&layout)?;
+        let tree = (*database::engine(&layout.database, COPY_CACHE_BYTES)?).clone();
+        let to = Files::open(layout.files.clone())?;
         let mut copy = Self { _lock: lock, layout, tree, from, to, copied: HashSet::new() };
         let mut start = Vec::new();
         loop {
@@ -184,8 +112,7 @@ impl Copy {
         let named = CountBuilder::of(&self.tree)?.named;
         self.to.remove_orphans(&files::orphans(&self.layout.files, &named)?)?;
         let row = self.tree.get(keys::GROUP).map_err(engine_error)?;
-        let last: GroupRow =
-            decode_checked(&row.ok_or_else(|| open::refuse("the copy has no row of its own"))?, "database")?;
+        let last: GroupRow = decode_checked(&row.ok_or_else(|| refuse("the copy has no row of its own"))?, "database")?;
         finalize_copy(self.tree, &self.layout, &last)
     }
 }

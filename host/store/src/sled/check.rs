@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{Error, RowKind, record};
 use super::SledStore;
+use super::database;
 use super::files::Files;
 use super::head::{PayloadLocation, RecordHeader, verify_checksum};
 use super::keys::{self, Part, TaskKey, kind};
-use super::open::{self, Layout};
+use super::layout::Layout;
+use super::open;
 use super::salvage::{guarded, on_a_copy};
 use super::view::View;
 use crate::journal::JournalHead;
@@ -77,8 +79,8 @@ pub fn check(data: &Path) -> Result<Report, Error> {
     let rest = guarded(|| {
         on_a_copy(&layout, |copied| {
             let view = View::default();
-            view.give((*open::engine(&copied.database, CACHE_BYTES)?).clone());
-            examine_rows(&view, &open::files(&layout)?, &mut report)
+            view.give((*database::engine(&copied.database, CACHE_BYTES)?).clone());
+            examine_rows(&view, &Files::open(layout.files.clone())?, &mut report)
         })
     });
     if let Err(error) = rest {

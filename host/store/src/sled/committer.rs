@@ -9,17 +9,21 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use super::super::{Error, Usage};
-use super::files::{FileName, Files, NewFile};
+use super::super::Error;
+use super::database::{self, Database, GroupRow};
+use super::errors::{closed, engine_error, refuse};
+use super::files::{Files, NewFile};
 use super::group::{Group, Totals};
 use super::keys::TaskKey;
-use super::open::{self, Database, DirectoryLock, GroupRow, Layout};
+use super::layout::Layout;
+use super::open::DirectoryLock;
 use super::operation::{Envelope, Operation};
+use super::plan::{CommitReply, Plan};
 use super::space::{DiskSpace, FreeRoom};
 use super::state::StateFile;
-use super::{StoreInner, engine_error, keys, log_sync, mark};
+use super::store_inner::StoreInner;
+use super::{keys, log_sync, mark};
 use bulkhead_domain::crash_points;
-use bulkhead_domain::requestor::Requestor;
 
 /// Operations in a group. More would make the first ones wait for the last ones.
 const GROUP_OPERATIONS_MAX: usize = 512;
@@ -28,30 +32,8 @@ const GROUP_BYTES_MAX: u64 = 8 << 20;
 /// How far the state file may be behind.
 const STATE_EVERY: Duration = Duration::from_millis(900);
 
-/// What a group is made of, beside its writes.
-#[derive(Default)]
-pub(super) struct Plan {
-    pub(super) group: Group,
-    /// Files that belong to a record once the group is durable.
-    pub(super) files_new: Vec<NewFile>,
-    /// Files that no record names any more once the group is durable.
-    pub(super) files_gone: Vec<FileName>,
-    /// What was counted, to be taken back if the group fails: who, more, less.
-    pub(super) counted: Vec<(Requestor, Usage, Usage)>,
-    /// Answers, given when the group is durable; refusals too, because they may rest on the group's own writes.
-    pub(super) answers: Vec<CommitReply>,
-    /// What journals grew by, in bytes, and why others were given up: to be counted once the group is durable.
-    pub(super) growths: Vec<u64>,
-    pub(super) demotions: Vec<String>,
-    /// Journals of which rows are left once the group is durable.
-    pub(super) left_journals: Vec<TaskKey>,
-}
-
-/// Sends one reply: what was decided, or why nothing could be written.
-pub(super) type CommitReply = Box<dyn FnOnce(Result<(), Error>) + Send>;
-
 /// Why nothing is written at the moment.
-enum Trouble {
+pub(super) enum Trouble {
     /// Too little room; the engine is sound.
     DiskSpace,
     /// A write failed; the engine has to be opened again.
@@ -60,7 +42,7 @@ enum Trouble {
 
 /// A group that may or may not be on the disk. Its writers were told that it is not.
 #[derive(Clone)]
-struct Failed {
+pub(super) struct Failed {
     /// The number of the last group that is certainly there.
     acknowledged: u64,
     group: Arc<Group>,
@@ -79,55 +61,27 @@ pub(super) struct Committer {
     pub(super) last: GroupRow,
     /// Journals of which rows are left that nobody needs.
     pub(super) left_journals: BTreeSet<TaskKey>,
-    trouble: Option<Trouble>,
-    state_written_at: Instant,
-    retried_at: Instant,
+    /// `None` when everything is well.
+    pub(super) trouble: Option<Trouble>,
+    pub(super) state_written_at: Instant,
+    pub(super) retried_at: Instant,
     /// Held until the thread ends.
-    _lock: DirectoryLock,
+    pub(super) _lock: DirectoryLock,
 }
 
 impl Committer {
-    #[expect(clippy::too_many_arguments, reason = "called once, by the opening, which owns all of these")]
-    pub(super) fn new(
-        shared: Arc<StoreInner>,
-        layout: Layout,
-        cache_bytes: u64,
-        retry_every: Duration,
-        files: Files,
-        space: DiskSpace,
-        database: Database,
-        state: StateFile,
-        left_journals: Vec<TaskKey>,
-        lock: DirectoryLock,
-    ) -> Self {
-        let last = database.last;
-        let now = Instant::now();
-        let database = Some(database);
-        Self {
-            shared,
-            layout,
-            cache_bytes,
-            retry_every,
-            files,
-            space,
-            database,
-            state,
-            last,
-            left_journals: left_journals.into_iter().collect(),
-            trouble: None,
-            state_written_at: now,
-            retried_at: now,
-            _lock: lock,
-        }
-    }
-
     /// Works until every sender is gone or the store is closed.
     pub(super) fn run(mut self, operations: &Receiver<Envelope>) {
         // A panic in the engine ends this thread: then the store says so instead of waiting for ever.
         let stopped = Stopped(Arc::clone(&self.shared));
         let mut close = None;
         while close.is_none() {
-            match operations.recv_timeout(self.retry_delay()) {
+            let delay = match self.trouble {
+                Some(_) => self.retry_every,
+                None if !self.left_journals.is_empty() => Duration::ZERO,
+                None => STATE_EVERY,
+            };
+            match operations.recv_timeout(delay) {
                 Ok(first) => close = self.turn(first, operations),
                 // Nobody writes: who asks whether the host is ready must hear of a full disk all the same.
                 Err(RecvTimeoutError::Timeout) => _ = self.room(),
@@ -141,14 +95,6 @@ impl Committer {
         if let Some(reply) = close {
             // The caller may have gone away.
             let _ = reply.send(closed);
-        }
-    }
-
-    fn retry_delay(&self) -> Duration {
-        match self.trouble {
-            Some(_) => self.retry_every,
-            None if !self.left_journals.is_empty() => Duration::ZERO,
-            None => STATE_EVERY,
         }
     }
 
@@ -225,7 +171,8 @@ impl Committer {
         match self.commit(&group) {
             Ok(()) => {
                 plan.files_new.into_iter().for_each(NewFile::keep);
-                self.remove_files(plan.files_gone);
+                let gone = plan.files_gone.iter().filter(|name| !self.shared.tap.keeps_file(**name));
+                gone.for_each(|name| self.files.remove(name));
                 self.left_journals.extend(plan.left_journals);
                 if let Some(metrics) = self.shared.metrics.get() {
                     plan.growths.into_iter().for_each(|bytes| metrics.appended(bytes));
@@ -249,7 +196,7 @@ impl Committer {
 
     /// Applies a group and returns when it is on disk. Afterwards it is visible; after an error it stays hidden.
     fn commit(&mut self, group: &Arc<Group>) -> Result<(), Error> {
-        let Some(database) = &self.database else { return Err(super::closed()) };
+        let Some(database) = &self.database else { return Err(closed()) };
         let Totals { rows, sum } = group.recount(self.last.census());
         let last = GroupRow { group: self.last.group + 1, rows, sum, ..self.last };
         let mut batch = group.batch();
@@ -283,14 +230,6 @@ impl Committer {
         // Whether the disk holds the group is not known yet, so neither file may go; the next opening sorts them out.
         plan.files_new.into_iter().for_each(NewFile::keep);
         answer(plan.answers, || Err(error()));
-    }
-
-    fn remove_files(&self, gone: Vec<FileName>) {
-        for name in gone {
-            if !self.shared.tap.keeps_file(name) {
-                self.files.remove(&name);
-            }
-        }
     }
 
     /// Whether there is room for a group; says so when that changes.
@@ -369,11 +308,11 @@ impl Committer {
     fn reopen_unseen(&mut self, failed: &Failed) -> Result<::sled::Tree, Error> {
         self.database = None;
         log_sync::sync_remains(&self.layout)?;
-        let database = open::unchecked(&self.layout, self.cache_bytes)?;
+        let database = database::unchecked(&self.layout, self.cache_bytes)?;
         let landed = database.last.group.checked_sub(failed.acknowledged);
         // 0: the group is not there. 1: it is. 2: it was taken back, by an attempt that failed after that.
         if database.last.id != self.last.id || landed.is_none_or(|groups| groups > 2) {
-            return Err(open::refuse("the database is not the one that was open before the failed write"));
+            return Err(refuse("the database is not the one that was open before the failed write"));
         }
         self.last = database.last;
         let tree = database.tree.clone();

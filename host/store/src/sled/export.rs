@@ -13,11 +13,14 @@ use serde::{Deserialize, Serialize};
 use super::super::{Error, record};
 use super::SledStore;
 use super::check::{Payloads, each_row, label, lock_existing};
+use super::database::GroupRow;
 use super::files::Files;
 use super::group::Totals;
 use super::head::{RecordHeader, verify_checksum};
 use super::keys::{self, TaskKey, kind};
-use super::open::{self, GroupRow, Layout};
+use super::layout::Layout;
+use super::moved::Moved;
+use super::open;
 use super::salvage::{each_readable, guarded, on_what_opens};
 use super::view::View;
 use crate::record::decode_checked;
@@ -55,15 +58,6 @@ pub(super) enum ExportLine {
 
 pub(super) const EXPORT_FORMAT: u32 = 1;
 
-/// What an export or a rebuild did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
-    pub tasks: u64,
-    pub rows: u64,
-    /// What could not be read, one sentence each.
-    pub lost: Vec<String>,
-}
-
 /// Writes everything readable of a store that no host uses, damaged or not, as lines of JSON.
 pub fn export(data: &Path, out: &mut dyn Write) -> Result<Moved, Error> {
     let layout = Layout::new(data);
@@ -84,7 +78,7 @@ pub(super) fn export_layout(layout: &Layout, out: &mut dyn Write) -> Result<Move
     on_what_opens(layout, |layout, tree| {
         let view = View::default();
         view.give(tree.clone());
-        let export = Export { view: &view, files: &open::files(layout)?, out, moved: Moved::default() };
+        let export = Export { view: &view, files: &Files::open(layout.files.clone())?, out, moved: Moved::default() };
         match damage {
             None => export.whole(),
             Some(damage) => export.readable(tree, &damage),

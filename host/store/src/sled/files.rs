@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -169,4 +170,10 @@ pub(super) fn io_error(verb: &str, path: &Path, error: &io::Error) -> Error {
 
 fn in_digits(name: &FileName) -> String {
     bulkhead_domain::task::TaskId(*name).to_string()
+}
+
+/// Nobody else on the machine has to read what users stored.
+pub(super) fn create_folder(folder: &Path) -> Result<(), Error> {
+    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    created.map_err(|error| io_error("create", folder, &error))
 }

@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
 use super::super::Error;
-use super::engine_error;
+use super::errors::engine_error;
 
 /// One key's change.
 struct Write {

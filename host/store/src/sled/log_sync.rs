@@ -12,7 +12,7 @@ use std::fs::File;
 
 use super::super::Error;
 use super::files::{if_there, io_error};
-use super::open::Layout;
+use super::layout::Layout;
 
 type SyncFileRange = unsafe extern "C" fn(c_int, i64, i64, c_uint) -> c_int;
 

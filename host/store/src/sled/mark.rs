@@ -20,8 +20,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::super::{Error, Ledger};
+use super::database::{self, SNAPSHOT_PREFIX};
 use super::files::{if_there, io_error, sync_folder};
-use super::open::{self, Layout, SNAPSHOT_PREFIX};
+use super::layout::Layout;
 use super::state::{self, MarkDigest, State, StateFile};
 use super::store_counts::{self, StoreCounts};
 
@@ -34,12 +35,12 @@ const CACHE_BYTES: u64 = 16 << 20;
 
 /// Marks a store that was just closed. Without a mark the next start takes longer, nothing else.
 pub(super) fn write(layout: &Layout, state: &StateFile, ledger: &Ledger) -> Result<(), Error> {
-    open::wait_until_closed(layout)?;
+    database::wait_until_closed(layout)?;
     let cannot = |error: io::Error| io_error("read", &layout.database, &error);
     if tail(layout).map_err(cannot)?.len() * SEGMENT_BYTES > TAIL_BYTES_MAX {
         // It reads the log since the last snapshot, and writes one, when it opens.
-        drop(open::engine(&layout.database, CACHE_BYTES)?);
-        open::wait_until_closed(layout)?;
+        drop(database::engine(&layout.database, CACHE_BYTES)?);
+        database::wait_until_closed(layout)?;
     }
     let counts = store_counts::encode(state.group(), ledger, Vec::new())?;
     let written = || {

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::super::{Error, Ledger, RowState, StoredCaps, Usage, blocked_tenant};
-use super::StoreInner;
-use super::committer::Plan;
+use super::change_capture::{Changes, Guard};
 use super::files::NewFile;
 use super::head::{CHUNK_BYTES, PayloadLocation, RecordHeader};
 use super::journal::{Growth, Tail};
 use super::keys::{Part, TaskKey};
+use super::moved::Rebuilt;
+use super::plan::Plan;
 use super::sealing::row_key;
+use super::store_inner::StoreInner;
 use super::view::chunk_count;
 use crate::journal::JournalHead;
 use bulkhead_domain::UnixMs;
@@ -115,13 +117,13 @@ pub(super) enum Operation {
     },
     /// Answers when everything before it is durable, with what changed since a backup began.
     EndBackup {
-        reply: Reply<super::backup::Changes>,
+        reply: Reply<Changes>,
     },
     /// Puts a newly made database in the place of the present one, between two groups.
     Rebuild {
         /// Keeps backups away.
-        guard: super::backup::Guard,
-        reply: Reply<super::rebuild::Rebuilt>,
+        guard: Guard,
+        reply: Reply<Rebuilt>,
     },
     Close {
         reply: Reply<()>,

@@ -15,7 +15,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use rustix::process::Signal;
 
 use super::super::Error;
-use super::open::{self, Layout};
+use super::errors::refuse;
+use super::layout::Layout;
+use super::open;
 use super::shortage::{panic_text, shortage};
 use super::store_counts::StoreCounts;
 
@@ -159,7 +161,7 @@ fn wait(child: &mut Child) -> Result<ExitStatus, Error> {
         }
         if started.elapsed() > PROBE_TIME_MAX {
             child.kill().and_then(|()| child.wait()).map_err(cannot)?;
-            return Err(open::refuse("reading the database does not come to an end"));
+            return Err(refuse("reading the database does not come to an end"));
         }
         std::thread::sleep(PROBE_POLL);
     }
@@ -173,7 +175,7 @@ fn stock(told: &str) -> Result<StoreCounts, Error> {
 }
 
 fn panicked() -> Error {
-    open::refuse("the database cannot be opened: the engine stopped while reading it")
+    refuse("the database cannot be opened: the engine stopped while reading it")
 }
 
 /// What the end of a probe by a signal says: a crash of the engine is most likely the bytes' doing, every other signal comes from
@@ -182,7 +184,7 @@ fn ended_by(signal: i32) -> Error {
     let name = SIGNALS.iter().find(|(known, _)| known.as_raw() == signal).map_or("a signal", |(_, name)| name);
     match Signal::from_named_raw(signal) {
         Some(Signal::ABORT | Signal::SEGV | Signal::BUS | Signal::ILL | Signal::FPE) => {
-            open::refuse(&format!("the engine crashed while reading the database ({name}, signal {signal})"))
+            refuse(&format!("the engine crashed while reading the database ({name}, signal {signal})"))
         }
         Some(Signal::XFSZ) => Error::Engine(format!(
             "the database could not be examined: its copy is larger than a file may be here ({name}, signal {signal}). Nothing was \

@@ -13,29 +13,31 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::super::{Error, Ledger, record};
-use super::backup::{Guard, finalize_copy};
+use super::backup::finalize_copy;
+use super::change_capture::Guard;
 use super::check::label;
 use super::committer::Committer;
-use super::export::{EXPORT_FORMAT, ExportLine, Moved, export_layout, export_tree};
-use super::files::{Files, NewFile, if_there, io_error, sync_folder};
+use super::database::{self, DataState, GroupRow};
+use super::errors::{closed, engine_error};
+use super::export::{EXPORT_FORMAT, ExportLine, export_layout, export_tree};
+use super::files::{Files, NewFile, create_folder, if_there, io_error, sync_folder};
 use super::group::Totals;
 use super::head::RecordHeader;
 use super::keys::{self, Part, TaskKey};
-use super::open::{self, DataState, GroupRow, Layout};
+use super::layout::Layout;
+use super::moved::{Moved, Rebuilt};
+use super::open;
 use super::operation::Operation;
 use super::salvage::guarded;
 use super::space::FreeRoom;
-use super::state::{self, State, StateFile};
-use super::{SledStore, engine_error};
+use super::state::StateFile;
+use super::{SledStore, create, place_now, place_record};
 
 const CACHE_BYTES: u64 = 32 << 20;
 /// What the names of old stores begin with.
 const OLD_STORE: &str = "store.old";
 /// What a rebuild writes at most, as a multiple of what there is: the export, which is text, and the new store.
 const COPIES: u64 = 3;
-
-/// What came over, and where the old store is kept.
-pub type Rebuilt = (Moved, PathBuf);
 
 /// Makes a new database from an export, or (without one) from what is still readable of the present database. The old folder
 /// stays beside the new one, under the name that is returned.
@@ -53,7 +55,7 @@ pub fn rebuild(data: &Path, from: Option<&mut dyn BufRead>) -> Result<Rebuilt, E
         Some(lines) => import(&fresh, lines)?,
         None => copy(&fresh, |out| export_layout(&layout, out))?,
     };
-    open::wait_until_closed(&fresh)?;
+    database::wait_until_closed(&fresh)?;
     Ok((moved, swap(&layout, &fresh)?))
 }
 
@@ -65,7 +67,7 @@ pub fn rebuild(data: &Path, from: Option<&mut dyn BufRead>) -> Result<Rebuilt, E
 /// [`Error::ReadOnly`] when the store cannot write at the moment; [`Error::Engine`] when there is no room for a second copy, or
 /// while a backup is under way.
 pub async fn rebuild_running(store: &SledStore) -> Result<Rebuilt, Error> {
-    let guard = Guard::begin(store)?;
+    let guard = Guard::begin(&store.shared.tap, &store.files)?;
     store.ask(|reply| Operation::Rebuild { guard, reply }).await
 }
 
@@ -102,28 +104,28 @@ impl Committer {
 
     /// Fills a new database and reads it back.
     fn make(&self, fresh: &Layout) -> Result<(Moved, GroupRow, Ledger), Error> {
-        let Some(database) = &self.database else { return Err(super::closed()) };
+        let Some(database) = &self.database else { return Err(closed()) };
         let expected = self.last.census();
         let moved = copy(fresh, |out| export_tree(&database.tree, &self.shared.view, &self.files, &expected, out))?;
-        let DataState::Database(state) = open::find(fresh)? else { return Err(super::closed()) };
+        let DataState::Database(state) = database::find(fresh)? else { return Err(closed()) };
         let ledger = open::examine_rows(fresh, &state)?.ledger;
-        let made = open::database(fresh, CACHE_BYTES, &state)?;
+        let made = database::database(fresh, CACHE_BYTES, &state)?;
         Ok((moved, made.last, ledger))
     }
 
     /// Closes the present database, puts the new one in its place and opens that; the present one again when this fails.
     fn change_places(&mut self, fresh: &Layout, last: GroupRow) -> Result<PathBuf, Error> {
-        open::wait_until_closed(fresh)?;
-        let DataState::Database(state) = open::find(fresh)? else { return Err(super::closed()) };
+        database::wait_until_closed(fresh)?;
+        let DataState::Database(state) = database::find(fresh)? else { return Err(closed()) };
         let state = StateFile::open(&fresh.state, state.at(last.group))?;
         let present = self.files.clone();
-        let other = open::files(fresh)?;
+        let other = Files::open(fresh.files.clone())?;
         present.while_moving(&other, || {
             self.shared.view.take_away();
             self.space.drop_ballast();
             let layout = self.layout.clone();
             let swapped =
-                self.leave().and_then(|()| open::wait_until_closed(&layout)).and_then(|()| swap(&layout, fresh));
+                self.leave().and_then(|()| database::wait_until_closed(&layout)).and_then(|()| swap(&layout, fresh));
             let outcome = match swapped {
                 Ok(old) => {
                     self.state = state.moved_to(layout.state);
@@ -167,7 +169,7 @@ pub fn remove_old_stores(data: &Path) -> Result<u64, Error> {
 fn clear(layout: &Layout) -> Result<Layout, Error> {
     let fresh = layout.with_store(layout.rebuilt());
     remove_folder(&fresh.store)?;
-    open::create_folder(&fresh.store)?;
+    create_folder(&fresh.store)?;
     Ok(fresh)
 }
 
@@ -208,7 +210,7 @@ fn swap(layout: &Layout, fresh: &Layout) -> Result<PathBuf, Error> {
     let old = free.into_iter().find(|path| !path.exists()).unwrap_or_else(|| layout.store.with_file_name(OLD_STORE));
     let rename = |from: &Path, to: &Path| fs::rename(from, to).map_err(|error| io_error("rename", from, &error));
     rename(&layout.store, &old)?;
-    // A process that ends here is completed by `finish`.
+    // A process that ends here is completed by `open::finish_rebuild`.
     rename(&fresh.store, &layout.store).inspect_err(|_| drop(rename(&old, &layout.store)))?;
     let data = layout.store.parent().unwrap_or(&layout.store);
     sync_folder(data).map_err(|error| {
@@ -219,25 +221,11 @@ fn swap(layout: &Layout, fresh: &Layout) -> Result<PathBuf, Error> {
     Ok(old)
 }
 
-/// Completes a rebuild that ended between its two renames. To be called by the holder of the directory's lock.
-pub(super) fn finish(layout: &Layout) -> Result<(), Error> {
-    let fresh = layout.with_store(layout.rebuilt());
-    // The state of a new store says more than 1 once everything else of it is on disk.
-    if layout.store.exists() || !matches!(state::read(&fresh.state), Ok(Some(State { group: 2.., .. }))) {
-        return Ok(());
-    }
-    fs::rename(&fresh.store, &layout.store).map_err(|error| io_error("rename", &fresh.store, &error))?;
-    let data = layout.store.parent().unwrap_or(&layout.store);
-    sync_folder(data).map_err(|error| io_error("sync", data, &error))?;
-    tracing::info!("completed the rebuild of the database that was interrupted");
-    Ok(())
-}
-
 /// Fills a new store from an export.
 fn import(layout: &Layout, lines: &mut dyn BufRead) -> Result<Moved, Error> {
-    let (database, state) = super::create(layout, CACHE_BYTES)?;
+    let (database, state) = create(layout, CACHE_BYTES)?;
     drop(state);
-    let files = open::files(layout)?;
+    let files = Files::open(layout.files.clone())?;
     let mut import = Import { tree: database.tree.clone(), files, census: Totals::default(), taken: HashSet::new() };
     let mut moved = Moved::default();
     for (number, line) in (1..).zip(lines.lines()) {
@@ -310,12 +298,11 @@ impl Import {
         output.as_deref().map(record::check_output).transpose()?;
         let key = TaskKey::new(&task.requestor, task.id);
         let mut payloads = super::operation::Payloads::default();
-        let (record, chunked) = super::place_record(record);
+        let (record, chunked) = place_record(record);
         payloads.chunks.extend(chunked);
-        let arguments = super::place_now(&self.files, Part::Arguments, arguments, &mut payloads)?;
+        let arguments = place_now(&self.files, Part::Arguments, arguments, &mut payloads)?;
         let mut head = RecordHeader::new(&task, record, arguments, reserved_bytes);
-        head.output =
-            output.map(|output| super::place_now(&self.files, Part::Output, output, &mut payloads)).transpose()?;
+        head.output = output.map(|output| place_now(&self.files, Part::Output, output, &mut payloads)).transpose()?;
         let mut rows = head.index_rows(&key)?;
         rows.push((key.task(), head.encode()?));
         for chunked in &payloads.chunks {

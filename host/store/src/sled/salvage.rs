@@ -10,8 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use super::super::Error;
-use super::files::io_error;
-use super::open::{self, Layout};
+use super::database;
+use super::files::{create_folder, io_error};
+use super::layout::Layout;
 use super::shortage::{panic_text, shortage};
 use super::space::statvfs;
 use super::state;
@@ -47,7 +48,7 @@ pub(super) fn on_what_opens<R>(
     for with_snapshot in [true, false] {
         let no_room = || Error::Engine("there is no room for a copy of the damaged database".to_owned());
         let scratch = copy(layout, with_snapshot)?.ok_or_else(no_room)?;
-        match guarded(|| open::engine(&scratch.layout.database, CACHE_BYTES)) {
+        match guarded(|| database::engine(&scratch.layout.database, CACHE_BYTES)) {
             Ok(db) => {
                 let result = guarded(|| act(layout, &db));
                 drop(db);
@@ -80,7 +81,7 @@ impl Scratch {
     fn new(layout: &Layout) -> Result<Self, Error> {
         let random = getrandom::u64().map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
         let folder = layout.store.join(format!("{SCRATCH}-{random:016x}"));
-        open::create_folder(&folder)?;
+        create_folder(&folder)?;
         let path = folder.join("lock");
         let locked = File::create(&path).and_then(|file| Ok(file.try_lock().map(|()| file)?));
         let lock = locked.map_err(|error| io_error("lock", &path, &error))?;
@@ -121,8 +122,9 @@ fn copy(layout: &Layout, with_snapshot: bool) -> Result<Option<Scratch>, Error> 
         return Ok(None);
     }
     let scratch = Scratch::new(layout)?;
-    let wanted =
-        |name: &str| !open::is_unfinished_snapshot(name) && (with_snapshot || !name.starts_with(open::SNAPSHOT_PREFIX));
+    let wanted = |name: &str| {
+        !database::is_unfinished_snapshot(name) && (with_snapshot || !name.starts_with(database::SNAPSHOT_PREFIX))
+    };
     copy_folder(&layout.database, &scratch.layout.database, &wanted)
         .map_err(|error| io_error("copy", &layout.database, &error))?;
     Ok(Some(scratch))

@@ -10,12 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::super::record::{decode_checked, encode_checked};
 use super::super::{Error, Ledger, Usage};
-use super::engine_error;
+use super::errors::{engine_error, refuse};
 use super::files::FileName;
 use super::head::{PayloadLocation, RecordHeader};
 use super::journal;
 use super::keys::{self, TaskKey, kind};
-use super::open::refuse;
 use crate::journal::JournalHead;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 

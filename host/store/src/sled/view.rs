@@ -13,11 +13,11 @@ use parking_lot::{Condvar, Mutex};
 use tokio::runtime::RuntimeFlavor;
 
 use super::super::Error;
+use super::errors::{closed, engine_error};
 use super::files::Files;
 use super::group::Group;
 use super::head::{CHUNK_BYTES, PayloadLocation, RecordHeader};
 use super::keys::{self, Part, TaskKey};
-use super::{closed, engine_error};
 
 /// How often a read begins again because the task changed under it, before the data counts as damaged.
 const ATTEMPTS: usize = 16;

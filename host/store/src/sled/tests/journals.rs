@@ -12,8 +12,9 @@ use crate::journal::layout::HEAD;
 use crate::journal::{JournalStore as _, PIECE_BYTES, TaskRef};
 use crate::power_cut;
 use crate::samples::{creation, requestor, tail, task, task_id};
+use crate::sled::database::{self, DataState, GroupRow};
 use crate::sled::keys::{self, TaskKey};
-use crate::sled::open::{self as opening, DataState, GroupRow, Layout};
+use crate::sled::layout::Layout;
 use crate::sled::{
     ProbeMode, SledOptions, SledStore, StateFile, backup, check, check_running, export, rebuild, rebuild_running, rekey,
 };
@@ -234,8 +235,8 @@ fn journal_begun_in_the_clear_goes_on_sealed_and_through_rekey() {
 /// Removes rows, as a removal that did not come to its end does.
 fn remove_rows(dir: &Path, rows: &[Vec<u8>]) {
     let layout = Layout::new(dir);
-    let DataState::Database(before) = opening::find(&layout).unwrap() else { panic!("there is one") };
-    let opened = opening::unchecked(&layout, 1 << 20).unwrap();
+    let DataState::Database(before) = database::find(&layout).unwrap() else { panic!("there is one") };
+    let opened = database::unchecked(&layout, 1 << 20).unwrap();
     let mut last = opened.last;
     for key in rows {
         let value = opened.tree.remove(key).unwrap().unwrap();
@@ -250,7 +251,7 @@ fn remove_rows(dir: &Path, rows: &[Vec<u8>]) {
     opened.tree.insert(keys::GROUP, last.encode().unwrap()).unwrap();
     opened.tree.flush().unwrap();
     drop(opened);
-    opening::wait_until_closed(&layout).unwrap();
+    database::wait_until_closed(&layout).unwrap();
     StateFile::open(&layout.state, before).unwrap().write(last.group, true).unwrap();
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::{options, rounds, runtime};
 use crate::samples::{creation, output, requestor, task, task_id};
-use crate::sled::open::{self, DataState, GroupRow, Layout};
+use crate::sled::database::{self, DataState, GroupRow};
+use crate::sled::layout::Layout;
 use crate::sled::{ProbeMode, SledOptions, SledStore, StateFile, keys, mark, salvage, state};
 use crate::{Creation, Error, RowKind, RowStore, TaskStore};
 use bulkhead_domain::task::{Outcome, Phase, Retention, Task};
@@ -78,7 +79,7 @@ fn touch(dir: &Path) {
 
 fn is_marked(dir: &Path) -> bool {
     let layout = Layout::new(dir);
-    let Ok(DataState::Database(state)) = open::find(&layout) else { return false };
+    let Ok(DataState::Database(state)) = database::find(&layout) else { return false };
     mark::recall(&layout, &state).is_some()
 }
 
@@ -152,9 +153,9 @@ fn later_slot_of_the_state_invalidates_the_clean_close_mark() {
     let mut counted = Vec::new();
     for (dir, writes) in [(&idle, false), (&busy, true)] {
         let layout = Layout::new(dir.path());
-        let DataState::Database(before) = open::find(&layout).unwrap() else { panic!("there is one") };
+        let DataState::Database(before) = database::find(&layout).unwrap() else { panic!("there is one") };
         let mark = fs::read(&layout.state).unwrap()[1_024..].to_vec();
-        let opened = open::unchecked(&layout, 1 << 20).unwrap();
+        let opened = database::unchecked(&layout, 1 << 20).unwrap();
         let mut last = opened.last;
         let mut state = StateFile::open(&layout.state, before).unwrap();
         if writes {
@@ -166,7 +167,7 @@ fn later_slot_of_the_state_invalidates_the_clean_close_mark() {
         }
         opened.tree.flush().unwrap();
         drop(opened);
-        open::wait_until_closed(&layout).unwrap();
+        database::wait_until_closed(&layout).unwrap();
         state.write(last.group, true).unwrap();
         assert_eq!(fs::read(&layout.state).unwrap()[1_024..], mark, "the mark is still there");
         assert_examined(dir.path());
@@ -361,7 +362,7 @@ fn silently_rotten_store_bytes_are_noticed_on_read() {
         let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
         let at = used * round as usize / rounds(12, 200) as usize + 7 * round as usize % 64;
         bytes.iter_mut().skip(at).take(8).for_each(|byte| *byte ^= 0x5a);
-        let DataState::Database(was) = open::find(&layout).unwrap() else { panic!("there is one") };
+        let DataState::Database(was) = database::find(&layout).unwrap() else { panic!("there is one") };
         let tail = mark::tail_bytes(&layout).unwrap();
         fs::write(layout.database_file(), &bytes).unwrap();
         if mark::tail_bytes(&layout).unwrap() != tail {

@@ -1,0 +1,238 @@
+//! The way of a call through the sandbox, from its beginning to its one result.
+//!
+//! Owns the order of the steps: journal, grants, store, guest, what it returned. What a call holds meanwhile is `call`'s.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use wasmtime::component::{Instance, InstancePre};
+
+use super::blocking::Blocking;
+use super::call::{Call, Surroundings, passed_max};
+use super::call_state::CallState;
+use super::counted_call::CountedCall;
+use super::engines::CallSlots;
+use super::events::Outbox;
+use super::fault;
+use super::host_context::HostContext;
+use super::journal::{self, Beginning};
+use super::output;
+use super::plugin::{InFlight, Plugin};
+use super::programs::Program;
+use super::supervise::{Stopped, Supervised};
+use super::wasi_context::StderrTail;
+use bulkhead_calls::policy::DirGrant;
+use bulkhead_calls::{CallEvent, CallSpec, Fenced, Journaling, Returned, ToolEntry};
+use bulkhead_domain::call::{CallError, FaultKind};
+use bulkhead_domain::limits::CallLimits;
+use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::text::Bytes;
+
+/// Runs a call to its end and says how it ended, last of all.
+pub(super) async fn run(
+    host_context: Arc<HostContext>,
+    plugin: InFlight,
+    mut spec: CallSpec,
+    shared: Arc<CallState>,
+    outbox: Outbox,
+) {
+    let span = shared.span.clone();
+    let tool = plugin.entry(&spec.operation);
+    // Nobody called what is only checked.
+    let counted = (!spec.journaling.is_check())
+        .then(|| CountedCall::begin(&plugin, tool.map(|entry| &**entry), spec.activity.take(), &shared));
+    let call = async {
+        let result = execute(&host_context, &plugin, tool, spec, shared, &outbox).await;
+        match counted {
+            Some(counted) => counted.with(result),
+            None => result,
+        }
+    };
+    let call = AssertUnwindSafe(call).catch_unwind();
+    let outcome = tokio::select! {
+        biased;
+        outcome = call => {
+            outcome.unwrap_or_else(|_| Err(fault::internal(&plugin.name, "the host panicked in a call")))
+        }
+        () = plugin.when_withdrawn() => Err(fault::withdrawn()),
+    };
+    if let Some(span) = span {
+        if let Err(error) = &outcome {
+            span.fail(error.type_name());
+        }
+        span.end();
+    }
+    // What comes now is the receiver's time.
+    drop(plugin);
+    outbox.finish(CallEvent::Finished(outcome)).await;
+}
+
+async fn execute(
+    host_context: &HostContext,
+    plugin: &Plugin,
+    entry: Option<&Arc<ToolEntry>>,
+    spec: CallSpec,
+    shared: Arc<CallState>,
+    outbox: &Outbox,
+) -> Result<Returned, CallError> {
+    let CallSpec { plugin: version, operation, mut limits, facts, tenant, share, journaling, .. } = spec;
+    let (bytes, bytes_max) = operation.size();
+    let bytes_max = bytes_max.min(limits.arguments_bytes);
+    if bytes > bytes_max {
+        return Err(CallError::InvalidParams(format!("the arguments are larger than {}", Bytes(bytes_max))));
+    }
+    let span = shared.span.clone();
+    let stderr = shared.stderr.clone();
+    let name = Arc::clone(&plugin.name);
+    let operation = Arc::new(operation);
+    let mut granted = Arc::clone(plugin.granted.of(tenant));
+    let mut journal = None;
+    if !matches!(journaling, Journaling::Off) {
+        let beginning = Beginning {
+            component: version.digest,
+            engine: host_context.engines.plain().hash,
+            kind: host_context.engines.behind(plugin.instance.component().engine()).kind,
+            operation: &operation,
+            limits: &limits,
+            granted: &granted,
+            facts: &facts,
+        };
+        let begun = beginning.begin(journaling, &shared).map_err(|divergence| fault::diverged(&name, &divergence))?;
+        journal = begun.journal;
+        if let Some(pinned) = begun.pinned {
+            (limits, granted) = (pinned.limits, pinned.granted);
+        }
+        if let Some(sink) = begun.unused
+            && let Err(Fenced) = sink.give_up(shared.why_not_journaled()).await
+        {
+            return Err(CallError::Interrupted);
+        }
+    }
+    let line = host_context.lines.of(tenant, &share);
+    let blocking = Blocking::of(&host_context.blocking, tenant);
+    let owner = tenant;
+    let tenant = match &host_context.names {
+        Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
+        _ => None,
+    };
+    let program = plugin.exports.program(&operation, &name, &limits)?;
+    let around = Surroundings {
+        tenant: tenant.as_deref(),
+        quotas: &host_context.quotas,
+        blocking,
+        program: program.clone(),
+        journal,
+    };
+    let mut call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), around)
+        .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
+    call.egress.share(line);
+    call.egress.record(span);
+    call.egress.count(plugin.metrics.clone());
+    let exports = Arc::clone(&plugin.exports);
+    let denials = call.denials.clone();
+    let returned = visit(host_context, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
+        Box::pin(async move {
+            let returned = exports.perform(&mut *store, &instance, &operation).await;
+            let call = store.data_mut();
+            if call.journal.is_some() {
+                call.end_journal(|| journal::outcome_of(&returned))?;
+            }
+            returned
+        })
+    });
+    let outcome = returned.await.and_then(|returned| match returned {
+        Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
+        Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
+    });
+    denials.name_in(outcome.map_err(|error| with_stderr(error, plugin, program.as_ref(), &stderr)))
+}
+
+/// A guest that crashes says why on standard error: the operator's log has the end of it. A caller is told of components that cannot say it
+/// in another way: what is kept of a program's, and the last line of a typed function's.
+fn with_stderr(error: CallError, plugin: &Plugin, program: Option<&Program>, stderr: &StderrTail) -> CallError {
+    let CallError::Fault { kind: FaultKind::Trap, reason } = error else { return error };
+    let stderr = program.map_or_else(|| stderr.clone(), Program::stderr);
+    let Some(line) = stderr.line() else { return CallError::Fault { kind: FaultKind::Trap, reason } };
+    fault::log_crash(&plugin.name, &line);
+    let told = match program {
+        Some(_) => Some(line),
+        None => stderr.last_line().filter(|_| plugin.exports.is_typed()),
+    };
+    let reason = match told {
+        Some(told) => fault::cut(format!("{reason}; the end of its standard error: {told}")),
+        None => reason,
+    };
+    CallError::Fault { kind: FaultKind::Trap, reason }
+}
+
+/// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end. Waiting for a
+/// place is the call's own time: tenants that take all of them cannot have another one wait longer than its calls may take.
+pub(super) async fn visit<T: Send>(
+    host_context: &HostContext,
+    component: &InstancePre<Call>,
+    tenant: Option<TenantId>,
+    call: Box<Call>,
+    limits: &CallLimits,
+    body: impl for<'a> FnOnce(&'a mut wasmtime::Store<Call>, Instance) -> BoxFuture<'a, wasmtime::Result<T>> + Send,
+) -> Result<T, CallError> {
+    let engine = host_context.engines.behind(component.engine());
+    let denials = call.denials.clone();
+    let shared = Arc::clone(&call.shared);
+    let outbox = call.outbox.clone();
+    let recorded = Arc::clone(&shared);
+    let has_begun = AtomicBool::new(false);
+    let guest = async {
+        // Dropped after the store, which takes the place.
+        let _slot = engine.slots.acquire(tenant).await;
+        has_begun.store(true, Ordering::Relaxed);
+        let mut store = call.into_store(&engine.engine, limits);
+        let returned = match component.instantiate_async(&mut store).await {
+            Ok(instance) => body(&mut store, instance).await,
+            Err(error) => Err(error),
+        };
+        // Of a guest that was stopped nobody asks any more.
+        if let Some(span) = &recorded.span {
+            let bytes = store.data().limiter.memory_bytes();
+            span.set("bulkhead.memory_bytes", i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+        returned
+    };
+    let returned = Supervised::new(Box::pin(guest), shared, outbox, limits).await;
+    if let Some(span) = &recorded.span {
+        span.set("bulkhead.cpu_ms", i64::try_from(recorded.cpu().as_millis()).unwrap_or(i64::MAX));
+    }
+    let waited_for = (!has_begun.load(Ordering::Relaxed)).then_some(&engine.slots);
+    let returned = returned.map_err(|stopped| stopped_because(stopped, limits, waited_for))?;
+    returned.map_err(|error| fault::classify(denials.plugin(), &error, passed_max(limits)))
+}
+
+/// The public reason of a call that was stopped from outside, maybe while it still waited for a place.
+fn stopped_because(stopped: Stopped, limits: &CallLimits, waited_for: Option<&CallSlots>) -> CallError {
+    match stopped {
+        Stopped::Cpu => fault::limit(format!("the tool used more than its {} of CPU time", Time(limits.cpu_ms))),
+        Stopped::Wall => CallError::Fault {
+            kind: FaultKind::Deadline,
+            reason: match waited_for {
+                Some(slots) => format!("the tool could not begin within {}: {slots}", Time(limits.wall_ms)),
+                None => format!("the tool did not finish within {}", Time(limits.wall_ms)),
+            },
+        },
+    }
+}
+
+/// Milliseconds for people.
+struct Time(u64);
+
+impl std::fmt::Display for Time {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0 >= 1000 && self.0.is_multiple_of(1000) {
+            write!(f, "{} s", Duration::from_millis(self.0).as_secs())
+        } else {
+            write!(f, "{} ms", self.0)
+        }
+    }
+}

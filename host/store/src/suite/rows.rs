@@ -1,0 +1,57 @@
+//! One suite of facts about small rows, for every store.
+
+use super::Bed;
+use crate::{Error, ROW_BYTES_MAX, ROW_KEY_BYTES_MAX, RowKind};
+
+facts!(rows_are_kept_by_kind, row_size_is_bounded, several_rows_change_together_or_not_at_all,);
+
+async fn rows_are_kept_by_kind(bed: Bed) {
+    let store = bed.store();
+    for (key, value) in [("b", "2"), ("a", "1"), ("c", "3"), ("", "0")] {
+        store.put_row(RowKind::Token, key.as_bytes(), value.into(), true).await.unwrap();
+    }
+    store.put_row(RowKind::Session, b"a", b"other".to_vec(), false).await.unwrap();
+    assert_eq!(store.row(RowKind::Token, b"a").await.unwrap(), Some(b"1".to_vec()));
+    assert_eq!(store.row(RowKind::Secret, b"a").await.unwrap(), None);
+    assert!(matches!(store.put_row(RowKind::Token, b"a", b"9".to_vec(), true).await, Err(Error::Exists)));
+    store.put_row(RowKind::Token, b"a", b"4".to_vec(), false).await.unwrap();
+    let keys = |rows: Vec<(Vec<u8>, Vec<u8>)>| rows.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+    let all = store.rows(RowKind::Token, None, 9).await.unwrap();
+    assert_eq!(all[1], (b"a".to_vec(), b"4".to_vec()));
+    assert_eq!(keys(all), [&b""[..], b"a", b"b", b"c"]);
+    assert_eq!(keys(store.rows(RowKind::Token, Some(b"a"), 1).await.unwrap()), [b"b"]);
+    store.remove_row(RowKind::Token, b"b").await.unwrap();
+    store.remove_row(RowKind::Token, b"b").await.unwrap();
+    assert_eq!(keys(store.rows(RowKind::Token, Some(b""), 9).await.unwrap()), [b"a", b"c"]);
+    assert_eq!(store.rows(RowKind::Plugin, None, 9).await.unwrap(), []);
+}
+
+async fn several_rows_change_together_or_not_at_all(mut bed: Bed) {
+    let store = bed.store();
+    let row = |key: &str, value: Option<&str>| (key.as_bytes().to_vec(), value.map(|value| value.as_bytes().to_vec()));
+    let kind = RowKind::Plugin;
+    let first = vec![row("a", Some("1")), row("b", Some("1")), row("absent", None)];
+    store.change_rows(kind, vec![row("a", None)], first, None).await.unwrap();
+    let second = vec![row("a", Some("2")), row("b", None)];
+    for stale in [row("a", None), row("a", Some("0")), row("absent", Some("1"))] {
+        let refused = store.change_rows(kind, vec![row("b", Some("1")), stale], second.clone(), None).await;
+        assert!(matches!(refused, Err(Error::Conflict)));
+    }
+    let large = vec![row("a", Some("3")), (b"b".to_vec(), Some(vec![0; ROW_BYTES_MAX + 1]))];
+    assert!(matches!(store.change_rows(kind, Vec::new(), large, None).await, Err(Error::Quota { .. })));
+    assert_eq!(store.row(kind, b"a").await.unwrap(), Some(b"1".to_vec()));
+    store.change_rows(kind, vec![row("a", Some("1")), row("b", Some("1"))], second, None).await.unwrap();
+    drop(store);
+    bed.reopen().await;
+    assert_eq!(bed.store().rows(kind, None, 9).await.unwrap(), [(b"a".to_vec(), b"2".to_vec())]);
+}
+
+async fn row_size_is_bounded(bed: Bed) {
+    let store = bed.store();
+    store.put_row(RowKind::Plugin, b"p", vec![1; ROW_BYTES_MAX], false).await.unwrap();
+    let refused = store.put_row(RowKind::Plugin, b"p", vec![2; ROW_BYTES_MAX + 1], false).await;
+    assert!(matches!(refused, Err(Error::Quota { .. })));
+    let refused = store.put_row(RowKind::Plugin, &[1; ROW_KEY_BYTES_MAX + 1], vec![2], false).await;
+    assert!(matches!(refused, Err(Error::Quota { .. })));
+    assert_eq!(store.row(RowKind::Plugin, b"p").await.unwrap(), Some(vec![1; ROW_BYTES_MAX]));
+}
