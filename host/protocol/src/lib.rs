@@ -9,6 +9,7 @@
 mod arguments;
 mod batch;
 mod capabilities;
+mod checked_call;
 mod cursor;
 mod digest;
 mod encoded_message;
@@ -25,6 +26,7 @@ mod modern;
 mod notifications;
 mod operation;
 mod reader;
+mod request_context;
 mod rights;
 mod sep1686;
 mod server_features;
@@ -317,11 +319,11 @@ impl Mcp for Protocol {
         }
         match (era, message) {
             (Era::Modern, message) => operation::followed(&self.shared, &peer, era, &message, |target| {
-                modern::receive(&self.shared, (&peer, target), message)
+                modern::receive(&self.shared, &peer, target, message)
             }),
             (Era::Legacy, Message::Request { id, method, params }) => {
                 operation::followed(&self.shared, &peer, era, &message, |target| {
-                    legacy::request(&self.shared, (&peer, target), id, method, params)
+                    legacy::request(&self.shared, &peer, target, id, method, params)
                 })
             }
             // A line cannot be refused like a POST: what is no request is never answered there.

@@ -10,9 +10,8 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::Request;
-use super::call::{StreamedRequest, failure, in_flight};
+use super::call::{StreamedRequest, in_flight, unfit};
 use super::tools::Call;
-use crate::arguments::ArgumentError;
 use crate::error::RpcError;
 use crate::exchange::streaming;
 use crate::jsonrpc::{RequestId, error_response, response};
@@ -25,9 +24,9 @@ use bulkhead_domain::task::{Active, Design, Origin, Outcome, Phase, Task, TaskOu
 use bulkhead_tasks::{self as tasks, Job, RequestedTtl, TaskNews, TaskRequest};
 
 /// Starts the exchange.
-pub(super) fn call(request: Request<'_>, mut call: Call, key: String) -> Result<Exchange, RpcError> {
+pub(super) fn call(request: Request<'_>, call: Call, key: String) -> Result<Exchange, RpcError> {
     let in_flight = in_flight(&request)?;
-    let shared = request.shared.clone();
+    let shared = request.context.shared;
     let session = request.session.clone();
     let id = request.id;
     Ok(streaming(|frames| async move {
@@ -35,8 +34,7 @@ pub(super) fn call(request: Request<'_>, mut call: Call, key: String) -> Result<
         let made = async {
             match call.check(&conversation.shared.tasks).await {
                 Ok(()) => conversation.once(call, &key).await.map_err(|error| error_response(Some(&id), &error)),
-                Err(ArgumentError::Malformed(error)) => Err(error_response(Some(&id), &error)),
-                Err(ArgumentError::Schema(text)) => Err(failure(&id, text)),
+                Err(refusal) => Err(unfit(&id, refusal)),
             }
         };
         let made = tokio::select! {

@@ -26,7 +26,7 @@ use bulkhead_tasks::{self as tasks, TaskNews};
 pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
     let about = TaskQuery::read(&request)?;
     let in_flight = in_flight(&request)?;
-    let shared = Arc::clone(request.shared);
+    let shared = request.context.shared;
     let session = Arc::clone(request.session);
     let id = request.id;
     let reads_events = request.reads_events;

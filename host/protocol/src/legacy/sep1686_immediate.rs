@@ -16,11 +16,10 @@ use crate::exchange::streaming;
 use crate::jsonrpc::{self, error_response};
 use crate::methods::Method;
 use crate::operation::RequestTarget;
+use crate::request_context::RequestContext;
 use crate::sep1686::{TaskMetadata, id_in_use};
-use crate::tool_lists::Offered;
 use crate::{EncodedMessage, Exchange, idempotency};
 use bulkhead_domain::Json;
-use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::Task;
 use bulkhead_tasks::Job;
 
@@ -29,18 +28,17 @@ pub(super) fn answer(
     method: Method,
     name: &str,
     request: Request<'_>,
-    wish: TaskMetadata,
+    metadata: TaskMetadata,
 ) -> Result<Exchange, RpcError> {
     let asked = asked(name, request.params)?;
     let params = request.params.map(Box::<str>::from);
-    let rights = request.rights.clone();
-    let shared = Arc::clone(request.shared);
+    let context = request.context;
     let session = Arc::clone(request.session);
     let id = request.id;
-    let offered = Offered { catalog: request.catalog, search: request.search, page: request.tools_page };
     Ok(streaming(|frames| async move {
-        let augmented = TaskAugmentedRequest { shared, session, frames, id, wish };
-        match augmented.answer(method, asked, offered, params, rights).await {
+        let shared = Arc::clone(&context.shared);
+        let augmented = TaskAugmentedRequest { shared, session, frames, id, metadata };
+        match augmented.answer(context, method, asked, params).await {
             Ok(response) => response,
             Err(error) => Some(error_response(Some(&augmented.id), &error)),
         }
@@ -68,17 +66,16 @@ fn acts_on_its_session(method: Method) -> bool {
 impl TaskAugmentedRequest {
     async fn answer(
         &self,
+        context: RequestContext,
         method: Method,
         asked: Json,
-        offered: Offered,
         params: Option<Box<str>>,
-        rights: Rights,
     ) -> Result<Option<EncodedMessage>, RpcError> {
         let found = self.found(&asked).await?;
         if let Some(task) = found.filter(|_| !acts_on_its_session(method)) {
             return Ok(Some(self.announced(&task).response(&self.id, &task).await));
         }
-        let Some(response) = self.dispatched(method, offered, rights, params.as_deref()).await? else {
+        let Some(response) = self.dispatched(context, method, params.as_deref()).await? else {
             return Ok(None);
         };
         #[derive(Deserialize)]
@@ -96,7 +93,7 @@ impl TaskAugmentedRequest {
     async fn found(&self, asked: &Json) -> Result<Option<Arc<Task>>, RpcError> {
         let tasks = &self.shared.tasks;
         let requestor = self.session.requestor();
-        let Some(task) = tasks.named(requestor, &self.wish.alias()).await? else { return Ok(None) };
+        let Some(task) = tasks.named(requestor, &self.metadata.alias()).await? else { return Ok(None) };
         let job = Job::Answered { request: asked.clone(), answer: Json::new("{}") };
         match idempotency::is_made_of(tasks, &task, &job.work(), asked).await? {
             true => Ok(Some(task)),
@@ -107,24 +104,20 @@ impl TaskAugmentedRequest {
         }
     }
 
-    /// The response that the request has without a wish. `None`: it was cancelled.
+    /// The response that the request has without its metadata. `None`: it was cancelled.
     async fn dispatched(
         &self,
+        context: RequestContext,
         method: Method,
-        offered: Offered,
-        rights: Rights,
         params: Option<&str>,
     ) -> Result<Option<EncodedMessage>, RpcError> {
-        let shared = &self.shared;
         let session = &self.session;
         let id = self.id.clone();
         // None of these asks the client anything.
-        let Offered { catalog, search, page: tools_page } = offered;
         let reads_events = true;
         // The request that it came with is counted as what it was.
         let target = &RequestTarget::default();
-        let request =
-            Request { shared, session, catalog, search, tools_page, id, params, rights, reads_events, target };
+        let request = Request { context, session, id, params, reads_events, target };
         let mut exchange = dispatch(method, request)?;
         while let Some(frame) = exchange.next().await {
             if frame.last {

@@ -207,7 +207,8 @@ impl Drop for ServerRequest {
 pub(super) async fn ask(
     shared: Arc<ProtocolContext>,
     session: Arc<Session>,
-    (frames, reads_events): (FrameSender, bool),
+    frames: FrameSender,
+    reads_events: bool,
     requests: Vec<InputRequest>,
 ) -> Result<Vec<InputResponse>, InputRequestError> {
     session.askable().await;

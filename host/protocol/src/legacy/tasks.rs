@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tools::Call;
 use super::{Empty, Request};
-use crate::arguments::ArgumentError;
+use crate::arguments::CallRefusal;
 use crate::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::error::RpcError;
 use crate::exchange::deferred;
@@ -23,14 +23,14 @@ use bulkhead_store::ListPosition;
 use bulkhead_tasks::{self as tasks, Job, RequestedTtl, TaskRequest};
 
 /// Starts a call as a task. The reply leaves after the record is durable.
-pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) -> Exchange {
-    let shared = Arc::clone(request.shared);
+pub(super) fn create(request: Request<'_>, call: Call, ttl: RequestedTtl) -> Exchange {
+    let shared = request.context.shared;
     replying(request.id, async move {
         // A tool error like that of a plain call, which the requestor fetches like any other result.
         let argument_error = match call.check(&shared.tasks).await {
             Ok(()) => None,
-            Err(ArgumentError::Schema(text)) => Some(ToolOutput::failure(text)),
-            Err(ArgumentError::Malformed(error)) => return Err(error),
+            Err(CallRefusal::ToolError(text)) => Some(ToolOutput::failure(text)),
+            Err(CallRefusal::Error(error)) => return Err(error),
         };
         let origin = call.origin(Design::Core2025);
         let session = call.session;
@@ -65,7 +65,7 @@ pub(super) struct TaskQuery {
 impl TaskQuery {
     pub(super) fn read(request: &Request<'_>) -> Result<Self, RpcError> {
         let named: Named = jsonrpc::params(request.params)?;
-        let shared = Arc::clone(request.shared);
+        let shared = Arc::clone(&request.context.shared);
         let session = Arc::clone(request.session);
         Ok(Self { shared, session, wire_id: named.task_id })
     }
@@ -180,7 +180,7 @@ struct Page {
 pub(super) fn list(request: Request<'_>) -> Result<Exchange, RpcError> {
     const METHOD: &str = "tasks/list";
     let paged: Paged = jsonrpc::params(request.params)?;
-    let shared = Arc::clone(request.shared);
+    let shared = request.context.shared;
     let session = Arc::clone(request.session);
     let requestor = *session.requestor();
     let after = match paged.cursor {

@@ -22,23 +22,25 @@ use super::multi_round_trip::{Claim, Outcome, Parked, PendingInputRequests, Stat
 use super::respond;
 use super::result::{Ending, EndingView};
 use super::state::{Answers, Binding, Position};
-use crate::arguments::{self, ArgumentError, INLINE_BYTES_MAX};
+use super::tools::answered;
+use crate::arguments::{self, CallRefusal};
 use crate::digest::digest;
 use crate::error::RpcError;
 use crate::exchange::{FrameSender, at};
 use crate::input_requests::can_answer;
 use crate::jsonrpc::RequestId;
 use crate::notifications::{self, ProgressReports};
+use crate::request_context::RequestContext;
 use crate::{Frame, ProtocolContext};
 use begin::related;
 pub(super) use begin::{RetryParams, call};
-use bulkhead_calls::{Operation, Returned};
+use bulkhead_calls::Operation;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, ClientFeature, InputRequest, InputRequestKind};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Design, Era, Origin};
 use bulkhead_domain::tool::{TaskSupport, ToolOutput};
-use bulkhead_tasks::{CallNews, CallRequest, Fallback, Job, PluginRequest, RequestedTtl, TaskRequest, Tasks};
+use bulkhead_tasks::{CallNews, CallRequest, Fallback, Job, PluginRequest, RequestedTtl, TaskRequest};
 use input_requests::{InputOutcome, issue};
 
 /// When a call tries again to become a task that could not. A place among the running tasks is told of as soon as there is one.
@@ -113,17 +115,11 @@ struct ActiveCall {
 }
 
 impl RoundTrip {
-    pub(super) fn new(
-        shared: Arc<ProtocolContext>,
-        requestor: Requestor,
-        work: PluginCall,
-        client: RequestClient,
-        fresh: Answers,
-    ) -> Self {
+    pub(super) fn new(context: &RequestContext, work: PluginCall, client: RequestClient, fresh: Answers) -> Self {
         let progress = ProgressReports::new(client.progress_token.clone(), None);
         Self {
-            shared,
-            requestor,
+            shared: Arc::clone(&context.shared),
+            requestor: context.requestor,
             work,
             passed: 0,
             absence: Fallback::default(),
@@ -141,12 +137,10 @@ impl RoundTrip {
 
     pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, frames: &FrameSender) -> Frame {
         if let PluginCall::Tool(call) = &mut self.work {
-            match check(&self.shared.tasks, &self.requestor, call).await {
+            match arguments::check(&self.shared.tasks, &self.requestor, call).await {
                 Ok(()) => {}
-                Err(ArgumentError::Schema(text)) => {
-                    return self.respond(id, Ok(Ending::Output(Returned::Tool(ToolOutput::failure(text)))));
-                }
-                Err(ArgumentError::Malformed(error)) => return super::refused(id, &error),
+                Err(CallRefusal::ToolError(text)) => return answered(&self.shared, id, ToolOutput::failure(text)),
+                Err(CallRefusal::Error(error)) => return super::refused(id, &error),
             }
             match related(&self.shared.tasks, &self.requestor, &self.client.related).await {
                 Ok(tasks) => call.related = tasks,
@@ -420,12 +414,4 @@ impl RoundTrip {
             }
         }
     }
-}
-
-async fn check(tasks: &Tasks, requestor: &Requestor, call: &CallRequest) -> Result<(), ArgumentError> {
-    let CallRequest { tool, arguments, .. } = call;
-    if arguments.as_str().len() <= INLINE_BYTES_MAX {
-        return arguments::fit(tool, arguments.as_str());
-    }
-    arguments::fit_offloaded(tasks, requestor, Arc::clone(tool), arguments.clone()).await
 }

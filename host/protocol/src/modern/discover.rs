@@ -50,14 +50,14 @@ pub(super) fn discover(request: &Request<'_>) -> Exchange {
         (Need::Tasks, TASKS_EXTENSION, tasks),
         (Need::Steer, INTERACTION_EXTENSION, json!({"steer": true, "pause": true})),
     ];
-    let may = |(need, name, value): (Need<'_>, &str, Value)| request.rights.has(need).then(|| (name.to_owned(), value));
+    let extensions = extensions.into_iter().filter(|(need, ..)| request.context.rights.has(*need));
     let capabilities = ServerCapabilities {
         logging: json!({}),
         tools: json!({"listChanged": true}),
-        offered: FeatureCapabilities::new(&request.catalog),
-        extensions: extensions.into_iter().filter_map(may).collect(),
+        offered: FeatureCapabilities::new(&request.context.catalog),
+        extensions: extensions.map(|(_, name, value)| (name.to_owned(), value)).collect(),
     };
-    let instructions = request.shared.options.instructions.as_deref();
+    let instructions = request.context.shared.options.instructions.as_deref();
     let body = Cacheable { body: Discovered { capabilities, instructions }, scope };
-    immediate(response(&request.id, &Complete::new(&request.shared.modern, body)))
+    immediate(response(&request.id, &Complete::new(&request.context.shared.modern, body)))
 }
