@@ -11,7 +11,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::ProtocolOptions;
 use super::cursor::{self, PAGE, Paged, bad_cursor};
 use super::error::RpcError;
 use super::request_context::RequestContext;
@@ -206,22 +205,6 @@ impl RequestContext {
                 return Ok(result.and_then(of_kind));
             }
         }
-    }
-}
-
-/// How the host presents itself.
-#[derive(Serialize)]
-pub(crate) struct ServerInfo<'a> {
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    version: &'a str,
-}
-
-impl<'a> From<&'a ProtocolOptions> for ServerInfo<'a> {
-    fn from(options: &'a ProtocolOptions) -> Self {
-        let ProtocolOptions { server_name, server_title, server_version, .. } = options;
-        Self { name: server_name, title: server_title.as_deref(), version: server_version }
     }
 }
 

@@ -200,7 +200,7 @@ impl RoundTrip {
         // Tasks of this era report nothing on any stream.
         call.client.wants_progress = false;
         let request = TaskRequest { job: Job::Call(call), origin: self.origin(), ttl: RequestedTtl::Default };
-        call_handle::create(&self.shared, self.requestor, request).await.map(Ending::Task)
+        call_handle::create(&self.shared.tasks, self.requestor, request).await.map(Ending::Task)
     }
 
     async fn begin(&mut self, frames: &FrameSender) -> Result<Ending, RoundTripError> {
@@ -388,7 +388,7 @@ impl RoundTrip {
                         continue;
                     }
                     let origin = self.origin();
-                    match Box::pin(running.guest.promote(&self.shared, self.requestor, origin)).await? {
+                    match Box::pin(running.guest.promote(&self.shared.tasks, self.requestor, origin)).await? {
                         Ok(task) => return Ok(Ending::Task(task)),
                         Err(guest) => running.guest = guest,
                     }

@@ -8,11 +8,11 @@ use super::Request;
 use super::result::Complete;
 use super::server_features::Cacheable;
 use super::tools::scope;
-use crate::capabilities::INTERACTION_EXTENSION;
+use crate::capabilities::{INTERACTION_EXTENSION, TASKS_EXTENSION};
 use crate::exchange::immediate;
 use crate::jsonrpc::response;
 use crate::server_features::FeatureCapabilities;
-use crate::wire::{Body, TASKS_EXTENSION, entry_if};
+use crate::wire::{Body, entry_if};
 use crate::{Exchange, VERSIONS};
 use bulkhead_domain::rights::Need;
 

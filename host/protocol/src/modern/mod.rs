@@ -12,6 +12,7 @@ mod declared;
 mod discover;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod kept;
 mod listen;
 mod meta;
 mod multi_round_trip;
@@ -28,7 +29,6 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use serde::Serialize;
 use serde_json::json;
-use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::watch;
 
 use super::capabilities::INTERACTION_EXTENSION;
@@ -38,16 +38,15 @@ use super::jsonrpc::{Message, RequestId, error_body, error_response, response};
 use super::methods::{Method, Subject};
 use super::operation::RequestTarget;
 use super::request_context::RequestContext;
-use super::{Declared, Exchange, Frame, Peer, ProtocolContext, ProtocolOptions, Received, Rejection, VERSIONS};
+use super::{Declared, Exchange, Frame, Peer, ProtocolContext, Received, Rejection, VERSIONS};
 use crate::rights;
-use crate::server_features::ServerInfo;
 use bulkhead_domain::task::Era;
 use connection::InFlight;
 use meta::RequestClient;
-use multi_round_trip::MultiRoundTrips;
 use params_index::Members;
 
 pub use connection::Connection;
+pub(super) use kept::State;
 pub(super) use meta::{is_modern_version, names_a_version};
 
 /// The revision that is spoken here.
@@ -64,28 +63,6 @@ fn check_capabilities(method: Method, client: &RequestClient) -> Result<(), RpcE
         Subject::Pause if !client.interaction.pause => interaction("pause"),
         Subject::Tasks => client.check_tasks(),
         _ => Ok(()),
-    }
-}
-
-/// What the era keeps between requests: nothing that a request depends on.
-pub(super) struct State {
-    server_info: Box<RawValue>,
-    rounds: Arc<MultiRoundTrips>,
-    closing: watch::Sender<bool>,
-}
-
-impl State {
-    pub(super) fn new(options: &ProtocolOptions) -> Self {
-        Self {
-            server_info: to_raw_value(&ServerInfo::from(options)).unwrap_or_else(|_| RawValue::NULL.to_owned()),
-            rounds: Arc::new(MultiRoundTrips::new(&options.cursor_key)),
-            closing: watch::Sender::new(false),
-        }
-    }
-
-    /// Ends every listen stream, those that begin later too.
-    pub(super) fn close(&self) {
-        self.closing.send_replace(true);
     }
 }
 
