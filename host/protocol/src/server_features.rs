@@ -179,16 +179,16 @@ impl RequestContext {
 
     /// Which plugin has this resource, as far as this requestor may read it.
     pub(crate) async fn owner(&self, uri: &str) -> Result<Option<Arc<CatalogPlugin>>, RpcError> {
-        let mut absence = Fallback::default();
+        let mut fallback = Fallback::default();
         for library in self.catalog.readers(uri) {
             let operation = Operation::ReadResource { uri: uri.to_owned() };
             match self.quietly::<Vec<_>>(&library, operation).await? {
                 Ok(_) => return Ok(Some(library)),
-                Err(error) if absence.goes_on(&error) => {}
+                Err(error) if fallback.goes_on(&error) => {}
                 Err(error) => return Err(RpcError::from(&error)),
             }
         }
-        absence.broke.map_or(Ok(None), |error| Err(RpcError::from(&error)))
+        fallback.broke.map_or(Ok(None), |error| Err(RpcError::from(&error)))
     }
 
     /// A request without notifications or input requests.

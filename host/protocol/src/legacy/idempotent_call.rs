@@ -30,21 +30,21 @@ pub(super) fn call(request: Request<'_>, call: Call, key: String) -> Result<Exch
     let session = request.session.clone();
     let id = request.id;
     Ok(streaming(|frames| async move {
-        let conversation = StreamedRequest { shared, session, frames, reads_events: call.reads_events };
-        let made = async {
-            match call.check(&conversation.shared.tasks).await {
-                Ok(()) => conversation.once(call, &key).await.map_err(|error| error_response(Some(&id), &error)),
+        let streamed = StreamedRequest { shared, session, frames, reads_events: call.reads_events };
+        let started = async {
+            match call.check(&streamed.shared.tasks).await {
+                Ok(()) => streamed.once(call, &key).await.map_err(|error| error_response(Some(&id), &error)),
                 Err(refusal) => Err(unfit(&id, refusal)),
             }
         };
-        let made = tokio::select! {
+        let started = tokio::select! {
             biased;
             // A creation that is given up leaves nothing behind.
             () = in_flight.cancelled() => return None,
-            made = made => made,
+            started = started => started,
         };
-        match made {
-            Ok((call, task, news)) => conversation.follow(&id, call, task, news, &in_flight).await,
+        match started {
+            Ok((call, task, news)) => streamed.follow(&id, call, task, news, &in_flight).await,
             Err(response) => Some(response),
         }
     }))
@@ -151,7 +151,7 @@ impl StreamedRequest {
     async fn answer(
         &self,
         task: &Task,
-        asked: Option<PendingTaskInput>,
+        pending: Option<PendingTaskInput>,
         answers: Result<Vec<InputResponse>, InputRequestError>,
     ) -> Result<Option<Arc<Task>>, RpcError> {
         let answers = answers.map_err(|error| match error {
@@ -165,7 +165,7 @@ impl StreamedRequest {
         let tasks = &self.shared.tasks;
         let requestor = self.session.requestor();
         let mut changed = None;
-        for (key, answer) in asked.into_iter().flat_map(|asked| asked.keys).zip(answers) {
+        for (key, answer) in pending.into_iter().flat_map(|pending| pending.keys).zip(answers) {
             let answered = match tasks.answer(requestor, task.id, &key, answer).await {
                 Err(tasks::Error::Ended) => tasks.get(requestor, task.id).await,
                 answered => answered,

@@ -183,32 +183,34 @@ pub(super) fn response(
     outcome: Result<&str, &PeerError>,
 ) -> Received {
     let Some(session) = session_of(peer) else { return session_required(None) };
-    let may = |expected: &PendingRequest| expected.input_request.is_none() || peer.rights.has(Need::Tasks);
-    if let Some(expected) = session.take_expected(id, may) {
+    let may = |pending: &PendingRequest| pending.input_request.is_none() || peer.rights.has(Need::Tasks);
+    if let Some(pending) = session.take_expected(id, may) {
         let reply: Reply = outcome.map(Into::into).map_err(Clone::clone);
-        match expected.input_request {
-            Some(asked) if server_requests::client_task(session, &asked.kind, &reply).is_none() => {
+        match pending.input_request {
+            Some(input_request) if server_requests::client_task(session, &input_request.kind, &reply).is_none() => {
                 let shared = Arc::clone(shared);
                 let session = Arc::clone(session);
-                return Received::Settling(Box::pin(async move { settle(&shared, &session, &asked, reply).await }));
+                return Received::Settling(Box::pin(
+                    async move { settle(&shared, &session, &input_request, reply).await },
+                ));
             }
             // Nobody waits any more: the question will be asked again.
-            _ => drop(expected.reply.send(reply)),
+            _ => drop(pending.reply.send(reply)),
         }
     }
     Received::Accepted
 }
 
 /// Hands the answer to a task's question on. The first one wins: the engine ignores what comes later.
-async fn settle(shared: &ProtocolContext, session: &Session, asked: &TaskInputRequest, reply: Reply) {
-    let answer = input_requests::answer_offloaded(&shared.tasks, session.requestor(), &asked.kind, reply).await;
-    match shared.tasks.answer(session.requestor(), asked.task, &asked.issued_key, answer).await {
+async fn settle(shared: &ProtocolContext, session: &Session, input_request: &TaskInputRequest, reply: Reply) {
+    let answer = input_requests::answer_offloaded(&shared.tasks, session.requestor(), &input_request.kind, reply).await;
+    match shared.tasks.answer(session.requestor(), input_request.task, &input_request.issued_key, answer).await {
         Ok(_) => {
-            session.forget_input_request(asked.task, &asked.issued_key);
-            shared.stream_router.answered(asked.task, &asked.issued_key);
+            session.forget_input_request(input_request.task, &input_request.issued_key);
+            shared.stream_router.answered(input_request.task, &input_request.issued_key);
         }
         // The task is over or gone, or the failure was logged where it happened; the question stays open in that case.
-        Err(error) => tracing::debug!(task = %asked.task, %error, "an answer came to nothing"),
+        Err(error) => tracing::debug!(task = %input_request.task, %error, "an answer came to nothing"),
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn answer(
     request: Request<'_>,
     metadata: TaskMetadata,
 ) -> Result<Exchange, RpcError> {
-    let asked = asked(name, request.params)?;
+    let stored_request = stored_request(name, request.params)?;
     let params = request.params.map(Box::<str>::from);
     let context = request.context;
     let session = Arc::clone(request.session);
@@ -38,7 +38,7 @@ pub(super) fn answer(
     Ok(streaming(|frames| async move {
         let shared = Arc::clone(&context.shared);
         let augmented = TaskAugmentedRequest { shared, session, frames, id, metadata };
-        match augmented.answer(context, method, asked, params).await {
+        match augmented.answer(context, method, stored_request, params).await {
             Ok(response) => response,
             Err(error) => Some(error_response(Some(&augmented.id), &error)),
         }
@@ -46,7 +46,7 @@ pub(super) fn answer(
 }
 
 /// What tells one request from another: its method, and its params without their metadata.
-fn asked(name: &str, params: Option<&str>) -> Result<Json, RpcError> {
+fn stored_request(name: &str, params: Option<&str>) -> Result<Json, RpcError> {
     #[derive(Serialize)]
     struct StoredRequest<'a> {
         method: &'a str,
@@ -54,8 +54,10 @@ fn asked(name: &str, params: Option<&str>) -> Result<Json, RpcError> {
     }
     let mut params: BTreeMap<String, &RawValue> = jsonrpc::params(params)?;
     params.remove("_meta");
-    let asked = serde_json::to_string(&StoredRequest { method: name, params });
-    asked.map(Json::new).map_err(|error| RpcError::host_failure(format_args!("a request cannot be written: {error}")))
+    let stored_request = serde_json::to_string(&StoredRequest { method: name, params });
+    stored_request
+        .map(Json::new)
+        .map_err(|error| RpcError::host_failure(format_args!("a request cannot be written: {error}")))
 }
 
 /// A session that asks again has to get what it asks for, also when another one has asked before.
@@ -68,10 +70,10 @@ impl TaskAugmentedRequest {
         &self,
         context: RequestContext,
         method: Method,
-        asked: Json,
+        stored_request: Json,
         params: Option<Box<str>>,
     ) -> Result<Option<EncodedMessage>, RpcError> {
-        let found = self.found(&asked).await?;
+        let found = self.found(&stored_request).await?;
         if let Some(task) = found.filter(|_| !acts_on_its_session(method)) {
             return Ok(Some(self.announced(&task).response(&self.id, &task).await));
         }
@@ -85,17 +87,17 @@ impl TaskAugmentedRequest {
         let result = serde_json::from_str::<Response>(&response.text()).ok().and_then(|response| response.result);
         let Some(result) = result else { return Ok(Some(response)) };
         let answer = Json::new(result.get());
-        let task = self.once(Job::Answered { request: asked, answer }, origin(&self.session, true)).await?;
+        let task = self.once(Job::Answered { request: stored_request, answer }, origin(&self.session, true)).await?;
         Ok(Some(self.announced(&task).response(&self.id, &task).await))
     }
 
     /// The task that was made of the same request before.
-    async fn found(&self, asked: &Json) -> Result<Option<Arc<Task>>, RpcError> {
+    async fn found(&self, stored_request: &Json) -> Result<Option<Arc<Task>>, RpcError> {
         let tasks = &self.shared.tasks;
         let requestor = self.session.requestor();
         let Some(task) = tasks.named(requestor, &self.metadata.alias()).await? else { return Ok(None) };
-        let job = Job::Answered { request: asked.clone(), answer: Json::new("{}") };
-        match idempotency::is_made_of(tasks, &task, &job.work(), asked).await? {
+        let job = Job::Answered { request: stored_request.clone(), answer: Json::new("{}") };
+        match idempotency::is_made_of(tasks, &task, &job.work(), stored_request).await? {
             true => Ok(Some(task)),
             false => {
                 tasks.note_name_in_use(requestor, &job.work());

@@ -32,12 +32,12 @@ pub(super) fn call(request: Request<'_>, call: Call, metadata: TaskMetadata) -> 
         let augmented = TaskAugmentedRequest { shared, session, frames, id, metadata };
         let progress_token = call.progress_token.clone();
         let reports = ReportOptions { progress_token, are_wanted: true, are_read: call.reads_events };
-        let checked = tokio::select! {
+        let fit = tokio::select! {
             biased;
             () = in_flight.cancelled() => return None,
-            checked = call.check(&augmented.shared.tasks) => checked,
+            fit = call.check(&augmented.shared.tasks) => fit,
         };
-        match checked {
+        match fit {
             Ok(()) => {
                 let origin = call.origin(Design::Sep1686);
                 let job = Job::Call(call.request);
@@ -56,7 +56,8 @@ pub(super) fn request(
     request: Request<'_>,
     metadata: TaskMetadata,
 ) -> Result<Exchange, RpcError> {
-    let Some(server_features::TaskableRequest { ask, uri }) = server_features::asked(method, &request)? else {
+    let Some(server_features::TaskableRequest { fallback_request, uri }) = server_features::taskable(method, &request)?
+    else {
         return sep1686_immediate::answer(method, name, request, metadata);
     };
     let in_flight = in_flight(&request)?;
@@ -70,7 +71,7 @@ pub(super) fn request(
         origin.progress_token.clone_from(&progress_token);
         let augmented = TaskAugmentedRequest { shared, session, frames, id, metadata };
         let reports = ReportOptions { progress_token, are_wanted: true, are_read };
-        augmented.run(Job::FallbackRequest(ask), origin, reports, &in_flight, uri).await
+        augmented.run(Job::FallbackRequest(fallback_request), origin, reports, &in_flight, uri).await
     }))
 }
 
@@ -116,11 +117,11 @@ impl TaskAugmentedRequest {
             Ok(task) => task,
             Err(error) => return Some(error_response(Some(&self.id), &error)),
         };
-        let waiting = self.announced(&task);
-        let error = match waiting.outcome(reports, in_flight).await {
+        let waiter = self.announced(&task);
+        let error = match waiter.outcome(reports, in_flight).await {
             Ok(Some(task)) => match (task.outcome(), uri) {
                 (Some(Outcome::Error(CallError::NotFound(_))), Some(uri)) => RpcError::resource_not_found(&uri),
-                _ => return Some(waiting.response(&self.id, &task).await),
+                _ => return Some(waiter.response(&self.id, &task).await),
             },
             Ok(None) => {
                 if in_flight.is_cancelled_by_client() {

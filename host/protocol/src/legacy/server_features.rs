@@ -125,13 +125,13 @@ pub(super) fn progress_token(params: Option<&str>) -> Result<Option<Json>, RpcEr
 
 /// A request to plugins that can be a task.
 pub(super) struct TaskableRequest {
-    pub(super) ask: FallbackRequest,
+    pub(super) fallback_request: FallbackRequest,
     /// That of the resource that it is about.
     pub(super) uri: Option<String>,
 }
 
 /// What plugins are asked for by a request; `None`: the host answers it itself.
-pub(super) fn asked(method: Method, request: &Request<'_>) -> Result<Option<TaskableRequest>, RpcError> {
+pub(super) fn taskable(method: Method, request: &Request<'_>) -> Result<Option<TaskableRequest>, RpcError> {
     let catalog = &request.context.catalog;
     let (operation, first, others, uri) = match method {
         Method::ResourcesRead => {
@@ -151,7 +151,7 @@ pub(super) fn asked(method: Method, request: &Request<'_>) -> Result<Option<Task
         },
         _ => return Ok(None),
     };
-    Ok(FallbackRequest::new(operation, first, others).map(|ask| TaskableRequest { ask, uri }))
+    Ok(FallbackRequest::new(operation, first, others).map(|fallback_request| TaskableRequest { fallback_request, uri }))
 }
 
 /// `resources/read`: asks who may have it, one after the other, until one does.
@@ -204,10 +204,10 @@ where
         wants_progress: token.is_some(),
     };
     Ok(streaming(|frames| async move {
-        let conversation = StreamedRequest { shared, session, frames, reads_events };
+        let streamed = StreamedRequest { shared, session, frames, reads_events };
         let mut progress = ProgressReports::new(token, None);
         let mut last = None;
-        let mut absence = Fallback::default();
+        let mut fallback = Fallback::default();
         // Kept until the result is rendered, as that of a call of a tool.
         let mut permit = None;
         for (library, operation) in visits {
@@ -215,22 +215,22 @@ where
             let started = tokio::select! {
                 biased;
                 () = in_flight.cancelled() => return None,
-                started = conversation.shared.tasks.request(conversation.session.requestor(), request) => started,
+                started = streamed.shared.tasks.request(streamed.session.requestor(), request) => started,
             };
             let call = match started {
                 Ok(call) => call,
                 Err(error) => return Some(error_response(Some(&id), &error.into())),
             };
-            let (result, call) = conversation.converse(call, &mut progress, &in_flight).await?;
+            let (result, call) = streamed.converse(call, &mut progress, &in_flight).await?;
             let result = result.and_then(of_kind);
-            let goes_on = result.as_ref().is_err_and(|error| absence.goes_on(error));
+            let goes_on = result.as_ref().is_err_and(|error| fallback.goes_on(error));
             last = Some(result);
             permit = (!goes_on).then_some(call);
             if !goes_on {
                 break;
             }
         }
-        let last = last.map(|result| result.map_err(|error| absence.conclude(error)));
+        let last = last.map(|result| result.map_err(|error| fallback.conclude(error)));
         let response = render(&id, last);
         drop(permit);
         Some(response)

@@ -102,15 +102,15 @@ where
 
 /// `tasks/get`.
 pub(super) fn get(request: Request<'_>) -> Result<Exchange, RpcError> {
-    showing(request, |about| async move { about.task().await })
+    showing(request, |query| async move { query.task().await })
 }
 
 /// `tasks/cancel`. The record says `cancelled` before the reply does.
 pub(super) fn cancel(request: Request<'_>) -> Result<Exchange, RpcError> {
-    showing(request, |about| async move {
-        let task = about.task().await?;
-        match about.shared.tasks.cancel(about.requestor(), task.id).await {
-            Err(tasks::Error::Ended) => Err(over(&*about.task().await?, about.session.settled.version)),
+    showing(request, |query| async move {
+        let task = query.task().await?;
+        match query.shared.tasks.cancel(query.requestor(), task.id).await {
+            Err(tasks::Error::Ended) => Err(over(&*query.task().await?, query.session.settled.version)),
             cancelled => Ok(cancelled?),
         }
     })
@@ -122,43 +122,43 @@ pub(super) fn steer(request: Request<'_>) -> Result<Exchange, RpcError> {
     struct Steer {
         message: String,
     }
-    let about = TaskQuery::read(&request)?;
+    let query = TaskQuery::read(&request)?;
     let steer: Steer = jsonrpc::params(request.params)?;
     Ok(replying(request.id, async move {
-        let task = about.task().await?;
-        about.shared.tasks.steer(about.requestor(), task.id, steer.message).await?;
+        let task = query.task().await?;
+        query.shared.tasks.steer(query.requestor(), task.id, steer.message).await?;
         Ok(|id: &RequestId| response(id, &Empty {}))
     }))
 }
 
 /// `tasks/pause`. This era has no status for it: the one before stays, and the message says it.
 pub(super) fn pause(request: Request<'_>) -> Result<Exchange, RpcError> {
-    showing(request, |about| async move {
-        let task = about.task().await?;
-        Ok(about.shared.tasks.pause(about.requestor(), task.id, None).await?)
+    showing(request, |query| async move {
+        let task = query.task().await?;
+        Ok(query.shared.tasks.pause(query.requestor(), task.id, None).await?)
     })
 }
 
 /// `tasks/resume`.
 pub(super) fn resume(request: Request<'_>) -> Result<Exchange, RpcError> {
-    showing(request, |about| async move {
-        let task = about.task().await?;
-        Ok(about.shared.tasks.resume(about.requestor(), task.id).await?)
+    showing(request, |query| async move {
+        let task = query.task().await?;
+        Ok(query.shared.tasks.resume(query.requestor(), task.id).await?)
     })
 }
 
 /// `tasks/delete`, of SEP-1686: a task that is over goes before its time. Other designs have no such thing.
 pub(super) fn delete(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let about = TaskQuery::read(&request)?;
+    let query = TaskQuery::read(&request)?;
     Ok(replying(request.id, async move {
-        let task = about.task().await?;
+        let task = query.task().await?;
         if task.design() != Design::Sep1686 {
             return Err(RpcError::invalid_params(format!(
                 "Only tasks that were created with {} can be deleted; this one is kept for its ttl",
                 sep1686::TASK
             )));
         }
-        about.shared.tasks.delete(about.requestor(), task.id).await?;
+        query.shared.tasks.delete(query.requestor(), task.id).await?;
         Ok(move |id: &RequestId| response(id, &OnlyRelated::from(&*task)))
     }))
 }

@@ -65,26 +65,26 @@ pub(super) struct PluginRequests {
 pub(super) struct RoundTrip {
     shared: Arc<ProtocolContext>,
     requestor: Requestor,
-    work: PluginCall,
+    plugin_call: PluginCall,
     /// How many plugins did not have it.
-    passed: usize,
-    absence: Fallback,
+    plugins_tried: usize,
+    fallback: Fallback,
     client: RequestClient,
     progress: ProgressReports,
     /// The answers that came with this request.
     fresh: Answers,
     /// Whether one of them answered something.
-    used: bool,
+    used_answer: bool,
     /// Whether the tool says that it failed.
     tool_error: bool,
     /// The state that this request goes on from.
-    from: Option<(Position, String)>,
+    resumed_from: Option<(Position, String)>,
     /// The right to go on from it.
-    turn: Option<StateLease>,
+    lease: Option<StateLease>,
     /// When the call becomes a task, if it may.
     promote_at: Option<Instant>,
     /// The guest that is over, dropped after its result is rendered. Its permit is free as soon as it has finished (`PlainCall`).
-    _over: Option<CallHandle>,
+    _finished_guest: Option<CallHandle>,
 }
 
 /// Why there is no ending.
@@ -115,28 +115,33 @@ struct ActiveCall {
 }
 
 impl RoundTrip {
-    pub(super) fn new(context: &RequestContext, work: PluginCall, client: RequestClient, fresh: Answers) -> Self {
+    pub(super) fn new(
+        context: &RequestContext,
+        plugin_call: PluginCall,
+        client: RequestClient,
+        fresh: Answers,
+    ) -> Self {
         let progress = ProgressReports::new(client.progress_token.clone(), None);
         Self {
             shared: Arc::clone(&context.shared),
             requestor: context.requestor,
-            work,
-            passed: 0,
-            absence: Fallback::default(),
+            plugin_call,
+            plugins_tried: 0,
+            fallback: Fallback::default(),
             client,
             progress,
             fresh,
-            used: false,
+            used_answer: false,
             tool_error: false,
-            from: None,
-            turn: None,
+            resumed_from: None,
+            lease: None,
             promote_at: None,
-            _over: None,
+            _finished_guest: None,
         }
     }
 
     pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, frames: &FrameSender) -> Frame {
-        if let PluginCall::Tool(call) = &mut self.work {
+        if let PluginCall::Tool(call) = &mut self.plugin_call {
             match arguments::check(&self.shared.tasks, &self.requestor, call).await {
                 Ok(()) => {}
                 Err(CallRefusal::ToolError(text)) => return answered(&self.shared, id, ToolOutput::failure(text)),
@@ -148,14 +153,14 @@ impl RoundTrip {
             }
         }
         if let Some(state) = state {
-            let answer = Box::pin(self.go_on(state, frames)).await;
+            let answer = Box::pin(self.resume(state, frames)).await;
             let mut frame = respond(id, answer);
             frame.message = frame.message.of_tool(self.tool_error);
             return frame;
         }
         let key = self.client.idempotency_key.take();
         // What is rare is boxed, so that the usual call is not as large.
-        let ending = match (&self.work, key) {
+        let ending = match (&self.plugin_call, key) {
             (PluginCall::Tool(call), Some(key)) => {
                 let call = call.clone();
                 Box::pin(self.once(call, &key, frames)).await
@@ -208,16 +213,16 @@ impl RoundTrip {
             Begun::Call(guest) => guest,
             Begun::Task(ending) => return Ok(ending),
         };
-        self.begin_turn();
-        let answers = self.from.as_ref().map(|(position, _)| position.answers.clone()).unwrap_or_default();
+        self.begin_lease();
+        let answers = self.resumed_from.as_ref().map(|(position, _)| position.answers.clone()).unwrap_or_default();
         self.converse(ActiveCall { guest, issued: Vec::new(), answers }, None, frames).await
     }
 
     /// A new call that still waits for its permit when it would become a task becomes one that waits: its client has something to poll.
     async fn start_or_queue(&self) -> Result<Begun, RpcError> {
         let mut started = pin!(self.start());
-        let PluginCall::Tool(call) = &self.work else { return started.await.map(Begun::Call) };
-        let promote_at = self.promote_at.filter(|_| self.from.is_none());
+        let PluginCall::Tool(call) = &self.plugin_call else { return started.await.map(Begun::Call) };
+        let promote_at = self.promote_at.filter(|_| self.resumed_from.is_none());
         tokio::select! {
             biased;
             started = &mut started => return started.map(Begun::Call),
@@ -233,10 +238,10 @@ impl RoundTrip {
 
     async fn start(&self) -> Result<CallHandle, RpcError> {
         let tasks = &self.shared.tasks;
-        let started = match &self.work {
+        let started = match &self.plugin_call {
             PluginCall::Tool(call) => tasks.call(&self.requestor, call.clone()).await,
-            PluginCall::PluginRequests(visits) => {
-                let request = visits.requests.get(self.passed).cloned();
+            PluginCall::PluginRequests(plugin_requests) => {
+                let request = plugin_requests.requests.get(self.plugins_tried).cloned();
                 let request =
                     request.ok_or_else(|| RpcError::host_failure(format_args!("no plugin is left to ask")))?;
                 tasks.request(&self.requestor, request).await
@@ -252,16 +257,18 @@ impl RoundTrip {
     }
 
     /// Whether another plugin may have what this one has not.
-    fn pass(&mut self, error: &CallError) -> bool {
-        let PluginCall::PluginRequests(visits) = &self.work else { return false };
-        let goes_on = self.absence.goes_on(error) && self.passed + 1 < visits.requests.len();
-        self.passed += usize::from(goes_on);
+    fn try_next_plugin(&mut self, error: &CallError) -> bool {
+        let PluginCall::PluginRequests(plugin_requests) = &self.plugin_call else { return false };
+        let goes_on = self.fallback.goes_on(error) && self.plugins_tried + 1 < plugin_requests.requests.len();
+        self.plugins_tried += usize::from(goes_on);
         goes_on
     }
 
     fn error(&self, error: &CallError) -> RpcError {
-        let operation = match &self.work {
-            PluginCall::PluginRequests(visits) => visits.requests.first().map(|request| &request.operation),
+        let operation = match &self.plugin_call {
+            PluginCall::PluginRequests(plugin_requests) => {
+                plugin_requests.requests.first().map(|request| &request.operation)
+            }
             PluginCall::Tool(_) => None,
         };
         match (operation, error) {
@@ -271,7 +278,7 @@ impl RoundTrip {
     }
 
     /// Continues a state: with the parked guest, or from the start with the answers so far.
-    async fn go_on(&mut self, state: String, frames: &FrameSender) -> Outcome {
+    async fn resume(&mut self, state: String, frames: &FrameSender) -> Outcome {
         let opened = self.binding().and_then(|binding| self.shared.modern.rounds.sealer.open(&binding, &state));
         let position = opened.filter(|position| position.until > self.shared.tasks.now()).ok_or_else(|| {
             RpcError::invalid_params(
@@ -280,9 +287,9 @@ impl RoundTrip {
         })?;
         let rounds = Arc::clone(&self.shared.modern.rounds);
         let answers = self.fresh_digest();
-        let again = self.may_run_again();
-        match rounds.claim(&self.shared.tasks, self.requestor, &position, answers, again).await? {
-            Claim::Granted(turn) => self.turn = Some(turn),
+        let may_run_again = self.may_run_again();
+        match rounds.claim(&self.shared.tasks, self.requestor, &position, answers, may_run_again).await? {
+            Claim::Granted(lease) => self.lease = Some(lease),
             Claim::Done(outcome) => return Outcome::clone(&outcome),
             Claim::Conflict => {
                 return Err(RpcError::invalid_params(
@@ -296,11 +303,11 @@ impl RoundTrip {
             }
         }
         let parked = rounds.unpark(&position.state_id);
-        self.from = Some((position, state));
+        self.resumed_from = Some((position, state));
         let ending = match parked {
-            Some(Parked { guest, ask, issued, answers }) => {
+            Some(Parked { guest, pending, issued, answers }) => {
                 guest.set_client(self.client.to_context());
-                self.converse(ActiveCall { guest, issued, answers }, Some(ask), frames).await
+                self.converse(ActiveCall { guest, issued, answers }, Some(pending), frames).await
             }
             None => self.begin(frames).await,
         };
@@ -309,34 +316,34 @@ impl RoundTrip {
 
     /// What going on from a state came to. It is kept for equal requests, unless nothing was answered: then the state stays good.
     async fn conclude(&mut self, ending: Result<Ending, RoundTripError>) -> Outcome {
-        let (outcome, came_of_it) = match ending {
+        let (outcome, counts_as_answer) = match ending {
             Ok(ending) => {
                 self.tool_error = ending.is_tool_error();
                 let result = to_raw_value(&EndingView { state: &self.shared.modern, ending: &ending })
                     .map_err(|cause| RpcError::host_failure(format_args!("a result cannot be written: {cause}")));
-                (result, self.used || !matches!(ending, Ending::InputRequired { .. }))
+                (result, self.used_answer || !matches!(ending, Ending::InputRequired { .. }))
             }
             Err(RoundTripError::Broken(error)) => (Err(error), true),
             Err(RoundTripError::Refused(error)) => (Err(error), false),
         };
-        match self.turn.take() {
-            Some(turn) if came_of_it => turn.conclude(outcome.clone()),
-            Some(turn) => turn.unmark().await,
+        match self.lease.take() {
+            Some(lease) if counts_as_answer => lease.conclude(outcome.clone()),
+            Some(lease) => lease.unmark().await,
             None => {}
         }
         outcome
     }
 
-    fn begin_turn(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.begin();
+    fn begin_lease(&mut self) {
+        if let Some(lease) = &mut self.lease {
+            lease.begin();
         }
     }
 
     fn binding(&self) -> Option<Binding<'_>> {
-        let (tool, arguments) = match &self.work {
+        let (tool, arguments) = match &self.plugin_call {
             PluginCall::Tool(call) => (&call.tool.tool.name, &call.arguments),
-            PluginCall::PluginRequests(visits) => (&visits.label, &visits.arguments),
+            PluginCall::PluginRequests(plugin_requests) => (&plugin_requests.label, &plugin_requests.arguments),
         };
         let arguments: Value = serde_json::from_str(arguments.as_str()).ok()?;
         Some(Binding { requestor: &self.requestor, tool, arguments: digest(&arguments) })
@@ -344,7 +351,7 @@ impl RoundTrip {
 
     /// Whether it does no harm to run this a second time: a call where plugin and operator say so, a read always.
     fn may_run_again(&self) -> bool {
-        match &self.work {
+        match &self.plugin_call {
             PluginCall::Tool(call) => call.tool.rerun_on_restart,
             PluginCall::PluginRequests(_) => true,
         }
@@ -358,20 +365,20 @@ impl RoundTrip {
 
     async fn converse(
         &mut self,
-        mut running: ActiveCall,
-        mut ask: Option<PendingInputRequests>,
+        mut active: ActiveCall,
+        mut pending: Option<PendingInputRequests>,
         frames: &FrameSender,
     ) -> Result<Ending, RoundTripError> {
         loop {
-            if let Some(ask) = ask.take() {
-                match self.settle(running, ask)? {
-                    InputOutcome::Answered(same) => running = *same,
+            if let Some(pending) = pending.take() {
+                match self.settle(active, pending)? {
+                    InputOutcome::Answered(same) => active = *same,
                     InputOutcome::Left(ending) => return Ok(ending),
                 }
             }
             let news = tokio::select! {
                 biased;
-                news = running.guest.next() => news,
+                news = active.guest.next() => news,
                 () = at(self.promote_at) => CallNews::Detach,
             };
             match news {
@@ -388,27 +395,27 @@ impl RoundTrip {
                         continue;
                     }
                     let origin = self.origin();
-                    match Box::pin(running.guest.promote(&self.shared.tasks, self.requestor, origin)).await? {
+                    match Box::pin(active.guest.promote(&self.shared.tasks, self.requestor, origin)).await? {
                         Ok(task) => return Ok(Ending::Task(task)),
-                        Err(guest) => running.guest = guest,
+                        Err(guest) => active.guest = guest,
                     }
                     self.promote_at = Some(Instant::now() + PROMOTE_AGAIN);
                 }
                 CallNews::InputRequests { requests, reply } => {
                     let input_requests =
-                        requests.into_iter().map(|request| (issue(&mut running.issued, &request.key), request));
-                    ask = Some(PendingInputRequests { input_requests: input_requests.collect(), reply });
+                        requests.into_iter().map(|request| (issue(&mut active.issued, &request.key), request));
+                    pending = Some(PendingInputRequests { input_requests: input_requests.collect(), reply });
                 }
                 CallNews::Finished(Ok(output)) => {
-                    self._over = Some(running.guest);
+                    self._finished_guest = Some(active.guest);
                     return Ok(Ending::Output(output));
                 }
-                CallNews::Finished(Err(error)) if self.pass(&error) => {
-                    running.guest = self.start().await?;
-                    running.issued.clear();
+                CallNews::Finished(Err(error)) if self.try_next_plugin(&error) => {
+                    active.guest = self.start().await?;
+                    active.issued.clear();
                 }
                 CallNews::Finished(Err(error)) => {
-                    let error = std::mem::take(&mut self.absence).conclude(error);
+                    let error = std::mem::take(&mut self.fallback).conclude(error);
                     return Err(RoundTripError::Broken(self.error(&error)));
                 }
             }

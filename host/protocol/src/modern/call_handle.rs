@@ -107,16 +107,16 @@ async fn making(
     requestor: Requestor,
     work: impl Future<Output = Made> + Send + 'static,
 ) -> Result<Made, RpcError> {
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let tasks = tasks.clone();
     // The task belongs to the trace of its request.
     let work = Box::pin(work).in_span(bulkhead_traces::current());
     tokio::spawn(async move {
-        if let Err(Made::Task(task)) = tell.send(work.await)
+        if let Err(Made::Task(task)) = sender.send(work.await)
             && let Err(error) = tasks.discard(&requestor, task.id).await
         {
             tracing::warn!(task.id = %task.id, %error, "a task that nobody knows could not be removed");
         }
     });
-    told.await.map_err(|_| RpcError::host_failure(format_args!("the making of a task broke")))
+    receiver.await.map_err(|_| RpcError::host_failure(format_args!("the making of a task broke")))
 }

@@ -100,12 +100,12 @@ pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
     let requests =
         readers.into_iter().map(|library| PluginRequest { library, operation: operation.clone(), client }).collect();
     // Names of tools hold no spaces: a state that was given for one of these opens for no tool.
-    let visits = PluginRequests {
+    let plugin_requests = PluginRequests {
         label: "resources/read ".to_owned(),
         arguments: Json::new(json!({"uri": uri}).to_string()),
         requests,
     };
-    converse(request, visits)
+    round_trip(request, plugin_requests)
 }
 
 /// `prompts/get`.
@@ -116,17 +116,18 @@ pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
     let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
     let requests =
         vec![PluginRequest { library: Arc::clone(&entry.library), operation, client: request.client.to_context() }];
-    let visits = PluginRequests {
+    let plugin_requests = PluginRequests {
         label: format!("prompts/get {}", entry.prompt.described.name),
         arguments: Json::new(bound),
         requests,
     };
-    converse(request, visits)
+    round_trip(request, plugin_requests)
 }
 
-fn converse(request: Request<'_>, visits: PluginRequests) -> Result<Exchange, RpcError> {
+fn round_trip(request: Request<'_>, plugin_requests: PluginRequests) -> Result<Exchange, RpcError> {
     let RetryParams { fresh, state } = RetryParams::read(&request.members)?;
-    let conversation = RoundTrip::new(&request.context, PluginCall::PluginRequests(visits), request.client, fresh);
+    let round_trip =
+        RoundTrip::new(&request.context, PluginCall::PluginRequests(plugin_requests), request.client, fresh);
     let id = request.id;
-    Ok(streaming(|frames| async move { Some(conversation.answer(&id, state, &frames).await) }))
+    Ok(streaming(|frames| async move { Some(round_trip.answer(&id, state, &frames).await) }))
 }
