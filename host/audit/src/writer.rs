@@ -87,7 +87,7 @@ impl Writer {
             let closing = Arc::clone(&closing);
             let refused = Arc::clone(&refused);
             let backlog = Arc::clone(&backlog);
-            move || work(log, &receiver, (&lost, &backlog), &closing, &refused)
+            move || work(log, &receiver, &lost, &backlog, &closing, &refused)
         })?;
         let queue = Mutex::new(Some(sender));
         let thread = Mutex::new(Some(thread));
@@ -164,7 +164,8 @@ impl Drop for Writer {
 fn work(
     mut log: Log,
     queue: &Receiver<(UnixMs, Entry)>,
-    (lost, backlog): (&AtomicU64, &Backlog),
+    lost: &AtomicU64,
+    backlog: &Backlog,
     closing: &AtomicBool,
     refused: &AtomicBool,
 ) {

@@ -9,7 +9,7 @@ use bulkhead_domain::call::{CallError, FaultKind};
 
 use crate::families::{CALL_BUSY, CALL_CPU, CALLS, EGRESS_DURATION, IN_DOUBT};
 use crate::histogram::Histogram;
-use crate::operation::Operation;
+use crate::operation::{Operation, OperationEntry};
 use crate::registry::{Counter, Registry};
 
 /// How a call ended.
@@ -158,7 +158,7 @@ impl ToolMetrics {
     pub(crate) fn new(plugin: &PluginMetrics, tool: &str, with_operation: bool) -> Self {
         let operation = plugin.kept.as_ref().map(|kept| {
             let name = if with_operation { tool } else { "" };
-            Operation::new(&kept.registry, Some(&kept.plugin), "tools/call", (name, ""))
+            Operation::new(&kept.registry, Some(&kept.plugin), "tools/call", OperationEntry::Tool(name))
         });
         Self {
             plugin: plugin.clone(),

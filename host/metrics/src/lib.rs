@@ -25,6 +25,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use families::{CREDENTIALS_REFUSED, Family, REFUSALS, SESSION_DURATION, STORE_SYNC, TICK_LATE};
+use operation::OperationEntry;
 use registry::{Labels, Registry, Series};
 
 pub use activity::{Activity, ActivityCounts, ActivityReading, ToolActivity};
@@ -149,7 +150,9 @@ impl Metrics {
     pub fn prompt(&self, plugin: &str, name: &str) -> Operation {
         let name = if self.0.options.tools { name } else { "" };
         let registry = self.0.registry.as_ref();
-        registry.map(|registry| Operation::new(registry, Some(plugin), "prompts/get", ("", name))).unwrap_or_default()
+        registry
+            .map(|registry| Operation::new(registry, Some(plugin), "prompts/get", OperationEntry::Prompt(name)))
+            .unwrap_or_default()
     }
 
     /// A request was refused by this limit.

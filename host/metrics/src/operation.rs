@@ -138,20 +138,31 @@ struct OperationSeries {
     histograms: Box<[OnceLock<Arc<Histogram>>]>,
 }
 
+/// What an operation is about beside its method.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OperationEntry<'a> {
+    None,
+    Tool(&'a str),
+    Prompt(&'a str),
+}
+
 impl Operation {
     /// `plugin`: whose tool or prompt it is.
     pub(crate) fn new(
         registry: &Arc<Registry>,
         plugin: Option<&str>,
         method: &'static str,
-        (tool, prompt): (&str, &str),
+        entry: OperationEntry<'_>,
     ) -> Self {
         let places = ANSWERS * TRANSPORTS * (VERSIONS.len() + 1);
         let histograms = std::iter::repeat_with(OnceLock::new).take(places).collect();
         let registry = Arc::clone(registry);
         let plugin = plugin.map(str::to_owned);
-        let tool = tool.to_owned();
-        let prompt = prompt.to_owned();
+        let (tool, prompt) = match entry {
+            OperationEntry::None => (String::new(), String::new()),
+            OperationEntry::Tool(name) => (name.to_owned(), String::new()),
+            OperationEntry::Prompt(name) => (String::new(), name.to_owned()),
+        };
         Self { series: Some(Box::new(OperationSeries { registry, plugin, method, tool, prompt, histograms })) }
     }
 
@@ -191,7 +202,8 @@ pub struct Operations {
 
 impl Operations {
     pub(crate) fn new(registry: Option<&Arc<Registry>>) -> Self {
-        let of = |method| registry.map(|registry| Operation::new(registry, None, method, ("", ""))).unwrap_or_default();
+        let new = |registry, method| Operation::new(registry, None, method, OperationEntry::None);
+        let of = |method| registry.map(|registry| new(registry, method)).unwrap_or_default();
         Self { by_method: METHODS.map(of).into(), other: of(OTHER) }
     }
 
@@ -208,7 +220,7 @@ mod tests {
     #[test]
     fn every_combination_of_labels_has_a_series_of_its_own() {
         let registry = Arc::new(Registry::new(1_000_000));
-        let operation = Operation::new(&registry, None, "tools/call", ("echo", ""));
+        let operation = Operation::new(&registry, None, "tools/call", OperationEntry::Tool("echo"));
         let codes = CODES.iter().map(|(code, _)| Answer::Error(*code));
         let answers: Vec<_> =
             [Answer::Result, Answer::ToolError, Answer::Abandoned, Answer::Error(7)].into_iter().chain(codes).collect();

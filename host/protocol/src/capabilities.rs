@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::reader::AnyObject;
-use super::session::{ClientTasks, Version};
+use super::version::Version;
 use bulkhead_domain::call::{ClientFeature, ClientFeatures};
 
 /// `ClientCapabilities`, as far as the host acts on them.
@@ -25,6 +25,8 @@ struct Experimental {
     interaction: Option<serde_json::Value>,
 }
 
+/// The extension of tasks (SEP-2663).
+pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// Steer, pause and resume: a name of our own, because the draft's place is checked strictly by clients. An extension in the modern
 /// era, an experiment in the legacy one.
 pub(crate) const INTERACTION_EXTENSION: &str = "dev.bulkhead/task-interaction";
@@ -36,6 +38,14 @@ pub(crate) struct Interaction {
     pub(crate) steer: bool,
     /// Resume as well, and in the modern era the status `paused`.
     pub(crate) pause: bool,
+}
+
+/// Which requests the client takes as tasks of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClientTasks {
+    pub(crate) elicitation: bool,
+    pub(crate) sampling: bool,
+    pub(crate) cancel: bool,
 }
 
 /// The experiment that a legacy client takes part in.

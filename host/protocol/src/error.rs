@@ -5,12 +5,13 @@
 //! incident id that the client sees.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::Rejection;
-use super::wire::{RelatedTask, TASKS_EXTENSION, single_line};
+use super::capabilities::TASKS_EXTENSION;
+use super::wire::{RelatedTask, single_line};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, ClientFeature, FaultKind};
 use bulkhead_limits::Full;
@@ -39,6 +40,24 @@ const INSUFFICIENT_SCOPE: i32 = 1012;
 
 /// When to come back with a call whose answer has no room: as soon as the client has read others.
 const ROOM_RETRY_MS: u64 = 1_000;
+
+/// Why a message was refused as a whole; the transport makes a status of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// Not JSON, not JSON-RPC, a batch where there are none, a bad id, a revision that is not spoken.
+    Malformed,
+    /// A modern request that cannot be served as it is: its `_meta`, what was declared beside it, its revision, or a capability
+    /// that its client lacks.
+    Unserved,
+    /// A legacy request without a session.
+    SessionRequired,
+    /// A method that the modern era does not know.
+    UnknownMethod,
+    /// A rate or quota is exhausted, in the modern era.
+    TooMany { retry_after_ms: Option<u64> },
+    /// The credential is good, but not for this; all of these scopes are needed in addition. The tool is the one that was to be called.
+    Forbidden { scopes: Arc<[String]>, tool: Option<Box<str>> },
+}
 
 /// The `error` member of a response.
 #[derive(Clone, Debug, Serialize)]

@@ -12,7 +12,26 @@ use futures::Stream;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{EncodedMessage, Exchange, Frame};
+use super::encoded_message::EncodedMessage;
+use super::error::Rejection;
+
+/// One JSON-RPC message for the client.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub message: EncodedMessage,
+    /// The response that ends its exchange.
+    pub last: bool,
+    /// Set on the response to a modern request that was refused: the status, where one can still be chosen.
+    pub rejection: Option<Rejection>,
+}
+
+/// The frames of one request, in order; the last one has `last` set and nothing follows it. A request that its client cancelled
+/// (`notifications/cancelled`) ends without a last frame: nothing must be answered then.
+///
+/// Dropping it before that abandons the request. A plain call works only while its exchange is polled; when it is dropped, the
+/// call stops (a modern one after the grace period of a guest that looks for signals). So the transport drops the exchange of a
+/// modern request when its client is gone, which cancels it, and goes on with that of a legacy one. Tasks go on in any case.
+pub type Exchange = Pin<Box<dyn Stream<Item = Frame> + Send>>;
 
 /// Sends the messages of an exchange that come before its response. Cheap to clone; what is sent after the end is dropped.
 #[derive(Clone, Debug, Default)]

@@ -8,10 +8,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::arguments::INLINE_BYTES_MAX;
+use crate::capabilities::ClientTasks;
 use crate::error::RpcError;
 use crate::jsonrpc::{self, strict_value};
 use crate::reader;
-use crate::session::{ClientTasks, Reply, Version};
+use crate::session::Reply;
+use crate::version::Version;
 use crate::wire::{MetaView, Raw, RelatedTask};
 use bulkhead_calls::schema::Validator;
 use bulkhead_domain::Json;

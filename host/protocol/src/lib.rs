@@ -9,6 +9,8 @@
 mod arguments;
 mod batch;
 mod capabilities;
+mod checked_call;
+mod context;
 mod cursor;
 mod digest;
 mod encoded_message;
@@ -20,11 +22,13 @@ mod input_requests;
 mod inspect_json;
 mod jsonrpc;
 mod legacy;
+mod message;
 mod methods;
 mod modern;
 mod notifications;
 mod operation;
 mod reader;
+mod request_context;
 mod rights;
 mod sep1686;
 mod server_features;
@@ -39,32 +43,32 @@ mod tool_lists;
 mod tool_search;
 mod trace;
 mod unknown;
+mod version;
 mod wire;
 
-use std::borrow::Cow;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures::Stream;
-use futures::future::BoxFuture;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::Era;
-use bulkhead_limits::Full;
-use bulkhead_metrics::Metrics;
 use bulkhead_tasks::Tasks;
+use context::ProtocolContext;
 use jsonrpc::Message;
-use tool_lists::{Offered, ToolLists};
+use tool_lists::ToolLists;
 
 pub use arguments::INLINE_BYTES_MAX;
 pub use batch::{BATCH_MESSAGES_MAX, Batch, BatchReceived};
+pub use context::ProtocolOptions;
 pub use encoded_message::{EncodedMessage, Pieces, SMALL_BYTES};
 pub use envelope::Envelope;
+pub use error::Rejection;
+pub use exchange::{Exchange, Frame};
 pub use input_requests::read_answer;
 pub use inspect_json::{output_json, prompt_json, resource_json, template_json, tool_json};
+pub use message::{Declared, Peer, Received};
 pub use methods::method_names;
 pub use modern::Connection;
 pub use session::Session;
@@ -74,174 +78,22 @@ pub use tests::fuzz;
 pub use tool_lists::{TOOLS_PER_PAGE, ToolListing};
 pub use unknown::nearest_name;
 
-/// One JSON-RPC message for the client.
-#[derive(Clone, Debug)]
-pub struct Frame {
-    pub message: EncodedMessage,
-    /// The response that ends its exchange.
-    pub last: bool,
-    /// Set on the response to a modern request that was refused: the status, where one can still be chosen.
-    pub rejection: Option<Rejection>,
-}
-
-/// The frames of one request, in order; the last one has `last` set and nothing follows it. A request that its client cancelled
-/// (`notifications/cancelled`) ends without a last frame: nothing must be answered then.
-///
-/// Dropping it before that abandons the request. A plain call works only while its exchange is polled; when it is dropped, the
-/// call stops (a modern one after the grace period of a guest that looks for signals). So the transport drops the exchange of a
-/// modern request when its client is gone, which cancels it, and goes on with that of a legacy one. Tasks go on in any case.
-pub type Exchange = Pin<Box<dyn Stream<Item = Frame> + Send>>;
-
-/// Who sent a message.
-#[derive(Clone)]
-pub struct Peer<'a> {
-    pub requestor: Requestor,
-    /// What its credential is good for.
-    pub rights: Rights,
-    /// The legacy session that the message belongs to, if the transport found one.
-    pub session: Option<Arc<Session>>,
-    /// Headers that declare what the message is; only HTTP has them.
-    pub declared: Option<Declared<'a>>,
-    /// The header `traceparent` of the request that the message came with, if it has one.
-    pub traceparent: Option<&'a str>,
-    /// Whose requests can be cancelled by a notification: where several messages share one connection (stdio).
-    pub connection: Option<Arc<Connection>>,
-    /// A limit of its unread answers that has hardly any room left: requests that may be answered at length are refused.
-    pub full: Option<Full>,
-    /// Whether the sender reads what is said before a response. If not, only responses reach it this way.
-    pub reads_events: bool,
-    /// Set to true when the credential of a subscription has ended, so that the subscription ends with a result.
-    pub ends: Option<watch::Receiver<bool>>,
-}
-
-impl Peer<'_> {
-    /// The sender of a message with nothing beside it.
-    #[cfg(any(test, fuzzing))]
-    fn unheralded(requestor: Requestor, session: Option<Arc<Session>>) -> Self {
-        let rights = Rights::default();
-        let declared = None;
-        let traceparent = None;
-        let connection = None;
-        Self {
-            requestor,
-            rights,
-            session,
-            declared,
-            traceparent,
-            connection,
-            full: None,
-            reads_events: true,
-            ends: None,
-        }
-    }
-}
-
-/// What a modern client has to repeat beside its message, so that intermediaries need not read it. As it was read: the protocol
-/// compares it with the message.
-#[derive(Clone, Debug, Default)]
-pub struct Declared<'a> {
-    pub protocol_version: Option<Cow<'a, str>>,
-    pub method: Option<Cow<'a, str>>,
-    pub name: Option<Cow<'a, str>>,
-    /// By name (in any case), for each argument that its tool wants repeated.
-    pub params: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-}
-
-impl Declared<'_> {
-    /// An owned copy, which outlives the request that it was read from.
-    fn to_owned(&self) -> Declared<'static> {
-        let one = |value: &Cow<'_, str>| Cow::Owned(value.clone().into_owned());
-        Declared {
-            protocol_version: self.protocol_version.as_ref().map(one),
-            method: self.method.as_ref().map(one),
-            name: self.name.as_ref().map(one),
-            params: self.params.iter().map(|(name, value)| (one(name), one(value))).collect(),
-        }
-    }
-}
-
-/// What became of a message.
-pub enum Received {
-    /// A request: its frames. Drive it to the end.
-    Exchange(Exchange),
-    /// `initialize`: a new session and the reply to it.
-    Opened { session: Arc<Session>, reply: String },
-    /// A notification or a response: nothing to say.
-    Accepted,
-    /// The answer to a question of a task: nothing to say either, once this has been driven to its end.
-    Settling(BoxFuture<'static, ()>),
-    /// Refused before it became a request.
-    Rejected { rejection: Rejection, body: String },
-}
-
-/// Why a message was refused as a whole; the transport makes a status of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rejection {
-    /// Not JSON, not JSON-RPC, a batch where there are none, a bad id, a revision that is not spoken.
-    Malformed,
-    /// A modern request that cannot be served as it is: its `_meta`, what was declared beside it, its revision, or a capability
-    /// that its client lacks.
-    Unserved,
-    /// A legacy request without a session.
-    SessionRequired,
-    /// A method that the modern era does not know.
-    UnknownMethod,
-    /// A rate or quota is exhausted, in the modern era.
-    TooMany { retry_after_ms: Option<u64> },
-    /// The credential is good, but not for this; all of these scopes are needed in addition. The tool is the one that was to be called.
-    Forbidden { scopes: Arc<[String]>, tool: Option<Box<str>> },
-}
-
 /// The revisions that are spoken, newest first.
 pub const VERSIONS: [&str; 4] =
-    [modern::VERSION, session::Version::V2025_11_25.name(), session::Version::V2025_06_18.name(), BATCH_VERSION];
+    [modern::VERSION, version::Version::V2025_11_25.name(), version::Version::V2025_06_18.name(), BATCH_VERSION];
 
 /// The one revision that has batches.
-pub const BATCH_VERSION: &str = session::Version::V2025_03_26.name();
+pub const BATCH_VERSION: &str = version::Version::V2025_03_26.name();
 
 /// Whether a name of a revision is that of one without sessions.
 pub fn is_modern_version(name: &str) -> bool {
     modern::is_modern_version(name)
 }
 
-/// How the host presents itself, and what it needs to speak.
-#[derive(Clone, Debug)]
-pub struct ProtocolOptions {
-    pub server_name: String,
-    pub server_title: Option<String>,
-    pub server_version: String,
-    /// What a client may tell its model about this host.
-    pub instructions: Option<String>,
-    /// Authenticates cursors; the same after a restart, so that cursors stay good.
-    pub cursor_key: [u8; 32],
-    /// How long a request to a client (elicitation, sampling, roots) waits for its response.
-    pub request_timeout_ms: u64,
-    pub metrics: Metrics,
-}
-
 /// The protocol; cheap to clone.
 #[derive(Clone)]
 pub struct Protocol {
     shared: Arc<ProtocolContext>,
-}
-
-/// What every exchange needs.
-struct ProtocolContext {
-    tasks: Tasks,
-    options: ProtocolOptions,
-    stream_router: Arc<legacy::StreamRouter>,
-    modern: modern::State,
-    tool_lists: ToolLists,
-    /// A request that takes longer is a warning in the log; 0: none is.
-    slow_ms: AtomicU64,
-}
-
-impl ProtocolContext {
-    /// What is offered to a requestor at this moment. A request takes it once, as it does the catalog.
-    fn offered(&self, requestor: &Requestor, rights: &Rights) -> Offered {
-        let Offered { catalog, search, page } = self.tool_lists.narrowed(rights, self.tasks.catalog(requestor));
-        Offered { catalog: rights::visible(rights, catalog), search, page }
-    }
 }
 
 impl Protocol {
@@ -317,11 +169,11 @@ impl Mcp for Protocol {
         }
         match (era, message) {
             (Era::Modern, message) => operation::followed(&self.shared, &peer, era, &message, |target| {
-                modern::receive(&self.shared, (&peer, target), message)
+                modern::receive(&self.shared, &peer, target, message)
             }),
             (Era::Legacy, Message::Request { id, method, params }) => {
                 operation::followed(&self.shared, &peer, era, &message, |target| {
-                    legacy::request(&self.shared, (&peer, target), id, method, params)
+                    legacy::request(&self.shared, &peer, target, id, method, params)
                 })
             }
             // A line cannot be refused like a POST: what is no request is never answered there.

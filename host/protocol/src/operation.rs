@@ -96,7 +96,7 @@ pub(super) async fn followed_call<T>(
     call: impl Future<Output = T>,
     how_ended: impl FnOnce(&T) -> Ending,
 ) -> T {
-    let mut operation = Operation::begin(shared, requestor, None, ("", Transport::Http));
+    let mut operation = Operation::begin(shared, requestor, None, "", Transport::Http);
     operation.target.set_method(Some(Method::ToolsCall));
     if let Some(tool) = tool {
         operation.target.set_tool(tool);
@@ -141,7 +141,7 @@ impl Operation {
         };
         let transport = if peer.connection.is_some() { Transport::Stdio } else { Transport::Http };
         let caller = params.and_then(trace::of_caller);
-        let operation = Self::begin(shared, &peer.requestor, caller.as_ref(), (version, transport));
+        let operation = Self::begin(shared, &peer.requestor, caller.as_ref(), version, transport);
         if let Some(span) = &operation.span {
             describe(span, peer, era, id);
         }
@@ -152,7 +152,8 @@ impl Operation {
         shared: &Arc<ProtocolContext>,
         requestor: &Requestor,
         caller: Option<&trace::CallerTrace>,
-        (version, transport): (&'static str, Transport),
+        version: &'static str,
+        transport: Transport,
     ) -> Self {
         let tracer = shared.tasks.tracer();
         let span = tracer.request(OTHER, caller.map(|caller| &caller.context), requestor.tenant);

@@ -13,33 +13,32 @@ use serde_json::value::RawValue;
 
 use super::cursor::{self, PAGE, Paged, bad_cursor};
 use super::error::RpcError;
+use super::request_context::RequestContext;
 use super::tool_lists::PAGE_BYTES_MAX;
-use super::{ProtocolContext, ProtocolOptions};
 use super::{jsonrpc, reader, tool_search, unknown};
-use bulkhead_calls::{Catalog, CatalogPlugin, Operation, PromptEntry, Returned, TemplateEntry, ToolEntry};
+use bulkhead_calls::{Catalog, CatalogPlugin, Operation, PromptEntry, Returned};
 use bulkhead_domain::call::{CallError, ClientFeatures};
-use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::server_features::{Completion, PartialArgument, Reference, Resource, ResourcePage};
+use bulkhead_domain::server_features::{
+    Completion, PartialArgument, Prompt, Reference, Resource, ResourcePage, ResourceTemplate,
+};
 use bulkhead_domain::tool::Tool;
 use bulkhead_tasks::{CallNews, ClientContext, Fallback, PluginRequest, of_kind};
 
 /// Pages of plugins that one page of the list is looked for on; empty ones end it sooner or later.
 const LOOKED_AT_MAX: usize = 16;
-/// What cursors of lists of tools are bound to.
-const TOOLS_LIST: &str = "tools/list";
 
 /// What is on one page of what is left: so many, and of a bounded size together; the first in any case.
-fn on_one_page<'a, T: 'a>(
-    left: &mut Peekable<impl Iterator<Item = &'a Arc<T>>>,
+fn on_one_page<'a, T>(
+    left: &mut Peekable<impl Iterator<Item = &'a T>>,
     length: usize,
     size: impl Fn(&T) -> usize,
-) -> Vec<Arc<T>> {
+) -> Vec<&'a T> {
     let mut entries = Vec::new();
     let mut bytes = 0_usize;
     let fits = |count: usize, bytes: usize| count == 0 || count < length && bytes <= PAGE_BYTES_MAX;
     while let Some(entry) = left.next_if(|entry| fits(entries.len(), bytes + size(entry))) {
         bytes += size(entry);
-        entries.push(Arc::clone(entry));
+        entries.push(entry);
     }
     entries
 }
@@ -62,58 +61,44 @@ pub(crate) struct Page<T> {
     pub(crate) next_cursor: Option<String>,
 }
 
-/// Who asks, and for what is there.
-pub(crate) struct CatalogReader {
-    pub(crate) shared: Arc<ProtocolContext>,
-    pub(crate) requestor: Requestor,
-    /// What is offered to the requestor, as it was when the request began.
-    pub(crate) catalog: Arc<Catalog>,
-}
-
-impl CatalogReader {
-    /// `tools/list`, of the tools that `may` be called, so many on a page.
-    pub(crate) fn tools(
-        &self,
-        params: Option<&str>,
-        length: usize,
-        may: impl Fn(&Tool) -> bool,
-    ) -> Result<Page<Arc<ToolEntry>>, RpcError> {
-        let tools = self.catalog.tools().iter().filter(|entry| may(&entry.tool));
-        self.page(TOOLS_LIST, params, length, tools, |entry| &entry.tool.name, |entry| tool_bytes(&entry.tool))
-    }
-
-    /// `tools/list` of the host's own tools, where the requestor searches for the others. They are on one page, and a cursor of a longer
-    /// list means the same place in this one.
-    pub(crate) fn host_tools(&self, params: Option<&str>) -> Result<Vec<&'static Tool>, RpcError> {
-        let after = self.position(TOOLS_LIST, &jsonrpc::params::<Paged>(params)?)?;
-        let is_left = |tool: &&Tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice());
-        Ok(tool_search::tools().iter().filter(is_left).collect())
+impl RequestContext {
+    /// `tools/list`: what the requestor may call. Where it searches for tools, those of the host: they are on one page, and a cursor of a
+    /// longer list means the same place in this one.
+    pub(crate) fn tools(&self, params: Option<&str>) -> Result<Page<&Tool>, RpcError> {
+        const METHOD: &str = "tools/list";
+        if self.search.is_some() {
+            let after = self.position(METHOD, &jsonrpc::params::<Paged>(params)?)?;
+            let is_left = |tool: &&Tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice());
+            return Ok(Page { entries: tool_search::tools().iter().filter(is_left).collect(), next_cursor: None });
+        }
+        let tools = self.catalog.tools().iter().map(|entry| &entry.tool).filter(|tool| self.may_call(tool));
+        self.page(METHOD, params, self.tools_page, tools, |tool| &tool.name, tool_bytes)
     }
 
     /// `prompts/list`.
-    pub(crate) fn prompts(&self, params: Option<&str>) -> Result<Page<Arc<PromptEntry>>, RpcError> {
-        let prompts = self.catalog.prompts().iter();
-        self.page("prompts/list", params, PAGE, prompts, |entry| &entry.prompt.described.name, |_| 0)
+    pub(crate) fn prompts(&self, params: Option<&str>) -> Result<Page<&Prompt>, RpcError> {
+        let prompts = self.catalog.prompts().iter().map(|entry| &entry.prompt);
+        self.page("prompts/list", params, PAGE, prompts, |prompt| &prompt.described.name, |_| 0)
     }
 
     /// `resources/templates/list`.
-    pub(crate) fn templates(&self, params: Option<&str>) -> Result<Page<Arc<TemplateEntry>>, RpcError> {
-        let templates = self.catalog.templates().iter();
-        self.page("resources/templates/list", params, PAGE, templates, |entry| &entry.template.uri_template, |_| 0)
+    pub(crate) fn templates(&self, params: Option<&str>) -> Result<Page<&ResourceTemplate>, RpcError> {
+        let templates = self.catalog.templates().iter().map(|entry| &entry.template);
+        self.page("resources/templates/list", params, PAGE, templates, |template| &template.uri_template, |_| 0)
     }
 
     /// A page of a list that is known already and sorted by name.
-    fn page<'a, T: 'a>(
+    fn page<'a, T>(
         &self,
         method: &str,
         params: Option<&str>,
         length: usize,
-        all: impl Iterator<Item = &'a Arc<T>>,
+        all: impl Iterator<Item = &'a T>,
         name: impl Fn(&T) -> &String,
         size: impl Fn(&T) -> usize,
-    ) -> Result<Page<Arc<T>>, RpcError> {
+    ) -> Result<Page<&'a T>, RpcError> {
         let after = self.position(method, &jsonrpc::params::<Paged>(params)?)?;
-        let is_left = |entry: &&Arc<T>| after.as_ref().is_none_or(|after| name(entry).as_bytes() > after.as_slice());
+        let is_left = |entry: &&'a T| after.as_ref().is_none_or(|after| name(entry).as_bytes() > after.as_slice());
         let mut left = all.filter(is_left).peekable();
         let entries = on_one_page(&mut left, length, size);
         let next_cursor = match (left.next(), entries.last()) {
@@ -194,16 +179,16 @@ impl CatalogReader {
 
     /// Which plugin has this resource, as far as this requestor may read it.
     pub(crate) async fn owner(&self, uri: &str) -> Result<Option<Arc<CatalogPlugin>>, RpcError> {
-        let mut absence = Fallback::default();
+        let mut fallback = Fallback::default();
         for library in self.catalog.readers(uri) {
             let operation = Operation::ReadResource { uri: uri.to_owned() };
             match self.quietly::<Vec<_>>(&library, operation).await? {
                 Ok(_) => return Ok(Some(library)),
-                Err(error) if absence.goes_on(&error) => {}
+                Err(error) if fallback.goes_on(&error) => {}
                 Err(error) => return Err(RpcError::from(&error)),
             }
         }
-        absence.broke.map_or(Ok(None), |error| Err(RpcError::from(&error)))
+        fallback.broke.map_or(Ok(None), |error| Err(RpcError::from(&error)))
     }
 
     /// A request without notifications or input requests.
@@ -220,22 +205,6 @@ impl CatalogReader {
                 return Ok(result.and_then(of_kind));
             }
         }
-    }
-}
-
-/// How the host presents itself.
-#[derive(Serialize)]
-pub(crate) struct ServerInfo<'a> {
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    version: &'a str,
-}
-
-impl<'a> From<&'a ProtocolOptions> for ServerInfo<'a> {
-    fn from(options: &'a ProtocolOptions) -> Self {
-        let ProtocolOptions { server_name, server_title, server_version, .. } = options;
-        Self { name: server_name, title: server_title.as_deref(), version: server_version }
     }
 }
 
@@ -406,8 +375,7 @@ mod tests {
             (vec![1, 3 * large, 3 * large, 1], 200, vec![1, 1, 1, 1]),
             (vec![large; 4], 1, vec![1, 1, 1, 1]),
         ] {
-            let all: Vec<_> = sizes.iter().copied().map(Arc::new).collect();
-            let mut left = all.iter().peekable();
+            let mut left = sizes.iter().peekable();
             let mut pages = Vec::new();
             while left.peek().is_some() {
                 pages.push(on_one_page(&mut left, length, |size: &usize| *size).len());

@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, SetOnce, mpsc, oneshot};
 
-use super::capabilities::Interaction;
+use super::capabilities::{ClientTasks, Interaction};
 use super::jsonrpc::{PeerError, RequestId};
+use super::version::Version;
 use super::wire::{RelatedTask, level, level_name};
 use bulkhead_calls::{ListGenerations, ListKind};
 use bulkhead_domain::call::{ClientFeatures, InputRequestKind, LogLevel};
@@ -33,53 +34,6 @@ const SAID_MAX: usize = 32;
 
 /// How long `notifications/initialized` may be on its way when a call already asks something.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
-
-/// A negotiated revision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Version {
-    V2025_03_26,
-    V2025_06_18,
-    V2025_11_25,
-}
-
-impl Version {
-    const ALL: [Self; 3] = [Self::V2025_11_25, Self::V2025_06_18, Self::V2025_03_26];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::V2025_03_26 => "2025-03-26",
-            Self::V2025_06_18 => "2025-06-18",
-            Self::V2025_11_25 => "2025-11-25",
-        }
-    }
-
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|version| version.name() == name)
-    }
-
-    /// Tasks, icons and URL elicitation came with 2025-11-25.
-    pub(crate) fn has_tasks(self) -> bool {
-        self >= Self::V2025_11_25
-    }
-
-    /// Elicitation, structured output, links to resources and titles came with 2025-06-18.
-    pub(crate) fn has_structured_output(self) -> bool {
-        self >= Self::V2025_06_18
-    }
-
-    /// Batches came with 2025-03-26, and went with the next revision.
-    pub(crate) fn has_batches(self) -> bool {
-        self == Self::V2025_03_26
-    }
-}
-
-/// Which requests the client takes as tasks of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ClientTasks {
-    pub(crate) elicitation: bool,
-    pub(crate) sampling: bool,
-    pub(crate) cancel: bool,
-}
 
 /// What `initialize` settles.
 #[derive(Clone, Debug)]

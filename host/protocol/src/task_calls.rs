@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::arguments::{self, ArgumentError};
+use crate::arguments::{self, CallRefusal};
 use crate::encoded_message::Ending;
 use crate::error::{INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
 use crate::operation::followed_call;
@@ -54,11 +54,11 @@ pub enum TaskCallError {
     Refused(tasks::Error),
 }
 
-impl From<ArgumentError> for TaskCallError {
-    fn from(error: ArgumentError) -> Self {
-        match error {
-            ArgumentError::Malformed(error) => Self::Malformed(error.message),
-            ArgumentError::Schema(text) => Self::Arguments(text),
+impl From<CallRefusal> for TaskCallError {
+    fn from(refusal: CallRefusal) -> Self {
+        match refusal {
+            CallRefusal::Error(error) => Self::Malformed(error.message),
+            CallRefusal::ToolError(text) => Self::Arguments(text),
         }
     }
 }
@@ -133,7 +133,7 @@ impl TaskCalls {
         arguments: &str,
     ) -> Result<Arc<Task>, TaskCallError> {
         let offered = self.tool(requestor, rights, name).map(|OfferedTool(tool)| tool);
-        let call = self.begin(requestor, rights, (name, offered.as_ref()), arguments);
+        let call = self.begin(requestor, rights, name, offered.clone(), arguments);
         followed_call(&self.shared, requestor, offered.as_ref(), call, how_ended).await
     }
 
@@ -141,11 +141,12 @@ impl TaskCalls {
         &self,
         requestor: &Requestor,
         rights: &Rights,
-        (name, tool): (&str, Option<&Arc<ToolEntry>>),
+        name: &str,
+        tool: Option<Arc<ToolEntry>>,
         arguments: &str,
     ) -> Result<Arc<Task>, TaskCallError> {
         let tasks = &self.shared.tasks;
-        let Some(tool) = tool.map(Arc::clone) else {
+        let Some(tool) = tool else {
             tasks.note_unknown_tool(requestor, name);
             return Err(TaskCallError::Absent);
         };
@@ -155,11 +156,11 @@ impl TaskCalls {
         if tool.tool.task_support == TaskSupport::Forbidden {
             return Err(TaskCallError::NoTasks("this tool cannot be called as a task"));
         }
-        let arguments = arguments::object(&tool, Some(arguments)).map_err(ArgumentError::Malformed)?;
-        let arguments = Json::new(arguments);
-        arguments::fit_offloaded(tasks, requestor, Arc::clone(&tool), arguments.clone()).await?;
+        let arguments = Json::new(arguments::object(&tool, Some(arguments)).map_err(CallRefusal::Error)?);
         let features = features();
         let client = ClientContext { features, log_level: None, wants_progress: false };
+        let call = CallRequest { tool, arguments, client, related: Vec::new(), may_become_task: false };
+        arguments::check(tasks, requestor, &call).await?;
         let origin = Origin {
             era: Era::Legacy,
             design: Design::Core2025,
@@ -169,8 +170,7 @@ impl TaskCalls {
             progress_token: None,
             trace: None,
         };
-        let job = Job::Call(CallRequest { tool, arguments, client, related: Vec::new(), may_become_task: false });
-        let request = TaskRequest { job, origin, ttl: RequestedTtl::Default };
+        let request = TaskRequest { job: Job::Call(call), origin, ttl: RequestedTtl::Default };
         tasks.create(requestor, request).await.map_err(TaskCallError::Refused)
     }
 }

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::error::RpcError;
 use super::sep1686;
-use super::session::Version;
+use super::version::Version;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, LogLevel};
 use bulkhead_domain::task::{Active, Design, Outcome, Phase, Retention, Task};
@@ -40,9 +40,6 @@ pub(crate) use tool::{FoundTool, ToolMembers, ToolView};
 pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// `_meta` of a `CreateTaskResult`: what a model may be told meanwhile.
 pub(crate) const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
-
-/// The extension of tasks (SEP-2663).
-pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// The text without line breaks. In valid JSON they are only white space.
 pub(crate) fn single_line(text: &str) -> Cow<'_, str> {

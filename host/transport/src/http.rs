@@ -223,7 +223,7 @@ impl Server {
                     let answering = async {
                         // Nearly every request: the way through the router would be a tenth of what the edge costs.
                         if request.uri().path() == ENDPOINT {
-                            Ok(endpoint::endpoint(server, request.map(Body::new), (peer, preference)).await)
+                            Ok(endpoint::endpoint(server, request.map(Body::new), peer, preference).await)
                         } else {
                             router.call(request).await
                         }

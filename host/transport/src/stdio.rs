@@ -72,8 +72,7 @@ pub(super) async fn serve_with(
     grace: Duration,
 ) -> io::Result<()> {
     let (out, queue) = mpsc::channel(QUEUE_MESSAGES_MAX);
-    let counts = (Arc::clone(&options.quota), requestor);
-    let mut writing = tokio::spawn(write_lines(writer, queue, counts));
+    let mut writing = tokio::spawn(write_lines(writer, queue, Arc::clone(&options.quota), requestor));
     let reader = pin!(reader);
     let mut lines = LineReader::new(reader, options.line_bytes_max);
     // Held to the end: who stops the host waits for its last receiver.
@@ -288,7 +287,8 @@ async fn forward(mut exchange: Exchange, recipient: Recipient, out: mpsc::Sender
 async fn write_lines(
     writer: impl AsyncWrite + Send,
     mut queue: mpsc::Receiver<Said>,
-    (quota, requestor): (Arc<EdgeQuota>, Requestor),
+    quota: Arc<EdgeQuota>,
+    requestor: Requestor,
 ) -> io::Result<()> {
     let mut writer = pin!(writer);
     while let Some((message, place)) = queue.recv().await {

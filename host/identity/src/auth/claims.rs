@@ -132,7 +132,8 @@ impl Claims {
     pub(super) fn check_login(
         mut self,
         options: &IssuerOptions,
-        (client_id, nonce): (&str, &str),
+        client_id: &str,
+        nonce: &str,
         is_operator: impl Fn(&Self) -> bool,
         now: UnixMs,
     ) -> Result<(Proof, bool), &'static str> {

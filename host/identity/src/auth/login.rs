@@ -172,8 +172,9 @@ impl Authenticator {
         let is_operator = |claims: &Claims| {
             client.operators.as_ref().is_some_and(|operators| claims.says(&operators.claim, &operators.value))
         };
-        let of = (client.client_id.as_str(), answer.attempt.nonce.as_str());
-        let checked = claims.check_login(&issuer.options, of, is_operator, oauth.now.system());
+        let nonce = answer.attempt.nonce.as_str();
+        let now = oauth.now.system();
+        let checked = claims.check_login(&issuer.options, &client.client_id, nonce, is_operator, now);
         let (mut proof, is_operator) = issuer.judged(checked)?;
         // An id token names no scopes; an answer that names none grants all that were asked for (RFC 6749, 5.1).
         let named = |scopes: &str| scopes.split(' ').filter(|scope| !scope.is_empty()).map(str::to_owned).collect();

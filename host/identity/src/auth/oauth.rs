@@ -261,7 +261,7 @@ impl OauthVerifier {
         let (issuer, proof, look_at) = self.proof(token, sender).await?;
         let Proof { subject, client, tenant, scopes, expires_at } = proof;
         let client = if issuer.options.client_id_in_principal { client.as_str() } else { "" };
-        let (requestor, tenant) = self.identified(issuer, (&subject, client), &tenant).await?;
+        let (requestor, tenant) = self.identified(issuer, &subject, client, &tenant).await?;
         if sender.is_some() {
             self.noted.note(&requestor, self.now.steady(), || {
                 Entry::new("token.used").by(&requestor).identity(&issuer.options.issuer, &subject, client)
@@ -275,7 +275,8 @@ impl OauthVerifier {
     async fn identified(
         &self,
         issuer: &Issuer,
-        (subject, client): (&str, &str),
+        subject: &str,
+        client: &str,
         tenant: &str,
     ) -> Result<(Requestor, String), Denied> {
         let options = &issuer.options;
@@ -313,7 +314,7 @@ impl Verifier for OauthVerifier {
         let issuer = self.issuer(&proof.issuer).filter(|_| !proof.tenant.is_empty()).ok_or(Denied::Invalid)?;
         issuer.holds(proof, &self.now).await?;
         let client = if issuer.options.client_id_in_principal { proof.client.as_str() } else { "" };
-        let (requestor, tenant) = self.identified(issuer, (&proof.subject, client), &proof.tenant).await?;
+        let (requestor, tenant) = self.identified(issuer, &proof.subject, client, &proof.tenant).await?;
         let SignedProof { subject: name, scopes, expires_at: ends_at, .. } = proof.clone();
         let look_at = look_at(&self.now, SIGNED_MS_MAX, ends_at);
         Ok(Verified { requestor, name, tenant, scopes: Scopes::Granted(scopes), look_at, ends_at })

@@ -8,12 +8,13 @@ use tokio::sync::oneshot;
 use super::Request;
 use super::server_requests::ask;
 use super::tools::Call;
-use crate::arguments::ArgumentError;
+use crate::arguments::CallRefusal;
 use crate::error::RpcError;
 use crate::exchange::{FrameSender, streaming};
 use crate::jsonrpc::{RequestId, error_response, response};
 use crate::notifications::{self, ProgressReports};
-use crate::session::{InFlight, Session, Version};
+use crate::session::{InFlight, Session};
+use crate::version::Version;
 use crate::wire::{OutputView, tool_output};
 use crate::{EncodedMessage, Exchange, ProtocolContext};
 use bulkhead_calls::Returned;
@@ -24,7 +25,7 @@ use bulkhead_tasks::{CallNews, PlainCall, of_kind};
 /// Starts the exchange of a plain call.
 pub(super) fn plain(request: Request<'_>, call: Call) -> Result<Exchange, RpcError> {
     let in_flight = in_flight(&request)?;
-    let shared = Arc::clone(request.shared);
+    let shared = request.context.shared;
     let id = request.id;
     Ok(streaming(|frames| async move {
         let work =
@@ -44,6 +45,14 @@ pub(super) fn in_flight(request: &Request<'_>) -> Result<InFlight, RpcError> {
 /// A tool error as a response.
 pub(super) fn failure(id: &RequestId, text: String) -> EncodedMessage {
     response(id, &OutputView { output: &ToolOutput::failure(text), related: None }).of_tool(true)
+}
+
+/// Why a call does not begin, as a response.
+pub(super) fn unfit(id: &RequestId, refusal: CallRefusal) -> EncodedMessage {
+    match refusal {
+        CallRefusal::Error(error) => error_response(Some(id), &error),
+        CallRefusal::ToolError(text) => failure(id, text),
+    }
 }
 
 /// A request that is being served, with the client at the other end of its stream.
@@ -75,7 +84,7 @@ impl StreamedRequest {
     ) -> impl Future<Output = Result<Vec<InputResponse>, InputRequestError>> + Send + use<> {
         let shared = Arc::clone(&self.shared);
         let session = Arc::clone(&self.session);
-        ask(shared, session, (self.frames.clone(), self.reads_events), requests)
+        ask(shared, session, self.frames.clone(), self.reads_events, requests)
     }
 
     async fn run(self, id: &RequestId, mut call: Call, in_flight: &InFlight) -> Option<EncodedMessage> {
@@ -96,12 +105,8 @@ impl StreamedRequest {
     }
 
     /// The running call, or the response that says why there is none.
-    async fn start(&self, id: &RequestId, mut call: Call) -> Result<PlainCall, EncodedMessage> {
-        match call.check(&self.shared.tasks).await {
-            Ok(()) => {}
-            Err(ArgumentError::Malformed(error)) => return Err(error_response(Some(id), &error)),
-            Err(ArgumentError::Schema(text)) => return Err(failure(id, text)),
-        }
+    async fn start(&self, id: &RequestId, call: Call) -> Result<PlainCall, EncodedMessage> {
+        call.check(&self.shared.tasks).await.map_err(|refusal| unfit(id, refusal))?;
         let call = self.shared.tasks.call(self.session.requestor(), call.request).await;
         call.map_err(|error| error_response(Some(id), &error.into()))
     }

@@ -10,9 +10,8 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::Request;
-use super::call::{StreamedRequest, failure, in_flight};
+use super::call::{StreamedRequest, in_flight, unfit};
 use super::tools::Call;
-use crate::arguments::ArgumentError;
 use crate::error::RpcError;
 use crate::exchange::streaming;
 use crate::jsonrpc::{RequestId, error_response, response};
@@ -25,28 +24,27 @@ use bulkhead_domain::task::{Active, Design, Origin, Outcome, Phase, Task, TaskOu
 use bulkhead_tasks::{self as tasks, Job, RequestedTtl, TaskNews, TaskRequest};
 
 /// Starts the exchange.
-pub(super) fn call(request: Request<'_>, mut call: Call, key: String) -> Result<Exchange, RpcError> {
+pub(super) fn call(request: Request<'_>, call: Call, key: String) -> Result<Exchange, RpcError> {
     let in_flight = in_flight(&request)?;
-    let shared = request.shared.clone();
+    let shared = request.context.shared;
     let session = request.session.clone();
     let id = request.id;
     Ok(streaming(|frames| async move {
-        let conversation = StreamedRequest { shared, session, frames, reads_events: call.reads_events };
-        let made = async {
-            match call.check(&conversation.shared.tasks).await {
-                Ok(()) => conversation.once(call, &key).await.map_err(|error| error_response(Some(&id), &error)),
-                Err(ArgumentError::Malformed(error)) => Err(error_response(Some(&id), &error)),
-                Err(ArgumentError::Schema(text)) => Err(failure(&id, text)),
+        let streamed = StreamedRequest { shared, session, frames, reads_events: call.reads_events };
+        let started = async {
+            match call.check(&streamed.shared.tasks).await {
+                Ok(()) => streamed.once(call, &key).await.map_err(|error| error_response(Some(&id), &error)),
+                Err(refusal) => Err(unfit(&id, refusal)),
             }
         };
-        let made = tokio::select! {
+        let started = tokio::select! {
             biased;
             // A creation that is given up leaves nothing behind.
             () = in_flight.cancelled() => return None,
-            made = made => made,
+            started = started => started,
         };
-        match made {
-            Ok((call, task, news)) => conversation.follow(&id, call, task, news, &in_flight).await,
+        match started {
+            Ok((call, task, news)) => streamed.follow(&id, call, task, news, &in_flight).await,
             Err(response) => Some(response),
         }
     }))
@@ -153,7 +151,7 @@ impl StreamedRequest {
     async fn answer(
         &self,
         task: &Task,
-        asked: Option<PendingTaskInput>,
+        pending: Option<PendingTaskInput>,
         answers: Result<Vec<InputResponse>, InputRequestError>,
     ) -> Result<Option<Arc<Task>>, RpcError> {
         let answers = answers.map_err(|error| match error {
@@ -167,7 +165,7 @@ impl StreamedRequest {
         let tasks = &self.shared.tasks;
         let requestor = self.session.requestor();
         let mut changed = None;
-        for (key, answer) in asked.into_iter().flat_map(|asked| asked.keys).zip(answers) {
+        for (key, answer) in pending.into_iter().flat_map(|pending| pending.keys).zip(answers) {
             let answered = match tasks.answer(requestor, task.id, &key, answer).await {
                 Err(tasks::Error::Ended) => tasks.get(requestor, task.id).await,
                 answered => answered,

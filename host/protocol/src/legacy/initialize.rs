@@ -7,10 +7,12 @@ use serde_json::json;
 
 use super::Empty;
 use crate::capabilities::{Capabilities, client_tasks, features, interaction};
+use crate::context::ServerInfo;
 use crate::error::RpcError;
 use crate::jsonrpc::{self, RequestId};
-use crate::server_features::{FeatureCapabilities, ServerInfo};
-use crate::session::{self, Negotiated, Session, Version};
+use crate::server_features::FeatureCapabilities;
+use crate::session::{self, Negotiated, Session};
+use crate::version::Version;
 use crate::{Peer, ProtocolContext, Received};
 use bulkhead_calls::Catalog;
 use bulkhead_domain::rights::{Need, Rights};

@@ -25,15 +25,14 @@ use super::exchange::immediate;
 use super::jsonrpc::{self, PeerError, RequestId, error_body, error_response};
 use super::methods::{Method, Subject, methods};
 use super::operation::RequestTarget;
+use super::request_context::RequestContext;
 use super::sep1686::TaskMetadata;
 use super::server_features::Empty;
 use super::session::{Negotiated, PendingRequest, Reply, Session, TaskInputRequest};
-use super::tool_lists::Offered;
-use super::tool_search::ToolIndex;
 use super::wire::level;
 use super::{Exchange, Frame, Peer, ProtocolContext, Received, Rejection, input_requests, rights};
 use bulkhead_calls::Catalog;
-use bulkhead_domain::rights::{Need, Rights};
+use bulkhead_domain::rights::Need;
 use bulkhead_domain::task::Era;
 
 pub(super) use get_stream::standalone;
@@ -58,16 +57,10 @@ fn exists_for(method: Method, settled: &Negotiated) -> bool {
 
 /// A request in its session.
 struct Request<'a> {
-    shared: &'a Arc<ProtocolContext>,
+    context: RequestContext,
     session: &'a Arc<Session>,
-    /// What is offered to the requestor, for the whole of the request.
-    catalog: Arc<Catalog>,
-    /// Where the requestor finds tools, if it searches for them.
-    search: Option<Arc<ToolIndex>>,
-    tools_page: usize,
     id: RequestId,
     params: Option<&'a str>,
-    rights: Rights,
     /// Whether the client reads what is said before the response.
     reads_events: bool,
     /// What it turns out to be about, for those who count and record.
@@ -77,7 +70,8 @@ struct Request<'a> {
 /// Takes a request.
 pub(super) fn request(
     shared: &Arc<ProtocolContext>,
-    (peer, target): (&Peer<'_>, &RequestTarget),
+    peer: &Peer<'_>,
+    target: &RequestTarget,
     id: &RequestId,
     name: &str,
     params: Option<&str>,
@@ -98,10 +92,9 @@ pub(super) fn request(
         };
     };
     let unknown = || RpcError::method_not_found(format!("Method not found: {}", readable(name)));
-    let Offered { catalog, search, page: tools_page } = shared.offered(session.requestor(), &peer.rights);
-    let method =
-        method.filter(|method| exists_for(*method, &session.settled)).filter(|method| method.is_offered(&catalog));
-    let Some(method) = method else {
+    let context = RequestContext::new(shared, peer, session.settled.version.has_tasks());
+    let exists = |method: &Method| exists_for(*method, &session.settled) && method.is_offered(&context.catalog);
+    let Some(method) = method.filter(exists) else {
         return answer(id, &unknown());
     };
     if let Err(error) = rights::check(&peer.rights, method.needs(), unknown) {
@@ -110,16 +103,12 @@ pub(super) fn request(
     if let Some(full) = peer.full.filter(|_| method.is_answered_at_length(Era::Legacy)) {
         return answer(id, &RpcError::full(full));
     }
-    let rights = peer.rights.clone();
-    let reads_events = peer.reads_events;
-    let id_of = id.clone();
-    let request =
-        Request { shared, session, catalog, search, tools_page, id: id_of, params, rights, reads_events, target };
-    // The design wants its metadata ignored where no task comes of it, and so it is for whoever may have none.
-    let may_be_a_task = is_augmentable(method) && method != Method::ToolsCall && request.rights.has(Need::Tasks);
-    let wish = if may_be_a_task { TaskMetadata::of(params) } else { Ok(None) };
-    let exchange = wish.and_then(|wish| match wish {
-        Some(wish) => sep1686_request::request(method, name, request, wish),
+    let request = Request { context, session, id: id.clone(), params, reads_events: peer.reads_events, target };
+    // The design wants its metadata ignored where no task comes of it, and so it is for requestors that may have none.
+    let may_be_a_task = is_augmentable(method) && method != Method::ToolsCall && peer.rights.has(Need::Tasks);
+    let metadata = if may_be_a_task { TaskMetadata::of(params) } else { Ok(None) };
+    let exchange = metadata.and_then(|metadata| match metadata {
+        Some(metadata) => sep1686_request::request(method, name, request, metadata),
         None => dispatch(method, request),
     });
     exchange.map_or_else(|error| answer(id, &error), Received::Exchange)
@@ -194,32 +183,34 @@ pub(super) fn response(
     outcome: Result<&str, &PeerError>,
 ) -> Received {
     let Some(session) = session_of(peer) else { return session_required(None) };
-    let may = |expected: &PendingRequest| expected.input_request.is_none() || peer.rights.has(Need::Tasks);
-    if let Some(expected) = session.take_expected(id, may) {
+    let may = |pending: &PendingRequest| pending.input_request.is_none() || peer.rights.has(Need::Tasks);
+    if let Some(pending) = session.take_expected(id, may) {
         let reply: Reply = outcome.map(Into::into).map_err(Clone::clone);
-        match expected.input_request {
-            Some(asked) if server_requests::client_task(session, &asked.kind, &reply).is_none() => {
+        match pending.input_request {
+            Some(input_request) if server_requests::client_task(session, &input_request.kind, &reply).is_none() => {
                 let shared = Arc::clone(shared);
                 let session = Arc::clone(session);
-                return Received::Settling(Box::pin(async move { settle(&shared, &session, &asked, reply).await }));
+                return Received::Settling(Box::pin(
+                    async move { settle(&shared, &session, &input_request, reply).await },
+                ));
             }
             // Nobody waits any more: the question will be asked again.
-            _ => drop(expected.reply.send(reply)),
+            _ => drop(pending.reply.send(reply)),
         }
     }
     Received::Accepted
 }
 
 /// Hands the answer to a task's question on. The first one wins: the engine ignores what comes later.
-async fn settle(shared: &ProtocolContext, session: &Session, asked: &TaskInputRequest, reply: Reply) {
-    let answer = input_requests::answer_offloaded(&shared.tasks, session.requestor(), &asked.kind, reply).await;
-    match shared.tasks.answer(session.requestor(), asked.task, &asked.issued_key, answer).await {
+async fn settle(shared: &ProtocolContext, session: &Session, input_request: &TaskInputRequest, reply: Reply) {
+    let answer = input_requests::answer_offloaded(&shared.tasks, session.requestor(), &input_request.kind, reply).await;
+    match shared.tasks.answer(session.requestor(), input_request.task, &input_request.issued_key, answer).await {
         Ok(_) => {
-            session.forget_input_request(asked.task, &asked.issued_key);
-            shared.stream_router.answered(asked.task, &asked.issued_key);
+            session.forget_input_request(input_request.task, &input_request.issued_key);
+            shared.stream_router.answered(input_request.task, &input_request.issued_key);
         }
         // The task is over or gone, or the failure was logged where it happened; the question stays open in that case.
-        Err(error) => tracing::debug!(task = %asked.task, %error, "an answer came to nothing"),
+        Err(error) => tracing::debug!(task = %input_request.task, %error, "an answer came to nothing"),
     }
 }
 

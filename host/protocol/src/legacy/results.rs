@@ -24,14 +24,14 @@ use bulkhead_tasks::{self as tasks, TaskNews};
 
 /// `tasks/result`.
 pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let about = TaskQuery::read(&request)?;
+    let query = TaskQuery::read(&request)?;
     let in_flight = in_flight(&request)?;
-    let shared = Arc::clone(request.shared);
+    let shared = request.context.shared;
     let session = Arc::clone(request.session);
     let id = request.id;
     let reads_events = request.reads_events;
     Ok(streaming(|frames| async move {
-        let task = match about.task().await {
+        let task = match query.task().await {
             Ok(task) if task.design() == Design::Sep1686 => {
                 return Some(completed(&shared, &session, &id, &task).await);
             }
@@ -41,9 +41,9 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
         let is_creator = task.origin.session == Some(session.digest());
         let progress_token = task.origin.progress_token.clone();
         let reports = ReportOptions { progress_token, are_wanted: is_creator, are_read: reads_events };
-        let waiting = ResultWaiter::new(shared, session, frames, &task);
-        match waiting.outcome(reports, &in_flight).await {
-            Ok(Some(task)) => Some(waiting.response(&id, &task).await),
+        let waiter = ResultWaiter::new(shared, session, frames, &task);
+        match waiter.outcome(reports, &in_flight).await {
+            Ok(Some(task)) => Some(waiter.response(&id, &task).await),
             Ok(None) => None,
             Err(error) => Some(error_response(Some(&id), &error.into())),
         }

@@ -16,11 +16,10 @@ use crate::exchange::streaming;
 use crate::jsonrpc::{self, error_response};
 use crate::methods::Method;
 use crate::operation::RequestTarget;
+use crate::request_context::RequestContext;
 use crate::sep1686::{TaskMetadata, id_in_use};
-use crate::tool_lists::Offered;
 use crate::{EncodedMessage, Exchange, idempotency};
 use bulkhead_domain::Json;
-use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::Task;
 use bulkhead_tasks::Job;
 
@@ -29,18 +28,17 @@ pub(super) fn answer(
     method: Method,
     name: &str,
     request: Request<'_>,
-    wish: TaskMetadata,
+    metadata: TaskMetadata,
 ) -> Result<Exchange, RpcError> {
-    let asked = asked(name, request.params)?;
+    let stored_request = stored_request(name, request.params)?;
     let params = request.params.map(Box::<str>::from);
-    let rights = request.rights.clone();
-    let shared = Arc::clone(request.shared);
+    let context = request.context;
     let session = Arc::clone(request.session);
     let id = request.id;
-    let offered = Offered { catalog: request.catalog, search: request.search, page: request.tools_page };
     Ok(streaming(|frames| async move {
-        let augmented = TaskAugmentedRequest { shared, session, frames, id, wish };
-        match augmented.answer(method, asked, offered, params, rights).await {
+        let shared = Arc::clone(&context.shared);
+        let augmented = TaskAugmentedRequest { shared, session, frames, id, metadata };
+        match augmented.answer(context, method, stored_request, params).await {
             Ok(response) => response,
             Err(error) => Some(error_response(Some(&augmented.id), &error)),
         }
@@ -48,7 +46,7 @@ pub(super) fn answer(
 }
 
 /// What tells one request from another: its method, and its params without their metadata.
-fn asked(name: &str, params: Option<&str>) -> Result<Json, RpcError> {
+fn stored_request(name: &str, params: Option<&str>) -> Result<Json, RpcError> {
     #[derive(Serialize)]
     struct StoredRequest<'a> {
         method: &'a str,
@@ -56,8 +54,10 @@ fn asked(name: &str, params: Option<&str>) -> Result<Json, RpcError> {
     }
     let mut params: BTreeMap<String, &RawValue> = jsonrpc::params(params)?;
     params.remove("_meta");
-    let asked = serde_json::to_string(&StoredRequest { method: name, params });
-    asked.map(Json::new).map_err(|error| RpcError::host_failure(format_args!("a request cannot be written: {error}")))
+    let stored_request = serde_json::to_string(&StoredRequest { method: name, params });
+    stored_request
+        .map(Json::new)
+        .map_err(|error| RpcError::host_failure(format_args!("a request cannot be written: {error}")))
 }
 
 /// A session that asks again has to get what it asks for, also when another one has asked before.
@@ -68,17 +68,16 @@ fn acts_on_its_session(method: Method) -> bool {
 impl TaskAugmentedRequest {
     async fn answer(
         &self,
+        context: RequestContext,
         method: Method,
-        asked: Json,
-        offered: Offered,
+        stored_request: Json,
         params: Option<Box<str>>,
-        rights: Rights,
     ) -> Result<Option<EncodedMessage>, RpcError> {
-        let found = self.found(&asked).await?;
+        let found = self.found(&stored_request).await?;
         if let Some(task) = found.filter(|_| !acts_on_its_session(method)) {
             return Ok(Some(self.announced(&task).response(&self.id, &task).await));
         }
-        let Some(response) = self.dispatched(method, offered, rights, params.as_deref()).await? else {
+        let Some(response) = self.dispatched(context, method, params.as_deref()).await? else {
             return Ok(None);
         };
         #[derive(Deserialize)]
@@ -88,17 +87,17 @@ impl TaskAugmentedRequest {
         let result = serde_json::from_str::<Response>(&response.text()).ok().and_then(|response| response.result);
         let Some(result) = result else { return Ok(Some(response)) };
         let answer = Json::new(result.get());
-        let task = self.once(Job::Answered { request: asked, answer }, origin(&self.session, true)).await?;
+        let task = self.once(Job::Answered { request: stored_request, answer }, origin(&self.session, true)).await?;
         Ok(Some(self.announced(&task).response(&self.id, &task).await))
     }
 
     /// The task that was made of the same request before.
-    async fn found(&self, asked: &Json) -> Result<Option<Arc<Task>>, RpcError> {
+    async fn found(&self, stored_request: &Json) -> Result<Option<Arc<Task>>, RpcError> {
         let tasks = &self.shared.tasks;
         let requestor = self.session.requestor();
-        let Some(task) = tasks.named(requestor, &self.wish.alias()).await? else { return Ok(None) };
-        let job = Job::Answered { request: asked.clone(), answer: Json::new("{}") };
-        match idempotency::is_made_of(tasks, &task, &job.work(), asked).await? {
+        let Some(task) = tasks.named(requestor, &self.metadata.alias()).await? else { return Ok(None) };
+        let job = Job::Answered { request: stored_request.clone(), answer: Json::new("{}") };
+        match idempotency::is_made_of(tasks, &task, &job.work(), stored_request).await? {
             true => Ok(Some(task)),
             false => {
                 tasks.note_name_in_use(requestor, &job.work());
@@ -107,24 +106,20 @@ impl TaskAugmentedRequest {
         }
     }
 
-    /// The response that the request has without a wish. `None`: it was cancelled.
+    /// The response that the request has without its metadata. `None`: it was cancelled.
     async fn dispatched(
         &self,
+        context: RequestContext,
         method: Method,
-        offered: Offered,
-        rights: Rights,
         params: Option<&str>,
     ) -> Result<Option<EncodedMessage>, RpcError> {
-        let shared = &self.shared;
         let session = &self.session;
         let id = self.id.clone();
         // None of these asks the client anything.
-        let Offered { catalog, search, page: tools_page } = offered;
         let reads_events = true;
         // The request that it came with is counted as what it was.
         let target = &RequestTarget::default();
-        let request =
-            Request { shared, session, catalog, search, tools_page, id, params, rights, reads_events, target };
+        let request = Request { context, session, id, params, reads_events, target };
         let mut exchange = dispatch(method, request)?;
         while let Some(frame) = exchange.next().await {
             if frame.last {

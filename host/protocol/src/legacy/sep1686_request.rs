@@ -6,11 +6,10 @@
 
 use std::sync::Arc;
 
-use super::call::{failure, in_flight};
+use super::call::{in_flight, unfit};
 use super::results::{ReportOptions, ResultWaiter};
 use super::tools::Call;
 use super::{Request, sep1686_immediate, server_features, server_requests};
-use crate::arguments::ArgumentError;
 use crate::error::RpcError;
 use crate::exchange::{FrameSender, streaming};
 use crate::jsonrpc::{RequestId, error_response};
@@ -24,35 +23,28 @@ use bulkhead_domain::task::{Design, Era, Origin, Outcome, Task, TaskId};
 use bulkhead_tasks::{self as tasks, Job, TaskRequest};
 
 /// Starts the exchange of a call.
-pub(super) fn call(request: Request<'_>, mut call: Call, wish: TaskMetadata) -> Result<Exchange, RpcError> {
+pub(super) fn call(request: Request<'_>, call: Call, metadata: TaskMetadata) -> Result<Exchange, RpcError> {
     let in_flight = in_flight(&request)?;
-    let shared = Arc::clone(request.shared);
+    let shared = request.context.shared;
     let session = Arc::clone(request.session);
     let id = request.id;
     Ok(streaming(|frames| async move {
-        let augmented = TaskAugmentedRequest { shared, session, frames, id, wish };
+        let augmented = TaskAugmentedRequest { shared, session, frames, id, metadata };
         let progress_token = call.progress_token.clone();
         let reports = ReportOptions { progress_token, are_wanted: true, are_read: call.reads_events };
-        let checked = async {
-            match call.check(&augmented.shared.tasks).await {
-                Ok(()) => Ok(()),
-                Err(ArgumentError::Malformed(error)) => Err(error_response(Some(&augmented.id), &error)),
-                // What a plain call would say; there is nothing to wait for.
-                Err(ArgumentError::Schema(text)) => Err(failure(&augmented.id, text)),
-            }
-        };
-        let checked = tokio::select! {
+        let fit = tokio::select! {
             biased;
             () = in_flight.cancelled() => return None,
-            checked = checked => checked,
+            fit = call.check(&augmented.shared.tasks) => fit,
         };
-        match checked {
+        match fit {
             Ok(()) => {
                 let origin = call.origin(Design::Sep1686);
                 let job = Job::Call(call.request);
                 augmented.run(job, origin, reports, &in_flight, None).await
             }
-            Err(response) => Some(response),
+            // What a plain call would say; there is nothing to wait for.
+            Err(refusal) => Some(unfit(&augmented.id, refusal)),
         }
     }))
 }
@@ -62,23 +54,24 @@ pub(super) fn request(
     method: Method,
     name: &str,
     request: Request<'_>,
-    wish: TaskMetadata,
+    metadata: TaskMetadata,
 ) -> Result<Exchange, RpcError> {
-    let Some(server_features::TaskableRequest { ask, uri }) = server_features::asked(method, &request)? else {
-        return sep1686_immediate::answer(method, name, request, wish);
+    let Some(server_features::TaskableRequest { fallback_request, uri }) = server_features::taskable(method, &request)?
+    else {
+        return sep1686_immediate::answer(method, name, request, metadata);
     };
     let in_flight = in_flight(&request)?;
     let progress_token = server_features::progress_token(request.params)?;
     let are_read = request.reads_events;
-    let shared = Arc::clone(request.shared);
+    let shared = request.context.shared;
     let session = Arc::clone(request.session);
     let id = request.id;
     Ok(streaming(|frames| async move {
         let mut origin = origin(&session, are_read);
         origin.progress_token.clone_from(&progress_token);
-        let augmented = TaskAugmentedRequest { shared, session, frames, id, wish };
+        let augmented = TaskAugmentedRequest { shared, session, frames, id, metadata };
         let reports = ReportOptions { progress_token, are_wanted: true, are_read };
-        augmented.run(Job::FallbackRequest(ask), origin, reports, &in_flight, uri).await
+        augmented.run(Job::FallbackRequest(fallback_request), origin, reports, &in_flight, uri).await
     }))
 }
 
@@ -95,13 +88,13 @@ pub(super) fn origin(session: &Session, reads_events: bool) -> Origin {
     }
 }
 
-/// A request that carries a wish.
+/// A request that its client made a task.
 pub(super) struct TaskAugmentedRequest {
     pub(super) shared: Arc<ProtocolContext>,
     pub(super) session: Arc<Session>,
     pub(super) frames: FrameSender,
     pub(super) id: RequestId,
-    pub(super) wish: TaskMetadata,
+    pub(super) metadata: TaskMetadata,
 }
 
 impl TaskAugmentedRequest {
@@ -124,11 +117,11 @@ impl TaskAugmentedRequest {
             Ok(task) => task,
             Err(error) => return Some(error_response(Some(&self.id), &error)),
         };
-        let waiting = self.announced(&task);
-        let error = match waiting.outcome(reports, in_flight).await {
+        let waiter = self.announced(&task);
+        let error = match waiter.outcome(reports, in_flight).await {
             Ok(Some(task)) => match (task.outcome(), uri) {
                 (Some(Outcome::Error(CallError::NotFound(_))), Some(uri)) => RpcError::resource_not_found(&uri),
-                _ => return Some(waiting.response(&self.id, &task).await),
+                _ => return Some(waiter.response(&self.id, &task).await),
             },
             Ok(None) => {
                 if in_flight.is_cancelled_by_client() {
@@ -146,15 +139,15 @@ impl TaskAugmentedRequest {
         let tasks = &self.shared.tasks;
         let requestor = self.session.requestor();
         // An id of the host's must stay the name of its own task.
-        if let Some(id) = TaskId::parse(&self.wish.task_id) {
+        if let Some(id) = TaskId::parse(&self.metadata.task_id) {
             match tasks.get(requestor, id).await {
                 Ok(_) => return Err(id_in_use()),
                 Err(tasks::Error::NotFound) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let request = TaskRequest { job, origin, ttl: self.wish.ttl };
-        idempotency::made_once(tasks, requestor, request, &self.wish.alias()).await?.ok_or_else(id_in_use)
+        let request = TaskRequest { job, origin, ttl: self.metadata.ttl };
+        idempotency::made_once(tasks, requestor, request, &self.metadata.alias()).await?.ok_or_else(id_in_use)
     }
 
     /// Says that the task is there to be looked at.

@@ -12,7 +12,8 @@ use crate::exchange::{immediate, streaming};
 use crate::jsonrpc::{self, ProgressToken, RequestId, error_response, response};
 use crate::methods::Method;
 use crate::notifications::ProgressReports;
-use crate::server_features::{self, CatalogReader, Page};
+use crate::request_context::RequestContext;
+use crate::server_features::{self, Page};
 use crate::wire::{
     Bare, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView, WithMeta,
     prompt_output,
@@ -28,39 +29,30 @@ use bulkhead_tasks::{ClientContext, Fallback, FallbackRequest, PluginRequest, of
 /// Resources that one session may follow.
 const SUBSCRIPTIONS_MAX: usize = 256;
 
-/// What a request can read of the catalog.
-pub(super) fn reader(request: &Request<'_>) -> CatalogReader {
-    CatalogReader {
-        shared: Arc::clone(request.shared),
-        requestor: *request.session.requestor(),
-        catalog: Arc::clone(&request.catalog),
-    }
-}
-
 /// `prompts/list`.
 pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    request.session.saw(ListKind::Prompts, request.catalog.lists());
-    let Page { entries, next_cursor } = reader(request).prompts(request.params)?;
+    request.session.saw(ListKind::Prompts, request.context.catalog.lists());
+    let Page { entries, next_cursor } = request.context.prompts(request.params)?;
     let icons = request.session.settled.version.has_tasks();
-    let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons }).collect();
+    let entries = entries.into_iter().map(|prompt| PromptView { prompt, icons }).collect();
     Ok(immediate(response(&request.id, &Bare(PageBody { name: "prompts", entries, next_cursor }))))
 }
 
 /// `resources/templates/list`.
 pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    let Page { entries, next_cursor } = reader(request).templates(request.params)?;
+    let Page { entries, next_cursor } = request.context.templates(request.params)?;
     let icons = request.session.settled.version.has_tasks();
-    let entries = entries.iter().map(|entry| TemplateView { template: &entry.template, icons }).collect();
+    let entries = entries.into_iter().map(|template| TemplateView { template, icons }).collect();
     Ok(immediate(response(&request.id, &Bare(PageBody { name: "resourceTemplates", entries, next_cursor }))))
 }
 
 /// `resources/list`.
 pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
     let paged: Paged = jsonrpc::params(request.params)?;
-    request.session.saw(ListKind::Resources, request.catalog.lists());
+    request.session.saw(ListKind::Resources, request.context.catalog.lists());
     let icons = request.session.settled.version.has_tasks();
-    quiet(request, move |reader, id| async move {
-        let Page { entries, next_cursor } = reader.resources(&paged).await?;
+    quiet(request, move |context, id| async move {
+        let Page { entries, next_cursor } = context.resources(&paged).await?;
         let entries = entries.iter().map(|resource| ResourceView { resource, icons }).collect();
         Ok(response(&id, &Bare(PageBody { name: "resources", entries, next_cursor })))
     })
@@ -68,9 +60,9 @@ pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
 
 /// `completion/complete`.
 pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let wanted = server_features::wanted(&request.catalog, request.params)?;
-    quiet(request, move |reader, id| async move {
-        let completion: Completion = reader.complete(wanted).await?;
+    let wanted = server_features::wanted(&request.context.catalog, request.params)?;
+    quiet(request, move |context, id| async move {
+        let completion: Completion = context.complete(wanted).await?;
         Ok(response(&id, &Bare(WithMeta { body: CompletionBody(&completion), meta: &completion.meta, related: None })))
     })
 }
@@ -79,8 +71,8 @@ pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
 pub(super) fn subscribe(request: Request<'_>) -> Result<Exchange, RpcError> {
     let uri = server_features::uri(request.params)?;
     let session = Arc::clone(request.session);
-    quiet(request, move |reader, id| async move {
-        let owner = reader.owner(&uri).await?.ok_or_else(|| RpcError::resource_not_found(&uri))?;
+    quiet(request, move |context, id| async move {
+        let owner = context.owner(&uri).await?.ok_or_else(|| RpcError::resource_not_found(&uri))?;
         if session.subscribe(uri, owner.plugin.name.clone(), SUBSCRIPTIONS_MAX) {
             Ok(response(&id, &Empty {}))
         } else {
@@ -96,12 +88,12 @@ pub(super) fn unsubscribe(request: &Request<'_>) -> Result<Exchange, RpcError> {
 }
 
 /// A request that waits and sends no messages before its response.
-fn quiet<W>(request: Request<'_>, work: impl FnOnce(CatalogReader, RequestId) -> W) -> Result<Exchange, RpcError>
+fn quiet<W>(request: Request<'_>, work: impl FnOnce(RequestContext, RequestId) -> W) -> Result<Exchange, RpcError>
 where
     W: Future<Output = Result<EncodedMessage, RpcError>> + Send + 'static,
 {
     let in_flight = in_flight(&request)?;
-    let work = work(reader(&request), request.id.clone());
+    let work = work(request.context, request.id.clone());
     let id = request.id;
     Ok(streaming(|_| async move {
         tokio::select! {
@@ -133,14 +125,14 @@ pub(super) fn progress_token(params: Option<&str>) -> Result<Option<Json>, RpcEr
 
 /// A request to plugins that can be a task.
 pub(super) struct TaskableRequest {
-    pub(super) ask: FallbackRequest,
+    pub(super) fallback_request: FallbackRequest,
     /// That of the resource that it is about.
     pub(super) uri: Option<String>,
 }
 
 /// What plugins are asked for by a request; `None`: the host answers it itself.
-pub(super) fn asked(method: Method, request: &Request<'_>) -> Result<Option<TaskableRequest>, RpcError> {
-    let catalog = &request.catalog;
+pub(super) fn taskable(method: Method, request: &Request<'_>) -> Result<Option<TaskableRequest>, RpcError> {
+    let catalog = &request.context.catalog;
     let (operation, first, others, uri) = match method {
         Method::ResourcesRead => {
             let uri = server_features::uri(request.params)?;
@@ -159,13 +151,13 @@ pub(super) fn asked(method: Method, request: &Request<'_>) -> Result<Option<Task
         },
         _ => return Ok(None),
     };
-    Ok(FallbackRequest::new(operation, first, others).map(|ask| TaskableRequest { ask, uri }))
+    Ok(FallbackRequest::new(operation, first, others).map(|fallback_request| TaskableRequest { fallback_request, uri }))
 }
 
 /// `resources/read`: asks who may have it, one after the other, until one does.
 pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
     let uri = server_features::uri(request.params)?;
-    let readers = request.catalog.readers(&uri);
+    let readers = request.context.catalog.readers(&uri);
     let visits = readers.into_iter().map(|library| (library, Operation::ReadResource { uri: uri.clone() })).collect();
     visit(request, visits, move |id, result: Option<Result<Vec<ResourceContents>, CallError>>| match result {
         Some(Ok(contents)) => response(id, &Bare(ContentsBody(&contents))),
@@ -176,7 +168,7 @@ pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
 
 /// `prompts/get`.
 pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let (entry, arguments) = server_features::prompt(&request.catalog, request.params)?;
+    let (entry, arguments) = server_features::prompt(&request.context.catalog, request.params)?;
     request.target.set_prompt(&entry);
     let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
     let visits = vec![(Arc::clone(&entry.library), operation)];
@@ -202,7 +194,7 @@ where
 {
     let in_flight = in_flight(&request)?;
     let token = progress_token(request.params)?;
-    let shared = Arc::clone(request.shared);
+    let shared = request.context.shared;
     let session = Arc::clone(request.session);
     let id = request.id;
     let reads_events = request.reads_events;
@@ -212,10 +204,10 @@ where
         wants_progress: token.is_some(),
     };
     Ok(streaming(|frames| async move {
-        let conversation = StreamedRequest { shared, session, frames, reads_events };
+        let streamed = StreamedRequest { shared, session, frames, reads_events };
         let mut progress = ProgressReports::new(token, None);
         let mut last = None;
-        let mut absence = Fallback::default();
+        let mut fallback = Fallback::default();
         // Kept until the result is rendered, as that of a call of a tool.
         let mut permit = None;
         for (library, operation) in visits {
@@ -223,22 +215,22 @@ where
             let started = tokio::select! {
                 biased;
                 () = in_flight.cancelled() => return None,
-                started = conversation.shared.tasks.request(conversation.session.requestor(), request) => started,
+                started = streamed.shared.tasks.request(streamed.session.requestor(), request) => started,
             };
             let call = match started {
                 Ok(call) => call,
                 Err(error) => return Some(error_response(Some(&id), &error.into())),
             };
-            let (result, call) = conversation.converse(call, &mut progress, &in_flight).await?;
+            let (result, call) = streamed.converse(call, &mut progress, &in_flight).await?;
             let result = result.and_then(of_kind);
-            let goes_on = result.as_ref().is_err_and(|error| absence.goes_on(error));
+            let goes_on = result.as_ref().is_err_and(|error| fallback.goes_on(error));
             last = Some(result);
             permit = (!goes_on).then_some(call);
             if !goes_on {
                 break;
             }
         }
-        let last = last.map(|result| result.map_err(|error| absence.conclude(error)));
+        let last = last.map(|result| result.map_err(|error| fallback.conclude(error)));
         let response = render(&id, last);
         drop(permit);
         Some(response)

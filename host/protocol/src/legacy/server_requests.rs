@@ -107,7 +107,7 @@ pub(super) fn features(session: &Session, reads_events: bool) -> ClientFeatures 
 /// A request that was sent.
 struct ServerRequest {
     session: Arc<Session>,
-    voice: RequestStream,
+    stream: RequestStream,
     /// The request that waits now: the question itself, or a look at the client's task.
     number: u64,
     client_task: Option<String>,
@@ -120,22 +120,22 @@ impl ServerRequest {
     fn new(
         shared: &ProtocolContext,
         session: &Arc<Session>,
-        voice: &RequestStream,
-        asked: &InputRequest,
+        stream: &RequestStream,
+        request: &InputRequest,
         input_request: Option<TaskInputRequest>,
     ) -> Result<(Self, oneshot::Receiver<Reply>), InputRequestError> {
-        let as_task = input_requests::as_client_task(session.settled.client_tasks, &asked.kind);
+        let as_task = input_requests::as_client_task(session.settled.client_tasks, &request.kind);
         let related = input_request.as_ref().map(|input_request| input_request.related.clone());
-        let manner = InputRequestOptions {
+        let options = InputRequestOptions {
             version: session.settled.version,
             related: related.as_ref(),
             task_ttl_ms: as_task.then_some(shared.options.request_timeout_ms),
         };
         let withdraw = Arc::new(AtomicBool::new(input_request.is_none()));
         let (number, reply) = session.expect(input_request);
-        let line = input_requests::request(&session.request_id(number), asked, manner);
+        let line = input_requests::request(&session.request_id(number), request, options);
         let is_json = line.is_some();
-        if !voice.say(line) {
+        if !stream.say(line) {
             session.forget(number);
             return Err(match is_json {
                 true => InputRequestError::Unreachable(
@@ -145,8 +145,8 @@ impl ServerRequest {
             });
         }
         let session = Arc::clone(session);
-        let voice = voice.clone();
-        Ok((Self { session, voice, number, client_task: None, withdraw }, reply))
+        let stream = stream.clone();
+        Ok((Self { session, stream, number, client_task: None, withdraw }, reply))
     }
 
     /// The final response: of the request, or of the task that the client made of it. `None`: another request took the answer.
@@ -171,7 +171,7 @@ impl ServerRequest {
     async fn call(&mut self, method: &str, task_id: &str) -> Option<Reply> {
         let (number, reply) = self.session.expect(None);
         self.number = number;
-        if !self.voice.say(jsonrpc::request(&self.session.request_id(number), method, &TaskParams { task_id })) {
+        if !self.stream.say(jsonrpc::request(&self.session.request_id(number), method, &TaskParams { task_id })) {
             self.session.forget(number);
         }
         reply.await.ok()
@@ -189,13 +189,13 @@ impl Drop for ServerRequest {
                 let (number, _) = self.session.expect(None);
                 let id = self.session.request_id(number);
                 self.session.forget(number);
-                self.voice.say(jsonrpc::request(&id, "tasks/cancel", &TaskParams { task_id: &task_id }));
+                self.stream.say(jsonrpc::request(&id, "tasks/cancel", &TaskParams { task_id: &task_id }));
             }
             Some(_) => {}
             None if waited => {
                 let request_id = self.session.request_id(self.number);
                 let params = Cancelled { request_id: &request_id, reason: "the answer is not needed any more" };
-                self.voice.say(jsonrpc::notification("notifications/cancelled", Some(&params)));
+                self.stream.say(jsonrpc::notification("notifications/cancelled", Some(&params)));
             }
             None => {}
         }
@@ -207,25 +207,26 @@ impl Drop for ServerRequest {
 pub(super) async fn ask(
     shared: Arc<ProtocolContext>,
     session: Arc<Session>,
-    (frames, reads_events): (FrameSender, bool),
+    frames: FrameSender,
+    reads_events: bool,
     requests: Vec<InputRequest>,
 ) -> Result<Vec<InputResponse>, InputRequestError> {
     session.askable().await;
-    let voice = RequestStream::of(&session, &frames, reads_events);
-    let asks = requests.iter().map(|request| ask_one(&shared, &session, voice.as_ref(), request));
+    let stream = RequestStream::of(&session, &frames, reads_events);
+    let asks = requests.iter().map(|request| ask_one(&shared, &session, stream.as_ref(), request));
     futures::future::try_join_all(asks).await
 }
 
 async fn ask_one(
     shared: &ProtocolContext,
     session: &Arc<Session>,
-    voice: Option<&RequestStream>,
+    stream: Option<&RequestStream>,
     request: &InputRequest,
 ) -> Result<InputResponse, InputRequestError> {
     let unsupported = || InputRequestError::Unsupported(request.kind.feature());
     let can_answer = input_requests::can_answer(session.settled.features, &request.kind);
-    let voice = voice.filter(|_| can_answer).ok_or_else(unsupported)?;
-    let (mut sent, reply) = ServerRequest::new(shared, session, voice, request, None)?;
+    let stream = stream.filter(|_| can_answer).ok_or_else(unsupported)?;
+    let (mut sent, reply) = ServerRequest::new(shared, session, stream, request, None)?;
     let limit = Duration::from_millis(shared.options.request_timeout_ms);
     match tokio::time::timeout(limit, sent.outcome(&request.kind, reply)).await {
         Ok(Some(reply)) => {
@@ -240,7 +241,7 @@ async fn ask_one(
 pub(super) struct SentInputRequests {
     shared: Arc<ProtocolContext>,
     session: Arc<Session>,
-    voice: RequestStream,
+    stream: RequestStream,
     open: Vec<SentInputRequest>,
 }
 
@@ -260,8 +261,8 @@ impl SentInputRequest {
 
 impl SentInputRequests {
     pub(super) fn new(shared: &Arc<ProtocolContext>, session: &Arc<Session>, frames: FrameSender) -> Self {
-        let voice = RequestStream::Request(frames);
-        Self { shared: Arc::clone(shared), session: Arc::clone(session), voice, open: Vec::new() }
+        let stream = RequestStream::Request(frames);
+        Self { shared: Arc::clone(shared), session: Arc::clone(session), stream, open: Vec::new() }
     }
 
     /// Withdraws what was answered elsewhere, and sends the outstanding questions that `claim` says are for this stream.
@@ -276,13 +277,13 @@ impl SentInputRequests {
             {
                 continue;
             }
-            let asked = TaskInputRequest {
+            let input_request = TaskInputRequest {
                 task: task.id,
                 related: RelatedTask::from(task),
                 issued_key: input.issued_key.clone(),
                 kind: kind.clone(),
             };
-            self.send(&input.request, asked);
+            self.send(&input.request, input_request);
         }
     }
 
@@ -297,19 +298,20 @@ impl SentInputRequests {
             .for_each(SentInputRequest::withdraw);
     }
 
-    fn send(&mut self, request: &InputRequest, asked: TaskInputRequest) {
-        let sent = ServerRequest::new(&self.shared, &self.session, &self.voice, request, Some(asked.clone()));
+    fn send(&mut self, request: &InputRequest, input_request: TaskInputRequest) {
+        let sent = ServerRequest::new(&self.shared, &self.session, &self.stream, request, Some(input_request.clone()));
         let (sent, reply) = match sent {
             Ok(sent) => sent,
             Err(error) => {
-                let _ = error::RpcError::host_failure(format_args!("a question of task {}: {error:?}", asked.task));
+                let _ =
+                    error::RpcError::host_failure(format_args!("a question of task {}: {error:?}", input_request.task));
                 return;
             }
         };
-        let task = asked.task;
-        let issued_key = asked.issued_key.clone();
+        let task = input_request.task;
+        let issued_key = input_request.issued_key.clone();
         let withdraw = Arc::clone(&sent.withdraw);
-        let work = pursue(Arc::clone(&self.shared), sent, reply, asked);
+        let work = pursue(Arc::clone(&self.shared), sent, reply, input_request);
         self.open.push(SentInputRequest { task, issued_key, withdraw, work: Box::pin(work) });
     }
 
@@ -330,16 +332,16 @@ async fn pursue(
     shared: Arc<ProtocolContext>,
     mut sent: ServerRequest,
     reply: oneshot::Receiver<Reply>,
-    asked: TaskInputRequest,
+    input_request: TaskInputRequest,
 ) {
     let limit = Duration::from_millis(shared.options.request_timeout_ms);
-    match tokio::time::timeout(limit, sent.outcome(&asked.kind, reply)).await {
-        Ok(Some(reply)) => super::settle(&shared, &sent.session, &asked, reply).await,
+    match tokio::time::timeout(limit, sent.outcome(&input_request.kind, reply)).await {
+        Ok(Some(reply)) => super::settle(&shared, &sent.session, &input_request, reply).await,
         Ok(None) => {}
         Err(_) => {
             // The task keeps its question: it is sent again when a stream opens.
             sent.withdraw.store(true, Ordering::Release);
-            shared.stream_router.lost(asked.task, &asked.issued_key);
+            shared.stream_router.lost(input_request.task, &input_request.issued_key);
         }
     }
 }

@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::tools::Call;
 use super::{Empty, Request};
-use crate::arguments::ArgumentError;
+use crate::arguments::CallRefusal;
 use crate::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::error::RpcError;
 use crate::exchange::deferred;
 use crate::jsonrpc::{self, RequestId, error_response, response};
-use crate::session::{Session, Version};
+use crate::session::Session;
+use crate::version::Version;
 use crate::wire::{Created, ImmediateResponse, OnlyRelated, TaskFace, TaskResult, TaskView};
 use crate::{EncodedMessage, Exchange, ProtocolContext, idempotency, sep1686};
 use bulkhead_domain::requestor::Requestor;
@@ -23,14 +24,14 @@ use bulkhead_store::ListPosition;
 use bulkhead_tasks::{self as tasks, Job, RequestedTtl, TaskRequest};
 
 /// Starts a call as a task. The reply leaves after the record is durable.
-pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) -> Exchange {
-    let shared = Arc::clone(request.shared);
+pub(super) fn create(request: Request<'_>, call: Call, ttl: RequestedTtl) -> Exchange {
+    let shared = request.context.shared;
     replying(request.id, async move {
         // A tool error like that of a plain call, which the requestor fetches like any other result.
         let argument_error = match call.check(&shared.tasks).await {
             Ok(()) => None,
-            Err(ArgumentError::Schema(text)) => Some(ToolOutput::failure(text)),
-            Err(ArgumentError::Malformed(error)) => return Err(error),
+            Err(CallRefusal::ToolError(text)) => Some(ToolOutput::failure(text)),
+            Err(CallRefusal::Error(error)) => return Err(error),
         };
         let origin = call.origin(Design::Core2025);
         let session = call.session;
@@ -65,7 +66,7 @@ pub(super) struct TaskQuery {
 impl TaskQuery {
     pub(super) fn read(request: &Request<'_>) -> Result<Self, RpcError> {
         let named: Named = jsonrpc::params(request.params)?;
-        let shared = Arc::clone(request.shared);
+        let shared = Arc::clone(&request.context.shared);
         let session = Arc::clone(request.session);
         Ok(Self { shared, session, wire_id: named.task_id })
     }
@@ -101,15 +102,15 @@ where
 
 /// `tasks/get`.
 pub(super) fn get(request: Request<'_>) -> Result<Exchange, RpcError> {
-    showing(request, |about| async move { about.task().await })
+    showing(request, |query| async move { query.task().await })
 }
 
 /// `tasks/cancel`. The record says `cancelled` before the reply does.
 pub(super) fn cancel(request: Request<'_>) -> Result<Exchange, RpcError> {
-    showing(request, |about| async move {
-        let task = about.task().await?;
-        match about.shared.tasks.cancel(about.requestor(), task.id).await {
-            Err(tasks::Error::Ended) => Err(over(&*about.task().await?, about.session.settled.version)),
+    showing(request, |query| async move {
+        let task = query.task().await?;
+        match query.shared.tasks.cancel(query.requestor(), task.id).await {
+            Err(tasks::Error::Ended) => Err(over(&*query.task().await?, query.session.settled.version)),
             cancelled => Ok(cancelled?),
         }
     })
@@ -121,43 +122,43 @@ pub(super) fn steer(request: Request<'_>) -> Result<Exchange, RpcError> {
     struct Steer {
         message: String,
     }
-    let about = TaskQuery::read(&request)?;
+    let query = TaskQuery::read(&request)?;
     let steer: Steer = jsonrpc::params(request.params)?;
     Ok(replying(request.id, async move {
-        let task = about.task().await?;
-        about.shared.tasks.steer(about.requestor(), task.id, steer.message).await?;
+        let task = query.task().await?;
+        query.shared.tasks.steer(query.requestor(), task.id, steer.message).await?;
         Ok(|id: &RequestId| response(id, &Empty {}))
     }))
 }
 
 /// `tasks/pause`. This era has no status for it: the one before stays, and the message says it.
 pub(super) fn pause(request: Request<'_>) -> Result<Exchange, RpcError> {
-    showing(request, |about| async move {
-        let task = about.task().await?;
-        Ok(about.shared.tasks.pause(about.requestor(), task.id, None).await?)
+    showing(request, |query| async move {
+        let task = query.task().await?;
+        Ok(query.shared.tasks.pause(query.requestor(), task.id, None).await?)
     })
 }
 
 /// `tasks/resume`.
 pub(super) fn resume(request: Request<'_>) -> Result<Exchange, RpcError> {
-    showing(request, |about| async move {
-        let task = about.task().await?;
-        Ok(about.shared.tasks.resume(about.requestor(), task.id).await?)
+    showing(request, |query| async move {
+        let task = query.task().await?;
+        Ok(query.shared.tasks.resume(query.requestor(), task.id).await?)
     })
 }
 
 /// `tasks/delete`, of SEP-1686: a task that is over goes before its time. Other designs have no such thing.
 pub(super) fn delete(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let about = TaskQuery::read(&request)?;
+    let query = TaskQuery::read(&request)?;
     Ok(replying(request.id, async move {
-        let task = about.task().await?;
+        let task = query.task().await?;
         if task.design() != Design::Sep1686 {
             return Err(RpcError::invalid_params(format!(
                 "Only tasks that were created with {} can be deleted; this one is kept for its ttl",
                 sep1686::TASK
             )));
         }
-        about.shared.tasks.delete(about.requestor(), task.id).await?;
+        query.shared.tasks.delete(query.requestor(), task.id).await?;
         Ok(move |id: &RequestId| response(id, &OnlyRelated::from(&*task)))
     }))
 }
@@ -180,7 +181,7 @@ struct Page {
 pub(super) fn list(request: Request<'_>) -> Result<Exchange, RpcError> {
     const METHOD: &str = "tasks/list";
     let paged: Paged = jsonrpc::params(request.params)?;
-    let shared = Arc::clone(request.shared);
+    let shared = request.context.shared;
     let session = Arc::clone(request.session);
     let requestor = *session.requestor();
     let after = match paged.cursor {

@@ -22,23 +22,25 @@ use super::multi_round_trip::{Claim, Outcome, Parked, PendingInputRequests, Stat
 use super::respond;
 use super::result::{Ending, EndingView};
 use super::state::{Answers, Binding, Position};
-use crate::arguments::{self, ArgumentError, INLINE_BYTES_MAX};
+use super::tools::answered;
+use crate::arguments::{self, CallRefusal};
 use crate::digest::digest;
 use crate::error::RpcError;
 use crate::exchange::{FrameSender, at};
 use crate::input_requests::can_answer;
 use crate::jsonrpc::RequestId;
 use crate::notifications::{self, ProgressReports};
+use crate::request_context::RequestContext;
 use crate::{Frame, ProtocolContext};
 use begin::related;
 pub(super) use begin::{RetryParams, call};
-use bulkhead_calls::{Operation, Returned};
+use bulkhead_calls::Operation;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, ClientFeature, InputRequest, InputRequestKind};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Design, Era, Origin};
 use bulkhead_domain::tool::{TaskSupport, ToolOutput};
-use bulkhead_tasks::{CallNews, CallRequest, Fallback, Job, PluginRequest, RequestedTtl, TaskRequest, Tasks};
+use bulkhead_tasks::{CallNews, CallRequest, Fallback, Job, PluginRequest, RequestedTtl, TaskRequest};
 use input_requests::{InputOutcome, issue};
 
 /// When a call tries again to become a task that could not. A place among the running tasks is told of as soon as there is one.
@@ -63,26 +65,26 @@ pub(super) struct PluginRequests {
 pub(super) struct RoundTrip {
     shared: Arc<ProtocolContext>,
     requestor: Requestor,
-    work: PluginCall,
+    plugin_call: PluginCall,
     /// How many plugins did not have it.
-    passed: usize,
-    absence: Fallback,
+    plugins_tried: usize,
+    fallback: Fallback,
     client: RequestClient,
     progress: ProgressReports,
     /// The answers that came with this request.
     fresh: Answers,
     /// Whether one of them answered something.
-    used: bool,
+    used_answer: bool,
     /// Whether the tool says that it failed.
     tool_error: bool,
     /// The state that this request goes on from.
-    from: Option<(Position, String)>,
+    resumed_from: Option<(Position, String)>,
     /// The right to go on from it.
-    turn: Option<StateLease>,
+    lease: Option<StateLease>,
     /// When the call becomes a task, if it may.
     promote_at: Option<Instant>,
     /// The guest that is over, dropped after its result is rendered. Its permit is free as soon as it has finished (`PlainCall`).
-    _over: Option<CallHandle>,
+    _finished_guest: Option<CallHandle>,
 }
 
 /// Why there is no ending.
@@ -114,39 +116,36 @@ struct ActiveCall {
 
 impl RoundTrip {
     pub(super) fn new(
-        shared: Arc<ProtocolContext>,
-        requestor: Requestor,
-        work: PluginCall,
+        context: &RequestContext,
+        plugin_call: PluginCall,
         client: RequestClient,
         fresh: Answers,
     ) -> Self {
         let progress = ProgressReports::new(client.progress_token.clone(), None);
         Self {
-            shared,
-            requestor,
-            work,
-            passed: 0,
-            absence: Fallback::default(),
+            shared: Arc::clone(&context.shared),
+            requestor: context.requestor,
+            plugin_call,
+            plugins_tried: 0,
+            fallback: Fallback::default(),
             client,
             progress,
             fresh,
-            used: false,
+            used_answer: false,
             tool_error: false,
-            from: None,
-            turn: None,
+            resumed_from: None,
+            lease: None,
             promote_at: None,
-            _over: None,
+            _finished_guest: None,
         }
     }
 
     pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, frames: &FrameSender) -> Frame {
-        if let PluginCall::Tool(call) = &mut self.work {
-            match check(&self.shared.tasks, &self.requestor, call).await {
+        if let PluginCall::Tool(call) = &mut self.plugin_call {
+            match arguments::check(&self.shared.tasks, &self.requestor, call).await {
                 Ok(()) => {}
-                Err(ArgumentError::Schema(text)) => {
-                    return self.respond(id, Ok(Ending::Output(Returned::Tool(ToolOutput::failure(text)))));
-                }
-                Err(ArgumentError::Malformed(error)) => return super::refused(id, &error),
+                Err(CallRefusal::ToolError(text)) => return answered(&self.shared, id, ToolOutput::failure(text)),
+                Err(CallRefusal::Error(error)) => return super::refused(id, &error),
             }
             match related(&self.shared.tasks, &self.requestor, &self.client.related).await {
                 Ok(tasks) => call.related = tasks,
@@ -154,14 +153,14 @@ impl RoundTrip {
             }
         }
         if let Some(state) = state {
-            let answer = Box::pin(self.go_on(state, frames)).await;
+            let answer = Box::pin(self.resume(state, frames)).await;
             let mut frame = respond(id, answer);
             frame.message = frame.message.of_tool(self.tool_error);
             return frame;
         }
         let key = self.client.idempotency_key.take();
         // What is rare is boxed, so that the usual call is not as large.
-        let ending = match (&self.work, key) {
+        let ending = match (&self.plugin_call, key) {
             (PluginCall::Tool(call), Some(key)) => {
                 let call = call.clone();
                 Box::pin(self.once(call, &key, frames)).await
@@ -206,7 +205,7 @@ impl RoundTrip {
         // Tasks of this era report nothing on any stream.
         call.client.wants_progress = false;
         let request = TaskRequest { job: Job::Call(call), origin: self.origin(), ttl: RequestedTtl::Default };
-        call_handle::create(&self.shared, self.requestor, request).await.map(Ending::Task)
+        call_handle::create(&self.shared.tasks, self.requestor, request).await.map(Ending::Task)
     }
 
     async fn begin(&mut self, frames: &FrameSender) -> Result<Ending, RoundTripError> {
@@ -214,16 +213,16 @@ impl RoundTrip {
             Begun::Call(guest) => guest,
             Begun::Task(ending) => return Ok(ending),
         };
-        self.begin_turn();
-        let answers = self.from.as_ref().map(|(position, _)| position.answers.clone()).unwrap_or_default();
+        self.begin_lease();
+        let answers = self.resumed_from.as_ref().map(|(position, _)| position.answers.clone()).unwrap_or_default();
         self.converse(ActiveCall { guest, issued: Vec::new(), answers }, None, frames).await
     }
 
     /// A new call that still waits for its permit when it would become a task becomes one that waits: its client has something to poll.
     async fn start_or_queue(&self) -> Result<Begun, RpcError> {
         let mut started = pin!(self.start());
-        let PluginCall::Tool(call) = &self.work else { return started.await.map(Begun::Call) };
-        let promote_at = self.promote_at.filter(|_| self.from.is_none());
+        let PluginCall::Tool(call) = &self.plugin_call else { return started.await.map(Begun::Call) };
+        let promote_at = self.promote_at.filter(|_| self.resumed_from.is_none());
         tokio::select! {
             biased;
             started = &mut started => return started.map(Begun::Call),
@@ -239,10 +238,10 @@ impl RoundTrip {
 
     async fn start(&self) -> Result<CallHandle, RpcError> {
         let tasks = &self.shared.tasks;
-        let started = match &self.work {
+        let started = match &self.plugin_call {
             PluginCall::Tool(call) => tasks.call(&self.requestor, call.clone()).await,
-            PluginCall::PluginRequests(visits) => {
-                let request = visits.requests.get(self.passed).cloned();
+            PluginCall::PluginRequests(plugin_requests) => {
+                let request = plugin_requests.requests.get(self.plugins_tried).cloned();
                 let request =
                     request.ok_or_else(|| RpcError::host_failure(format_args!("no plugin is left to ask")))?;
                 tasks.request(&self.requestor, request).await
@@ -258,16 +257,18 @@ impl RoundTrip {
     }
 
     /// Whether another plugin may have what this one has not.
-    fn pass(&mut self, error: &CallError) -> bool {
-        let PluginCall::PluginRequests(visits) = &self.work else { return false };
-        let goes_on = self.absence.goes_on(error) && self.passed + 1 < visits.requests.len();
-        self.passed += usize::from(goes_on);
+    fn try_next_plugin(&mut self, error: &CallError) -> bool {
+        let PluginCall::PluginRequests(plugin_requests) = &self.plugin_call else { return false };
+        let goes_on = self.fallback.goes_on(error) && self.plugins_tried + 1 < plugin_requests.requests.len();
+        self.plugins_tried += usize::from(goes_on);
         goes_on
     }
 
     fn error(&self, error: &CallError) -> RpcError {
-        let operation = match &self.work {
-            PluginCall::PluginRequests(visits) => visits.requests.first().map(|request| &request.operation),
+        let operation = match &self.plugin_call {
+            PluginCall::PluginRequests(plugin_requests) => {
+                plugin_requests.requests.first().map(|request| &request.operation)
+            }
             PluginCall::Tool(_) => None,
         };
         match (operation, error) {
@@ -277,7 +278,7 @@ impl RoundTrip {
     }
 
     /// Continues a state: with the parked guest, or from the start with the answers so far.
-    async fn go_on(&mut self, state: String, frames: &FrameSender) -> Outcome {
+    async fn resume(&mut self, state: String, frames: &FrameSender) -> Outcome {
         let opened = self.binding().and_then(|binding| self.shared.modern.rounds.sealer.open(&binding, &state));
         let position = opened.filter(|position| position.until > self.shared.tasks.now()).ok_or_else(|| {
             RpcError::invalid_params(
@@ -286,9 +287,9 @@ impl RoundTrip {
         })?;
         let rounds = Arc::clone(&self.shared.modern.rounds);
         let answers = self.fresh_digest();
-        let again = self.may_run_again();
-        match rounds.claim(&self.shared.tasks, self.requestor, &position, answers, again).await? {
-            Claim::Granted(turn) => self.turn = Some(turn),
+        let may_run_again = self.may_run_again();
+        match rounds.claim(&self.shared.tasks, self.requestor, &position, answers, may_run_again).await? {
+            Claim::Granted(lease) => self.lease = Some(lease),
             Claim::Done(outcome) => return Outcome::clone(&outcome),
             Claim::Conflict => {
                 return Err(RpcError::invalid_params(
@@ -302,11 +303,11 @@ impl RoundTrip {
             }
         }
         let parked = rounds.unpark(&position.state_id);
-        self.from = Some((position, state));
+        self.resumed_from = Some((position, state));
         let ending = match parked {
-            Some(Parked { guest, ask, issued, answers }) => {
+            Some(Parked { guest, pending, issued, answers }) => {
                 guest.set_client(self.client.to_context());
-                self.converse(ActiveCall { guest, issued, answers }, Some(ask), frames).await
+                self.converse(ActiveCall { guest, issued, answers }, Some(pending), frames).await
             }
             None => self.begin(frames).await,
         };
@@ -315,34 +316,34 @@ impl RoundTrip {
 
     /// What going on from a state came to. It is kept for equal requests, unless nothing was answered: then the state stays good.
     async fn conclude(&mut self, ending: Result<Ending, RoundTripError>) -> Outcome {
-        let (outcome, came_of_it) = match ending {
+        let (outcome, counts_as_answer) = match ending {
             Ok(ending) => {
                 self.tool_error = ending.is_tool_error();
                 let result = to_raw_value(&EndingView { state: &self.shared.modern, ending: &ending })
                     .map_err(|cause| RpcError::host_failure(format_args!("a result cannot be written: {cause}")));
-                (result, self.used || !matches!(ending, Ending::InputRequired { .. }))
+                (result, self.used_answer || !matches!(ending, Ending::InputRequired { .. }))
             }
             Err(RoundTripError::Broken(error)) => (Err(error), true),
             Err(RoundTripError::Refused(error)) => (Err(error), false),
         };
-        match self.turn.take() {
-            Some(turn) if came_of_it => turn.conclude(outcome.clone()),
-            Some(turn) => turn.unmark().await,
+        match self.lease.take() {
+            Some(lease) if counts_as_answer => lease.conclude(outcome.clone()),
+            Some(lease) => lease.unmark().await,
             None => {}
         }
         outcome
     }
 
-    fn begin_turn(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.begin();
+    fn begin_lease(&mut self) {
+        if let Some(lease) = &mut self.lease {
+            lease.begin();
         }
     }
 
     fn binding(&self) -> Option<Binding<'_>> {
-        let (tool, arguments) = match &self.work {
+        let (tool, arguments) = match &self.plugin_call {
             PluginCall::Tool(call) => (&call.tool.tool.name, &call.arguments),
-            PluginCall::PluginRequests(visits) => (&visits.label, &visits.arguments),
+            PluginCall::PluginRequests(plugin_requests) => (&plugin_requests.label, &plugin_requests.arguments),
         };
         let arguments: Value = serde_json::from_str(arguments.as_str()).ok()?;
         Some(Binding { requestor: &self.requestor, tool, arguments: digest(&arguments) })
@@ -350,7 +351,7 @@ impl RoundTrip {
 
     /// Whether it does no harm to run this a second time: a call where plugin and operator say so, a read always.
     fn may_run_again(&self) -> bool {
-        match &self.work {
+        match &self.plugin_call {
             PluginCall::Tool(call) => call.tool.rerun_on_restart,
             PluginCall::PluginRequests(_) => true,
         }
@@ -364,20 +365,20 @@ impl RoundTrip {
 
     async fn converse(
         &mut self,
-        mut running: ActiveCall,
-        mut ask: Option<PendingInputRequests>,
+        mut active: ActiveCall,
+        mut pending: Option<PendingInputRequests>,
         frames: &FrameSender,
     ) -> Result<Ending, RoundTripError> {
         loop {
-            if let Some(ask) = ask.take() {
-                match self.settle(running, ask)? {
-                    InputOutcome::Answered(same) => running = *same,
+            if let Some(pending) = pending.take() {
+                match self.settle(active, pending)? {
+                    InputOutcome::Answered(same) => active = *same,
                     InputOutcome::Left(ending) => return Ok(ending),
                 }
             }
             let news = tokio::select! {
                 biased;
-                news = running.guest.next() => news,
+                news = active.guest.next() => news,
                 () = at(self.promote_at) => CallNews::Detach,
             };
             match news {
@@ -394,38 +395,30 @@ impl RoundTrip {
                         continue;
                     }
                     let origin = self.origin();
-                    match Box::pin(running.guest.promote(&self.shared, self.requestor, origin)).await? {
+                    match Box::pin(active.guest.promote(&self.shared.tasks, self.requestor, origin)).await? {
                         Ok(task) => return Ok(Ending::Task(task)),
-                        Err(guest) => running.guest = guest,
+                        Err(guest) => active.guest = guest,
                     }
                     self.promote_at = Some(Instant::now() + PROMOTE_AGAIN);
                 }
                 CallNews::InputRequests { requests, reply } => {
                     let input_requests =
-                        requests.into_iter().map(|request| (issue(&mut running.issued, &request.key), request));
-                    ask = Some(PendingInputRequests { input_requests: input_requests.collect(), reply });
+                        requests.into_iter().map(|request| (issue(&mut active.issued, &request.key), request));
+                    pending = Some(PendingInputRequests { input_requests: input_requests.collect(), reply });
                 }
                 CallNews::Finished(Ok(output)) => {
-                    self._over = Some(running.guest);
+                    self._finished_guest = Some(active.guest);
                     return Ok(Ending::Output(output));
                 }
-                CallNews::Finished(Err(error)) if self.pass(&error) => {
-                    running.guest = self.start().await?;
-                    running.issued.clear();
+                CallNews::Finished(Err(error)) if self.try_next_plugin(&error) => {
+                    active.guest = self.start().await?;
+                    active.issued.clear();
                 }
                 CallNews::Finished(Err(error)) => {
-                    let error = std::mem::take(&mut self.absence).conclude(error);
+                    let error = std::mem::take(&mut self.fallback).conclude(error);
                     return Err(RoundTripError::Broken(self.error(&error)));
                 }
             }
         }
     }
-}
-
-async fn check(tasks: &Tasks, requestor: &Requestor, call: &CallRequest) -> Result<(), ArgumentError> {
-    let CallRequest { tool, arguments, .. } = call;
-    if arguments.as_str().len() <= INLINE_BYTES_MAX {
-        return arguments::fit(tool, arguments.as_str());
-    }
-    arguments::fit_offloaded(tasks, requestor, Arc::clone(tool), arguments.clone()).await
 }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::ProtocolContext;
 use crate::error::RpcError;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Origin, Task};
-use bulkhead_tasks::{CallNews, ClientContext, Error, PlainCall, RequestedTtl, TaskRequest};
+use bulkhead_tasks::{CallNews, ClientContext, Error, PlainCall, RequestedTtl, TaskRequest, Tasks};
 use bulkhead_traces::InSpan as _;
 
 /// A plain call. Dropping it cancels it, with the grace period of a guest that looks for signals.
@@ -46,7 +45,7 @@ impl CallHandle {
     /// Makes a task of it. When that is refused the call goes on as it is, and comes back.
     pub(super) async fn promote(
         mut self,
-        shared: &Arc<ProtocolContext>,
+        tasks: &Tasks,
         requestor: Requestor,
         origin: Origin,
     ) -> Result<Result<Arc<Task>, Self>, RpcError> {
@@ -62,7 +61,7 @@ impl CallHandle {
                 }
             }
         };
-        match making(shared, requestor, promoted).await? {
+        match making(tasks, requestor, promoted).await? {
             Made::Task(task) => Ok(Ok(task)),
             Made::Other(Ok(guest)) => Ok(Err(guest)),
             Made::Other(Err(error)) => Err(error.into()),
@@ -80,19 +79,15 @@ impl Drop for CallHandle {
 }
 
 /// Makes a task from the start.
-pub(super) async fn create(
-    shared: &Arc<ProtocolContext>,
-    requestor: Requestor,
-    request: TaskRequest,
-) -> Result<Arc<Task>, RpcError> {
-    let tasks = shared.tasks.clone();
+pub(super) async fn create(tasks: &Tasks, requestor: Requestor, request: TaskRequest) -> Result<Arc<Task>, RpcError> {
+    let engine = tasks.clone();
     let created = async move {
-        match tasks.create(&requestor, request).await {
+        match engine.create(&requestor, request).await {
             Ok(task) => Made::Task(task),
             Err(error) => Made::Other(Err(error)),
         }
     };
-    match making(shared, requestor, created).await? {
+    match making(tasks, requestor, created).await? {
         Made::Task(task) => Ok(task),
         Made::Other(Err(error)) => Err(error.into()),
         Made::Other(Ok(_)) => Err(RpcError::host_failure(format_args!("a task that was not created is a call"))),
@@ -108,20 +103,20 @@ enum Made {
 /// Writes a task's record to the end once it is begun, even if the exchange is dropped meanwhile: a record that was half waited
 /// for would be a task without a run. A task that nobody is there to be told of is removed again.
 async fn making(
-    shared: &Arc<ProtocolContext>,
+    tasks: &Tasks,
     requestor: Requestor,
     work: impl Future<Output = Made> + Send + 'static,
 ) -> Result<Made, RpcError> {
-    let (tell, told) = oneshot::channel();
-    let tasks = shared.tasks.clone();
+    let (sender, receiver) = oneshot::channel();
+    let tasks = tasks.clone();
     // The task belongs to the trace of its request.
     let work = Box::pin(work).in_span(bulkhead_traces::current());
     tokio::spawn(async move {
-        if let Err(Made::Task(task)) = tell.send(work.await)
+        if let Err(Made::Task(task)) = sender.send(work.await)
             && let Err(error) = tasks.discard(&requestor, task.id).await
         {
             tracing::warn!(task.id = %task.id, %error, "a task that nobody knows could not be removed");
         }
     });
-    told.await.map_err(|_| RpcError::host_failure(format_args!("the making of a task broke")))
+    receiver.await.map_err(|_| RpcError::host_failure(format_args!("the making of a task broke")))
 }

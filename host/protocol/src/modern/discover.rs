@@ -8,11 +8,11 @@ use super::Request;
 use super::result::Complete;
 use super::server_features::Cacheable;
 use super::tools::scope;
-use crate::capabilities::INTERACTION_EXTENSION;
+use crate::capabilities::{INTERACTION_EXTENSION, TASKS_EXTENSION};
 use crate::exchange::immediate;
 use crate::jsonrpc::response;
 use crate::server_features::FeatureCapabilities;
-use crate::wire::{Body, TASKS_EXTENSION, entry_if};
+use crate::wire::{Body, entry_if};
 use crate::{Exchange, VERSIONS};
 use bulkhead_domain::rights::Need;
 
@@ -50,14 +50,14 @@ pub(super) fn discover(request: &Request<'_>) -> Exchange {
         (Need::Tasks, TASKS_EXTENSION, tasks),
         (Need::Steer, INTERACTION_EXTENSION, json!({"steer": true, "pause": true})),
     ];
-    let may = |(need, name, value): (Need<'_>, &str, Value)| request.rights.has(need).then(|| (name.to_owned(), value));
+    let extensions = extensions.into_iter().filter(|(need, ..)| request.context.rights.has(*need));
     let capabilities = ServerCapabilities {
         logging: json!({}),
         tools: json!({"listChanged": true}),
-        offered: FeatureCapabilities::new(&request.catalog),
-        extensions: extensions.into_iter().filter_map(may).collect(),
+        offered: FeatureCapabilities::new(&request.context.catalog),
+        extensions: extensions.map(|(_, name, value)| (name.to_owned(), value)).collect(),
     };
-    let instructions = request.shared.options.instructions.as_deref();
+    let instructions = request.context.shared.options.instructions.as_deref();
     let body = Cacheable { body: Discovered { capabilities, instructions }, scope };
-    immediate(response(&request.id, &Complete::new(&request.shared.modern, body)))
+    immediate(response(&request.id, &Complete::new(&request.context.shared.modern, body)))
 }

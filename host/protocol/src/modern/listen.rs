@@ -20,9 +20,9 @@ use crate::error::RpcError;
 use crate::exchange::{FrameSender, streaming};
 use crate::jsonrpc::{self, RequestId, notification};
 use crate::notifications::{LIST_CHANGED_AFTER, list_changed_method};
-use crate::server_features::CatalogReader;
+use crate::request_context::RequestContext;
 use crate::{Exchange, Frame, ProtocolContext, rights, sep1686};
-use bulkhead_calls::{Catalog, ListGenerations, ListKind};
+use bulkhead_calls::{ListGenerations, ListKind};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::{Task, TaskId};
@@ -96,19 +96,22 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     let Params { notifications: filter } = jsonrpc::params(request.params)?;
     if filter.task_ids.is_some() {
         request.client.check_tasks()?;
-        rights::check(&request.rights, &[Need::Tasks], || RpcError::invalid_params("tasks cannot be followed"))?;
+        rights::check(&request.context.rights, &[Need::Tasks], || {
+            RpcError::invalid_params("tasks cannot be followed")
+        })?;
     }
     let face = Face::of(&request);
-    let shared = Arc::clone(request.shared);
-    let requestor = request.requestor;
+    let context = request.context;
+    let shared = Arc::clone(&context.shared);
+    let requestor = context.requestor;
     let id = request.id;
     // From here on nothing is missed, whenever the stream is read.
-    let lists = Lists::new(&shared, (requestor, request.rights.clone()), &request.catalog, &filter);
+    let lists = Lists::new(&context, &filter);
     let news = filter.task_ids.as_ref().map(|_| shared.tasks.feed(&requestor));
-    let offers_resources = request.catalog.has_resources();
+    let offers_resources = context.catalog.has_resources();
     let subscriptions = filter.resource_subscriptions.filter(|_| offers_resources);
     let updates = subscriptions.as_ref().map(|_| shared.tasks.resource_updates());
-    let wanted = Subscription { tasks: filter.task_ids, resources: subscriptions, catalog: request.catalog };
+    let wanted = Subscription { tasks: filter.task_ids, resources: subscriptions, context };
     let connection = request.connection.map(|one| one.closing());
     let closing = Closing { host: shared.modern.closing.subscribe(), connection, credential: request.ends.cloned() };
     Ok(streaming(|frames| async move {
@@ -182,12 +185,8 @@ struct Lists {
 
 impl Lists {
     /// `None` when no plugin offers a wanted list.
-    fn new(
-        shared: &Arc<ProtocolContext>,
-        (requestor, rights): (Requestor, Rights),
-        catalog: &Catalog,
-        filter: &Filter,
-    ) -> Option<Self> {
+    fn new(context: &RequestContext, filter: &Filter) -> Option<Self> {
+        let catalog = &context.catalog;
         let kinds: Vec<_> = [
             (ListKind::Tools, filter.tools_list_changed.unwrap_or_default()),
             (ListKind::Prompts, filter.prompts_list_changed.unwrap_or_default() && catalog.has_prompts()),
@@ -196,12 +195,21 @@ impl Lists {
         .into_iter()
         .filter_map(|(kind, wanted)| wanted.then_some(kind))
         .collect();
-        let mut changes = shared.tasks.catalog_changes();
-        let shared = Arc::clone(shared);
+        let mut changes = context.shared.tasks.catalog_changes();
+        let shared = Arc::clone(&context.shared);
+        let rights = context.rights.clone();
         // The catalog is older than this.
         changes.mark_changed();
         let known = catalog.lists();
-        (!kinds.is_empty()).then_some(Self { shared, requestor, rights, changes, known, kinds, due: None })
+        (!kinds.is_empty()).then_some(Self {
+            shared,
+            requestor: context.requestor,
+            rights,
+            changes,
+            known,
+            kinds,
+            due: None,
+        })
     }
 
     fn has(&self, kind: ListKind) -> Option<bool> {
@@ -231,7 +239,7 @@ struct Subscription {
     tasks: Option<Vec<String>>,
     resources: Option<Vec<String>>,
     /// As it was when the stream began.
-    catalog: Arc<Catalog>,
+    context: RequestContext,
 }
 
 /// Where the stream's messages come from.
@@ -271,7 +279,7 @@ impl Listener {
                 Err(error) => return super::refused(&self.id, &error.into()),
             }
         }
-        let followed = match self.follow(wanted.catalog, wanted.resources.unwrap_or_default()).await {
+        let followed = match self.follow(wanted.context, wanted.resources.unwrap_or_default()).await {
             Ok(followed) => followed,
             Err(error) => return super::refused(&self.id, &error),
         };
@@ -348,14 +356,13 @@ impl Listener {
     }
 
     /// The resources that are there, each with the name of the plugin that has it. The others are left out, as unknown tasks are.
-    async fn follow(&self, catalog: Arc<Catalog>, uris: Vec<String>) -> Result<Vec<(String, String)>, RpcError> {
-        let asker = CatalogReader { shared: Arc::clone(&self.shared), requestor: self.requestor, catalog };
+    async fn follow(&self, context: RequestContext, uris: Vec<String>) -> Result<Vec<(String, String)>, RpcError> {
         let mut followed: Vec<(String, String)> = Vec::new();
         for uri in uris.into_iter().take(RESOURCES_MAX) {
             if followed.iter().any(|(other, _)| *other == uri) {
                 continue;
             }
-            if let Some(owner) = asker.owner(&uri).await? {
+            if let Some(owner) = context.owner(&uri).await? {
                 followed.push((uri, owner.plugin.name.clone()));
             }
         }

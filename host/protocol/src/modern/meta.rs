@@ -10,7 +10,7 @@ use crate::error::RpcError;
 use crate::idempotency;
 use crate::jsonrpc::ProgressToken;
 use crate::reader;
-use crate::session::Version;
+use crate::version::Version;
 use crate::wire::level;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{ClientFeature, ClientFeatures, LogLevel};

@@ -12,6 +12,7 @@ mod declared;
 mod discover;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod kept;
 mod listen;
 mod meta;
 mod multi_round_trip;
@@ -28,7 +29,6 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use serde::Serialize;
 use serde_json::json;
-use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::watch;
 
 use super::capabilities::INTERACTION_EXTENSION;
@@ -37,21 +37,16 @@ use super::exchange::immediate;
 use super::jsonrpc::{Message, RequestId, error_body, error_response, response};
 use super::methods::{Method, Subject};
 use super::operation::RequestTarget;
-use super::tool_lists::Offered;
-use super::tool_search::ToolIndex;
-use super::{Declared, Exchange, Frame, Peer, ProtocolContext, ProtocolOptions, Received, Rejection, VERSIONS};
+use super::request_context::RequestContext;
+use super::{Declared, Exchange, Frame, Peer, ProtocolContext, Received, Rejection, VERSIONS};
 use crate::rights;
-use crate::server_features::ServerInfo;
-use bulkhead_calls::Catalog;
-use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::Era;
 use connection::InFlight;
 use meta::RequestClient;
-use multi_round_trip::MultiRoundTrips;
 use params_index::Members;
 
 pub use connection::Connection;
+pub(super) use kept::State;
 pub(super) use meta::{is_modern_version, names_a_version};
 
 /// The revision that is spoken here.
@@ -71,38 +66,9 @@ fn check_capabilities(method: Method, client: &RequestClient) -> Result<(), RpcE
     }
 }
 
-/// What the era keeps between requests: nothing that a request depends on.
-pub(super) struct State {
-    server_info: Box<RawValue>,
-    rounds: Arc<MultiRoundTrips>,
-    closing: watch::Sender<bool>,
-}
-
-impl State {
-    pub(super) fn new(options: &ProtocolOptions) -> Self {
-        Self {
-            server_info: to_raw_value(&ServerInfo::from(options)).unwrap_or_else(|_| RawValue::NULL.to_owned()),
-            rounds: Arc::new(MultiRoundTrips::new(&options.cursor_key)),
-            closing: watch::Sender::new(false),
-        }
-    }
-
-    /// Ends every listen stream, those that begin later too.
-    pub(super) fn close(&self) {
-        self.closing.send_replace(true);
-    }
-}
-
 /// A request that was checked up to its params.
 struct Request<'a> {
-    shared: &'a Arc<ProtocolContext>,
-    requestor: Requestor,
-    rights: Rights,
-    /// What is offered to the requestor, for the whole of the request.
-    catalog: Arc<Catalog>,
-    /// Where the requestor finds tools, if it searches for them.
-    search: Option<Arc<ToolIndex>>,
-    tools_page: usize,
+    context: RequestContext,
     id: RequestId,
     client: RequestClient,
     declared: Option<&'a Declared<'a>>,
@@ -119,12 +85,13 @@ struct Request<'a> {
 /// Takes a message.
 pub(super) fn receive(
     shared: &Arc<ProtocolContext>,
-    (peer, target): (&Peer<'_>, &RequestTarget),
+    peer: &Peer<'_>,
+    target: &RequestTarget,
     message: Message<'_>,
 ) -> Received {
     match message {
         Message::Request { id, method, params } => {
-            let exchange = request(shared, (peer, target), id.clone(), method, params);
+            let exchange = request(shared, peer, target, id.clone(), method, params);
             Received::Exchange(exchange.unwrap_or_else(|error| immediate(refused(id, &error))))
         }
         // The only one there is cancels, and only where requests share a connection: see `Connection`.
@@ -138,7 +105,8 @@ pub(super) fn receive(
 
 fn request(
     shared: &Arc<ProtocolContext>,
-    (peer, target): (&Peer<'_>, &RequestTarget),
+    peer: &Peer<'_>,
+    target: &RequestTarget,
     id: RequestId,
     name: &str,
     params: Option<&str>,
@@ -152,8 +120,8 @@ fn request(
     if meta.version != VERSION {
         return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
     }
-    let Offered { catalog, search, page: tools_page } = shared.offered(&peer.requestor, &peer.rights);
-    let method = method.filter(|method| method.is_offered(&catalog));
+    let context = RequestContext::new(shared, peer, true);
+    let method = method.filter(|method| method.is_offered(&context.catalog));
     let method = method.ok_or_else(|| RpcError::unknown_method(name))?;
     let client = meta.client()?;
     check_capabilities(method, &client)?;
@@ -161,30 +129,19 @@ fn request(
         Some(connection) => Some(connection.begin(&id)?),
         None => None,
     };
-    let declared = peer.declared.as_ref();
-    let connection = peer.connection.as_ref();
-    let ends = peer.ends.as_ref();
     rights::check(&peer.rights, method.needs(), || RpcError::unknown_method(name))?;
     if let Some(full) = peer.full.filter(|_| method.is_answered_at_length(Era::Modern)) {
         return Err(RpcError::full(full));
     }
-    let requestor = peer.requestor;
-    let rights = peer.rights.clone();
-    let members = meta.members;
     let request = Request {
-        shared,
-        requestor,
-        rights,
-        catalog,
-        search,
-        tools_page,
+        context,
         id,
         client,
-        declared,
-        connection,
-        ends,
+        declared: peer.declared.as_ref(),
+        connection: peer.connection.as_ref(),
+        ends: peer.ends.as_ref(),
         params,
-        members,
+        members: meta.members,
         target,
     };
     let exchange = match method {

@@ -68,7 +68,7 @@ const OUTCOME_BYTES: u64 = 512;
 /// A guest that sent input requests and waits for the answers.
 pub(super) struct Parked {
     pub(super) guest: CallHandle,
-    pub(super) ask: PendingInputRequests,
+    pub(super) pending: PendingInputRequests,
     /// Every key that this call has used so far.
     pub(super) issued: Vec<String>,
     /// The answers that it got before.
@@ -147,26 +147,26 @@ impl MultiRoundTrips {
         requestor: Requestor,
         position: &Position,
         answers: [u8; 32],
-        again: bool,
+        may_run_again: bool,
     ) -> Result<Claim, tasks::Error> {
         let state_id = position.state_id;
         let until = position.until;
         loop {
             let (over, ends) = watch::channel(());
             let running = item(requestor, state_id, 1, Round::Running { answers, over: ends });
-            match self.states.put_if(running, |round| self.is_free(&state_id, round, answers, again)) {
+            match self.states.put_if(running, |round| self.is_free(&state_id, round, answers, may_run_again)) {
                 Ok(()) => {
                     let rounds = Arc::clone(self);
                     let tasks = tasks.clone();
                     let stage = Stage::Unmarked;
-                    let turn =
+                    let lease =
                         StateLease { rounds, tasks, requestor, state_id, until, answers, stage, over: Some(over) };
-                    return if again { Ok(Claim::Granted(turn)) } else { turn.marked().await };
+                    return if may_run_again { Ok(Claim::Granted(lease)) } else { lease.marked().await };
                 }
                 Err(Some(Round::Done { answers: other })) if other == answers => match self.outcomes.get(&state_id) {
                     Some(outcome) => return Ok(Claim::Done(outcome)),
                     // It went just now, so that the state is free.
-                    None if again => {}
+                    None if may_run_again => {}
                     None => return Ok(Claim::Forgotten),
                 },
                 Err(Some(Round::Running { answers: other, mut over })) if other == answers => {
@@ -178,10 +178,12 @@ impl MultiRoundTrips {
         }
     }
 
-    fn is_free(&self, state_id: &StateId, round: Option<&Round>, answers: [u8; 32], again: bool) -> bool {
+    fn is_free(&self, state_id: &StateId, round: Option<&Round>, answers: [u8; 32], may_run_again: bool) -> bool {
         match round {
             None => true,
-            Some(Round::Done { answers: other }) => again && *other == answers && self.outcomes.get(state_id).is_none(),
+            Some(Round::Done { answers: other }) => {
+                may_run_again && *other == answers && self.outcomes.get(state_id).is_none()
+            }
             Some(Round::Running { .. }) => false,
         }
     }
@@ -310,18 +312,18 @@ mod tests {
             self.rounds = Arc::new(MultiRoundTrips::new(&[0; 32]));
         }
 
-        async fn claim_with(&self, answers: u8, again: bool) -> Claim {
+        async fn claim_with(&self, answers: u8, may_run_again: bool) -> Claim {
             let Self { rounds, world, position } = self;
-            rounds.claim(&world.tasks, ANNA, position, [answers; 32], again).await.unwrap()
+            rounds.claim(&world.tasks, ANNA, position, [answers; 32], may_run_again).await.unwrap()
         }
 
         async fn claim(&self) -> Claim {
             self.claim_with(1, false).await
         }
 
-        async fn turn(&self, again: bool) -> StateLease {
-            let Claim::Granted(turn) = self.claim_with(1, again).await else { panic!("it is free") };
-            turn
+        async fn lease(&self, may_run_again: bool) -> StateLease {
+            let Claim::Granted(lease) = self.claim_with(1, may_run_again).await else { panic!("it is free") };
+            lease
         }
     }
 
@@ -332,34 +334,34 @@ mod tests {
     #[tokio::test]
     async fn used_request_state_is_not_rerun_after_outcome_eviction() {
         let bed = Bed::new();
-        bed.turn(false).await.conclude(null());
+        bed.lease(false).await.conclude(null());
         assert!(matches!(bed.claim().await, Claim::Done(_)));
         bed.rounds.outcomes.take(&bed.position.state_id);
         assert!(matches!(bed.claim().await, Claim::Forgotten));
         assert!(matches!(bed.claim_with(2, true).await, Claim::Conflict));
-        bed.turn(true).await.conclude(null());
+        bed.lease(true).await.conclude(null());
     }
 
     #[tokio::test]
     async fn request_state_is_used_once_across_restart() {
         let mut bed = Bed::new();
-        bed.turn(false).await.conclude(null());
+        bed.lease(false).await.conclude(null());
         for _ in 0..2 {
             bed.forgets();
             assert!(matches!(bed.claim().await, Claim::Forgotten));
             assert!(matches!(bed.claim_with(2, false).await, Claim::Forgotten));
         }
-        drop(bed.turn(true).await);
+        drop(bed.lease(true).await);
         assert!(matches!(bed.claim().await, Claim::Forgotten), "who needs no mark takes none back");
     }
 
     #[tokio::test]
     async fn interrupted_round_keeps_request_state_used() {
         let mut bed = Bed::new();
-        let turn = bed.turn(false).await;
+        let lease = bed.lease(false).await;
         bed.forgets();
         assert!(matches!(bed.claim().await, Claim::Forgotten), "the one before may be at it, or have died of it");
-        turn.unmark().await;
+        lease.unmark().await;
         assert!(matches!(bed.claim().await, Claim::Granted(_)));
     }
 
@@ -367,23 +369,23 @@ mod tests {
     async fn round_without_effect_leaves_request_state_usable() {
         let bed = Bed::new();
         // Refused, or asked again; a guest may have heard of it, and stands still again.
-        let mut turn = bed.turn(false).await;
-        turn.begin();
-        turn.unmark().await;
-        let Claim::Granted(turn) = bed.claim_with(2, false).await else { panic!("good for other answers at once") };
-        turn.unmark().await;
+        let mut lease = bed.lease(false).await;
+        lease.begin();
+        lease.unmark().await;
+        let Claim::Granted(lease) = bed.claim_with(2, false).await else { panic!("good for other answers at once") };
+        lease.unmark().await;
         // Dropped before it began: whoever comes with the same waits until that is written.
-        drop(bed.turn(false).await);
-        let mut turn = bed.turn(false).await;
-        turn.begin();
-        drop(turn);
+        drop(bed.lease(false).await);
+        let mut lease = bed.lease(false).await;
+        lease.begin();
+        drop(lease);
         assert!(matches!(bed.claim().await, Claim::Forgotten), "a guest had the answers");
     }
 
     #[tokio::test]
     async fn dropped_claim_keeps_used_request_state_mark() {
         let mut bed = Bed::new();
-        bed.turn(false).await.conclude(null());
+        bed.lease(false).await.conclude(null());
         bed.forgets();
         for polls in 0..8 {
             let mut claim = Box::pin(bed.claim());
@@ -404,6 +406,6 @@ mod tests {
         bed.world.store.fail_next_writes(1);
         let claim = bed.rounds.claim(&bed.world.tasks, ANNA, &bed.position, [1; 32], false).await;
         assert!(matches!(claim, Err(tasks::Error::Host { .. })));
-        bed.turn(false).await.conclude(null());
+        bed.lease(false).await.conclude(null());
     }
 }

@@ -13,6 +13,7 @@ use crate::error::RpcError;
 use crate::exchange::deferred;
 use crate::input_requests::{read_answer, unusable_answer};
 use crate::jsonrpc;
+use crate::request_context::RequestContext;
 use crate::sep1686::{find_call as find, find_with_output};
 use crate::{Exchange, ProtocolContext};
 use bulkhead_domain::call::InputResponse;
@@ -31,8 +32,7 @@ where
     W: Future<Output = Result<Arc<Task>, tasks::Error>> + Send + 'static,
 {
     let face = Face::of(&request);
-    let shared = Arc::clone(request.shared);
-    let requestor = request.requestor;
+    let RequestContext { shared, requestor, .. } = request.context;
     let id = request.id;
     let changed = change(Arc::clone(&shared), requestor);
     deferred(async move {
@@ -46,9 +46,9 @@ fn acknowledging<W>(request: Request<'_>, change: impl FnOnce(Arc<ProtocolContex
 where
     W: Future<Output = Result<(), RpcError>> + Send + 'static,
 {
-    let shared = Arc::clone(request.shared);
+    let RequestContext { shared, requestor, .. } = request.context;
     let id = request.id;
-    let changed = change(Arc::clone(&shared), request.requestor);
+    let changed = change(Arc::clone(&shared), requestor);
     deferred(async move { respond(&id, changed.await.map(|()| Complete::new(&shared.modern, ()))) })
 }
 
@@ -64,8 +64,7 @@ fn unless_ended<T>(changed: Result<T, tasks::Error>) -> Result<(), RpcError> {
 pub(super) fn get(request: Request<'_>) -> Result<Exchange, RpcError> {
     let task = named(&request)?;
     let face = Face::of(&request);
-    let shared = Arc::clone(request.shared);
-    let requestor = request.requestor;
+    let RequestContext { shared, requestor, .. } = request.context;
     let id = request.id;
     Ok(deferred(async move {
         let found = find_with_output(&shared.tasks, &requestor, &task).await.map_err(RpcError::from);

@@ -4,6 +4,7 @@
 mod asking;
 mod augmented;
 mod batches;
+mod checked_calls;
 pub mod fuzz;
 mod guest;
 mod keyed;

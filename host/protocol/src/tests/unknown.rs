@@ -71,6 +71,10 @@ async fn hidden_names_are_not_suggested() {
             assert_eq!(text, expected);
         }
     }
+    // A tool that is always a task is no tool of a requestor that may have none.
+    for text in said(&world, &rights(&["only_task"], &[]), "2025-11-25", "tools/call", &call("only_tasks")).await {
+        assert_eq!(text, "Unknown tool: only_tasks");
+    }
     // The prompts are those of another plugin, so the method itself is not there without a scope for it.
     let readers = rights(&["quick"], &["second"]);
     let prompt =

@@ -14,14 +14,13 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::reader;
+use super::request_context::RequestContext;
 use super::wire::{FoundTool, ToolMembers};
 use crate::error::RpcError;
 use bulkhead_calls::ToolEntry;
 use bulkhead_domain::Json;
-use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::tool::{TaskSupport, Tool, ToolAnnotations, ToolOutput};
 use bulkhead_domain::toolset::{CALL_TOOL, HOST_TOOLS, SEARCH_TOOLS};
-use bulkhead_tasks::Tasks;
 
 pub(crate) use index::ToolIndex;
 
@@ -40,6 +39,12 @@ static TOOLS: LazyLock<[Tool; 2]> = LazyLock::new(|| [call_tool(), search_tools(
 /// The host's tools in the order of their names.
 pub(crate) fn tools() -> &'static [Tool] {
     &*TOOLS
+}
+
+/// [`SEARCH_TOOLS`].
+pub(crate) fn search_tool() -> &'static Tool {
+    let [_, search_tool] = &*TOOLS;
+    search_tool
 }
 
 /// The names of the host's tools that a name may have been meant for. One that is right is none: it was looked for where plugins' are.
@@ -124,22 +129,31 @@ pub(crate) enum ToolRequest<'a> {
         arguments: Option<&'a str>,
         through: bool,
     },
-    Search(Query),
+    Search {
+        index: Arc<ToolIndex>,
+        query: Query,
+    },
 }
 
-/// Looks whether a call is one of a tool of the host. `searches`: the requestor has these tools.
+/// Looks whether a call is one of a tool of the host, which only a requestor that searches for tools has.
 ///
 /// # Errors
 ///
 /// What is wrong with the arguments, for a model to read.
-pub(crate) fn resolve<'a>(searches: bool, name: String, arguments: Option<&'a str>) -> Result<ToolRequest<'a>, String> {
-    match name.as_str() {
-        CALL_TOOL if searches => {
+pub(crate) fn resolve<'a>(
+    search: Option<&Arc<ToolIndex>>,
+    name: String,
+    arguments: Option<&'a str>,
+) -> Result<ToolRequest<'a>, String> {
+    match (search, name.as_str()) {
+        (Some(_), CALL_TOOL) => {
             let call: Call<'_> = read(CALL_TOOL, arguments)?;
             let arguments = call.arguments.map(RawValue::get).filter(|text| *text != "null");
             Ok(ToolRequest::Call { name: call.name, arguments, through: true })
         }
-        SEARCH_TOOLS if searches => Query::read(arguments).map(ToolRequest::Search),
+        (Some(index), SEARCH_TOOLS) => {
+            Ok(ToolRequest::Search { index: Arc::clone(index), query: Query::read(arguments)? })
+        }
         _ => Ok(ToolRequest::Call { name, arguments, through: false }),
     }
 }
@@ -193,13 +207,15 @@ impl Query {
     /// The host is going down.
     pub(crate) async fn answer(
         self,
-        tasks: &Tasks,
-        requestor: &Requestor,
+        context: RequestContext,
         index: Arc<ToolIndex>,
         members: ToolMembers,
-        may: impl Fn(&ToolEntry) -> bool + Send + 'static,
     ) -> Result<ToolOutput, RpcError> {
-        let answered = tasks.offload(requestor, move || self.find(&index, members, may)).await;
+        let requestor = context.requestor;
+        let shared = Arc::clone(&context.shared);
+        let is_found =
+            move |entry: &ToolEntry| context.catalog.get(&entry.tool.name).is_some() && context.may_call(&entry.tool);
+        let answered = shared.tasks.offload(&requestor, move || self.find(&index, members, is_found)).await;
         answered.unwrap_or_else(|_| Err(RpcError::host_failure(format_args!("tools could not be searched"))))
     }
 

@@ -9,7 +9,7 @@ use serde::ser::{SerializeMap as _, Serializer};
 use super::{MetaView, RelatedTask, TaskView, broken, entry_if};
 use crate::error::RpcError;
 use crate::sep1686;
-use crate::session::Version;
+use crate::version::Version;
 use bulkhead_domain::task::{Active, Design, Outcome, Phase, Retention, Task};
 
 /// `_meta` of a task: its status by SEP-1686, where the revision of the session has no such status.

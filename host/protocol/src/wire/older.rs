@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::session::Version;
+use crate::version::Version;
 use bulkhead_domain::server_features::PromptOutput;
 use bulkhead_domain::task::TaskOutput;
 use bulkhead_domain::tool::{Content, ContentKind, ResourceLink, ToolOutput};

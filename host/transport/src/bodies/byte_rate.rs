@@ -56,7 +56,8 @@ impl Rate {
         &self,
         paid: Option<Instant>,
         bytes: u64,
-        (now, wait_max): (Instant, Duration),
+        now: Instant,
+        wait_max: Duration,
     ) -> Result<(Instant, Duration), Exceeded> {
         let paid = paid.map_or(now, |paid| paid.max(now)) + self.time(bytes);
         let wait = paid.saturating_duration_since(now).saturating_sub(BURST);
@@ -77,13 +78,13 @@ impl ByteRateLimiter {
     /// Takes so many bytes, and says how long to wait before they are read.
     pub(super) fn take(&self, requestor: &Requestor, bytes: u64) -> Result<Duration, Exceeded> {
         let limits = self.limits.of(requestor);
-        let within = (Instant::now(), self.wait_max);
+        let now = Instant::now();
         let mut paid = self.paid.lock();
         let of_tenant = paid.tenants.get(&requestor.tenant).copied();
         let of_requestor = paid.requestors.get(requestor).copied();
         // The tenant's comes first: making requestors gives it no more.
-        let (tenant, wait) = Rate::of_tenant(&limits).charge(of_tenant, bytes, within)?;
-        let (own, own_wait) = Rate::of_requestor(&limits).charge(of_requestor, bytes, within)?;
+        let (tenant, wait) = Rate::of_tenant(&limits).charge(of_tenant, bytes, now, self.wait_max)?;
+        let (own, own_wait) = Rate::of_requestor(&limits).charge(of_requestor, bytes, now, self.wait_max)?;
         paid.tenants.insert(requestor.tenant, tenant);
         paid.requestors.insert(*requestor, own);
         Ok(wait.max(own_wait))

@@ -41,6 +41,13 @@ pub(super) struct Large {
     waits: bool,
 }
 
+/// A body that was read.
+pub(super) struct WholeBody {
+    pub(super) bytes: Bytes,
+    /// That of its request among the open ones, which a large body has before it is read.
+    pub(super) place: Option<Permit>,
+}
+
 /// The length that is announced.
 fn announced(headers: &HeaderMap) -> Option<usize> {
     let length = headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse::<u64>().ok()?;
@@ -104,7 +111,7 @@ fn broken(_: axum::Error) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, "The body ended early or is not encoded properly")
 }
 
-fn too_large((limit, value): (&'static str, usize)) -> Refusal {
+fn too_large(limit: &'static str, value: usize) -> Refusal {
     let message = format!("The body is larger than {value} bytes, which is the limit {limit}");
     Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
@@ -112,7 +119,7 @@ fn too_large((limit, value): (&'static str, usize)) -> Refusal {
 impl Server {
     /// Reads a large body once its request has a place, and its bytes their turn and their room. They count for as long as anybody
     /// holds what is returned.
-    pub(super) async fn take_in(&self, requestor: &Requestor, mut large: Large) -> Result<(Bytes, Permit), Refusal> {
+    pub(super) async fn take_in(&self, requestor: &Requestor, mut large: Large) -> Result<WholeBody, Refusal> {
         let taken = self.try_take_in(requestor, &mut large).await;
         if let Err(refusal) = &taken
             && matches!(refusal.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE)
@@ -122,19 +129,19 @@ impl Server {
         taken
     }
 
-    async fn try_take_in(&self, requestor: &Requestor, large: &mut Large) -> Result<(Bytes, Permit), Refusal> {
+    async fn try_take_in(&self, requestor: &Requestor, large: &mut Large) -> Result<WholeBody, Refusal> {
         let place = self.quota.admit_and_open(requestor)?;
         let bodies = &self.quota.bodies;
-        let largest = bodies.largest(requestor, self.options.body_bytes_max);
+        let (limit, largest) = bodies.largest(requestor, self.options.body_bytes_max);
         // Without a length it may become as large as any.
-        let bytes_max = large.announced.unwrap_or(largest.1);
-        if bytes_max > largest.1 || large.beginning.len() > largest.1 {
-            return Err(too_large(largest));
+        let bytes_max = large.announced.unwrap_or(largest);
+        if bytes_max > largest || large.beginning.len() > largest {
+            return Err(too_large(limit, largest));
         }
         let intake = bodies.admit(requestor, bytes_max).await?;
         match in_time(large.read(bytes_max)).await?? {
-            Some(bytes) => Ok((intake.keep(bytes), place)),
-            None => Err(too_large(largest)),
+            Some(bytes) => Ok(WholeBody { bytes: intake.keep(bytes), place: Some(place) }),
+            None => Err(too_large(limit, largest)),
         }
     }
 

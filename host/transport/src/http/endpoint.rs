@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
 use crate::answer::counted;
@@ -18,6 +19,7 @@ use crate::sse::EventId;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_identity::auth::{Caller, Revalidation, Sender, Unauthorized};
 
+use super::post::IncomingPost;
 use super::stream::{self, Reader, Source};
 use super::{Server, body, checks, refuse};
 use bulkhead_net::server::WorkerPreference;
@@ -34,7 +36,8 @@ const STANDALONE_MAX: usize = 8;
 pub(super) async fn endpoint(
     server: &Arc<Server>,
     request: Request<Body>,
-    (peer, preference): (IpAddr, &WorkerPreference),
+    peer: IpAddr,
+    preference: &WorkerPreference,
 ) -> Response {
     let (parts, body) = request.into_parts();
     preference.set_large_body(body::is_large(&parts.headers)).await;
@@ -56,7 +59,7 @@ pub(super) async fn endpoint(
         let client = server.proxies.client(peer, &parts.headers);
         let sender = Sender { address: client, failures: &server.failures };
         match server.authenticator.caller(&parts.headers, sender).await {
-            Ok(caller) => server.answer(caller, &parts.method, &parts.headers, (body, preference)).await,
+            Ok(caller) => server.answer(caller, &parts, body, preference).await,
             Err(unauthorized) => {
                 tracing::debug!(%client, ?unauthorized, "did not let a request in");
                 server.audit.note_seldom("access.refused", unauthorized.reason());
@@ -102,14 +105,18 @@ impl Server {
     async fn answer(
         self: &Arc<Self>,
         caller: Caller,
-        method: &Method,
-        headers: &HeaderMap,
-        (body, preference): (Body, &WorkerPreference),
+        parts: &Parts,
+        body: Body,
+        preference: &WorkerPreference,
     ) -> Response {
         let requestor = caller.requestor;
+        let headers = &parts.headers;
         let counts = self.quota.counts(&requestor);
-        let answer = match *method {
-            Method::POST => self.post(caller, headers, (body, preference), counts.as_deref()).await,
+        let answer = match parts.method {
+            Method::POST => {
+                let post = IncomingPost { server: self, caller: &caller, headers, preference };
+                Ok(post.answer(body, counts.as_deref()).await)
+            }
             // What streams and sessions are for came with the older revisions and went with them.
             _ if !checks::is_legacy(headers) => {
                 return not_allowed("This revision knows POST only", MODERN_METHODS);
@@ -182,8 +189,8 @@ impl Server {
         let tells = last.as_ref().is_none_or(|last| last.request.is_none());
         let revalidation = Revalidation::new(&self.authenticator, caller, tells, &self.now);
         match last {
-            None => self.standalone(&live, (caller, revalidation), None),
-            Some(last) => self.resume(&live, (caller, revalidation), &last),
+            None => self.standalone(&live, caller, revalidation, None),
+            Some(last) => self.resume(&live, caller, revalidation, &last),
         }
     }
 
@@ -191,13 +198,14 @@ impl Server {
     fn resume(
         self: &Arc<Self>,
         live: &Arc<LiveSession>,
-        (caller, revalidation): (&Caller, Revalidation),
+        caller: &Caller,
+        revalidation: Revalidation,
         last: &EventId,
     ) -> Result<Response, Refusal> {
         let log = live.streams.find(self.sessions.epoch, last);
         if last.request.is_none() {
             // What was missed of a standalone stream that is gone is gone; the stream itself goes on as a new one.
-            return self.standalone(live, (caller, revalidation), log.map(|log| (log, last.number)));
+            return self.standalone(live, caller, revalidation, log.map(|log| (log, last.number)));
         }
         let found = log.and_then(|log| Some((log.resume(last.number)?, log)));
         let Some((after, log)) = found else {
@@ -212,7 +220,8 @@ impl Server {
     fn standalone(
         self: &Arc<Self>,
         live: &Arc<LiveSession>,
-        (caller, revalidation): (&Caller, Revalidation),
+        caller: &Caller,
+        revalidation: Revalidation,
         resumed: Option<(Arc<crate::sse::EventLog>, u64)>,
     ) -> Result<Response, Refusal> {
         if live.standalone().borrow().len() >= STANDALONE_MAX {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tokio::sync::{oneshot, watch};
@@ -31,114 +32,97 @@ use bulkhead_protocol::{
     Batch, EncodedMessage, Envelope, Exchange, Frame, INLINE_BYTES_MAX, Peer, Received, Rejection, Session,
 };
 
-use super::body::{self, Arrived};
+use super::body::{self, Arrived, WholeBody};
 use super::endpoint::refused;
 use super::stream::{self, Direct, Reader};
 use super::{Server, checks, json_response, refuse};
 use bulkhead_net::server::WorkerPreference;
 
-impl Server {
-    pub(super) async fn post(
-        self: &Arc<Self>,
-        caller: Caller,
-        headers: &HeaderMap,
-        (body, preference): (Body, &WorkerPreference),
-        counts: Option<&UsageCounts>,
-    ) -> Result<Response, Refusal> {
-        let requestor = caller.requestor;
+/// A POST of a caller that was let in.
+pub(super) struct IncomingPost<'a> {
+    pub(super) server: &'a Arc<Server>,
+    pub(super) caller: &'a Caller,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) preference: &'a WorkerPreference,
+}
+
+/// A POST goes no further, and this answers it.
+struct Ended(Box<Response>);
+
+impl From<Refusal> for Ended {
+    fn from(refusal: Refusal) -> Self {
+        Self(Box::new(refuse(&refusal)))
+    }
+}
+
+impl From<Response> for Ended {
+    fn from(response: Response) -> Self {
+        Self(Box::new(response))
+    }
+}
+
+/// A message that was parsed.
+struct ParsedMessage {
+    envelope: Envelope,
+    is_large: bool,
+    /// By its headers and by itself.
+    is_legacy: bool,
+}
+
+impl IncomingPost<'_> {
+    /// Reads the message, and answers it.
+    pub(super) async fn answer(self, body: Body, counts: Option<&UsageCounts>) -> Response {
+        self.try_answer(body, counts).await.unwrap_or_else(|Ended(response)| *response)
+    }
+
+    async fn try_answer(&self, body: Body, counts: Option<&UsageCounts>) -> Result<Response, Ended> {
+        let Self { server, caller, headers, .. } = *self;
         checks::check_content_type(headers)?;
-        if let Err(refusal) = checks::check_coding(headers) {
-            let mut response = refuse(&refusal);
-            response.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            return Ok(response);
-        }
+        self.check_coding()?;
         let accepts = checks::accepts_answers(headers)?;
-        let (message, place) = match body::begin(body, headers, self.options.body_bytes_max).await? {
-            Arrived::Small(message) => (message, None),
-            Arrived::Large(large) => {
-                preference.set_large_body(true).await;
-                // What is rare is boxed, so that the usual request is not as large.
-                let mut revalidation =
-                    Box::new(Revalidation::new(&self.authenticator, &caller, checks::listens(headers), &self.now));
-                let taken = tokio::select! {
-                    biased;
-                    taken = Box::pin(self.take_in(&requestor, large)) => taken,
-                    // A body may take longer than its credential is good for.
-                    unauthorized = revalidation.ended() => return Ok(self.challenge(&unauthorized)),
-                };
-                let (message, place) = taken?;
-                (message, Some(place))
-            }
-        };
+        let mut body = self.read(body).await?;
         if let Some(counts) = counts {
-            counts.add_bytes_in(message.len() as u64);
+            counts.add_bytes_in(body.bytes.len() as u64);
         }
-        let message = message.slice(byte_order_mark(&message)..);
-        // What is modern, by its headers or by its body alone, knows no sessions; the latter is refused by the protocol.
-        let legacy = checks::is_legacy(headers);
-        if legacy
-            && Batch::begins(&message)
-            && let Some(live) = self.session(&requestor, headers).await?.filter(|live| live.session.takes_batches())
+        body.bytes = body.bytes.slice(byte_order_mark(&body.bytes)..);
+        if checks::is_legacy(headers)
+            && Batch::begins(&body.bytes)
+            && let Some(live) = self.session().await?.filter(|live| live.session.takes_batches())
         {
-            return self.batch(&caller, headers, live, (message, place), accepts.events).await;
+            return Ok(server.batch(caller, headers, live, body, accepts.events).await?);
         }
-        let is_large = message.len() > INLINE_BYTES_MAX;
-        let envelope = if is_large {
-            let parse = move || {
-                let envelope = Envelope::parse(message);
-                // It is kept with the envelope, and takes a look at all of the message.
-                let _ = legacy.then(|| envelope.era());
-                envelope
-            };
-            self.offload(&requestor, parse).await?
-        } else {
-            Envelope::parse(message)
-        };
-        let legacy = legacy && envelope.era() == Era::Legacy;
-        let live = if legacy { self.session(&requestor, headers).await? } else { None };
-        if legacy {
-            self.check_version(headers)?;
+        let message = self.parse(body.bytes).await?;
+        let live = if message.is_legacy { self.session().await? } else { None };
+        if message.is_legacy {
+            server.check_version(headers)?;
         }
-        let admitted = place.map_or_else(|| self.quota.admit_and_open(&requestor), Ok);
-        let held = match admitted {
-            Ok(place) => match &live {
-                Some(live) => RequestGuard::Session(live.begin_in(&self.now, place)),
-                None => RequestGuard::Connection(place),
-            },
-            Err(refusal) => {
-                // Clients of the older revisions take a status for a broken connection.
-                let id = request_id(&envelope);
-                let status = if legacy && id.is_some() { StatusCode::OK } else { refusal.status };
-                return Ok(refusal.to(id).at(status).response());
-            }
-        };
-        let session = live.as_ref().map(|live| live.session.clone());
+        let held = self.admit(body.place, &message, live.as_ref())?;
         // Only a subscription ends with a result of its own when its credential does.
         let (end, ends) = checks::listens(headers).then(|| watch::channel(false)).unzip();
-        let full = self.quota.full_of_answers(&requestor);
-        let sender = Sender { requestor, rights: caller.rights.clone(), full, reads_events: accepts.events, ends };
-        let (received, asked) = if is_large {
-            let mcp = Arc::clone(&self.mcp);
-            let headers = headers.clone();
-            let receive =
-                move || (mcp.receive(sender.peer(session, &headers), &envelope), RequestRef::Id(request_id(&envelope)));
-            self.offload(&requestor, receive).await?
-        } else {
-            (self.mcp.receive(sender.peer(session, headers), &envelope), RequestRef::Envelope(envelope))
+        let full = server.quota.full_of_answers(&caller.requestor);
+        let sender = Sender {
+            requestor: caller.requestor,
+            rights: caller.rights.clone(),
+            full,
+            reads_events: accepts.events,
+            ends,
         };
+        let session = live.as_ref().map(|live| live.session.clone());
+        let ReceivedMessage { received, request } = self.receive(message, sender, session).await?;
         match received {
             Received::Exchange(exchange) => {
-                let exchange = answered_at_end(exchange, asked.id(), &self.phase);
-                let work = RequestWork { exchange: Some(exchange), held: Some(held), log: None, server: self.clone() };
-                Ok(self.drive(work, live, asked, (&caller, end), accepts.events).await)
+                let exchange = answered_at_end(exchange, request.id(), &server.phase);
+                let work = RequestWork::new(exchange, held, server);
+                let target = ReplyTarget { caller, live, request, end, events: accepts.events };
+                Ok(server.drive(work, target).await)
             }
-            Received::Opened { session, reply } => self.opened(requestor, session, reply, asked).await,
+            Received::Opened { session, reply } => Ok(server.opened(caller.requestor, session, reply, request).await?),
             Received::Accepted => {
-                self.save(live).await;
+                server.save(live).await;
                 Ok(accepted())
             }
             Received::Settling(work) => {
-                let server = self.clone();
+                let server = Arc::clone(server);
                 // The client may be gone before it is done.
                 let settled = tokio::spawn(async move {
                     work.await;
@@ -149,10 +133,119 @@ impl Server {
                 let _ = settled.await;
                 Ok(accepted())
             }
-            Received::Rejected { rejection, body } => Ok(self.rejected(&requestor, rejection, body)),
+            Received::Rejected { rejection, body } => Ok(server.rejected(&caller.requestor, rejection, body)),
         }
     }
 
+    fn check_coding(&self) -> Result<(), Ended> {
+        checks::check_coding(self.headers).map_err(|refusal| {
+            let mut response = refuse(&refusal);
+            response.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            response.into()
+        })
+    }
+
+    async fn session(&self) -> Result<Option<Arc<LiveSession>>, Refusal> {
+        self.server.session(&self.caller.requestor, self.headers).await
+    }
+
+    async fn read(&self, body: Body) -> Result<WholeBody, Ended> {
+        let Self { server, caller, headers, preference } = *self;
+        let large = match body::begin(body, headers, server.options.body_bytes_max).await? {
+            Arrived::Small(bytes) => return Ok(WholeBody { bytes, place: None }),
+            Arrived::Large(large) => large,
+        };
+        preference.set_large_body(true).await;
+        // What is rare is boxed, so that the usual request is not as large.
+        let revalidation = Revalidation::new(&server.authenticator, caller, checks::listens(headers), &server.now);
+        let mut revalidation = Box::new(revalidation);
+        tokio::select! {
+            biased;
+            taken = Box::pin(server.take_in(&caller.requestor, large)) => Ok(taken?),
+            // A body may take longer than its credential is good for.
+            unauthorized = revalidation.ended() => Err(server.challenge(&unauthorized).into()),
+        }
+    }
+
+    async fn parse(&self, bytes: Bytes) -> Result<ParsedMessage, Refusal> {
+        // What is modern, by its headers or by its body alone, knows no sessions; the latter is refused by the protocol.
+        let is_legacy = checks::is_legacy(self.headers);
+        let is_large = bytes.len() > INLINE_BYTES_MAX;
+        let envelope = if is_large {
+            let parse = move || {
+                let envelope = Envelope::parse(bytes);
+                // It is kept with the envelope, and takes a look at all of the message.
+                let _ = is_legacy.then(|| envelope.era());
+                envelope
+            };
+            self.server.offload(&self.caller.requestor, parse).await?
+        } else {
+            Envelope::parse(bytes)
+        };
+        let is_legacy = is_legacy && envelope.era() == Era::Legacy;
+        Ok(ParsedMessage { envelope, is_large, is_legacy })
+    }
+
+    /// Takes a place among the open requests, unless the body has one already.
+    fn admit(
+        &self,
+        place: Option<Permit>,
+        message: &ParsedMessage,
+        live: Option<&Arc<LiveSession>>,
+    ) -> Result<RequestGuard, Ended> {
+        let admitted = place.map_or_else(|| self.server.quota.admit_and_open(&self.caller.requestor), Ok);
+        match (admitted, live) {
+            (Ok(place), Some(live)) => Ok(RequestGuard::Session(live.begin_in(&self.server.now, place))),
+            (Ok(place), None) => Ok(RequestGuard::Connection(place)),
+            (Err(refusal), _) => {
+                // Clients of the older revisions take a status for a broken connection.
+                let id = request_id(&message.envelope);
+                let status = if message.is_legacy && id.is_some() { StatusCode::OK } else { refusal.status };
+                Err(refusal.to(id).at(status).response().into())
+            }
+        }
+    }
+
+    async fn receive(
+        &self,
+        message: ParsedMessage,
+        sender: Sender,
+        session: Option<Arc<Session>>,
+    ) -> Result<ReceivedMessage, Refusal> {
+        let Self { server, caller, headers, .. } = *self;
+        let ParsedMessage { envelope, is_large, .. } = message;
+        if !is_large {
+            let received = server.mcp.receive(sender.peer(session, headers), &envelope);
+            return Ok(ReceivedMessage { received, request: RequestRef::Envelope(envelope) });
+        }
+        let mcp = Arc::clone(&server.mcp);
+        let headers = headers.clone();
+        let receive = move || {
+            let received = mcp.receive(sender.peer(session, &headers), &envelope);
+            ReceivedMessage { received, request: RequestRef::Id(request_id(&envelope)) }
+        };
+        server.offload(&caller.requestor, receive).await
+    }
+}
+
+/// What became of a message, and how its request is named.
+struct ReceivedMessage {
+    received: Received,
+    request: RequestRef,
+}
+
+/// Who is answered, and how.
+struct ReplyTarget<'a> {
+    caller: &'a Caller,
+    live: Option<Arc<LiveSession>>,
+    request: RequestRef,
+    /// Asks a subscription for its result when the credential ends.
+    end: Option<watch::Sender<bool>>,
+    /// Whether the client reads events.
+    events: bool,
+}
+
+impl Server {
     /// Does work on a large message in its tenant's turn.
     async fn offload<T: Send + 'static>(
         &self,
@@ -175,10 +268,10 @@ impl Server {
         requestor: Requestor,
         session: Arc<Session>,
         reply: String,
-        asked: RequestRef,
+        request: RequestRef,
     ) -> Result<Response, Refusal> {
         if let Err(error) = self.sessions.insert(requestor, session.clone()).await {
-            return Ok(refused(&error).to(asked.id()).at(StatusCode::OK).response());
+            return Ok(refused(&error).to(request.id()).at(StatusCode::OK).response());
         }
         let mut response = json_response(StatusCode::OK, reply);
         match HeaderValue::from_str(session.id()) {
@@ -189,14 +282,8 @@ impl Server {
     }
 
     /// Waits for the first frame, and makes a body of it or a stream.
-    async fn drive(
-        self: &Arc<Self>,
-        mut work: RequestWork,
-        live: Option<Arc<LiveSession>>,
-        asked: RequestRef,
-        (caller, end): (&Caller, Option<watch::Sender<bool>>),
-        events: bool,
-    ) -> Response {
+    async fn drive(self: &Arc<Self>, mut work: RequestWork, target: ReplyTarget<'_>) -> Response {
+        let ReplyTarget { caller, live, request, end, events } = target;
         let tells = end.is_some();
         let mut revalidation = None;
         let mut streams = events;
@@ -225,7 +312,7 @@ impl Server {
                     }
                     return match frame.rejection {
                         Some(rejection) => self.rejected(&caller.requestor, rejection, frame.message.into_text()),
-                        None => self.answered(&caller.requestor, &asked, frame.message, work.take().1),
+                        None => self.answered(&caller.requestor, &request, frame.message, work.take().1),
                     };
                 }
                 Some(None) => {
@@ -248,11 +335,12 @@ impl Server {
             revalidation.unwrap_or_else(|| Revalidation::new(&self.authenticator, caller, tells, &self.now));
         let Some((live, open)) = live.zip(place) else {
             let (exchange, held) = work.take();
-            let recipient = self.recipient(&caller.requestor, &asked);
-            let direct = Direct::new(first, exchange, held, (revalidation, end), self.keepalive(), recipient);
+            let recipient = self.recipient(&caller.requestor, &request);
+            let frames = futures::stream::iter(first).chain(exchange).boxed();
+            let direct = Direct::new(frames, held, revalidation, end, self.keepalive(), recipient);
             return stream::response(direct.into_body());
         };
-        let log = live.streams.open(self.sessions.epoch, asked.id().as_deref(), live.kept());
+        let log = live.streams.open(self.sessions.epoch, request.id().as_deref(), live.kept());
         let opening = stream::opening(&log, live.session.protocol_version());
         if let Some(Frame { message, last, .. }) = first {
             log.push(message, last);
@@ -266,21 +354,21 @@ impl Server {
 }
 
 impl Server {
-    fn recipient(&self, requestor: &Requestor, asked: &RequestRef) -> Recipient {
-        Recipient { quota: Arc::clone(&self.quota), requestor: *requestor, id: asked.id() }
+    fn recipient(&self, requestor: &Requestor, request: &RequestRef) -> Recipient {
+        Recipient { quota: Arc::clone(&self.quota), requestor: *requestor, id: request.id() }
     }
 
     /// A response alone. The request keeps its place until it was taken.
     fn answered(
         &self,
         requestor: &Requestor,
-        asked: &RequestRef,
+        request: &RequestRef,
         line: EncodedMessage,
         held: Option<RequestGuard>,
     ) -> Response {
         let (line, place) = match line.is_small() {
             true => (line, None),
-            false => self.recipient(requestor, asked).response(line),
+            false => self.recipient(requestor, request).response(line),
         };
         let mut response = Response::new(Body::new(AnswerBody::new(line, (held, place))));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -395,6 +483,10 @@ struct RequestWork {
 }
 
 impl RequestWork {
+    fn new(exchange: Exchange, held: RequestGuard, server: &Arc<Server>) -> Self {
+        Self { exchange: Some(exchange), held: Some(held), log: None, server: Arc::clone(server) }
+    }
+
     async fn frame(&mut self) -> Option<Frame> {
         self.exchange.as_mut()?.next().await
     }

@@ -65,14 +65,13 @@ pub(super) struct Direct<H> {
 
 impl<H: Send + 'static> Direct<H> {
     pub(super) fn new(
-        first: Option<Frame>,
-        exchange: Exchange,
+        frames: Exchange,
         held: H,
-        (revalidation, end): (Revalidation, Option<watch::Sender<bool>>),
+        revalidation: Revalidation,
+        end: Option<watch::Sender<bool>>,
         keepalive: Duration,
         recipient: Recipient,
     ) -> Self {
-        let frames = stream::iter(first).chain(exchange).boxed();
         Self { frames, _held: held, revalidation, end, keepalive, recipient, writing: Default::default(), over: false }
     }
 

@@ -6,20 +6,19 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use http::{HeaderMap, StatusCode};
 
-use super::{RequestGuard, RequestRef, RequestWork, Sender, accepted};
+use super::{ReplyTarget, RequestGuard, RequestRef, RequestWork, Sender, accepted};
 use crate::batch::{joined, short};
 use crate::ending::answered_at_end;
 use crate::refusal::{Refusal, retry_after};
 use crate::session::LiveSession;
 use bulkhead_identity::auth::Caller;
-use bulkhead_limits::Permit;
 use bulkhead_protocol::{Batch, BatchReceived, INLINE_BYTES_MAX, Rejection};
 
+use super::super::body::WholeBody;
 use super::super::{Server, json_response};
 
 impl Server {
@@ -29,11 +28,12 @@ impl Server {
         caller: &Caller,
         headers: &HeaderMap,
         live: Arc<LiveSession>,
-        (message, place): (Bytes, Option<Permit>),
+        body: WholeBody,
         events: bool,
     ) -> Result<Response, Refusal> {
         self.check_version(headers)?;
         let requestor = caller.requestor;
+        let WholeBody { bytes: message, place } = body;
         let is_large = message.len() > INLINE_BYTES_MAX;
         let parse = move || Batch::parse(&message);
         let parsed = if is_large { self.offload(&requestor, parse).await? } else { parse() };
@@ -71,25 +71,24 @@ impl Server {
         } else {
             batch.receive(&*mcp, &sender.peer(session, headers))
         };
-        self.answer_batch(received, (caller, first), live, held, events).await
+        let target = ReplyTarget { caller, live: Some(live), request: first, end: None, events };
+        self.answer_batch(received, target, held).await
     }
 
     async fn answer_batch(
         self: &Arc<Self>,
         received: BatchReceived,
-        (caller, first): (&Caller, RequestRef),
-        live: Arc<LiveSession>,
+        target: ReplyTarget<'_>,
         held: RequestGuard,
-        events: bool,
     ) -> Result<Response, Refusal> {
         let BatchReceived { mut exchanges, responses, settling } = received;
         let server = Arc::clone(self);
         let settled = {
-            let live = Arc::clone(&live);
+            let live = target.live.clone();
             // The client may be gone before it is done.
             tokio::spawn(async move {
                 join_all(settling).await;
-                server.sessions.save(&live).await;
+                server.save(live).await;
             })
         };
         if exchanges.is_empty() && responses.is_empty() {
@@ -99,7 +98,7 @@ impl Server {
         }
         for (id, exchange) in &mut exchanges {
             let server = Arc::clone(self);
-            let requestor = caller.requestor;
+            let requestor = target.caller.requestor;
             let inner = std::mem::replace(exchange, futures::stream::empty().boxed());
             let inner = answered_at_end(inner, short(id.as_deref()), &self.phase);
             *exchange = inner
@@ -110,9 +109,8 @@ impl Server {
                 })
                 .boxed();
         }
-        let recipient = self.recipient(&caller.requestor, &first);
+        let recipient = self.recipient(&target.caller.requestor, &target.request);
         let exchange = joined(exchanges, responses, recipient);
-        let work = RequestWork { exchange: Some(exchange), held: Some(held), log: None, server: self.clone() };
-        Ok(self.drive(work, Some(live), first, (caller, None), events).await)
+        Ok(self.drive(RequestWork::new(exchange, held, self), target).await)
     }
 }
