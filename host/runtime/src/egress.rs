@@ -25,7 +25,7 @@ use tokio::time::{Instant, Sleep, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::blocking::Blocking;
-use super::denials::Denials;
+use super::denials::{Denials, OTHER_PATH};
 use super::secrets::{Refusal, Target, inject};
 use bulkhead_calls::policy::HttpGrant;
 use bulkhead_calls::secrets::Secret;
@@ -354,7 +354,7 @@ fn lacking(is_host_granted: bool, method: &str, tls: bool, authority: &http::uri
         return format!("http {scheme}://{host}");
     }
     let method = escaped(beginning(method, METHOD_BYTES_MAX));
-    format!("http {method} {scheme}://{host} with this path")
+    format!("http {method} {scheme}://{host}{OTHER_PATH}")
 }
 
 fn clamp(wanted: Option<Duration>, most: Duration) -> Duration {
