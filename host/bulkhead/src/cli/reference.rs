@@ -45,7 +45,8 @@ For operators and plugin authors. This page lists every command of `bulkhead`. `
 edit it.
 
 `bulkhead COMMAND --help` says the same. Commands that print data take `--json`. Exit code 0 is success, 1 a failure, 2 a wrong command
-line or configuration; commands with other codes name them.
+line or configuration, 75 that another process has the data directory (a host that starts, or a command): try again soon. Commands
+with other codes name them.
 ";
 
 fn cli_markdown() -> String {

@@ -77,7 +77,7 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     host.history = codes.is_some().then(|| host.history());
     host.login_links = codes.clone().map(|codes| codes as Arc<dyn LoginLinks>);
     let operator = host.operator(&data, reloading.clone());
-    host.listen_to_operators(&data, operator.clone())?;
+    host.serve_operators(operator.clone());
     let who = (Arc::clone(&operator), Arc::clone(&authenticator));
     let dashboard = Box::pin(dashboard::open(browsing.zip(codes), config, &host, who)).await?;
     let remote = desk.map(|desk| desk.open(operator, &host)).transpose()?;
