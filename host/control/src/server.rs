@@ -45,7 +45,7 @@ pub type DescribeStart = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// What a connection is answered by.
 #[derive(Clone)]
-struct Desk {
+struct ServiceState {
     describe_start: DescribeStart,
     /// `None` until the host serves.
     service: watch::Receiver<Option<Service>>,
@@ -67,8 +67,8 @@ impl Server {
     pub fn spawn(path: &Path, describe_start: DescribeStart) -> io::Result<Self> {
         let listener = socket::listen(path)?;
         let service = watch::Sender::new(None);
-        let desk = Desk { describe_start, service: service.subscribe() };
-        let accepting = tokio::spawn(accept(listener, desk));
+        let state = ServiceState { describe_start, service: service.subscribe() };
+        let accepting = tokio::spawn(accept(listener, state));
         Ok(Self { path: path.to_owned(), accepting, service })
     }
 
@@ -88,7 +88,7 @@ impl Drop for Server {
 }
 
 /// The connections live in a set that dies with this future.
-async fn accept(listener: UnixListener, desk: Desk) {
+async fn accept(listener: UnixListener, state: ServiceState) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let owner = rustix::process::geteuid().as_raw();
     let mut connections = JoinSet::new();
@@ -117,9 +117,9 @@ async fn accept(listener: UnixListener, desk: Desk) {
                 continue;
             }
         };
-        let desk = desk.clone();
+        let state = state.clone();
         connections.spawn(async move {
-            if let Err(error) = converse(stream, &who, desk).await {
+            if let Err(error) = converse(stream, &who, state).await {
                 tracing::debug!(error = %error, "a control connection broke");
             }
             drop(permit);
@@ -130,7 +130,7 @@ async fn accept(listener: UnixListener, desk: Desk) {
 /// Answers one line after the other, until the other side is done or asks for MCP. Who hangs up is missed between two commands only:
 /// what was begun goes on to its end, and to its line in the audit log. What is followed (a drain, say) is polled by its
 /// client, and attached connections read on, so both end with the other side.
-async fn converse(stream: UnixStream, who: &str, mut desk: Desk) -> io::Result<()> {
+async fn converse(stream: UnixStream, who: &str, mut state: ServiceState) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -146,7 +146,7 @@ async fn converse(stream: UnixStream, who: &str, mut desk: Desk) -> io::Result<(
         match wire::read_request(&line) {
             Ok(Command::Host(HostCommand::Attach(_))) => {
                 // It ends without a word where the start fails, as everything of this host does.
-                let Some(service) = desk.service.wait_for(Option::is_some).await.ok().and_then(|now| now.clone())
+                let Some(service) = state.service.wait_for(Option::is_some).await.ok().and_then(|now| now.clone())
                 else {
                     return Ok(());
                 };
@@ -155,10 +155,10 @@ async fn converse(stream: UnixStream, who: &str, mut desk: Desk) -> io::Result<(
                 return Ok(());
             }
             Ok(command) => {
-                let service = desk.service.borrow().clone();
+                let service = state.service.borrow().clone();
                 let done = match service {
                     Some(service) => service.operator.execute_for(who, command).await,
-                    None => Err(ControlError::Starting((desk.describe_start)())),
+                    None => Err(ControlError::Starting((state.describe_start)())),
                 };
                 reply(&mut writer, done).await?;
             }
