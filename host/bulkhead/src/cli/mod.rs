@@ -24,6 +24,7 @@ mod durability;
 mod far;
 mod grant_arguments;
 mod grants;
+mod help;
 mod host;
 mod input_answers;
 mod inspect;
@@ -130,6 +131,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Subcommand::Doctor(arguments) => doctor::run(arguments).await,
+        Subcommand::Help(arguments) => help::run(&arguments),
     }
 }
 

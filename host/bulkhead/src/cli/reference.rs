@@ -60,9 +60,9 @@ fn cli_markdown() -> String {
     page
 }
 
-/// A command with those below it. `help` and hidden commands are left out.
+/// A command with those below it. Hidden commands are left out.
 fn describe(page: &mut String, command: &Command, parent: &str) {
-    if command.is_hide_set() || command.get_name() == "help" {
+    if command.is_hide_set() {
         return;
     }
     let path = format!("{parent} {}", command.get_name());
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn every_visible_command_and_option_is_on_the_page() {
         fn walk(command: &Command, path: &str, page: &str) -> usize {
-            if command.is_hide_set() || command.get_name() == "help" {
+            if command.is_hide_set() {
                 return 0;
             }
             let path = format!("{path} {}", command.get_name());
