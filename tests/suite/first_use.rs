@@ -1,6 +1,11 @@
 //! What a new user sees first: the example of README.md, and what the program says next.
 
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tests::wait::soon;
 use tests::{Setup, command, place};
 
 /// The block of README.md that holds this text, for a host at another address.
@@ -62,6 +67,34 @@ async fn host_without_plugins_logs_how_to_add_one() {
     let data = setup.data().display().to_string();
     let expected = format!("there is no plugin to serve: add one with `bulkhead plugin add FILE.wasm --data {data}`");
     assert!(log.contains(&expected), "{log}");
+}
+
+#[tokio::test]
+async fn host_of_an_author_tells_of_no_missing_plugin() {
+    let setup = Setup::new();
+    let project = setup.path("live").display().to_string();
+    let new = ["plugin", "new", "live", "--lang", "python", "--dir", &project];
+    command::run(&mut command::bulkhead(), &new, None).await;
+    let mut host = command::bulkhead();
+    host.args(["plugin", "dev", "--host", "--listen", "127.0.0.1:0", &project, "--data"]).arg(setup.data());
+    host.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let host = host.spawn().expect("it starts");
+    let reachable = async {
+        loop {
+            let output =
+                command::output(&mut command::bulkhead(), &["host", "status", "--data"], Some(&setup.data())).await;
+            if output.status.success() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon("the host to serve", reachable).await;
+    let pid = host.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).expect("it runs");
+    kill_process(pid, Signal::TERM).expect("it can be told to stop");
+    let output = soon("the host to stop", host.wait_with_output()).await.expect("it ends");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !log.contains("there is no plugin to serve"), "{log}");
 }
 
 #[tokio::test]

@@ -41,7 +41,8 @@ async fn denied_grant_is_named_and_audited_once() {
     let refused = alice.tool("http_get", json!({"url": secret})).await.expect("a result");
     assert_eq!(refused["isError"], true);
     let last = refused["content"].as_array().and_then(|content| content.last()).expect("content");
-    assert_eq!(last["text"], format!("not granted to this plugin: {lacking}"), "{refused}");
+    let cure = "the operator does not grant it: [plugin.grants] http, or the flag --http";
+    assert_eq!(last["text"], format!("not granted to this plugin: {lacking} ({cure})"), "{refused}");
 
     // Three requests of one call are one line; a task is named.
     let wish = json!({"method": "GET", "url": secret, "at_once": 3});

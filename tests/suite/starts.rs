@@ -101,6 +101,33 @@ async fn start_after_kill_during_start_succeeds() {
     assert_eq!((&report["problems"], &report["tasks"]), (&json!([]), &json!(1_000)), "{report}");
 }
 
+#[tokio::test]
+async fn command_says_how_far_the_start_of_a_host_is() {
+    let setup = Setup::new().own_code().plugin("csv", "");
+    let mut host = setup.serve();
+    let mut host = host.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    let mut refusals = Vec::new();
+    let status = async {
+        loop {
+            let output =
+                command::output(&mut command::bulkhead(), &["host", "status", "--data"], Some(&setup.data())).await;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            match output.status.code() {
+                Some(0) => return,
+                Some(75) => refusals.push(said),
+                // Before there is a data directory.
+                code => assert!(code == Some(1) && refusals.is_empty(), "{code:?} {said}"),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon("the host to serve", status).await;
+    let compiling = "the host is starting, try again soon: loading plugins, 0 of 1 done: compiling csv";
+    assert!(refusals.iter().any(|said| said.contains(compiling)), "{refusals:?}");
+    host.start_kill().expect("it can be killed");
+    soon("the host to be gone", host.wait()).await.expect("it can be waited for");
+}
+
 /// The children of a process.
 fn children(of: u32) -> Vec<Pid> {
     let path = format!("/proc/{of}/task");

@@ -5,11 +5,13 @@
 //! address inside the operator's network unless the operator wrote that address down.
 
 mod destination;
+mod sides;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 pub use destination::{GrantError, HostPattern, HttpGrant};
+pub use sides::{GrantSide, GrantSides};
 
 use bulkhead_domain::limits::KeyValueLimits;
 use bulkhead_domain::requestor::TenantId;
@@ -137,10 +139,9 @@ impl Grants {
         missing
     }
 
-    /// The variables, likewise.
+    /// The variables, likewise, by their names.
     pub fn missing_variables(&self, wanted: &Bound) -> Vec<String> {
-        let keys = wanted.env.iter().flatten().filter(|key| !self.env.contains(key));
-        keys.map(|key| format!("env {key}")).collect()
+        wanted.env.iter().flatten().filter(|key| !self.env.contains(key)).cloned().collect()
     }
 }
 
@@ -223,7 +224,7 @@ mod tests {
             keyvalue: None,
         };
         assert_eq!(grants().missing_directories(&wanted), ["directory /data/in (write)", "directory /out (read)"]);
-        assert_eq!(grants().missing_variables(&wanted), ["env C"]);
+        assert_eq!(grants().missing_variables(&wanted), ["C"]);
         assert_eq!(grants().missing_directories(&Bound::default()), [""; 0]);
         assert_eq!(grants().missing_variables(&Bound::default()), [""; 0]);
     }

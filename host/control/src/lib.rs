@@ -65,6 +65,9 @@ pub enum ControlError {
     /// The host could not do it.
     #[error("{0}")]
     Failed(String),
+    /// The host does not serve yet: how far its start is.
+    #[error("the host is starting, try again soon: {0}")]
+    Starting(String),
     /// The connection broke.
     #[error("the control connection broke: {0}")]
     Connection(String),

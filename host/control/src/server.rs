@@ -1,4 +1,7 @@
 //! The host's end of the control socket.
+//!
+//! Owns which side of its start a host is on: until it serves, commands are refused with how far the start is, and who wants MCP waits.
+//! Must not do a command itself. Invariant: once a command was carried out, none is refused for the start again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::commands::{HostCommand, StdioAttach};
@@ -30,21 +33,48 @@ pub trait Attach: Send + Sync + 'static {
     async fn attach(&self, reader: AttachedReader, writer: AttachedWriter);
 }
 
+/// What carries out commands, and speaks MCP.
+#[derive(Clone)]
+struct Service {
+    operator: Arc<dyn Operator>,
+    attach: Arc<dyn Attach>,
+}
+
+/// Says how far a start is.
+pub type DescribeStart = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// What a connection is answered by.
+#[derive(Clone)]
+struct ServiceState {
+    describe_start: DescribeStart,
+    /// `None` until the host serves.
+    service: watch::Receiver<Option<Service>>,
+}
+
 /// A listening control socket. Dropping it removes the socket and ends its connections.
 pub struct Server {
     path: PathBuf,
     accepting: JoinHandle<()>,
+    service: watch::Sender<Option<Service>>,
 }
 
 impl Server {
-    /// Listens in the data directory whose lock the caller holds.
+    /// Listens in the data directory whose lock the caller holds. Commands are refused with how far the start is, until there is
+    /// [something that carries them out](Self::serve).
     ///
     /// # Errors
     /// The socket cannot be made.
-    pub fn spawn(path: &Path, operator: Arc<dyn Operator>, attach: Arc<dyn Attach>) -> io::Result<Self> {
+    pub fn spawn(path: &Path, describe_start: DescribeStart) -> io::Result<Self> {
         let listener = socket::listen(path)?;
-        let accepting = tokio::spawn(accept(listener, operator, attach));
-        Ok(Self { path: path.to_owned(), accepting })
+        let service = watch::Sender::new(None);
+        let state = ServiceState { describe_start, service: service.subscribe() };
+        let accepting = tokio::spawn(accept(listener, state));
+        Ok(Self { path: path.to_owned(), accepting, service })
+    }
+
+    /// Carries out commands from now on.
+    pub fn serve(&self, operator: Arc<dyn Operator>, attach: Arc<dyn Attach>) {
+        self.service.send_replace(Some(Service { operator, attach }));
     }
 }
 
@@ -58,7 +88,7 @@ impl Drop for Server {
 }
 
 /// The connections live in a set that dies with this future.
-async fn accept(listener: UnixListener, operator: Arc<dyn Operator>, attach: Arc<dyn Attach>) {
+async fn accept(listener: UnixListener, state: ServiceState) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let owner = rustix::process::geteuid().as_raw();
     let mut connections = JoinSet::new();
@@ -87,10 +117,9 @@ async fn accept(listener: UnixListener, operator: Arc<dyn Operator>, attach: Arc
                 continue;
             }
         };
-        let operator = Arc::clone(&operator);
-        let attach = Arc::clone(&attach);
+        let state = state.clone();
         connections.spawn(async move {
-            if let Err(error) = converse(stream, &who, operator.as_ref(), attach.as_ref()).await {
+            if let Err(error) = converse(stream, &who, state).await {
                 tracing::debug!(error = %error, "a control connection broke");
             }
             drop(permit);
@@ -101,7 +130,7 @@ async fn accept(listener: UnixListener, operator: Arc<dyn Operator>, attach: Arc
 /// Answers one line after the other, until the other side is done or asks for MCP. Who hangs up is missed between two commands only:
 /// what was begun goes on to its end, and to its line in the audit log. What is followed (a drain, say) is polled by its
 /// client, and attached connections read on, so both end with the other side.
-async fn converse(stream: UnixStream, who: &str, operator: &dyn Operator, attach: &dyn Attach) -> io::Result<()> {
+async fn converse(stream: UnixStream, who: &str, mut state: ServiceState) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -116,11 +145,23 @@ async fn converse(stream: UnixStream, who: &str, operator: &dyn Operator, attach
         }
         match wire::read_request(&line) {
             Ok(Command::Host(HostCommand::Attach(_))) => {
+                // It ends without a word where the start fails, as everything of this host does.
+                let Some(service) = state.service.wait_for(Option::is_some).await.ok().and_then(|now| now.clone())
+                else {
+                    return Ok(());
+                };
                 reply(&mut writer, StdioAttach::answer(&())).await?;
-                attach.attach(Box::new(reader), Box::new(writer)).await;
+                service.attach.attach(Box::new(reader), Box::new(writer)).await;
                 return Ok(());
             }
-            Ok(command) => reply(&mut writer, operator.execute_for(who, command).await).await?,
+            Ok(command) => {
+                let service = state.service.borrow().clone();
+                let done = match service {
+                    Some(service) => service.operator.execute_for(who, command).await,
+                    None => Err(ControlError::Starting((state.describe_start)())),
+                };
+                reply(&mut writer, done).await?;
+            }
             Err(refusal) => reply(&mut writer, Err(refusal)).await?,
         }
     }

@@ -204,12 +204,44 @@ async fn operator_lists_and_cancels_tasks_of_all_requestors() {
     assert!(matches!(again, ControlError::Invalid(_)), "{again:?}");
 }
 
+/// The control socket of a host that has started.
+fn serving(path: &Path, operator: Arc<dyn Operator>) -> Server {
+    let server = Server::spawn(path, Arc::new(String::new)).unwrap();
+    server.serve(operator, Arc::new(Shouting));
+    server
+}
+
+#[tokio::test]
+async fn starting_host_says_how_far_it_is_and_lets_mcp_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let loaded = Arc::new(AtomicU64::new(2));
+    let counted = Arc::clone(&loaded);
+    let describe = move || format!("{} of 7 done", counted.load(Ordering::Relaxed));
+    let server = Server::spawn(&socket_path(folder.path()), Arc::new(describe)).unwrap();
+    let client = ControlClient::connect(folder.path()).await.unwrap().unwrap();
+    for far in [2, 3] {
+        loaded.store(far, Ordering::Relaxed);
+        let refused = client.execute(TokenList {}).await.unwrap_err();
+        assert_eq!(refused, ControlError::Starting(format!("{far} of 7 done")));
+    }
+    let attached = ControlClient::connect(folder.path()).await.unwrap().unwrap();
+    let attaching = tokio::spawn(attached.attach());
+    tokio::task::yield_now().await;
+    server.serve(Arc::new(operator(&Arc::new(MemoryStore::new()))), Arc::new(Shouting));
+    assert!(client.execute(TokenList {}).await.is_ok(), "the same connection");
+    let (mut reader, mut writer) = attaching.await.unwrap().unwrap();
+    writer.write_all(b"hello\n").await.unwrap();
+    let mut line = String::new();
+    reader.read_line(&mut line).await.unwrap();
+    assert_eq!(line, "HELLO\n");
+}
+
 #[tokio::test]
 async fn control_socket_tokens_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(MemoryStore::new());
     assert!(ControlClient::connect(folder.path()).await.unwrap().is_none());
-    let server = Server::spawn(&socket_path(folder.path()), Arc::new(operator(&store)), Arc::new(Shouting)).unwrap();
+    let server = serving(&socket_path(folder.path()), Arc::new(operator(&store)));
     let client = ControlClient::connect(folder.path()).await.unwrap().unwrap();
     let create = |expires_at| TokenCreate {
         requestor: "bob".to_owned(),
@@ -240,8 +272,7 @@ async fn control_socket_is_private_and_replaces_a_dead_one() {
         // Closing a listener leaves its file, as a killed host does.
         drop(super::socket::listen(&path).unwrap());
         assert!(path.exists() && ControlClient::connect(data).await.unwrap().is_none());
-        let server =
-            Server::spawn(&path, Arc::new(operator(&Arc::new(MemoryStore::new()))), Arc::new(Shouting)).unwrap();
+        let server = serving(&path, Arc::new(operator(&Arc::new(MemoryStore::new()))));
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let client = ControlClient::connect(data).await.unwrap().unwrap();
         let checked = client.execute(StoreCheck {}).await.unwrap();
@@ -249,8 +280,7 @@ async fn control_socket_is_private_and_replaces_a_dead_one() {
         drop(server);
     }
     std::fs::write(socket_path(folder.path()), "mine").unwrap();
-    let operator = Arc::new(operator(&Arc::new(MemoryStore::new())));
-    assert!(Server::spawn(&socket_path(folder.path()), operator, Arc::new(Shouting)).is_err());
+    assert!(Server::spawn(&socket_path(folder.path()), Arc::new(String::new)).is_err());
     assert_eq!(std::fs::read(socket_path(folder.path())).unwrap(), b"mine");
 }
 
@@ -259,7 +289,7 @@ async fn bad_control_requests_are_answered_and_long_ones_disconnect() {
     let folder = tempfile::tempdir().unwrap();
     let path = socket_path(folder.path());
     let operator = Arc::new(operator(&Arc::new(MemoryStore::new())));
-    let _server = Server::spawn(&path, operator, Arc::new(Shouting)).unwrap();
+    let _server = serving(&path, operator);
     let mut stream = BufReader::new(UnixStream::connect(&path).await.unwrap());
     for bad in ["{\n", "{\"command\":\"fly\"}\n", "[]\n", "\n"] {
         stream.write_all(bad.as_bytes()).await.unwrap();
@@ -278,7 +308,7 @@ async fn bad_control_requests_are_answered_and_long_ones_disconnect() {
 async fn attached_control_connection_carries_raw_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let operator = Arc::new(operator(&Arc::new(MemoryStore::new())));
-    let _server = Server::spawn(&socket_path(folder.path()), operator, Arc::new(Shouting)).unwrap();
+    let _server = serving(&socket_path(folder.path()), operator);
     let client = ControlClient::connect(folder.path()).await.unwrap().unwrap();
     let (mut reader, mut writer) = client.attach().await.unwrap();
     writer.write_all(b"hello\n").await.unwrap();
@@ -328,7 +358,7 @@ async fn control_command_continues_after_client_hangs_up() {
     let folder = tempfile::tempdir().unwrap();
     let slow = Arc::new(Slow::default());
     let path = socket_path(folder.path());
-    let _server = Server::spawn(&path, slow.clone(), Arc::new(Shouting)).unwrap();
+    let _server = serving(&path, slow.clone());
     let mut connection = UnixStream::connect(&path).await.unwrap();
     for command in [Command::from(DrainBegin {}), DrainEnd {}.into()] {
         let line = [crate::wire::write_request(&command).unwrap(), b"\n".to_vec()].concat();

@@ -198,6 +198,7 @@ pub(crate) fn failed(frame: &Frame<'_>, error: &ControlError) -> Answer {
     let status = match error {
         ControlError::NotFound(_) => return absent(frame),
         ControlError::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        ControlError::Starting(_) => StatusCode::SERVICE_UNAVAILABLE,
         ControlError::Failed(_) | ControlError::Connection(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
     respond::page(status, pages::message(frame, "That was not done", &text::line(&error.to_string())))

@@ -27,7 +27,7 @@ pub(super) use self::request_quota::{RequestQuota, RequestQuotas};
 pub(super) use self::response::Exchange;
 use self::response::{BoundedResponseBody, Driver, Response};
 use super::blocking::Blocking;
-use super::denials::Denials;
+use super::denials::{Denials, OTHER_PATH};
 use super::secrets::{Refusal, Target, inject};
 use bulkhead_calls::secrets::Secret;
 use bulkhead_calls::{CallContext, GuestServices, JournalSink, OutsideWorld};
@@ -324,7 +324,7 @@ fn lacking(is_host_granted: bool, method: &str, tls: bool, authority: &http::uri
         return format!("http {scheme}://{host}");
     }
     let method = escaped(beginning(method, METHOD_BYTES_MAX));
-    format!("http {method} {scheme}://{host} with this path")
+    format!("http {method} {scheme}://{host}{OTHER_PATH}")
 }
 
 fn clamp(wanted: Option<Duration>, most: Duration) -> Duration {

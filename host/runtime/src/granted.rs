@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use bulkhead_calls::policy::{DirGrant, HttpGrant};
+use bulkhead_calls::policy::{DirGrant, GrantSides, HttpGrant};
 use bulkhead_domain::Json;
 use bulkhead_domain::imports::Grant;
 use bulkhead_domain::limits::KeyValueLimits;
 use bulkhead_domain::requestor::TenantId;
 
 /// The grants of one plugin, ready for its calls.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Granted {
     pub(super) directories: Vec<DirGrant>,
     pub(super) http: Vec<HttpGrant>,
@@ -21,9 +21,12 @@ pub(super) struct Granted {
     /// `[[plugin]] config`.
     pub(super) settings: BTreeMap<String, Json>,
     pub(super) keyvalue: Option<KeyValueLimits>,
-    /// Requested grants that it does not have, named when a use of their kind fails.
+    /// Requested directories that it does not have, named when a use of their kind fails.
     pub(super) missing_directories: Vec<String>,
+    /// The names of requested variables that it does not have.
     pub(super) missing_variables: Vec<String>,
+    /// What each side said, for a message that says which of them withholds something.
+    pub(super) sides: Arc<GrantSides>,
     /// Of a component that says nothing of what it wants: what its imports can make use of, and the interface that says so.
     pub(super) usable: Vec<(Grant, &'static str)>,
 }

@@ -9,6 +9,7 @@ use super::call::Call;
 use bulkhead_calls::guest_services::{KeyPage, KeyValueError};
 use bulkhead_calls::journal::names;
 use bulkhead_calls::{Fenced, GuestServices};
+use bulkhead_domain::imports::Grant;
 use bulkhead_domain::limits::KeyValueLimits;
 
 /// Bytes of a key, as the interface says.
@@ -41,9 +42,8 @@ impl Call {
         let plugin = Arc::clone(self.denials.plugin());
         let Some(limits) = self.denials.granted().keyvalue.clone() else {
             self.denials.note("kv".to_owned());
-            return Err(denied(
-                "this plugin has no key-value store here: [plugin.kv] is not granted, or its manifest does not ask for kv",
-            ));
+            let why = self.denials.granted().sides.withholding_keyvalue().map(|side| side.explain(Grant::Kv));
+            return Err(denied(&format!("this plugin has no key-value store here: {}", why.unwrap_or_default())));
         };
         let guest_services = self.facts.guest_services.clone();
         let guest_services =

@@ -28,6 +28,8 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (debug build)");
     name = "bulkhead",
     version = VERSION,
     max_term_width = 120,
+    disable_help_subcommand = true,
+    help_template = super::help::of_program(),
     after_help = "Examples:\n  \
         bulkhead serve --plugins target/plugins\n  \
         bulkhead plugin call target/plugins/text.wasm echo '{\"text\": \"hello\"}'\n  \
@@ -47,6 +49,7 @@ pub(crate) enum Subcommand {
     /// Serve MCP on stdin and stdout
     Stdio(SourceArguments),
     /// Write plugins, look into components, call their tools, or change which plugins a host runs
+    #[command(help_template = super::help::of_plugins())]
     Plugin {
         #[command(subcommand)]
         command: PluginCommand,
@@ -116,6 +119,8 @@ pub(crate) enum Subcommand {
     },
     /// Look at this machine: what a host here would lack, and what to do about it
     Doctor(super::doctor::DoctorArguments),
+    /// Explain a command, or a key of the configuration
+    Help(super::help::HelpArguments),
     /// Print a page of the documentation that the program writes
     #[command(hide = true)]
     Reference {
@@ -422,9 +427,10 @@ mod tests {
     }
 
     /// Commands whose result is no value, and why.
-    const WITHOUT_JSON: [(&str, &str); 5] = [
+    const WITHOUT_JSON: [(&str, &str); 6] = [
         ("stdio", "its stdout is a client's, in MCP"),
         ("completions", "the result is a script for a shell"),
+        ("help", "the result is text for a person"),
         ("man-pages", "the results are pages in files"),
         ("reference", "the result is a page of the documentation"),
         ("plugin dev", "it serves until it is ended, and has no result"),

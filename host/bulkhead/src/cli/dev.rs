@@ -8,6 +8,9 @@ use anyhow::Context as _;
 use bulkhead_author::{Options, Project};
 use bulkhead_author_cli::build_project;
 use bulkhead_author_cli::progress::{self, Place};
+use bulkhead_control::client::ControlClient;
+use bulkhead_control::commands::DrainShow;
+use bulkhead_control::{ControlError, Operator as _};
 use bulkhead_plugins::sources::Source;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
@@ -69,7 +72,7 @@ async fn stop(host: &mut Child) -> anyhow::Result<()> {
 /// version before goes on serving.
 async fn follow(folder: &Path, arguments: &DevArguments, data: &Path) -> anyhow::Result<()> {
     let starting = || "starting the host".to_owned();
-    progress::during(Place::Lines(PROGRAM), starting, until_reachable(data)).await;
+    progress::during(Place::Lines(PROGRAM), starting, until_serving(data)).await;
     loop {
         let mut built_from = sources(folder)?;
         let built = contents(&built_from);
@@ -92,10 +95,15 @@ async fn follow(folder: &Path, arguments: &DevArguments, data: &Path) -> anyhow:
 }
 
 /// A host that never comes up ends, and that is seen elsewhere.
-async fn until_reachable(data: &Path) {
-    while !matches!(bulkhead_control::client::ControlClient::connect(data).await, Ok(Some(_))) {
+async fn until_serving(data: &Path) {
+    while !is_serving(data).await {
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+async fn is_serving(data: &Path) -> bool {
+    let Ok(Some(host)) = ControlClient::connect(data).await else { return false };
+    !matches!(host.execute(DrainShow {}).await, Err(ControlError::Starting(_)))
 }
 
 /// Builds, and switches the host to what was built.

@@ -45,6 +45,7 @@ use tokio::task::JoinHandle;
 
 use super::dev_host::CallTeller;
 use super::logging::Level;
+use super::progress::StartStage;
 use super::resources::{Resources, address_space_shortage};
 use super::scraping::ReadFrom;
 use super::store_maintenance::SledMaintenance;
@@ -79,7 +80,7 @@ pub(crate) struct Host {
     sandbox: Arc<Sandbox>,
     pub(crate) health: Arc<HostHealth>,
     tending: JoinHandle<((), (), (), ())>,
-    control: Option<Server>,
+    control: Server,
     /// That of connections without HTTP.
     phase: watch::Sender<Phase>,
     /// Where a dashboard is served.
@@ -170,10 +171,21 @@ fn warn_of_half_erased(data: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Opens the control socket in the data directory, before anything slow.
+fn listen_to_operators(data: &Path, stage: StartStage) -> anyhow::Result<Server> {
+    let path = socket_path(data);
+    let server = Server::spawn(&path, Arc::new(move || stage.describe()));
+    server.with_context(|| format!("the control socket {} cannot be made", path.display()))
+}
+
+fn enter_loading(stage: &StartStage, sandbox: Arc<Sandbox>) {
+    stage.enter(move || progress::describe_loading(&sandbox.load_progress()));
+}
+
 /// Goes on with the tasks of an earlier host on this store.
-async fn take_over(tasks: &Tasks) -> anyhow::Result<()> {
-    let taking_over = || "taking over what an earlier host left".to_owned();
-    progress::logged(taking_over, tasks.recover()).await?.log();
+async fn take_over(tasks: &Tasks, stage: &StartStage) -> anyhow::Result<()> {
+    stage.enter(|| "taking over what an earlier host left".to_owned());
+    progress::logged(|| stage.describe(), tasks.recover()).await?.log();
     Ok(())
 }
 
@@ -187,6 +199,8 @@ impl Host {
         store: Arc<SledStore>,
         told: Option<CallTeller>,
     ) -> anyhow::Result<Self> {
+        let stage = StartStage::begin();
+        let control = listen_to_operators(data, stage.clone())?;
         sources::refuse_exposing(&config.plugins, data)?;
         warn_of_half_erased(data)?;
         let audit = super::audit::of_host(config, data)?;
@@ -238,15 +252,15 @@ impl Host {
         };
         let intake = sources::intake(config)?;
         let starting = Box::pin(Plugins::start(options, sources::wanted(config, &intake, &bounds)?));
-        let what = || progress::describe_loading(&sandbox.load_progress());
-        let (plugins, refused) = progress::logged(what, starting).await?;
+        enter_loading(&stage, Arc::clone(&sandbox));
+        let (plugins, refused) = progress::logged(|| stage.describe(), starting).await?;
         let refuse = refuse_with(audit.clone());
         refused.iter().for_each(&refuse);
         for version in plugins.versions_offered() {
             audit.note(|| Entry::new("plugin.loaded").plugin(&version));
         }
         sources::warn(config, &plugins).await;
-        take_over(&tasks).await?;
+        take_over(&tasks, &stage).await?;
         let health = Arc::new(HostHealth {
             store: store.clone(),
             tasks: tasks.clone(),
@@ -280,7 +294,7 @@ impl Host {
             sandbox,
             health,
             tending,
-            control: None,
+            control,
             phase: watch::Sender::new(Phase::Serving),
             login_links: None,
             history: None,
@@ -347,18 +361,14 @@ impl Host {
         Arc::new(operator)
     }
 
-    /// Opens the control socket in the data directory.
-    pub(crate) fn listen_to_operators(&mut self, data: &Path, operator: Arc<HostOperator>) -> anyhow::Result<()> {
-        let attach = Arc::new(LocalStdio {
+    /// Carries out the commands that come over the control socket.
+    pub(crate) fn serve_operators(&self, operator: Arc<HostOperator>) {
+        let attach = LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),
             options: self.stdio_options(),
-        });
-        let path = socket_path(data);
-        let server = Server::spawn(&path, operator, attach)
-            .with_context(|| format!("the control socket {} cannot be made", path.display()))?;
-        self.control = Some(server);
-        Ok(())
+        };
+        self.control.serve(operator, Arc::new(attach));
     }
 
     /// How stdio connections are served.

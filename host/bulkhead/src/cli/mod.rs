@@ -24,6 +24,7 @@ mod durability;
 mod far;
 mod grant_arguments;
 mod grants;
+mod help;
 mod host;
 mod input_answers;
 mod inspect;
@@ -65,6 +66,7 @@ mod values;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use bulkhead_control::ControlError;
 use clap::Parser as _;
 use rustix::fs::Mode;
 
@@ -77,6 +79,9 @@ pub(crate) const PROGRAM: &str = "bulkhead";
 pub(crate) const EXIT_FAILED: u8 = 1;
 /// The command line or the configuration is wrong.
 pub(crate) const EXIT_USAGE: u8 = 2;
+
+/// The data directory is another process's for the moment: a host that starts, or a command that is at it (`EX_TEMPFAIL`).
+pub(crate) const EXIT_TRY_AGAIN: u8 = 75;
 
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
@@ -126,6 +131,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Subcommand::Doctor(arguments) => doctor::run(arguments).await,
+        Subcommand::Help(arguments) => help::run(&arguments),
     }
 }
 
@@ -136,8 +142,13 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 
 /// What the program ends with after an error.
 fn exit_code(error: &anyhow::Error) -> u8 {
-    let usage = error.is::<crate::config::Problems>() || error.is::<crate::config::Problem>();
-    if usage { EXIT_USAGE } else { EXIT_FAILED }
+    let is_usage = error.is::<crate::config::Problems>() || error.is::<crate::config::Problem>();
+    let is_starting = matches!(error.downcast_ref(), Some(ControlError::Starting(_)));
+    match (is_usage, is_starting || operate::is_locked(error)) {
+        (true, _) => EXIT_USAGE,
+        (_, true) => EXIT_TRY_AGAIN,
+        _ => EXIT_FAILED,
+    }
 }
 
 /// A line on stderr, for a person.

@@ -331,7 +331,14 @@ async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Answer>
         logging::start_for_a_person();
         sources::refuse_exposing(&config.plugins, data)?;
     }
-    let store = super::host::open_store(config, data).await?;
+    let store = match super::host::open_store(config, data).await {
+        // A host may have taken it just now, and listens by the time that this one has given up.
+        Err(error) if is_locked(&error) => match running_host(config).await? {
+            Some(host) => return Ok(host.execute_for(WITHOUT_HOST, command).await?),
+            None => return Err(error),
+        },
+        opened => opened?,
+    };
     let maintenance =
         Arc::new(super::store_maintenance::SledMaintenance { store: Arc::clone(&store), data: data.clone() });
     let clock = Arc::new(SystemClock::default());
@@ -357,6 +364,11 @@ async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Answer>
     bulkhead_store::TaskStore::close(&*store).await?;
     audit.close();
     Ok(done?)
+}
+
+/// Whether another process has the data directory.
+pub(super) fn is_locked(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(bulkhead_store::Error::Locked(_)))
 }
 
 /// Paths go to another process: they must not depend on where this one stands.

@@ -1,10 +1,14 @@
 //! What is said about work that takes a person's patience: where, and in which words. When, is the business of the authors' library,
 //! which has the same lines.
 
+use std::sync::Arc;
+
 use bulkhead_author_cli::progress::{self, Place};
 use bulkhead_control::Command;
 use bulkhead_control::commands::{PluginCommand, StoreCommand, TenantCommand};
+use bulkhead_control::server::DescribeStart;
 use bulkhead_runtime::LoadProgress;
+use parking_lot::Mutex;
 
 use super::PROGRAM;
 use super::table::cell;
@@ -17,6 +21,26 @@ pub(super) async fn during<T>(what: &str, work: impl Future<Output = T>) -> T {
 /// The same for a host, which speaks to its operator in its log.
 pub(super) async fn logged<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
     progress::during(Place::Log(|what, seconds| tracing::info!(seconds, "{what}")), what, work).await
+}
+
+/// How far the start of a host is, for commands that come during it.
+#[derive(Clone)]
+pub(super) struct StartStage(Arc<Mutex<DescribeStart>>);
+
+impl StartStage {
+    pub(super) fn begin() -> Self {
+        Self(Arc::new(Mutex::new(Arc::new(|| "reading its configuration and its store".to_owned()))))
+    }
+
+    /// What it does from now on.
+    pub(super) fn enter(&self, describe: impl Fn() -> String + Send + Sync + 'static) {
+        *self.0.lock() = Arc::new(describe);
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let describe = Arc::clone(&self.0.lock());
+        describe()
+    }
 }
 
 /// What a host does about its plugins before it serves.

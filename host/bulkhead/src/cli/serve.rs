@@ -72,12 +72,14 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let scraping = config.metrics.as_ref().map(scraping::bind_listener).transpose()?;
     let browsing = config.dashboard.as_ref().map(dashboard::bind_listener).transpose()?;
     let mut host = Host::start(config, &data, None, store, beginning.told.clone()).await?;
+    // Their plugin is built beside this.
+    let is_of_author = beginning.told.is_some();
     let (authenticator, reloading) = beginning.follow(&host, issuers)?;
     let codes = browsing.as_ref().map(|listener| listener.codes(&host)).transpose()?;
     host.history = codes.is_some().then(|| host.history());
     host.login_links = codes.clone().map(|codes| codes as Arc<dyn LoginLinks>);
     let operator = host.operator(&data, reloading.clone());
-    host.listen_to_operators(&data, operator.clone())?;
+    host.serve_operators(operator.clone());
     let who = (Arc::clone(&operator), Arc::clone(&authenticator));
     let dashboard = Box::pin(dashboard::open(browsing.zip(codes), config, &host, who)).await?;
     let remote = desk.map(|desk| desk.open(operator, &host)).transpose()?;
@@ -99,7 +101,7 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let watched = manager.watch(move || health.unhealthy().is_none());
     let pid = std::process::id();
     tracing::info!(%address, pid, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
-    if !host.tasks.offers_anything() {
+    if !host.tasks.offers_anything() && !is_of_author {
         tracing::warn!(
             "there is no plugin to serve: add one with `bulkhead plugin add FILE.wasm --data {}`, which needs no restart",
             data.display()

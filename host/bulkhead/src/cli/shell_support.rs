@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use clap::{Command, CommandFactory as _};
+use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use super::args::Arguments;
@@ -19,24 +19,21 @@ pub(crate) fn print_completions(shell: Shell) -> anyhow::Result<()> {
 
 /// Writes a page for each command that is not hidden into a folder, which is made if it is missing.
 pub(crate) fn write_man_pages(folder: &Path) -> anyhow::Result<()> {
-    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(described(), folder));
+    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Arguments::command(), folder));
     written.with_context(|| format!("cannot write into {}", folder.display()))
 }
 
 fn completions(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut described(), "bulkhead", &mut script);
+    clap_complete::generate(shell, &mut Arguments::command(), "bulkhead", &mut script);
     script
-}
-
-/// The command line as readers see it. `help` is left out: every command has `--help`.
-fn described() -> Command {
-    Arguments::command().disable_help_subcommand(true)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use clap::Command;
 
     use super::*;
 
@@ -61,7 +58,7 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         let mut expected = BTreeSet::new();
-        pages(&described(), "", &mut expected);
+        pages(&Arguments::command(), "", &mut expected);
         assert!(expected.len() > 40 && expected.contains("bulkhead-plugin-call.1"), "{expected:?}");
         assert_eq!(written, expected);
         let page = std::fs::read_to_string(folder.path().join("man1/bulkhead-serve.1")).unwrap();

@@ -86,11 +86,11 @@ async fn own(
 ) -> anyhow::Result<ExitCode> {
     let stop = stop_signal()?;
     let store = progress::logged(|| "opening the store".to_owned(), open_store(&beginning.config, data)).await?;
-    let mut host = Host::start(&beginning.config, data, code, store, None).await?;
+    let host = Host::start(&beginning.config, data, code, store, None).await?;
     // Whoever can use this host's pipe or socket is let in without a token.
     let (_, reloading) = beginning.follow(&host, Vec::new())?;
     let operator = host.operator(data, reloading);
-    host.listen_to_operators(data, operator)?;
+    host.serve_operators(operator);
     let requestor = host.principals.local_requestor().await?;
     let options = host.stdio_options();
     let stdin = tokio::io::stdin();

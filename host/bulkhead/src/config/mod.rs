@@ -45,7 +45,7 @@ pub(crate) use keys::{AuditConfig, LogConfig, LogFormat, ReadyRequirement, Serve
 pub(crate) use keys::{Kind, all as all_keys};
 pub(crate) use metrics::MetricsConfig;
 pub(crate) use plugin::PluginConfig;
-pub(crate) use reference::{configuration_markdown, keys_help};
+pub(crate) use reference::{configuration_markdown, explain as explain_key, keys_help, tables as tables_of_keys};
 pub(crate) use tool_names::refused_by_clients;
 pub(crate) use traces::{TracesConfig, endpoint as collector_endpoint};
 pub(crate) use trust::TrustConfig;

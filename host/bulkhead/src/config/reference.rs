@@ -3,7 +3,11 @@
 //! Owns the description of the tables whose keys are not in [`keys`]. Must not decide what a key means: the readers do. Invariant:
 //! every key that a reader takes is described here once.
 
+mod lookup;
+
 use std::fmt::Write as _;
+
+pub(crate) use lookup::{explain, tables};
 
 use super::keys::{self, Key, Kind, Scope, Unit};
 

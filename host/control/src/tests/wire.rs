@@ -214,7 +214,7 @@ async fn another_protocol_is_refused_with_both_versions() {
     let folder = tempfile::tempdir().unwrap();
     let path = socket_path(folder.path());
     let operator = Arc::new(operator(&Arc::new(MemoryStore::new())));
-    let _server = Server::spawn(&path, operator, Arc::new(Shouting)).unwrap();
+    let _server = serving(&path, operator);
     let mut stream = BufReader::new(UnixStream::connect(&path).await.unwrap());
     let here = concat!("bulkhead ", env!("CARGO_PKG_VERSION"), " (protocol 1)");
     for (sent, says) in [

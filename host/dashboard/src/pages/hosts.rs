@@ -32,8 +32,7 @@ pub(crate) fn host(frame: &Frame<'_>, session: &Session, health: &HealthView, dr
             dt { "Guests' threads" } dd { @if health.guests.running { "run" } @else { "stand still" } }
             dt { "Audit log" } dd { (audit) }
             @if let Some(free) = health.disk_free_bytes { dt { "Disk free" } dd { (text::bytes(free)) } }
-            dt { "Clock" } dd { (frame.when(health.clock.now_ms))
-                @if health.clock.ahead_of_system_ms > 0 { ", " (text::count(health.clock.ahead_of_system_ms)) " ms ahead of the system's" } }
+            dt { "Clock" } dd { (clock(health.clock.ahead_of_system_ms)) }
         }
         h2 { "Drain" }
         dl {
@@ -62,4 +61,24 @@ pub(crate) fn host(frame: &Frame<'_>, session: &Session, health: &HealthView, dr
             a href="/hosts" { "Reload" }
         }
     })
+}
+
+/// The host's time never goes back where the system's does.
+fn clock(ahead_of_system_ms: u64) -> String {
+    match ahead_of_system_ms {
+        0 => "in step with the system's".to_owned(),
+        ms => format!("{} ms ahead of the system's", text::count(ms)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_is_shown_by_how_far_it_is_ahead() {
+        for (ahead_ms, expected) in [(0, "in step with the system's"), (3_000, "3,000 ms ahead of the system's")] {
+            assert_eq!(clock(ahead_ms), expected);
+        }
+    }
 }

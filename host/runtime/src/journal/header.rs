@@ -135,17 +135,7 @@ impl Header {
     pub(super) fn over(&self, granted: &Granted) -> Granted {
         let environment = self.environment.clone();
         let settings = self.settings.clone();
-        let Granted { directories, http, keyvalue, missing_directories, missing_variables, usable, .. } = granted;
-        Granted {
-            directories: directories.clone(),
-            http: http.clone(),
-            environment,
-            settings,
-            keyvalue: keyvalue.clone(),
-            missing_directories: missing_directories.clone(),
-            missing_variables: missing_variables.clone(),
-            usable: usable.clone(),
-        }
+        Granted { environment, settings, ..granted.clone() }
     }
 
     /// What keeps this from being the header of a call that begins like another one; `None`: nothing does.

@@ -22,7 +22,7 @@ use crate::read::{self, ComponentBytes};
 use crate::typed;
 use crate::wasi_needs::WasiVersion;
 use bulkhead_calls::Durability;
-use bulkhead_calls::policy::Grants;
+use bulkhead_calls::policy::{Bound, GrantSides};
 use bulkhead_domain::hex;
 use bulkhead_domain::task::PluginVersion;
 
@@ -293,7 +293,8 @@ impl Sandbox {
             );
         }
         let effective = source.grants.within(&wanted);
-        let ready = |grants: Grants| {
+        let ready = |tenant: &Bound| {
+            let grants = effective.within(tenant);
             let missing_directories = grants.missing_directories(&wanted);
             let missing_variables = grants.missing_variables(&wanted);
             let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));
@@ -307,11 +308,16 @@ impl Sandbox {
                 keyvalue: grants.keyvalue,
                 missing_directories,
                 missing_variables,
+                sides: Arc::new(GrantSides {
+                    manifest: wanted.clone(),
+                    operator: source.grants.clone(),
+                    tenant: tenant.clone(),
+                }),
                 usable: raw.usable_grants.clone(),
             })
         };
-        let tenants = source.tenants.iter().map(|(id, bound)| (*id, ready(effective.within(bound)))).collect();
-        let granted = GrantedTo { others: ready(effective), tenants };
+        let tenants = source.tenants.iter().map(|(id, bound)| (*id, ready(bound))).collect();
+        let granted = GrantedTo { others: ready(&Bound::default()), tenants };
         if source.durable == Durability::Required {
             let is_concurrent = raw.needs.version(source.wasi)? == WasiVersion::V0_3;
             if let Some(why) = journal::hindrance(is_concurrent, &granted.others) {

@@ -135,7 +135,8 @@ async fn failed_call_names_denied_grant_once() {
     let output = house.call("http_get", r#"{"url":"https://a.example/secret"}"#).await.unwrap();
     assert!(output.is_error);
     let ContentKind::Text(why) = &output.content.last().unwrap().kind else { panic!() };
-    assert_eq!(why, "not granted to this plugin: http https://a.example");
+    let cure = "the operator does not grant it: [plugin.grants] http, or the flag --http";
+    assert_eq!(why, &format!("not granted to this plugin: http https://a.example ({cure})"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,7 +148,8 @@ async fn failed_call_names_wanted_ungranted_directory() {
     let (seen, outcome) = events(house.start(READ.0, READ.1)).await;
     let output = outcome.unwrap();
     let ContentKind::Text(why) = &output.content.last().unwrap().kind else { panic!() };
-    assert_eq!(why, "not granted to this plugin: directory /data (write)");
+    let cure = "the operator does not grant it: [plugin.grants] directories, or the flag --dir";
+    assert_eq!(why, &format!("not granted to this plugin: directory /data (write) ({cure})"));
     assert_eq!(seen.iter().filter(|event| matches!(event, CallEvent::GrantDenied(_))).count(), 1);
     let (seen, _) = events(house.start("environment", "{}")).await;
     assert!(!seen.iter().any(|event| matches!(event, CallEvent::GrantDenied(_))), "it did not fail: {seen:?}");

@@ -167,7 +167,9 @@ async fn failed_call_names_the_setting_that_is_missing() {
     let mut plugin = settings_guest("0.2.0-draft");
     house.publish(plugin.clone()).await;
     let output = house.call("need", r#"{"key": "WEATHER_KEY"}"#).await.unwrap();
-    assert_eq!((output.is_error, last_text(&output)), (true, "a grant may be missing: config WEATHER_KEY"));
+    let cure = "the operator does not set it: `config` of the [[plugin]], or the flag --setting";
+    let said = format!("a grant may be missing: config WEATHER_KEY ({cure})");
+    assert_eq!((output.is_error, last_text(&output)), (true, said.as_str()));
     plugin.config = Map::from([("WEATHER_KEY".to_owned(), Json::new("\"x\""))]);
     house.publish(plugin).await;
     assert!(!house.call("need", r#"{"key": "WEATHER_KEY"}"#).await.unwrap().is_error);
@@ -443,6 +445,7 @@ async fn wasi_keyvalue_without_the_grant_is_denied_and_named() {
     keeper.set("a", "one");
     let output = keeper.call("put", json!({"name": "default", "key": "a", "value": "x"})).await;
     assert_eq!((output.is_error, structured(&output)), (true, json!({"error": {"tag": "access-denied"}})));
-    assert_eq!(last_text(&output), "not granted to this plugin: kv");
+    let cure = "the operator does not grant it: [plugin.kv], or the flag --kv";
+    assert_eq!(last_text(&output), format!("not granted to this plugin: kv ({cure})"));
     assert_eq!(keeper.kept.values.lock()["a"], b"one");
 }

@@ -38,11 +38,8 @@ class NotGranted(HttpError):
 
     def __init__(self, method: str, url: str) -> None:
         self.grant = origin(url)
-        super().__init__(
-            "denied",
-            f"{method} {self.grant} is not granted to this plugin: its manifest has to ask for it "
-            f'(`[grants]` with `http = ["{self.grant}"]`), and the operator to grant it',
-        )
+        # The host knows which side withholds it, and says so in the result of a call that fails.
+        super().__init__("denied", f"{method} {self.grant} is not granted to this plugin")
 
 
 class LimitReached(HttpError):

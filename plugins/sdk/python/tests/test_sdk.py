@@ -494,6 +494,8 @@ class Services(unittest.TestCase):
             with self.assertRaises(http.NotGranted) as refused:
                 http.get("https://other.example.com:8443/path")
             self.assertEqual(refused.exception.grant, "https://other.example.com:8443")
+            said = "GET https://other.example.com:8443 is not granted to this plugin"
+            self.assertEqual(str(refused.exception), said, "which side withholds it is for the host to say")
             with self.assertRaises(http.HttpError) as late:
                 http.get("https://slow.example.com/")
             self.assertEqual(late.exception.reason, "timeout")

@@ -15,6 +15,7 @@ pub(crate) fn package(release: &Release) -> anyhow::Result<Package> {
     release.add_programs(&mut tree, "bin");
     release.add_shell_support(&mut tree, "share", &COMPLETIONS);
     release.add_documents(&mut tree, "share/doc/bulkhead");
+    release.add_pages(&mut tree, "share/doc/bulkhead");
     release.add_monitoring(&mut tree, "share/doc/bulkhead")?;
     tree.file("bulkhead.example.toml", READABLE, release.contrib("bulkhead.example.toml")?);
     tree.file("share/doc/bulkhead/bulkhead.service", READABLE, release.contrib("debian/bulkhead.service")?);

@@ -60,6 +60,7 @@ fn with_documents(release: &Release, mut data: Tree) -> anyhow::Result<Tree> {
     let copyright = [&release.license[..], b"\n", &release.notices].concat();
     data.file("usr/share/doc/bulkhead/copyright", READABLE, copyright);
     data.file("usr/share/doc/bulkhead/README.md", READABLE, release.readme.clone());
+    release.add_pages(&mut data, "usr/share/doc/bulkhead");
     Ok(data)
 }
 

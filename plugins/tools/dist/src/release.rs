@@ -26,6 +26,10 @@ pub(crate) const KEYWORDS: [&str; 4] = ["mcp", "webassembly", "plugins", "sandbo
 /// What Prometheus and Grafana watch hosts with, below `host/contrib`.
 const MONITORING: [&str; 3] = ["grafana/bulkhead.json", "prometheus/alerts.test.yml", "prometheus/alerts.yml"];
 
+/// Pages and folders of pages.
+const PAGES: [&str; 4] = ["CHANGELOG.md", "host/docs", "plugins/README.md", "plugins/docs"];
+const FOR_CONTRIBUTORS: &str = "host/docs/contributing";
+
 /// One program.
 pub(crate) struct Program {
     pub(crate) name: String,
@@ -49,6 +53,8 @@ pub(crate) struct Release {
     man_pages: BTreeMap<String, Vec<u8>>,
     pub(crate) license: Vec<u8>,
     pub(crate) readme: Vec<u8>,
+    /// What operators and authors read, by its path in the repository, where pages and messages look for it.
+    pages: BTreeMap<String, Vec<u8>>,
     /// Licences of what is linked into the programs.
     pub(crate) notices: Vec<u8>,
 }
@@ -110,6 +116,7 @@ impl Release {
             man_pages,
             license: std::fs::read(root.join("LICENSE"))?,
             readme: std::fs::read(root.join("README.md"))?,
+            pages: pages(root)?,
             notices,
         })
     }
@@ -158,6 +165,13 @@ impl Release {
         }
     }
 
+    /// Puts the pages into a folder of the tree, beside the README that links to them.
+    pub(crate) fn add_pages(&self, tree: &mut Tree, folder: &str) {
+        for (path, text) in &self.pages {
+            tree.file(&format!("{folder}/{path}"), READABLE, text.clone());
+        }
+    }
+
     /// The time of the release, as RFC 3339 writes it.
     pub(crate) fn time(&self) -> anyhow::Result<String> {
         Ok(OffsetDateTime::from_unix_timestamp(self.epoch.try_into()?)?.format(&Rfc3339)?)
@@ -167,6 +181,25 @@ impl Release {
     pub(crate) fn full_name(&self) -> String {
         format!("{NAME}-{}-{}-linux", self.version, self.needs.machine.linux)
     }
+}
+
+/// The pages of a repository, without those for its contributors.
+fn pages(root: &Path) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
+    let mut pages = BTreeMap::new();
+    let mut left: Vec<_> = PAGES.iter().map(PathBuf::from).collect();
+    while let Some(path) = left.pop() {
+        let full = root.join(&path);
+        if full.is_dir() {
+            for entry in std::fs::read_dir(&full)? {
+                left.push(path.join(entry?.file_name()));
+            }
+            left.retain(|path| path != Path::new(FOR_CONTRIBUTORS));
+        } else if path.extension().is_some_and(|extension| extension == "md" || extension == "svg") {
+            let name = path.to_str().context("the name of a page is no text")?;
+            pages.insert(name.to_owned(), std::fs::read(&full).with_context(|| format!("cannot read {name}"))?);
+        }
+    }
+    Ok(pages)
 }
 
 /// A program that is asked about itself, without anything that it could take from the environment.
@@ -188,6 +221,27 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_for_operators_and_authors_are_packaged_where_links_look_for_them() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+        let pages = pages(&root).unwrap();
+        for page in [
+            "CHANGELOG.md",
+            "host/docs/quickstart.md",
+            "host/docs/durable.svg",
+            "host/docs/operate/install.md",
+            "host/docs/reference/configuration.md",
+            "plugins/README.md",
+            "plugins/docs/manifest.md",
+        ] {
+            assert!(pages.contains_key(page), "{page}");
+        }
+        let is_left_out = |path: &String| path.contains("contributing") || path.ends_with(".png");
+        assert!(!pages.keys().any(is_left_out), "{:?}", pages.keys());
+        let bytes: usize = pages.values().map(Vec::len).sum();
+        assert!((200_000..2_000_000).contains(&bytes), "{bytes} bytes are many in every package");
+    }
 
     #[test]
     fn everything_that_hosts_are_watched_with_is_packaged() {

@@ -102,7 +102,7 @@ fn configuration(sources: SourceArguments, listen: Option<String>) -> anyhow::Re
     match sources::load(&sources, listen.as_deref()) {
         Ok(config) => Ok((config, Finding::ok(SUBJECT, format!("{what}: valid")))),
         Err(error) => {
-            let remedy = "Change what is named; host/docs/reference/configuration.md lists every key and its bounds.";
+            let remedy = "Change what is named; `bulkhead help config KEY` says what a key is for, and its bounds.";
             let finding = Finding::fail(SUBJECT, format!("{what}: {error:#}"), remedy);
             let rest = SourceArguments { data: sources.data, ..SourceArguments::default() };
             Ok((sources::load(&rest, None)?, finding))
