@@ -136,7 +136,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 
 /// What the program ends with after an error.
 fn exit_code(error: &anyhow::Error) -> u8 {
-    let usage = error.is::<crate::config::Problems>() || error.is::<crate::config::Problem>();
+    let usage = error.is::<bulkhead_config::Problems>() || error.is::<bulkhead_config::Problem>();
     if usage { EXIT_USAGE } else { EXIT_FAILED }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn check(plugins: &[PluginConfig], toolsets: &[ToolsetEntry], auth: &
 }
 
 /// The names and prefixes that the operator chose and that clients refuse which take names of so many characters.
-pub(crate) fn refused_by_clients(plugins: &[PluginConfig], chars_max: usize) -> Vec<String> {
+pub fn refused_by_clients(plugins: &[PluginConfig], chars_max: usize) -> Vec<String> {
     let of_plugin = |plugin: &PluginConfig| {
         let source = &plugin.policy.source;
         let prefix = Some(source.prefix.as_str()).filter(|prefix| !prefix.is_empty());

@@ -9,7 +9,7 @@ use super::{Config, Problem, Report};
 
 /// `[server] tls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TlsConfig {
+pub struct TlsConfig {
     /// PEM: the host's certificate, then those that lead to a root.
     pub certificate: PathBuf,
     /// PEM.
@@ -18,7 +18,7 @@ pub(crate) struct TlsConfig {
 
 /// What an operator may allow although it is not safe, by flags only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Insecure {
+pub struct Insecure {
     /// Listening without TLS where others can read along.
     pub plaintext: bool,
     /// Letting everybody in.
@@ -63,7 +63,7 @@ fn is_loopback(server: &ServerConfig) -> bool {
 
 impl Config {
     /// Whether only this machine's users can reach the host: it listens on loopback, and no proxy brings others.
-    pub(crate) fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         is_loopback(&self.server) && self.server.trusted_proxies.is_empty()
     }
 
@@ -72,7 +72,7 @@ impl Config {
     /// # Errors
     /// Others can reach the host, and there is neither a token nor an issuer; or there is neither TLS nor a proxy that has it.
     /// `insecure` lifts either.
-    pub(crate) fn check_exposure(&self, any_token: bool) -> Result<(), Problem> {
+    pub fn check_exposure(&self, any_token: bool) -> Result<(), Problem> {
         if self.is_local() {
             return Ok(());
         }

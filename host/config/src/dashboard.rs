@@ -14,7 +14,7 @@ use super::{ConfigLocation, Report, admin};
 
 /// `[dashboard]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DashboardConfig {
+pub struct DashboardConfig {
     pub listen: SocketAddr,
     /// Names that it answers to besides those of this machine.
     pub allowed_hosts: Vec<String>,
@@ -24,7 +24,7 @@ pub(crate) struct DashboardConfig {
 
 /// `[dashboard.oidc]`: the issuer at which people log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OidcConfig {
+pub struct OidcConfig {
     /// Of `[[auth.issuer]]`.
     pub issuer: String,
     place: ConfigLocation,

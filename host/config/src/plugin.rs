@@ -28,7 +28,7 @@ const QUARANTINE_AFTER_MAX: u64 = 1_000_000;
 
 /// One plugin to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PluginConfig {
+pub struct PluginConfig {
     /// Where its component is.
     pub source: Source,
     /// What is composed with it.
@@ -77,17 +77,17 @@ impl PluginConfig {
     }
 
     /// A component found in a folder of plugins.
-    pub(crate) fn found(file: PathBuf, limits: CallLimits) -> Self {
+    pub fn found(file: PathBuf, limits: CallLimits) -> Self {
         Self::of_file(file, limits, ConfigLocation::Flag("--plugins"))
     }
 
     /// `None`: as the component says.
-    pub(crate) fn name(&self) -> Option<&String> {
+    pub fn name(&self) -> Option<&String> {
         self.policy.source.name.as_ref()
     }
 
     /// For messages: the configured name, else the file.
-    pub(crate) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         self.name().cloned().unwrap_or_else(|| self.source.to_string())
     }
 }

@@ -9,7 +9,7 @@ use bulkhead_plugins::sources::Pattern;
 
 /// One rule, its keys not read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TrustConfig {
+pub struct TrustConfig {
     pub pattern: Pattern,
     /// Files with a public key each. Empty: nobody needs to sign.
     pub keys: Vec<PathBuf>,

@@ -12,7 +12,7 @@ const SERIES: usize = 10_000;
 
 /// `[metrics]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MetricsConfig {
+pub struct MetricsConfig {
     pub listen: SocketAddr,
     /// None: on a loopback address only.
     pub secret: Option<AdminSecret>,

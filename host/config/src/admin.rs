@@ -10,7 +10,7 @@ use bulkhead_plugins::sources::Digest;
 
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AdminConfig {
+pub struct AdminConfig {
     pub listen: SocketAddr,
     pub secret: AdminSecret,
     pub tls: Option<TlsConfig>,
@@ -18,7 +18,7 @@ pub(crate) struct AdminConfig {
 
 /// How the credential is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AdminSecret {
+pub enum AdminSecret {
     /// A file that holds the token.
     File(PathBuf),
     /// The SHA-256 of the token.

@@ -4,6 +4,8 @@
 //! file system, the environment or the clock: it is handed texts and pairs. Invariant: a [`Config`] that exists has every value
 //! within its bounds and contradicts nothing; everything wrong with the sources is reported at once, each with its place.
 
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
+
 mod admin;
 mod auth;
 mod changes;
@@ -34,25 +36,24 @@ use bulkhead_domain::limits::{CallLimits, CompileLimits, Limits};
 use bulkhead_domain::toolset::Toolset;
 use bulkhead_plugins::Pinning;
 
-pub(crate) use admin::{AdminConfig, AdminSecret};
-pub(crate) use auth::{AuthConfig, IssuerConfig, SecretLocation};
-pub(crate) use dashboard::{DashboardConfig, OidcConfig};
+pub use admin::{AdminConfig, AdminSecret};
+pub use auth::{AuthConfig, IssuerConfig, SecretLocation};
+pub use dashboard::{DashboardConfig, OidcConfig};
 use document::TenantEntry;
-pub(crate) use exposure::{Insecure, TlsConfig};
-pub(crate) use grants::{keyvalue_defaults, variable as variable_name};
-pub(crate) use keys::{AuditConfig, LogConfig, LogFormat, ReadyRequirement, ServerConfig, SourcesConfig};
-#[cfg(test)]
-pub(crate) use keys::{Kind, all as all_keys};
-pub(crate) use metrics::MetricsConfig;
-pub(crate) use plugin::PluginConfig;
-pub(crate) use reference::{configuration_markdown, keys_help};
-pub(crate) use tool_names::refused_by_clients;
-pub(crate) use traces::{TracesConfig, endpoint as collector_endpoint};
-pub(crate) use trust::TrustConfig;
+pub use exposure::{Insecure, TlsConfig};
+pub use grants::{keyvalue_defaults, variable as variable_name};
+pub use keys::{AuditConfig, LogConfig, LogFormat, ReadyRequirement, ServerConfig, SourcesConfig};
+pub use keys::{Kind, all as all_keys};
+pub use metrics::MetricsConfig;
+pub use plugin::PluginConfig;
+pub use reference::{configuration_markdown, keys_help};
+pub use tool_names::refused_by_clients;
+pub use traces::{TracesConfig, endpoint as collector_endpoint};
+pub use trust::TrustConfig;
 
 /// Everything that an operator decided.
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
+pub struct Config {
     pub server: ServerConfig,
     pub limits: Limits,
     pub call: CallLimits,
@@ -95,7 +96,7 @@ pub(crate) struct Config {
 
 /// `[tenant.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TenantConfig {
+pub struct TenantConfig {
     /// Complete: what the tenant's own section does not say is that of the host.
     pub limits: Limits,
     /// How much of the processors the tenant gets against one of weight 1, when there is not enough for both.
@@ -108,26 +109,26 @@ pub(crate) struct TenantConfig {
 
 /// `[secrets]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SecretsConfig {
+pub struct SecretsConfig {
     /// None: the variable [`SECRET_KEY_VARIABLE`] has the keys, if there are any.
     pub key_file: Option<PathBuf>,
 }
 
 /// Holds keys that secrets are sealed with; no key of the configuration, so that it is in no message.
-pub(crate) const SECRET_KEY_VARIABLE: &str = "BULKHEAD_SECRET_KEY";
+pub const SECRET_KEY_VARIABLE: &str = "BULKHEAD_SECRET_KEY";
 
 /// Names the configuration file where no flag does.
-pub(crate) const CONFIG_VARIABLE: &str = "BULKHEAD_CONFIG";
+pub const CONFIG_VARIABLE: &str = "BULKHEAD_CONFIG";
 
 /// Holds the token of administrators for commands to a host elsewhere.
-pub(crate) const ADMIN_TOKEN_VARIABLE: &str = "BULKHEAD_ADMIN_TOKEN";
+pub const ADMIN_TOKEN_VARIABLE: &str = "BULKHEAD_ADMIN_TOKEN";
 
 /// Variables that are none of the keys.
 const OTHER_VARIABLES: [&str; 3] = [SECRET_KEY_VARIABLE, CONFIG_VARIABLE, ADMIN_TOKEN_VARIABLE];
 
 /// The configuration file, already read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct File<'a> {
+pub struct File<'a> {
     /// As the operator wrote it; names the place of problems, and relative paths in the file start at its folder.
     pub path: &'a Path,
     pub text: &'a str,
@@ -135,7 +136,7 @@ pub(crate) struct File<'a> {
 
 /// What the command line said; flags win over everything.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Flags {
+pub struct Flags {
     pub listen: Option<String>,
     pub data: Option<PathBuf>,
     pub plugins: Vec<PathBuf>,
@@ -145,7 +146,7 @@ pub(crate) struct Flags {
 
 /// Where a value was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ConfigLocation {
+pub enum ConfigLocation {
     Default,
     File { file: String, line: usize },
     Variable(String),
@@ -165,7 +166,7 @@ impl fmt::Display for ConfigLocation {
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub struct Problem {
     pub place: ConfigLocation,
     /// Names the key and says what to do.
     pub message: String,
@@ -181,7 +182,7 @@ impl std::error::Error for Problem {}
 
 /// Everything that is wrong with a configuration, one line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problems(pub Vec<Problem>);
+pub struct Problems(pub Vec<Problem>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -214,7 +215,7 @@ impl Config {
     ///
     /// # Errors
     /// Every problem of every source, none left out because of another.
-    pub(crate) fn load(
+    pub fn load(
         file: Option<File<'_>>,
         variables: impl IntoIterator<Item = (String, String)>,
         flags: &Flags,
