@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::exposure::{self, TlsConfig};
 use super::plugin::digest;
 use super::reader::{Item, Section};
+use super::tls::{self, TlsConfig};
 use bulkhead_plugins::sources::Digest;
 
 /// `[admin]`.
@@ -30,7 +30,7 @@ pub(super) fn read(item: Item<'_>) -> Option<AdminConfig> {
     let section = item.section(&["listen", "token_file", "token_sha256", "tls"])?;
     let listen = section.parsed("listen", address);
     let secret = read_secret(&section);
-    let tls = section.get("tls").and_then(exposure::read_tls);
+    let tls = section.get("tls").and_then(tls::read_tls);
     if !section.is_sound() {
         return None;
     }

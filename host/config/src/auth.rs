@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jsonwebtoken::Algorithm;
 
 use super::reader::Item;
-use super::{ConfigLocation, Report};
+use super::report::{ConfigLocation, Report};
 use bulkhead_domain::names::{check_name, check_scope};
 use bulkhead_domain::rights::ScopeRule;
 use bulkhead_identity::auth::{IntrospectionOptions, IssuerOptions, TenantRule};

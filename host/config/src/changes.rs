@@ -2,8 +2,11 @@
 
 use std::fmt::Debug;
 
+use super::config::Config;
 use super::keys::{self, Bound};
-use super::{Config, ConfigLocation, PluginConfig, TrustConfig};
+use super::plugin::PluginConfig;
+use super::report::ConfigLocation;
+use super::trust::TrustConfig;
 
 /// The differences between two configurations, by the names of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

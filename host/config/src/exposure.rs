@@ -1,41 +1,9 @@
-//! Who may reach the host, and how what is said is kept from others.
-
-use std::path::PathBuf;
+//! Who may reach the host: what is refused because strangers could come in or read along.
 
 use super::auth::AuthConfig;
+use super::config::Config;
 use super::keys::ServerConfig;
-use super::reader::Item;
-use super::{Config, Problem, Report};
-
-/// `[server] tls`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsConfig {
-    /// PEM: the host's certificate, then those that lead to a root.
-    pub certificate: PathBuf,
-    /// PEM.
-    pub key: PathBuf,
-}
-
-/// What an operator may allow although it is not safe, by flags only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Insecure {
-    /// Listening without TLS where others can read along.
-    pub plaintext: bool,
-    /// Letting everybody in.
-    pub anonymous: bool,
-}
-
-/// Reads the certificate and the key of a listener.
-pub(super) fn read_tls(item: Item<'_>) -> Option<TlsConfig> {
-    let section = item.section(&["certificate", "key"])?;
-    match (section.file("certificate"), section.file("key")) {
-        (Some(certificate), Some(key)) => Some(TlsConfig { certificate, key }),
-        _ => {
-            section.item.refuse("needs `certificate` and `key`, the names of two PEM files");
-            None
-        }
-    }
-}
+use super::report::{Problem, Report};
 
 /// Refuses to let clients without a token in beside those with one, where they could be on other machines.
 pub(super) fn check_anonymous_loopback(server: &ServerConfig, auth: &AuthConfig, report: &Report) {

@@ -8,10 +8,11 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::grants::{read_grants, read_keyvalue};
+use super::keys;
 use super::layer::{Layer, Values};
 use super::reader::{Item, Name};
+use super::report::{ConfigLocation, Report};
 use super::tool_names::check_key;
-use super::{ConfigLocation, Report, keys};
 use bulkhead_calls::{Durability, InDoubt};
 use bulkhead_domain::Json;
 use bulkhead_domain::limits::CallLimits;

@@ -5,8 +5,8 @@
 
 use super::auth::AuthConfig;
 use super::plugin::PluginConfig;
+use super::report::{ConfigLocation, Report};
 use super::toolset::ToolsetEntry;
-use super::{ConfigLocation, Report};
 use bulkhead_domain::tool_names::{is_for_own_names, portable, refusal, underscored};
 
 /// `[plugin.tool.NAME]`: why no tool has this name for clients.

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::ConfigLocation;
 use super::reader::{Item, Section};
+use super::report::ConfigLocation;
 use bulkhead_plugins::Pinning;
 use bulkhead_plugins::sources::Pattern;
 
