@@ -10,7 +10,6 @@ compile_error!(
 );
 
 mod cli;
-mod config;
 mod crash;
 mod system_clock;
 

@@ -133,7 +133,7 @@ pub(crate) enum Subcommand {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SourceArguments {
     /// The configuration file; without one, everything has its default
-    #[arg(long, value_name = "FILE", env = crate::config::CONFIG_VARIABLE, hide_env_values = true)]
+    #[arg(long, value_name = "FILE", env = bulkhead_config::CONFIG_VARIABLE, hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
     /// The data directory [default: ./bulkhead-data]
     #[arg(long, value_name = "DIR")]
@@ -156,7 +156,7 @@ pub(crate) struct SourceArguments {
 /// token was made, every request needs one, unless auth.anonymous_loopback lets clients on this machine in. Other addresses also need
 /// TLS: [server] tls or trusted_proxies.
 #[derive(Args, Debug)]
-#[command(after_long_help = crate::config::keys_help())]
+#[command(after_long_help = bulkhead_config::keys_help())]
 pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) sources: SourceArguments,
@@ -463,7 +463,7 @@ mod tests {
         let mut command = Arguments::command();
         let serve = command.find_subcommand_mut("serve").unwrap();
         let help = serve.render_long_help().to_string();
-        for key in crate::config::all_keys() {
+        for key in bulkhead_config::all_keys() {
             assert!(help.contains(key.name), "{}", key.name);
         }
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::config::Config;
 use bulkhead_audit::{self as audit, Audit, LineHash, LogLine, Options, Tail};
+use bulkhead_config::Config;
 use bulkhead_control::Operator as _;
 use bulkhead_control::commands::{AuditPage, TenantNames};
 use bulkhead_control::views::{AuditChainView, AuditLineView, AuditPageView};

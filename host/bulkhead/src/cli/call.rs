@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{Config, PluginConfig};
 use crate::system_clock::SystemClock;
 use anyhow::Context as _;
 use bulkhead_calls::{
     CallContext, CallEvent, CallSpec, Catalog, Control, Executor as _, GuestServices, Journaling, OnDemand, Operation,
     OutsideWorld, Returned, RunningCall, ToolEntry,
 };
+use bulkhead_config::{Config, PluginConfig};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, ClientFeature, ClientFeatures, InputRequest, InputResponse, LogLevel};
 use bulkhead_domain::requestor::TenantId;

@@ -25,7 +25,7 @@ use super::args::OperateArguments;
 use super::host::{self, Host};
 use super::operate::show_answer;
 use super::trust;
-use crate::config::{Config, DashboardConfig};
+use bulkhead_config::{Config, DashboardConfig};
 
 /// Pages in a browser: what runs, who uses what, and a requestor's own tasks. The configuration turns them on: [dashboard] listen.
 #[derive(Debug, Subcommand)]

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::config::{CONFIG_VARIABLE, Config};
+use bulkhead_config::{CONFIG_VARIABLE, Config};
 
 use super::args::{OperateArguments, SourceArguments};
 use super::sources;

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::config::Insecure;
 use bulkhead_author::Project;
 use bulkhead_calls::secrets::Secret;
 use bulkhead_calls::{
     CallEvent, CallSpec, Catalog, CatalogPlugin, Executor, Operation, Returned, RunningCall, StartError, ToolEntry,
 };
+use bulkhead_config::Insecure;
 use bulkhead_domain::call::{ClientFeature, ClientFeatures, InputRequest};
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::PluginVersion;

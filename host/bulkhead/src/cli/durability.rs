@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Config, PluginConfig};
 use bulkhead_calls::Durability;
 use bulkhead_calls::policy::{Bound, Grants};
+use bulkhead_config::{Config, PluginConfig};
 use bulkhead_runtime::durable_hindrance;
 use bulkhead_runtime::inspect::Inspection;
 use serde_json::{Value, json};

@@ -15,7 +15,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
 use url::Url;
 
-use crate::config::{ADMIN_TOKEN_VARIABLE, ConfigLocation, Problem};
+use bulkhead_config::{ADMIN_TOKEN_VARIABLE, ConfigLocation, Problem};
 
 use super::{sources, trust};
 

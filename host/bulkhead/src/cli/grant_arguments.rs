@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::config::{PluginConfig, keyvalue_defaults, variable_name};
 use anyhow::Context as _;
 use bulkhead_calls::policy::DirGrant;
 use bulkhead_calls::secrets::Secret;
+use bulkhead_config::{PluginConfig, keyvalue_defaults, variable_name};
 use bulkhead_domain::Json;
 use clap::Args;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Config, PluginConfig};
 use bulkhead_calls::policy::{Bound, Grants};
+use bulkhead_config::{Config, PluginConfig};
 use bulkhead_plugins::{GrantRow, grant_rows, limit_rows};
 use bulkhead_runtime::inspect::RequestedPolicy;
 use serde_json::{Value, json};

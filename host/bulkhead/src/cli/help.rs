@@ -11,7 +11,7 @@ use clap::{Args, Command, CommandFactory as _, Subcommand as _};
 
 use super::args::{Arguments, PluginCommand, Subcommand};
 use super::{EXIT_USAGE, print_error, print_line};
-use crate::config::{explain_key, tables_of_keys};
+use bulkhead_config::{explain_key, tables_of_keys};
 
 /// The word before a key.
 const CONFIG: &str = "config";

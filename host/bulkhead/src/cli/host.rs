@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{Config, ReadyRequirement};
 use crate::system_clock::SystemClock;
 use anyhow::Context as _;
 use bulkhead_audit::{Audit, Entry};
+use bulkhead_config::{Config, ReadyRequirement};
 use bulkhead_control::admin::{LoginLinks, Reload, RunningHost};
 use bulkhead_control::erase::EraseHooks;
 use bulkhead_control::health::HostHealth;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::config::{ConfigLocation, PluginConfig};
+use bulkhead_config::{ConfigLocation, PluginConfig};
 use bulkhead_domain::imports::grant_hint;
 use bulkhead_domain::server_features::{Described, Prompt, PromptArgument};
 use bulkhead_domain::text::on_terminal;

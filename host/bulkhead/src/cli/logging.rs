@@ -1,6 +1,6 @@
 //! Where logs go: stderr, always, since stdout is for what was asked for.
 
-use crate::config::{LogConfig, LogFormat};
+use bulkhead_config::{LogConfig, LogFormat};
 use bulkhead_runtime::PRINTED;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};

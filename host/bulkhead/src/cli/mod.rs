@@ -142,7 +142,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 
 /// What the program ends with after an error.
 fn exit_code(error: &anyhow::Error) -> u8 {
-    let is_usage = error.is::<crate::config::Problems>() || error.is::<crate::config::Problem>();
+    let is_usage = error.is::<bulkhead_config::Problems>() || error.is::<bulkhead_config::Problem>();
     let is_starting = matches!(error.downcast_ref(), Some(ControlError::Starting(_)));
     match (is_usage, is_starting || operate::is_locked(error)) {
         (true, _) => EXIT_USAGE,

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::config::Config;
 use crate::system_clock::SystemClock;
 use anyhow::Context as _;
+use bulkhead_config::Config;
 use bulkhead_control::client::ControlClient;
 use bulkhead_control::commands::{
     SecretCommand, StoreBackup, StoreCheck, StoreExport, StoreRebuild, StoreRekey, TenantList, TenantPurge,

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::config::Config;
 use bulkhead_audit::Audit;
+use bulkhead_config::Config;
 use bulkhead_control::Request;
 use bulkhead_control::commands::{
     PluginActivate, PluginAdd, PluginCanary, PluginDurable, PluginList, PluginPromote, PluginRemove, PluginRollback,

@@ -29,7 +29,7 @@ pub(crate) enum Page {
 /// Prints a page.
 pub(crate) fn print(page: Page) {
     let text = match page {
-        Page::Configuration => crate::config::configuration_markdown(),
+        Page::Configuration => bulkhead_config::configuration_markdown(),
         Page::Errors => errors::markdown(),
         Page::Cli => cli_markdown(),
         Page::Metrics => bulkhead_metrics::markdown(),

@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::config::Config;
 use anyhow::Context as _;
 use bulkhead_author_cli::PushArguments;
 use bulkhead_author_cli::progress::{self, Place, Transfer};
+use bulkhead_config::Config;
 use bulkhead_plugins::sources::{ComponentFetcher, Digest, Error, FetchOptions, OciReference, Source};
 use clap::Args;
 use serde_json::json;

@@ -6,11 +6,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::config::{AdminSecret, Config, Insecure, PluginConfig, Problems};
 use anyhow::Context as _;
 use async_trait::async_trait;
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_calls::policy::DirGrant;
+use bulkhead_config::{AdminSecret, Config, Insecure, PluginConfig, Problems};
 use bulkhead_control::ControlError;
 use bulkhead_control::admin::Reload;
 use bulkhead_control::views::ReloadView;

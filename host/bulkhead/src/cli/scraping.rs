@@ -36,7 +36,7 @@ use tokio::net::TcpListener;
 
 use super::host::Host;
 use super::trust;
-use crate::config::MetricsConfig;
+use bulkhead_config::MetricsConfig;
 
 /// Where scrapers come in, bound before anything slow.
 pub(super) struct ScrapeListener {

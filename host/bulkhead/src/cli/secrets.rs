@@ -4,9 +4,9 @@ use std::io::{IsTerminal as _, Read as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::config::{Config, SECRET_KEY_VARIABLE};
 use anyhow::Context as _;
 use bulkhead_calls::secrets::VALUE_BYTES;
+use bulkhead_config::{Config, SECRET_KEY_VARIABLE};
 use bulkhead_control::SecretText;
 use bulkhead_control::commands::{PluginList, SecretList, SecretRemove, SecretRotate, SecretSet};
 use bulkhead_control::views::SecretListView;

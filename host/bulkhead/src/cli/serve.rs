@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::config::{AdminConfig, Config, Insecure, Problems, refused_by_clients};
 use anyhow::Context as _;
+use bulkhead_config::{AdminConfig, Config, Insecure, Problems, refused_by_clients};
 use bulkhead_control::admin::{LoginLinks, Reload as _};
 use bulkhead_control::operator::HostOperator;
 use bulkhead_control::remote::{self, AdminTokenDigest, Remote};

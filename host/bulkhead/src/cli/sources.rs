@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{
-    Config, File, Flags, Insecure, PluginConfig, Problem, Problems, SecretLocation, TrustConfig, refused_by_clients,
-};
 use anyhow::Context as _;
 use bulkhead_audit::Audit;
 use bulkhead_calls::policy::{DirGrant, TenantBounds};
+use bulkhead_config::{
+    Config, File, Flags, Insecure, PluginConfig, Problem, Problems, SecretLocation, TrustConfig, refused_by_clients,
+};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::tool_names::PORTABLE_NAME_CHARS_MAX;
 use bulkhead_domain::toolset::Toolsets;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::config::Insecure;
 use anyhow::Context as _;
+use bulkhead_config::Insecure;
 use bulkhead_control::client::ControlClient;
 use bulkhead_runtime::CodeCacheConfig;
 use bulkhead_transport::stdio;

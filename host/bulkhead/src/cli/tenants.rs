@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::config::Config;
 use bulkhead_calls::policy::{Bound, TenantBounds};
+use bulkhead_config::Config;
 use bulkhead_domain::limits::LimitsTable;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_identity::principal::{Principals, TenantRules};

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use url::Url;
 
 use super::sources;
-use crate::config::{Config, collector_endpoint};
+use bulkhead_config::{Config, collector_endpoint};
 
 /// How long a span waits for others.
 const BATCH_MAX: Duration = Duration::from_secs(5);
@@ -106,7 +106,7 @@ fn attributes(text: &str) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{File, Flags};
+    use bulkhead_config::{File, Flags};
 
     fn config(text: &str) -> Config {
         let file = File { path: Path::new("/etc/bulkhead.toml"), text };

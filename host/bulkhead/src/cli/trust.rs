@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{
+use anyhow::Context as _;
+use bulkhead_audit::Audit;
+use bulkhead_config::{
     AdminConfig, AdminSecret, Config, DashboardConfig, IssuerConfig, MetricsConfig, OidcConfig, SecretLocation,
     TlsConfig,
 };
-use anyhow::Context as _;
-use bulkhead_audit::Audit;
 use bulkhead_control::remote::AdminTokenDigest;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::rights::ScopeBook;

@@ -17,7 +17,7 @@ const OWNERS: [(&str, &[&str]); 10] = [
     ("wasmtime*", &["runtime"]),
     ("maud", &["dashboard"]),
     ("prometheus-client", &["metrics"]),
-    ("jsonwebtoken", &["bulkhead", "identity"]),
+    ("jsonwebtoken", &["config", "identity"]),
     ("opentelemetry*", &["traces"]),
     ("prost", &["traces"]),
 ];

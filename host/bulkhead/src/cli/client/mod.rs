@@ -22,7 +22,7 @@ use url::Url;
 use super::args::SourceArguments;
 use super::table::Layout;
 use super::{print_line, sources};
-use crate::config::refused_by_clients;
+use bulkhead_config::refused_by_clients;
 use entry::{Entry, Server};
 use file::ClientFile;
 use known::{KNOWN, KnownClient, Program, Remote, TokenSource, UserFile, find, variable};

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::config::Config;
+use bulkhead_config::Config;
 use bulkhead_control::client::ControlClient;
 use bulkhead_runtime::{PluginSource, Source};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};

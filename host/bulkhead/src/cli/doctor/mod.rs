@@ -10,7 +10,7 @@ mod toolchains;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::config::Config;
+use bulkhead_config::Config;
 use clap::Args;
 use serde::Serialize;
 

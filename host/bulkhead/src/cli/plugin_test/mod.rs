@@ -13,13 +13,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::config::{Config, PluginConfig, keyvalue_defaults};
 use crate::system_clock::SystemClock;
 use anyhow::Context as _;
 use bulkhead_author::Project;
 use bulkhead_calls::Executor as _;
 use bulkhead_calls::policy::DirGrant;
 use bulkhead_calls::secrets::Secret;
+use bulkhead_config::{Config, PluginConfig, keyvalue_defaults};
 use bulkhead_domain::Json;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_protocol::output_json;

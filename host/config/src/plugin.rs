@@ -8,10 +8,11 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::grants::{read_grants, read_keyvalue};
+use super::keys;
 use super::layer::{Layer, Values};
 use super::reader::{Item, Name};
+use super::report::{ConfigLocation, Report};
 use super::tool_names::check_key;
-use super::{ConfigLocation, Report, keys};
 use bulkhead_calls::{Durability, InDoubt};
 use bulkhead_domain::Json;
 use bulkhead_domain::limits::CallLimits;
@@ -28,7 +29,7 @@ const QUARANTINE_AFTER_MAX: u64 = 1_000_000;
 
 /// One plugin to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PluginConfig {
+pub struct PluginConfig {
     /// Where its component is.
     pub source: Source,
     /// What is composed with it.
@@ -77,17 +78,17 @@ impl PluginConfig {
     }
 
     /// A component found in a folder of plugins.
-    pub(crate) fn found(file: PathBuf, limits: CallLimits) -> Self {
+    pub fn found(file: PathBuf, limits: CallLimits) -> Self {
         Self::of_file(file, limits, ConfigLocation::Flag("--plugins"))
     }
 
     /// `None`: as the component says.
-    pub(crate) fn name(&self) -> Option<&String> {
+    pub fn name(&self) -> Option<&String> {
         self.policy.source.name.as_ref()
     }
 
     /// For messages: the configured name, else the file.
-    pub(crate) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         self.name().cloned().unwrap_or_else(|| self.source.to_string())
     }
 }

@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::exposure::{self, TlsConfig};
 use super::plugin::digest;
 use super::reader::{Item, Section};
+use super::tls::{self, TlsConfig};
 use bulkhead_plugins::sources::Digest;
 
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AdminConfig {
+pub struct AdminConfig {
     pub listen: SocketAddr,
     pub secret: AdminSecret,
     pub tls: Option<TlsConfig>,
@@ -18,7 +18,7 @@ pub(crate) struct AdminConfig {
 
 /// How the credential is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AdminSecret {
+pub enum AdminSecret {
     /// A file that holds the token.
     File(PathBuf),
     /// The SHA-256 of the token.
@@ -30,7 +30,7 @@ pub(super) fn read(item: Item<'_>) -> Option<AdminConfig> {
     let section = item.section(&["listen", "token_file", "token_sha256", "tls"])?;
     let listen = section.parsed("listen", address);
     let secret = read_secret(&section);
-    let tls = section.get("tls").and_then(exposure::read_tls);
+    let tls = section.get("tls").and_then(tls::read_tls);
     if !section.is_sound() {
         return None;
     }

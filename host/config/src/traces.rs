@@ -14,7 +14,7 @@ const FOLLOWED_MAX: u64 = 1_000_000;
 
 /// `[traces]`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct TracesConfig {
+pub struct TracesConfig {
     /// The base address of the collector. Without one nothing is recorded.
     pub endpoint: Option<Url>,
     pub headers_file: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub(super) fn read(item: Item<'_>) -> Option<TracesConfig> {
 }
 
 /// Reads the base address of a collector, from the file or from the environment.
-pub(crate) fn endpoint(text: &str) -> Result<Url, String> {
+pub fn endpoint(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let is_plain = |url: &Url| {
         url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none()
@@ -86,7 +86,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::{Config, File, Flags};
+    use crate::{Config, File, Flags};
 
     fn read(text: &str) -> Result<TracesConfig, String> {
         let file = File { path: Path::new("/etc/bulkhead.toml"), text };

@@ -5,8 +5,8 @@
 
 use super::auth::AuthConfig;
 use super::plugin::PluginConfig;
+use super::report::{ConfigLocation, Report};
 use super::toolset::ToolsetEntry;
-use super::{ConfigLocation, Report};
 use bulkhead_domain::tool_names::{is_for_own_names, portable, refusal, underscored};
 
 /// `[plugin.tool.NAME]`: why no tool has this name for clients.
@@ -43,7 +43,7 @@ pub(super) fn check(plugins: &[PluginConfig], toolsets: &[ToolsetEntry], auth: &
 }
 
 /// The names and prefixes that the operator chose and that clients refuse which take names of so many characters.
-pub(crate) fn refused_by_clients(plugins: &[PluginConfig], chars_max: usize) -> Vec<String> {
+pub fn refused_by_clients(plugins: &[PluginConfig], chars_max: usize) -> Vec<String> {
     let of_plugin = |plugin: &PluginConfig| {
         let source = &plugin.policy.source;
         let prefix = Some(source.prefix.as_str()).filter(|prefix| !prefix.is_empty());

@@ -87,7 +87,7 @@ pub(super) fn read_keyvalue(item: Item<'_>) -> Option<KeyValueLimits> {
 }
 
 /// The grant that an empty table is.
-pub(crate) fn keyvalue_defaults() -> KeyValueLimits {
+pub fn keyvalue_defaults() -> KeyValueLimits {
     let keys_max = KEYS.1;
     let bytes_max = BYTES.1;
     let value_bytes_max = VALUE_BYTES.1;
@@ -130,7 +130,7 @@ fn read_directory(item: Item<'_>) -> Option<DirGrant> {
 }
 
 /// The name of a variable that may be granted.
-pub(crate) fn variable(name: &str) -> Result<String, String> {
+pub fn variable(name: &str) -> Result<String, String> {
     if name.is_empty() || name.contains(['=', '\0']) {
         return Err(format!("{name:?} must be the name of an environment variable"));
     }
@@ -144,7 +144,7 @@ pub(crate) fn variable(name: &str) -> Result<String, String> {
 mod tests {
     use std::path::Path;
 
-    use crate::config::{Config, File, Flags};
+    use crate::{Config, File, Flags};
 
     #[test]
     fn destination_is_told_of_a_trace_only_where_its_table_says_so() {

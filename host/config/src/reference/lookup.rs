@@ -83,7 +83,7 @@ fn plain(header: &str) -> String {
 }
 
 /// The tables, for who knows no key.
-pub(crate) fn tables() -> Vec<String> {
+pub fn tables() -> Vec<String> {
     let mut tables = Vec::new();
     for key in every_key() {
         if !tables.iter().any(|table| table == key.table()) {
@@ -98,7 +98,7 @@ pub(crate) fn tables() -> Vec<String> {
 /// # Errors
 ///
 /// There is none of this name: which ones are near.
-pub(crate) fn explain(asked: &str) -> Result<String, String> {
+pub fn explain(asked: &str) -> Result<String, String> {
     let asked = plain(asked.trim());
     let every = every_key();
     // A key that holds a table has the keys of that below it.

@@ -120,7 +120,7 @@ fn names_inside_plugins_are_refused_with_the_names_that_clients_see() {
 fn configured_names_that_clients_refuse_are_known() {
     let warned = |line: &str, chars_max| {
         let config = load(&format!("[[plugin]]\nfile='a'\nname='crm'\n{line}")).unwrap();
-        crate::config::refused_by_clients(&config.plugins, chars_max)
+        crate::refused_by_clients(&config.plugins, chars_max)
     };
     let of = |line: &str| warned(line, 64).concat();
     assert!(

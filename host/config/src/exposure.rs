@@ -1,41 +1,9 @@
-//! Who may reach the host, and how what is said is kept from others.
-
-use std::path::PathBuf;
+//! Who may reach the host: what is refused because strangers could come in or read along.
 
 use super::auth::AuthConfig;
+use super::config::Config;
 use super::keys::ServerConfig;
-use super::reader::Item;
-use super::{Config, Problem, Report};
-
-/// `[server] tls`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TlsConfig {
-    /// PEM: the host's certificate, then those that lead to a root.
-    pub certificate: PathBuf,
-    /// PEM.
-    pub key: PathBuf,
-}
-
-/// What an operator may allow although it is not safe, by flags only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Insecure {
-    /// Listening without TLS where others can read along.
-    pub plaintext: bool,
-    /// Letting everybody in.
-    pub anonymous: bool,
-}
-
-/// Reads the certificate and the key of a listener.
-pub(super) fn read_tls(item: Item<'_>) -> Option<TlsConfig> {
-    let section = item.section(&["certificate", "key"])?;
-    match (section.file("certificate"), section.file("key")) {
-        (Some(certificate), Some(key)) => Some(TlsConfig { certificate, key }),
-        _ => {
-            section.item.refuse("needs `certificate` and `key`, the names of two PEM files");
-            None
-        }
-    }
-}
+use super::report::{Problem, Report};
 
 /// Refuses to let clients without a token in beside those with one, where they could be on other machines.
 pub(super) fn check_anonymous_loopback(server: &ServerConfig, auth: &AuthConfig, report: &Report) {
@@ -63,7 +31,7 @@ fn is_loopback(server: &ServerConfig) -> bool {
 
 impl Config {
     /// Whether only this machine's users can reach the host: it listens on loopback, and no proxy brings others.
-    pub(crate) fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         is_loopback(&self.server) && self.server.trusted_proxies.is_empty()
     }
 
@@ -72,7 +40,7 @@ impl Config {
     /// # Errors
     /// Others can reach the host, and there is neither a token nor an issuer; or there is neither TLS nor a proxy that has it.
     /// `insecure` lifts either.
-    pub(crate) fn check_exposure(&self, any_token: bool) -> Result<(), Problem> {
+    pub fn check_exposure(&self, any_token: bool) -> Result<(), Problem> {
         if self.is_local() {
             return Ok(());
         }

@@ -13,7 +13,15 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, Scope, Value};
 use super::layer::{self, Values};
-use super::{ConfigLocation, File, Report};
+use super::report::{ConfigLocation, Report};
+
+/// The configuration file, already read.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// As the operator wrote it; names the place of problems, and relative paths in the file start at its folder.
+    pub path: &'a Path,
+    pub text: &'a str,
+}
 
 /// A key with its span.
 pub(super) type Name<'a> = Spanned<Cow<'a, str>>;

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use super::ConfigLocation;
 use super::reader::{Item, Section};
+use super::report::ConfigLocation;
 use bulkhead_plugins::Pinning;
 use bulkhead_plugins::sources::Pattern;
 
 /// One rule, its keys not read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TrustConfig {
+pub struct TrustConfig {
     pub pattern: Pattern,
     /// Files with a public key each. Empty: nobody needs to sign.
     pub keys: Vec<PathBuf>,

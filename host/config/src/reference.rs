@@ -7,7 +7,7 @@ mod lookup;
 
 use std::fmt::Write as _;
 
-pub(crate) use lookup::{explain, tables};
+pub use lookup::{explain, tables};
 
 use super::keys::{self, Key, Kind, Scope, Unit};
 
@@ -400,7 +400,7 @@ fn numbers() -> Vec<Number> {
 }
 
 /// The page of every key.
-pub(crate) fn configuration_markdown() -> String {
+pub fn configuration_markdown() -> String {
     let mut page = String::from(INTRODUCTION);
     let mut section = "";
     for key in keys::all() {
@@ -472,7 +472,7 @@ follows a lower level up.
 ";
 
 /// Every key with its variable, for the long help.
-pub(crate) fn keys_help() -> String {
+pub fn keys_help() -> String {
     let mut help = String::from(
         "Configuration keys. A key is set in the file as [SECTION] KEY, or by the variable BULKHEAD_SECTION_KEY\n\
          (limits.ttl_ms_max is BULKHEAD_LIMITS_TTL_MS_MAX; lists only in the file). Flags win over the environment,\n\

@@ -4,9 +4,12 @@
 //! file system, the environment or the clock: it is handed texts and pairs. Invariant: a [`Config`] that exists has every value
 //! within its bounds and contradicts nothing; everything wrong with the sources is reported at once, each with its place.
 
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
+
 mod admin;
 mod auth;
 mod changes;
+mod config;
 mod dashboard;
 mod document;
 mod exposure;
@@ -17,193 +20,58 @@ mod metrics;
 mod plugin;
 mod reader;
 mod reference;
+mod report;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod tool_names;
 mod toolset;
 mod traces;
 mod trust;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use bulkhead_calls::policy::Bound;
-use bulkhead_domain::limits::{CallLimits, CompileLimits, Limits};
-use bulkhead_domain::toolset::Toolset;
-use bulkhead_plugins::Pinning;
-
-pub(crate) use admin::{AdminConfig, AdminSecret};
-pub(crate) use auth::{AuthConfig, IssuerConfig, SecretLocation};
-pub(crate) use dashboard::{DashboardConfig, OidcConfig};
+pub use admin::{AdminConfig, AdminSecret};
+pub use auth::{AuthConfig, IssuerConfig, SecretLocation};
+pub use config::{Config, SecretsConfig, TenantConfig};
+pub use dashboard::{DashboardConfig, OidcConfig};
 use document::TenantEntry;
-pub(crate) use exposure::{Insecure, TlsConfig};
-pub(crate) use grants::{keyvalue_defaults, variable as variable_name};
-pub(crate) use keys::{AuditConfig, LogConfig, LogFormat, ReadyRequirement, ServerConfig, SourcesConfig};
-#[cfg(test)]
-pub(crate) use keys::{Kind, all as all_keys};
-pub(crate) use metrics::MetricsConfig;
-pub(crate) use plugin::PluginConfig;
-pub(crate) use reference::{configuration_markdown, explain as explain_key, keys_help, tables as tables_of_keys};
-pub(crate) use tool_names::refused_by_clients;
-pub(crate) use traces::{TracesConfig, endpoint as collector_endpoint};
-pub(crate) use trust::TrustConfig;
+pub use grants::{keyvalue_defaults, variable as variable_name};
+pub use keys::{AuditConfig, LogConfig, LogFormat, ReadyRequirement, ServerConfig, SourcesConfig};
+pub use keys::{Kind, all as all_keys};
+pub use metrics::MetricsConfig;
+pub use plugin::PluginConfig;
+pub use reader::File;
+pub use reference::{configuration_markdown, explain as explain_key, keys_help, tables as tables_of_keys};
+pub use report::{ConfigLocation, Problem, Problems};
+pub use tls::{Insecure, TlsConfig};
+pub use tool_names::refused_by_clients;
+pub use traces::{TracesConfig, endpoint as collector_endpoint};
+pub use trust::TrustConfig;
 
-/// Everything that an operator decided.
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
-    pub server: ServerConfig,
-    pub limits: Limits,
-    pub call: CallLimits,
-    pub compile: CompileLimits,
-    pub log: LogConfig,
-    pub audit: AuditConfig,
-    pub sources: SourcesConfig,
-    pub secrets: SecretsConfig,
-    /// In the order of the file: the first that fits a source decides.
-    pub trust: Vec<TrustConfig>,
-    /// In the order of the file, then those of the flags.
-    pub plugins: Vec<PluginConfig>,
-    /// In the order of the file.
-    pub toolsets: Vec<Toolset>,
-    /// What holds for a plugin that is not named; `None`: nothing is granted to it. No file says this, only `plugin dev`.
-    pub unnamed: Option<PluginConfig>,
-    /// Folders whose `*.wasm` files are plugins too.
-    pub plugin_dirs: Vec<PathBuf>,
-    /// Whether anybody said where the data is, or it is only the default.
-    pub data_named: bool,
-    /// Where `server.listen` was said.
-    pub listen_place: ConfigLocation,
-    /// By name.
-    pub tenants: BTreeMap<String, TenantConfig>,
-    pub auth: AuthConfig,
-    /// `[server] tls`.
-    pub tls: Option<TlsConfig>,
-    pub insecure: Insecure,
-    /// `[admin]`.
-    pub admin: Option<AdminConfig>,
-    /// `[metrics]`.
-    pub metrics: Option<MetricsConfig>,
-    /// `[dashboard]`.
-    pub dashboard: Option<DashboardConfig>,
-    /// `[traces]`.
-    pub traces: TracesConfig,
-    /// Where the keys are with which stored tasks are sealed.
-    pub encryption: Option<SecretLocation>,
-}
-
-/// `[tenant.NAME]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TenantConfig {
-    /// Complete: what the tenant's own section does not say is that of the host.
-    pub limits: Limits,
-    /// How much of the processors the tenant gets against one of weight 1, when there is not enough for both.
-    pub cpu_weight: u32,
-    /// What becomes of accepted definitions that a version changes.
-    pub changed_definitions: Option<Pinning>,
-    /// What plugins reach at most in its calls.
-    pub grants: Bound,
-}
-
-/// `[secrets]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SecretsConfig {
-    /// None: the variable [`SECRET_KEY_VARIABLE`] has the keys, if there are any.
-    pub key_file: Option<PathBuf>,
-}
+use report::Report;
 
 /// Holds keys that secrets are sealed with; no key of the configuration, so that it is in no message.
-pub(crate) const SECRET_KEY_VARIABLE: &str = "BULKHEAD_SECRET_KEY";
+pub const SECRET_KEY_VARIABLE: &str = "BULKHEAD_SECRET_KEY";
 
 /// Names the configuration file where no flag does.
-pub(crate) const CONFIG_VARIABLE: &str = "BULKHEAD_CONFIG";
+pub const CONFIG_VARIABLE: &str = "BULKHEAD_CONFIG";
 
 /// Holds the token of administrators for commands to a host elsewhere.
-pub(crate) const ADMIN_TOKEN_VARIABLE: &str = "BULKHEAD_ADMIN_TOKEN";
+pub const ADMIN_TOKEN_VARIABLE: &str = "BULKHEAD_ADMIN_TOKEN";
 
 /// Variables that are none of the keys.
 const OTHER_VARIABLES: [&str; 3] = [SECRET_KEY_VARIABLE, CONFIG_VARIABLE, ADMIN_TOKEN_VARIABLE];
 
-/// The configuration file, already read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct File<'a> {
-    /// As the operator wrote it; names the place of problems, and relative paths in the file start at its folder.
-    pub path: &'a Path,
-    pub text: &'a str,
-}
-
 /// What the command line said; flags win over everything.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Flags {
+pub struct Flags {
     pub listen: Option<String>,
     pub data: Option<PathBuf>,
     pub plugins: Vec<PathBuf>,
     pub plugin_dirs: Vec<PathBuf>,
     pub insecure: Insecure,
-}
-
-/// Where a value was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ConfigLocation {
-    Default,
-    File { file: String, line: usize },
-    Variable(String),
-    Flag(&'static str),
-}
-
-impl fmt::Display for ConfigLocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => write!(f, "default"),
-            Self::File { file, line } => write!(f, "{file}:{line}"),
-            Self::Variable(name) => write!(f, "environment variable {name}"),
-            Self::Flag(flag) => write!(f, "{flag}"),
-        }
-    }
-}
-
-/// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    pub place: ConfigLocation,
-    /// Names the key and says what to do.
-    pub message: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
-    }
-}
-
-impl std::error::Error for Problem {}
-
-/// Everything that is wrong with a configuration, one line each.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problems(pub Vec<Problem>);
-
-impl fmt::Display for Problems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the configuration is wrong in {} place(s):", self.0.len())?;
-        self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
-    }
-}
-
-impl std::error::Error for Problems {}
-
-/// Collects problems while reading goes on.
-#[derive(Debug, Default)]
-struct Report(RefCell<Vec<Problem>>);
-
-impl Report {
-    fn add(&self, place: &ConfigLocation, message: impl Into<String>) {
-        self.0.borrow_mut().push(Problem { place: place.clone(), message: message.into() });
-    }
-
-    fn len(&self) -> usize {
-        self.0.borrow().len()
-    }
 }
 
 impl Config {
@@ -214,7 +82,7 @@ impl Config {
     ///
     /// # Errors
     /// Every problem of every source, none left out because of another.
-    pub(crate) fn load(
+    pub fn load(
         file: Option<File<'_>>,
         variables: impl IntoIterator<Item = (String, String)>,
         flags: &Flags,
@@ -264,12 +132,7 @@ impl Config {
         dashboard::check(parsed.dashboard.as_ref(), &parsed.auth, &report);
         exposure::check_anonymous_loopback(&server, &parsed.auth, &report);
 
-        let mut problems = report.0.into_inner();
-        // Those of the file in its order, however it was read.
-        problems.sort_by_key(|problem| match problem.place {
-            ConfigLocation::File { line, .. } => line,
-            ConfigLocation::Default | ConfigLocation::Variable(_) | ConfigLocation::Flag(_) => usize::MAX,
-        });
+        let problems = report.into_problems();
         if problems.is_empty() {
             Ok(Self {
                 server,

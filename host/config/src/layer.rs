@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys::{self, Bound, Key, Scope, Value};
-use super::{ConfigLocation, Report};
+use super::report::{ConfigLocation, Report};
 
 /// (section, name)
 type Path = (&'static str, &'static str);

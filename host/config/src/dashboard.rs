@@ -7,14 +7,15 @@ use http::uri::Authority;
 use bulkhead_domain::names::check_scope;
 use bulkhead_identity::auth::OperatorClaim;
 
+use super::admin;
 use super::auth::{AuthConfig, SecretLocation};
-use super::exposure::{self, TlsConfig};
 use super::reader::{Item, Section};
-use super::{ConfigLocation, Report, admin};
+use super::report::{ConfigLocation, Report};
+use super::tls::{self, TlsConfig};
 
 /// `[dashboard]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DashboardConfig {
+pub struct DashboardConfig {
     pub listen: SocketAddr,
     /// Names that it answers to besides those of this machine.
     pub allowed_hosts: Vec<String>,
@@ -24,7 +25,7 @@ pub(crate) struct DashboardConfig {
 
 /// `[dashboard.oidc]`: the issuer at which people log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OidcConfig {
+pub struct OidcConfig {
     /// Of `[[auth.issuer]]`.
     pub issuer: String,
     place: ConfigLocation,
@@ -46,7 +47,7 @@ pub(super) fn read(item: Item<'_>) -> Option<DashboardConfig> {
     let section = item.section(&["listen", "allowed_hosts", "tls", "oidc"])?;
     let listen = section.parsed("listen", admin::address);
     let allowed_hosts = section.texts("allowed_hosts", host);
-    let tls = section.get("tls").and_then(exposure::read_tls);
+    let tls = section.get("tls").and_then(tls::read_tls);
     let oidc = section.get("oidc").and_then(read_oidc);
     if !section.is_sound() {
         return None;

@@ -10,7 +10,7 @@ use bulkhead_plugins::sources::{COMPONENT_BYTES_MAX, FETCH_MS_DEFAULT};
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub enum Unit {
     Count,
     Milliseconds,
     Bytes,
@@ -19,7 +19,7 @@ pub(crate) enum Unit {
 
 impl Unit {
     /// For tables and messages.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
             Self::Milliseconds => "ms",
@@ -31,7 +31,7 @@ impl Unit {
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     Number {
         unit: Unit,
         default: u64,
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
 
 /// Where a key may be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// Once for the host.
     Host,
     /// Also for a tenant (`[limits]`) or for a plugin and its tools (`[call]`).
@@ -61,7 +61,7 @@ pub(crate) enum Scope {
 
 /// One key of a fixed section.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Key {
+pub struct Key {
     pub section: &'static str,
     pub name: &'static str,
     pub kind: Kind,
@@ -72,7 +72,7 @@ pub(crate) struct Key {
 
 impl Key {
     /// `section.name`.
-    pub(crate) fn path(&self) -> String {
+    pub fn path(&self) -> String {
         format!("{}.{}", self.section, self.name)
     }
 
@@ -82,7 +82,7 @@ impl Key {
     }
 
     /// Its environment variable; lists have none.
-    pub(crate) fn variable(&self) -> Option<String> {
+    pub fn variable(&self) -> Option<String> {
         (self.kind != Kind::List).then(|| self.variable_name())
     }
 
@@ -176,7 +176,7 @@ impl Value {
 
 /// How text goes to the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
+pub enum LogFormat {
     Text,
     Json,
 }
@@ -256,7 +256,7 @@ macro_rules! section {
     }) => {
         #[doc = concat!("`[", $section, "]`.")]
         #[derive(Clone, Debug, PartialEq, Eq)]
-        pub(crate) struct $type {
+        pub struct $type {
             $(#[doc = $doc] pub $field: $field_type),+
         }
 
@@ -278,7 +278,7 @@ macro_rules! section {
 
 /// What a host must have before it is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ReadyRequirement {
+pub enum ReadyRequirement {
     /// The plugin of this name is served.
     Plugin(String),
 }
@@ -524,7 +524,7 @@ pub(super) fn is_path(key: &Key) -> bool {
 }
 
 /// Every key, in the order of the file.
-pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
+pub fn all() -> impl Iterator<Item = &'static Key> {
     fn of<S>(bounds: &'static [Bound<S>]) -> impl Iterator<Item = &'static Key> {
         bounds.iter().map(|bound| &bound.key)
     }

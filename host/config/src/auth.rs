@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jsonwebtoken::Algorithm;
 
 use super::reader::Item;
-use super::{ConfigLocation, Report};
+use super::report::{ConfigLocation, Report};
 use bulkhead_domain::names::{check_name, check_scope};
 use bulkhead_domain::rights::ScopeRule;
 use bulkhead_identity::auth::{IntrospectionOptions, IssuerOptions, TenantRule};
@@ -17,7 +17,7 @@ const DAY: u64 = 24 * 60 * MINUTE;
 
 /// `[auth]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AuthConfig {
+pub struct AuthConfig {
     /// The canonical URI of this host's endpoint, as it was written; there when there are issuers.
     pub resource: Option<String>,
     pub issuers: Vec<IssuerConfig>,
@@ -29,7 +29,7 @@ pub(crate) struct AuthConfig {
 
 /// `[[auth.issuer]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct IssuerConfig {
+pub struct IssuerConfig {
     pub options: IssuerOptions,
     /// PEM.
     pub root_certificate: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub(crate) struct IssuerConfig {
 
 /// Where a secret is. The configuration itself holds none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SecretLocation {
+pub enum SecretLocation {
     File(PathBuf),
     Variable(String),
 }

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use super::admin::{self, AdminSecret};
-use super::exposure::{self, TlsConfig};
 use super::reader::Item;
+use super::tls::{self, TlsConfig};
 use bulkhead_metrics::MetricsOptions;
 
 /// Lines of all series together, if the file says nothing else.
@@ -12,7 +12,7 @@ const SERIES: usize = 10_000;
 
 /// `[metrics]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MetricsConfig {
+pub struct MetricsConfig {
     pub listen: SocketAddr,
     /// None: on a loopback address only.
     pub secret: Option<AdminSecret>,
@@ -30,7 +30,7 @@ pub(super) fn read(item: Item<'_>) -> Option<MetricsConfig> {
         (false, false) => None,
         _ => Some(admin::read_secret(&section)),
     };
-    let tls = section.get("tls").and_then(exposure::read_tls);
+    let tls = section.get("tls").and_then(tls::read_tls);
     let series_max = section.number("series_max", 1_000..=1_000_000).unwrap_or(SERIES);
     let tools = section.switch("tools").unwrap_or(true);
     let tenants = section.choice("tenants", &[("configured", true), ("none", false)]).unwrap_or(true);

@@ -2,12 +2,15 @@
 
 use std::fmt::Debug;
 
+use super::config::Config;
 use super::keys::{self, Bound};
-use super::{Config, ConfigLocation, PluginConfig, TrustConfig};
+use super::plugin::PluginConfig;
+use super::report::ConfigLocation;
+use super::trust::TrustConfig;
 
 /// The differences between two configurations, by the names of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Differences {
+pub struct Differences {
     /// A running host can take these over.
     pub live: Vec<String>,
     /// These are read at the start only.
@@ -16,7 +19,7 @@ pub(crate) struct Differences {
 
 impl Config {
     /// What another configuration would change.
-    pub(crate) fn differences(&self, other: &Self) -> Differences {
+    pub fn differences(&self, other: &Self) -> Differences {
         let mut names = Vec::new();
         section(keys::SERVER, &self.server, &other.server, &mut names);
         section(keys::LIMITS, &self.limits, &other.limits, &mut names);
@@ -113,7 +116,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::{File, Flags};
+    use crate::{File, Flags};
 
     fn config(text: &str) -> Config {
         let file = File { path: Path::new("bulkhead.toml"), text };

@@ -1,7 +1,7 @@
 //! `[[toolset]]`: which tools some requestors are shown, of those that they may call.
 
 use super::reader::{Item, Section};
-use super::{ConfigLocation, Report};
+use super::report::{ConfigLocation, Report};
 use bulkhead_domain::names::check_name;
 use bulkhead_domain::toolset::{Hint, ToolFilter, Toolset};
 

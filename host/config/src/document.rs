@@ -4,18 +4,19 @@ use toml::de::DeTable;
 
 use super::admin::{self, AdminConfig};
 use super::auth::{self, AuthConfig, SecretLocation};
+use super::config::SecretsConfig;
 use super::dashboard::{self, DashboardConfig};
-use super::exposure::{self, TlsConfig};
 use super::grants::read_bound;
 use super::keys::{self, Value};
 use super::layer::{Layer, Values};
 use super::metrics::{self, MetricsConfig};
 use super::plugin::{self, PluginEntry};
-use super::reader::{Item, Reader};
+use super::reader::{File, Item, Reader};
+use super::report::Report;
+use super::tls::{self, TlsConfig};
 use super::toolset::{self, ToolsetEntry};
 use super::traces::{self, TracesConfig};
 use super::trust::{self, TrustConfig};
-use super::{File, Report, SecretsConfig};
 use bulkhead_calls::policy::Bound;
 use bulkhead_domain::limits::CPU_WEIGHT_MAX;
 use bulkhead_domain::names::check_name;
@@ -66,7 +67,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
     for (name, node) in tree.get_ref() {
         let item = Item { reader, path: name.get_ref().to_string(), node };
         match name.get_ref().as_ref() {
-            "server" => parsed.tls = fixed_section(&item, base).and_then(exposure::read_tls),
+            "server" => parsed.tls = fixed_section(&item, base).and_then(tls::read_tls),
             "limits" | "call" | "compile" | "log" | "audit" | "sources" => {
                 fixed_section(&item, base);
             }
