@@ -118,6 +118,8 @@ async fn whole_way(mut shop: Shop, prepare: impl FnOnce(&Path)) {
             assert_eq!(said.out.trim_end(), "trip-planner.wasm", "{}", said.err);
         } else if command.contains("plugin call") {
             assert_eq!(said.out.trim_end(), "Hello, Ada!", "{}", said.err);
+        } else if command.starts_with("cc ") {
+            assert_eq!(said.out, "ok: greets_by_name\nok: message_stops_the_countdown\n", "{}", said.err);
         }
     }
     let checked = plugin(&project, &shop.path, &["check", "trip-planner.wasm", "--json", "--strict"]).await;
