@@ -78,4 +78,6 @@ test("nothing of the watch is left in a component", () => {
   assert.ok(!code.includes("Reflect.apply"), code);
   assert.equal(vm.runInContext("typeof bulkheadBuild", globals), "undefined");
   assert.equal(vm.runInContext("new Date(2020, 1) instanceof Date", globals), true);
+  const own = load("Math.random = () => 7; globalThis.Date = class extends Date {}; const Own = Date;");
+  assert.equal(vm.runInContext("Math.random() === 7 && Date === Own", own.globals), true, "what a module puts there stays");
 });

@@ -20,7 +20,12 @@ export function watch() {
   function put(owner, name, value) {
     const before = Object.getOwnPropertyDescriptor(owner, name);
     Reflect.defineProperty(owner, name, { value, writable: true, configurable: true });
-    restoring.push(() => (before ? Reflect.defineProperty(owner, name, before) : Reflect.deleteProperty(owner, name)));
+    restoring.push(() => {
+      // What the module has put there itself stays.
+      if (owner[name] !== value) return;
+      if (before) Reflect.defineProperty(owner, name, before);
+      else Reflect.deleteProperty(owner, name);
+    });
   }
   function wrap(owner, name, heard, what) {
     const original = owner?.[name];
