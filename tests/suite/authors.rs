@@ -118,6 +118,8 @@ async fn whole_way(mut shop: Shop, prepare: impl FnOnce(&Path)) {
             assert_eq!(said.out.trim_end(), "trip-planner.wasm", "{}", said.err);
         } else if command.contains("plugin call") {
             assert_eq!(said.out.trim_end(), "Hello, Ada!", "{}", said.err);
+        } else if command.starts_with("cc ") {
+            assert_eq!(said.out, "ok: greets_by_name\nok: message_stops_the_countdown\n", "{}", said.err);
         }
     }
     let checked = plugin(&project, &shop.path, &["check", "trip-planner.wasm", "--json", "--strict"]).await;
@@ -404,11 +406,21 @@ async fn javascript_build_names_what_the_engine_lacks() {
     assert!(node.err.contains("`stream` is a module of Node.js, which a component does not have. Use"), "{}", node.err);
     assert!(node.err.contains("node_modules/words/index.js:1:25"), "{}", node.err);
 
-    let late =
-        build("export const words = (text) => Intl.NumberFormat().format(text.length) + require(\"fs\");\n").await;
+    let random = build("export const id = Math.random();\nexport const words = () => id;\n").await;
+    assert_eq!(random.code, Some(1), "{}", random.err);
+    let said = "node_modules/words/index.js:1:19: `Math.random` is called while the plugin is built, where it has no answer. Call";
+    assert!(random.err.contains(said) && !random.err.contains("backtrace"), "{}", random.err);
+
+    let late = build(
+        "export const words = (text) => Intl.NumberFormat().format(text.length) + require(\"fs\") + born;\nconst born = Date.now();\n",
+    )
+    .await;
     assert_eq!(late.code, Some(0), "what may never be reached is no mistake: {}", late.err);
     assert!(late.err.contains("warning: node_modules/words/index.js:1:32: `Intl` is not there"), "{}", late.err);
     assert!(late.err.contains("`fs` is a module of Node.js"), "{}", late.err);
+    let said = "warning: node_modules/words/index.js:2:18: `Date.now()` is read while the plugin is built, and every call sees";
+    assert!(late.err.contains(said), "{}", late.err);
+    assert!(project.join("lacking.wasm").exists(), "a warning is no refusal: {}", late.err);
 
     std::fs::write(project.join("plugin.js"), "export const nothing = 1;\n").expect("a plugin");
     let empty = plugin(&project, &path, &["build"]).await;
@@ -463,7 +475,8 @@ async fn python_build_loads_late_imports_and_names_missing_ones() {
     write(
         "plugin.py",
         "from bulkhead_plugin import tool\n\n@tool\ndef late(text: str) -> str:\n    \"\"\"Imports late.\"\"\"\n    \
-         from words import count\n    from importlib import metadata\n    return f'{count(text)} {metadata.__name__}'\n",
+         from words import count\n    from importlib import metadata\n    return f'{count(text)} {metadata.__name__}'\n\n\
+         import time\nBORN = time.time()\n",
     );
     write(
         "words.py",
@@ -474,7 +487,13 @@ async fn python_build_loads_late_imports_and_names_missing_ones() {
     let built = plugin(&project, &path, &["build"]).await;
     assert_eq!(built.code, Some(0), "{}", built.err);
     let warnings: Vec<_> = built.err.lines().filter(|line| line.starts_with("warning: ")).collect();
-    assert_eq!(warnings.len(), 2, "what is optional is not missing: {}", built.err);
+    assert_eq!(warnings.len(), 3, "what is optional is not missing: {}", built.err);
+    assert!(
+        warnings[2]
+            .starts_with("warning: plugin.py:11: time.time is read while the plugin is built, and every call sees"),
+        "{}",
+        built.err
+    );
     assert!(
         warnings[0].starts_with("warning: words.py:12: no_such_module is imported when a call gets here")
             && warnings[0].contains("No module named 'no_such_module'"),

@@ -1,6 +1,6 @@
 // Stands in for the host in tests that run without one: it answers from a script and remembers what the plugin said.
 //
-// Included by the one test program. `bulkhead_host` is the script; set it back to `{0}` between tests.
+// Included by the one test program. `bulkhead_host` is the script, which is empty at the beginning of each test.
 
 #ifndef BULKHEAD_TESTING_H
 #define BULKHEAD_TESTING_H
@@ -57,6 +57,14 @@ bulkhead_json bulkhead_setting(const char *key) {
       fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #holds);       \
       exit(1);                                                                  \
     }                                                                           \
+  } while (0)
+
+// Runs one test, a function without arguments, and says its name when everything in it holds.
+#define BULKHEAD_RUN(test)                                \
+  do {                                                    \
+    memset(&bulkhead_host, 0, sizeof bulkhead_host);      \
+    test();                                               \
+    printf("ok: %s\n", #test);                            \
   } while (0)
 
 // Whether two texts are the same; NULL is like nothing.

@@ -74,11 +74,11 @@ static void stand_in_answers_from_its_script(void) {
 }
 
 int main(void) {
-  strings_are_decoded();
-  members_and_elements_are_found();
-  whole_numbers_are_exact();
-  deep_values_are_passed_over();
-  texts_survive_quoting();
-  stand_in_answers_from_its_script();
+  BULKHEAD_RUN(strings_are_decoded);
+  BULKHEAD_RUN(members_and_elements_are_found);
+  BULKHEAD_RUN(whole_numbers_are_exact);
+  BULKHEAD_RUN(deep_values_are_passed_over);
+  BULKHEAD_RUN(texts_survive_quoting);
+  BULKHEAD_RUN(stand_in_answers_from_its_script);
   return 0;
 }

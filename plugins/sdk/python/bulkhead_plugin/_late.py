@@ -74,8 +74,8 @@ def include(report: str) -> None:
     while found := _found(seen, used):
         for late in found:
             if late.module is None:
-                if _is_own(late.file):
-                    missing.append({"module": None, "file": _shown(late.file), "line": late.line, "problem": ""})
+                if is_own(late.file):
+                    missing.append({"module": None, "file": shown(late.file), "line": late.line, "problem": ""})
                 continue
             key, package = (late.module, late.names), late.module.partition(".")[0]
             if key in tried or package in _USELESS:
@@ -83,8 +83,8 @@ def include(report: str) -> None:
             tried.add(key)
             used.add(package)
             problem = _load(late.module) or next(filter(None, (_load_name(late.module, name) for name in late.names)), None)
-            if problem and _is_own(late.file) and not _is_optional(late):
-                missing.append({"module": late.module, "file": _shown(late.file), "line": late.line, "problem": problem})
+            if problem and is_own(late.file) and not _is_optional(late):
+                missing.append({"module": late.module, "file": shown(late.file), "line": late.line, "problem": problem})
     with open(report, "w", encoding="utf-8") as file:
         json.dump(missing, file)
 
@@ -104,11 +104,11 @@ def _load_name(module: str, name: str) -> str | None:
     return _load(f"{module}.{name}")
 
 
-def _is_own(file: str) -> bool:
+def is_own(file: str) -> bool:
     return not file.startswith(_NOT_OWN) and not file.startswith("<")
 
 
-def _shown(file: str) -> str:
+def shown(file: str) -> str:
     """Without the folder, which exists while it is built alone."""
     return file.split("/", 2)[-1]
 
@@ -121,7 +121,7 @@ def _found(seen: set[CodeType], used: set[str]) -> list[Late]:
         if type(function) is not FunctionType or function.__code__ in seen:
             continue
         code, of = function.__code__, function.__globals__
-        if _is_own(code.co_filename) or (code.co_filename.startswith("/python") and str(of.get("__name__")).partition(".")[0] in used):
+        if is_own(code.co_filename) or (code.co_filename.startswith("/python") and str(of.get("__name__")).partition(".")[0] in used):
             seen.add(code)
             package = of.get("__package__") or ""
             found += [late for part in _nested(code) for late in _imports(part, package)]
@@ -132,7 +132,7 @@ def _named_by_own() -> set[str]:
     """The modules that the plugin and the packages beside it use by name."""
     named = set()
     for module in list(sys.modules.values()):
-        if type(module) is not ModuleType or not _is_own(str(vars(module).get("__file__") or "<")):
+        if type(module) is not ModuleType or not is_own(str(vars(module).get("__file__") or "<")):
             continue
         for value in list(vars(module).values()):
             # By their type alone: an object of a package may do anything when it is asked for more.

@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 import enum
+import json
+import sysconfig
 import tempfile
 import unittest
 import unittest.mock
@@ -13,7 +15,7 @@ from datetime import date
 from typing import Annotated, Any, Literal, Optional
 
 from bulkhead_plugin import Field, InvalidParams, Message, NotFound, Output, ToolError, ask, config, http, kv, task, testing, tool
-from bulkhead_plugin import _late, _offers, _schema, _tool, _urllib, complete, prompt, resource
+from bulkhead_plugin import _host, _late, _offers, _schema, _snapshot, _tool, _urllib, complete, prompt, resource
 from bulkhead_plugin.errors import InternalError
 
 
@@ -467,6 +469,56 @@ class LateImports(unittest.TestCase):
         _offers.clear()
         with self.assertRaisesRegex(TypeError, "the plugin has no tool: write `@tool`"):
             _offers.check(set())
+
+
+class Snapshots(unittest.TestCase):
+    def reads(self, source: str) -> list[str]:
+        """What a module of this text reads when it is imported, as WHAT:LINE."""
+        code = compile(source, "/1/plugin.py", "exec")
+        # Here the standard library lies where a package could.
+        others = (*_late._NOT_OWN, sysconfig.get_path("stdlib"))
+        before = _host.become(None)
+        try:
+            with unittest.mock.patch.object(_late, "_NOT_OWN", others), tempfile.NamedTemporaryFile("r") as file:
+                _snapshot.watch()
+                try:
+                    exec(code, {"__name__": "plugin"})
+                finally:
+                    _snapshot.report(file.name)
+                found = json.load(file)
+        finally:
+            _host.become(before)
+        self.assertEqual({read["file"] for read in found} - {"plugin.py"}, set())
+        return [f"{read['what']}:{read['line']}" for read in found]
+
+    def test_what_a_module_reads_once_is_seen_with_its_line(self) -> None:
+        for source, expected in [
+            ("import time\nSTART = time.time()", ["time.time:2"]),
+            ("from time import monotonic_ns\n\nSTART = monotonic_ns()", ["time.monotonic_ns:3"]),
+            ("import datetime\nBORN = datetime.datetime.now()", ["datetime.now:2"]),
+            ("from datetime import date\nBORN = date.today()", ["datetime.today:2"]),
+            ("import random\nLUCK = random.random()", ["random.random:2"]),
+            ("import random\nLUCK = random.choice([1, 2])", ["random.getrandbits:2"]),
+            ("import uuid\nID = uuid.uuid4()", ["os.urandom:2"]),
+            ("import secrets\nKEY = secrets.token_hex()", ["os.urandom:2"]),
+            ("import os\nHOME = os.environ.get('HOME')", ["os.environ:2"]),
+            ("import os\nHOME = os.getenv('HOME')", ["os.environ:2"]),
+            ("import os\nALL = dict(os.environ)", ["os.environ:2"]),
+            ("import time\ndef now():\n    return time.time()\nSTART = now()", ["time.time:3"]),
+            ("import time\nA, B = time.time(), time.time()", ["time.time:2"]),
+            # What is read in a call, or is the same each time.
+            ("import time\ndef now():\n    return time.time()", []),
+            ("import random\nLUCK = random.Random(7).random()", []),
+            ("import datetime\nBORN = datetime.datetime(2020, 1, 1).isoformat()", []),
+            ("import logging, random, tempfile, uuid", []),
+        ]:
+            with self.subTest(source):
+                self.assertEqual(self.reads(source), expected)
+
+    def test_the_host_is_not_asked_while_the_plugin_is_built(self) -> None:
+        for source in ["config.get('greeting', '')", "config.all()", "kv.get('a')", "task.sleep(1)", "http.get('https://a.example')"]:
+            with self.subTest(source), self.assertRaisesRegex(TypeError, "while the plugin is built"):
+                self.reads(f"from bulkhead_plugin import config, http, kv, task\n{source}")
 
 
 class Services(unittest.TestCase):

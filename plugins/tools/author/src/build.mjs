@@ -162,18 +162,54 @@ function frame({ line, column, code }) {
   return `\n ${line} | ${code}\n ${gutter} | ${" ".repeat(column - 1)}^`;
 }
 
+/** The places of the bundle that a text names, from the innermost. */
+function placesIn(said, placeOf) {
+  return [...said.matchAll(/plugin\.js:(\d+):(\d+)/g)].map(([, line, column]) => placeOf(Number(line), Number(column) - 1));
+}
+
+/** Whether it is the author's, or a package's. */
+function isOwn(place) {
+  return place && relative(sdk, place.path).startsWith("..");
+}
+
+/** What only a call has and `watch` does not know ends the engine without a place; its backtrace helps nobody. */
+function trapped(said) {
+  const called = /unknown imported function: '([^']+)'/.exec(said)?.[1];
+  const why = called ? `, at a call of ${called}` : "";
+  return `${shown(entry)}: the engine ended while the module was loaded${why}. Move what runs at the top of a module into a tool.`;
+}
+
 /** What the engine said of the bundle, as one line with the innermost place outside of the SDK, and what to do about it. */
 function mistake(said, placeOf) {
   const text = /plugin\.js:\d+:\d+ (.*)/.exec(said)?.[1];
-  const found = [...said.matchAll(/plugin\.js:(\d+):(\d+)/g)].map(([, line, column]) => placeOf(Number(line), Number(column) - 1));
-  const isOwn = (place) => place && relative(sdk, place.path).startsWith("..");
+  const found = placesIn(said, placeOf);
   const place = found.find(isOwn);
+  if (said.includes("function trapped")) return trapped(said);
   if (text === undefined || !place) return said;
   const lacking = LACKING.find(({ heard }) => heard.test(text));
   // The SDK says what is wrong with the plugin; that it throws a type's error is no help.
   const plain = isOwn(found[0]) ? text : text.replace("TypeError: ", "");
   const about = lacking ? `${lacking.what} is not there in a component. ${lacking.instead}` : plain;
   return `${place.file}:${place.line}:${place.column}: ${about}${frame(place)}`;
+}
+
+/** What `watch` noted: read once, at the build. Nothing, if the engine said something else. */
+function notes(said) {
+  const json = /bulkhead-notes (\[.*\])/.exec(said)?.[1];
+  return json && JSON.parse(json);
+}
+
+/** A line for each place outside of the SDK where something is read that stays as it is. */
+function warnOfNotes(noted, placeOf) {
+  const told = new Set();
+  for (const { what, stack } of noted) {
+    const place = placesIn(stack, placeOf).find(isOwn);
+    if (!place) continue;
+    const at = `${place.file}:${place.line}:${place.column}`;
+    if (told.has(at)) continue;
+    told.add(at);
+    console.error(`warning: ${at}: ${what} is read while the plugin is built, and every call sees that value. Read it inside of the tool.`);
+  }
 }
 
 /** Names of the bundle that only fail in a call. */
@@ -202,11 +238,14 @@ const bundled = await bundle({ BULKHEAD_EXPORTS: JSON.stringify(offered) }, "war
 const text = (end) => bundled.outputFiles.find(({ path }) => path.endsWith(end)).text;
 const source = text(".js");
 const sourcePath = join(scratch, "plugin.js");
-await writeFile(sourcePath, source);
 const placeOf = places(JSON.parse(text(".map")));
-
+const watcher = `(${watch})();\n`;
+const watcherLines = watcher.split("\n").length - 1;
 const unused = Object.keys(FEATURES).filter((feature) => !FEATURES[feature].test(source));
-try {
+
+/** Makes the component of this text of the bundle. */
+async function make(text) {
+  await writeFile(sourcePath, text);
   const { component } = await componentize({
     sourcePath,
     witPath: wit,
@@ -214,7 +253,15 @@ try {
     disableFeatures: [...unused, "fetch-event"],
   });
   await writeFile(output, component);
+}
+
+try {
+  await make(`${watcher}${source}\nbulkheadBuild.end();\n`);
 } catch (error) {
-  fail(mistake(error.message, placeOf));
+  const watchedPlaceOf = (line, column) => placeOf(line - watcherLines, column);
+  const noted = notes(error.message);
+  if (!noted) fail(mistake(error.message, watchedPlaceOf));
+  warnOfNotes(noted, watchedPlaceOf);
+  await make(source);
 }
 warn(source, placeOf);

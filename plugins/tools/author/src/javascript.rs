@@ -21,8 +21,8 @@ pub const PACKAGES: [&str; 4] = [
 /// The oldest major version of Node.js that componentize-js runs on. Debian 12 has 18.
 const NODE_MAJOR_MIN: u32 = 20;
 
-/// Bundles and componentizes; its argument is one JSON object.
-const SCRIPT: &str = include_str!("build.mjs");
+/// Bundles and componentizes; its argument is one JSON object. One module, as it is placed beside the packages of others.
+const SCRIPT: &str = concat!(include_str!("watch.mjs"), "\n", include_str!("build.mjs"));
 
 pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Error> {
     let sdk = project.sdk(options)?;

@@ -13,6 +13,7 @@ pub const COMPONENTIZE_PY: &str = "componentize-py==0.25.1";
 
 /// What the SDK writes beside the entry.
 const LATE_REPORT: &str = "late.json";
+const READ_REPORT: &str = "read.json";
 
 /// Folders of a project that hold no modules of the plugin. Names that begin with a dot are passed over as well.
 const NO_MODULES: [&str; 5] = ["bulkhead", "target", "node_modules", "__pycache__", "tests"];
@@ -36,8 +37,8 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
     let offers = offers(&project.folder)?;
     let wit = world::place(&sdk, scratch.path())?;
     let python_sdk = crate::sdk::folder(&sdk, "python");
-    let follows_late = python_sdk.join("bulkhead_plugin/_late.py").is_file();
-    std::fs::write(&entry, module(&offers, follows_late)).map_err(Error::io(&entry))?;
+    let watch = Watch::of(&python_sdk);
+    std::fs::write(&entry, module(&offers, watch)).map_err(Error::io(&entry))?;
     let has_http = project.manifest.as_deref().is_some_and(manifest::asks_for_http);
     let world =
         if has_http { world::extend(&wit, &python_sdk.join("wit"), HTTP, &offers)? } else { world::name(&offers) };
@@ -57,12 +58,51 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
         command.env("VIRTUAL_ENV", &environment);
     }
     componentize(&mut command)?;
-    let report = scratch.path().join(LATE_REPORT);
-    if follows_late {
-        let warnings = late_imports(&programs::read(&report)?)?;
-        let _ = std::io::stderr().write_all(warnings.as_bytes());
+    let mut warnings = String::new();
+    if watch.follows_late {
+        warnings += &late_imports(&programs::read(&scratch.path().join(LATE_REPORT))?)?;
     }
+    if watch.sees_reads {
+        warnings += &reads(&programs::read(&scratch.path().join(READ_REPORT))?)?;
+    }
+    let _ = std::io::stderr().write_all(warnings.as_bytes());
     programs::read(&component)
+}
+
+/// What the SDK looks at while the modules are imported. That of an older project does less.
+#[derive(Clone, Copy)]
+struct Watch {
+    follows_late: bool,
+    sees_reads: bool,
+}
+
+impl Watch {
+    fn of(sdk: &Path) -> Self {
+        let has = |module: &str| sdk.join("bulkhead_plugin").join(module).is_file();
+        Self { follows_late: has("_late.py"), sees_reads: has("_snapshot.py") }
+    }
+}
+
+/// A clock, a random number or a variable that a module reads when it is imported, as the SDK reports it.
+#[derive(serde::Deserialize)]
+struct Read {
+    what: String,
+    file: String,
+    line: u32,
+}
+
+/// A line for the author of everything that is read once for all calls.
+fn reads(report: &[u8]) -> Result<String, Error> {
+    let failed =
+        |error: serde_json::Error| Error::Failed { step: "reading what is read once", reason: error.to_string() };
+    let reads: Vec<Read> = serde_json::from_slice(report).map_err(failed)?;
+    let lines = reads.iter().map(|Read { what, file, line }| {
+        format!(
+            "warning: {file}:{line}: {what} is read while the plugin is built, and every call sees that value. Read it inside of \
+             the tool\n"
+        )
+    });
+    Ok(lines.collect())
 }
 
 /// An import that will fail in a call, as the SDK reports it. Without a module it is one whose name only a call knows.
@@ -112,21 +152,34 @@ fn componentize(command: &mut Command) -> Result<(), Error> {
 }
 
 /// The module that the component is made of: the author's, then what the host calls.
-fn module(offers: &[Offer], follows_late: bool) -> String {
-    let mut text =
-        "import plugin\nfrom bulkhead_plugin import _offers\nfrom bulkhead_plugin.component import Tools\n".to_owned();
+fn module(offers: &[Offer], watch: Watch) -> String {
+    let mut text = if watch.sees_reads {
+        format!(
+            "from bulkhead_plugin import _snapshot\n_snapshot.watch()\nimport plugin\n_snapshot.report({:?})\n",
+            in_guest(READ_REPORT)
+        )
+    } else {
+        "import plugin\n".to_owned()
+    };
+    text += "from bulkhead_plugin import _offers\nfrom bulkhead_plugin.component import Tools\n";
     for offer in offers {
         let interface = offer.interface();
         text += &format!("from bulkhead_plugin.component_{interface} import {}\n", offer.class());
     }
     let exported = offers.iter().map(|offer| format!("{:?}, ", offer.interface())).collect::<String>();
     text += &format!("_offers.check(set([{exported}]))\n");
-    if follows_late {
-        let report = format!("/0/{LATE_REPORT}");
-        text +=
-            &format!("from bulkhead_plugin import _late, component\n_late.include({report:?})\ncomponent.settle()\n");
+    if watch.follows_late {
+        text += &format!(
+            "from bulkhead_plugin import _late, component\n_late.include({:?})\ncomponent.settle()\n",
+            in_guest(LATE_REPORT)
+        );
     }
     text
+}
+
+/// A report as the build sees it: the scratch folder is the first that componentize-py is given.
+fn in_guest(report: &str) -> String {
+    format!("/0/{report}")
 }
 
 /// What the plugin offers beside tools, by what its modules import of the SDK. The SDK says so if anything was not seen.
@@ -208,10 +261,26 @@ mod tests {
         assert_eq!(offers(folder.path()).unwrap(), []);
         write("package/more.py");
         assert_eq!(offers(folder.path()).unwrap(), [Offer::Resources, Offer::Completions]);
-        let entry = module(&[Offer::Prompts], false);
+        let older = Watch { follows_late: false, sees_reads: false };
+        let entry = module(&[Offer::Prompts], older);
+        assert!(entry.starts_with("import plugin\n"), "an older SDK does not see what is read");
         assert!(entry.contains("from bulkhead_plugin.component_prompts import Prompts\n"));
         assert!(entry.ends_with("_offers.check(set([\"prompts\", ]))\n"), "an older SDK does not follow late imports");
-        assert!(module(&[], true).ends_with("_late.include(\"/0/late.json\")\ncomponent.settle()\n"));
+        let entry = module(&[], Watch { follows_late: true, sees_reads: true });
+        assert!(entry.contains("_snapshot.watch()\nimport plugin\n_snapshot.report(\"/0/read.json\")\n"));
+        assert!(entry.ends_with("_late.include(\"/0/late.json\")\ncomponent.settle()\n"));
+    }
+
+    #[test]
+    fn reads_are_told_with_their_place() {
+        let report = br#"[{"what": "time.time", "file": "words/read.py", "line": 3}]"#;
+        assert_eq!(
+            reads(report).unwrap(),
+            "warning: words/read.py:3: time.time is read while the plugin is built, and every call sees that value. Read it inside of \
+             the tool\n"
+        );
+        assert_eq!(reads(b"[]").unwrap(), "");
+        assert!(reads(b"no JSON").is_err());
     }
 
     #[test]

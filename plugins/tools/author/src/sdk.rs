@@ -61,6 +61,7 @@ const PYTHON: &[File] = files![
     "plugins/sdk/python/bulkhead_plugin/_offers.py",
     "plugins/sdk/python/bulkhead_plugin/_output.py",
     "plugins/sdk/python/bulkhead_plugin/_schema.py",
+    "plugins/sdk/python/bulkhead_plugin/_snapshot.py",
     "plugins/sdk/python/bulkhead_plugin/_tool.py",
     "plugins/sdk/python/bulkhead_plugin/_urllib.py",
     "plugins/sdk/python/bulkhead_plugin/ask.py",
