@@ -104,7 +104,8 @@ fn help(argument: &Arg) -> String {
     if !argument.get_action().takes_values() {
         return help;
     }
-    let values: Vec<_> = argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+    let values = argument.get_possible_values();
+    let values: Vec<_> = values.iter().filter(|value| !value.is_hide_set()).map(|value| value.get_name()).collect();
     if !values.is_empty() {
         let _ = write!(help, " [one of: {}]", values.join(", "));
     }

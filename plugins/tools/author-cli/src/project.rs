@@ -22,7 +22,12 @@ pub enum Lang {
     #[value(alias = "typescript")]
     Ts,
     C,
+    /// Languages whose own tools make components.
+    #[value(hide = true, aliases = ["go", "tinygo", "csharp", "c#", "moonbit", "zig", "kotlin", "java", "swift", "dart"])]
+    Other,
 }
+
+const NO_TEMPLATE: &str = "there is no template for this language: build a component with its own tools     (plugins/docs/other-languages.md says how, for Go, C#, MoonBit, Zig and others)";
 
 /// Start a plugin: a small project with two tools, a test and a README.
 ///
@@ -111,6 +116,7 @@ pub(crate) fn new(arguments: &NewArguments) -> Outcome {
         Lang::Js => Language::Javascript,
         Lang::Ts => Language::Typescript,
         Lang::C => Language::C,
+        Lang::Other => return Outcome::failed(EXIT_USAGE, NO_TEMPLATE),
     };
     match bulkhead_author::create(&folder, &arguments.name, language) {
         Ok(()) => {
@@ -214,4 +220,32 @@ fn word(language: Language) -> &'static str {
 /// As short as it can be typed.
 fn shown(path: &Path) -> String {
     path.strip_prefix("./").unwrap_or(path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        new: NewArguments,
+    }
+
+    #[test]
+    fn language_without_a_template_is_answered_with_the_page_about_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("trip");
+        for language in ["go", "c#", "moonbit"] {
+            let folder = folder.to_str().unwrap();
+            let line = Line::try_parse_from(["new", "trip", "--lang", language, "--dir", folder]);
+            let outcome = new(&line.unwrap_or_else(|error| panic!("{error}")).new);
+            assert_eq!((outcome.code, outcome.notes), (EXIT_USAGE, vec![NO_TEMPLATE.to_owned()]));
+        }
+        assert!(!folder.exists(), "nothing is made");
+        let unknown = Line::try_parse_from(["new", "trip", "--lang", "latin"]).err().unwrap().to_string();
+        assert!(unknown.contains("python") && !unknown.contains("other"), "{unknown}");
+    }
 }
