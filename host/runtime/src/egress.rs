@@ -1,8 +1,8 @@
 //! Outgoing HTTP: the only way from a guest into a network.
 //!
-//! Owns every step of a request: the allow-list (destination, method and path), what each address is checked against, bounded times and
-//! sizes; the way to an address is [`bulkhead_net::dial`]'s. Follows no redirect. Invariant: a request goes to a granted destination or
-//! nowhere, and carries exactly one `Host`.
+//! Owns every step of a request: the allow-list (destination, method and path), what each address is checked against,
+//! bounded times and sizes; the way to an address is [`bulkhead_net::dial`]'s. Follows no redirect. Invariant: a
+//! request goes to a granted destination or nowhere, and carries exactly one `Host`.
 
 mod connection;
 mod hooks;

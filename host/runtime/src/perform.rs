@@ -1,6 +1,7 @@
 //! The way of a call through the sandbox, from its beginning to its one result.
 //!
-//! Owns the order of the steps: journal, grants, store, guest, what it returned. What a call holds meanwhile is `call`'s.
+//! Owns the order of the steps: journal, grants, store, guest, what it returned. What a call holds meanwhile is
+//! `call`'s.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

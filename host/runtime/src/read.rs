@@ -1,6 +1,7 @@
 //! A component's bytes, and what can be known of it without compiling it.
 //!
-//! Owns the look at a file before anything is made of it. Invariant: what is larger than a component may be is not read.
+//! Owns the look at a file before anything is made of it. Invariant: what is larger than a component may be is not
+//! read.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

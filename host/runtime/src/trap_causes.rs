@@ -1,4 +1,5 @@
-//! The errors by which the host's own imports end a guest. Whose fault each is, and what is told of it, is `fault`'s business.
+//! The errors by which the host's own imports end a guest. Whose fault each is, and what is told of it, is `fault`'s
+//! business.
 
 /// The host could not do its part of a call.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,7 @@
 //! Which descriptors of a call lead to directories with a quota.
 //!
-//! Invariant: a descriptor belongs to the directory that it was opened from, and a call without quotas pays one look-up in an empty table.
+//! Invariant: a descriptor belongs to the directory that it was opened from, and a call without quotas pays one look-up
+//! in an empty table.
 
 use std::collections::HashMap;
 

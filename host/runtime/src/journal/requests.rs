@@ -1,7 +1,7 @@
 //! The outgoing requests of a journaled call, and what came of them.
 //!
-//! Owns what is held of a request and of its response. A response that cannot be kept streams on. Invariant: what is held is charged to the
-//! guest's memory.
+//! Owns what is held of a request and of its response. A response that cannot be kept streams on. Invariant: what is
+//! held is charged to the guest's memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;

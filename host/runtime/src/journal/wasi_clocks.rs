@@ -1,7 +1,7 @@
 //! Time and chance of a journaled call.
 //!
-//! Owns the hosts of `wasi:clocks` and `wasi:random`. A call without a journal passes through to the library. Invariant: chance comes from the
-//! seed of the call alone.
+//! Owns the hosts of `wasi:clocks` and `wasi:random`. A call without a journal passes through to the library.
+//! Invariant: chance comes from the seed of the call alone.
 
 use std::sync::Arc;
 

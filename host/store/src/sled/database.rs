@@ -1,7 +1,7 @@
 //! The engine on the files of one database.
 //!
-//! Owns the opening of sled and the comparison with the state file. Invariant: a database that lost acknowledged writes, or is not the one
-//! that the state file belongs to, is refused.
+//! Owns the opening of sled and the comparison with the state file. Invariant: a database that lost acknowledged
+//! writes, or is not the one that the state file belongs to, is refused.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;

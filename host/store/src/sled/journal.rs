@@ -1,7 +1,8 @@
 //! Journals of tasks, among the other rows.
 //!
-//! Owns how the rows of a journal are read, and the search for what is left of it. Invariant: the rows of a journal are its head and as many
-//! pieces as the head says; whatever else begins with the name of a task is never read, and is removed sooner or later.
+//! Owns how the rows of a journal are read, and the search for what is left of it. Invariant: the rows of a journal are
+//! its head and as many pieces as the head says; whatever else begins with the name of a task is never read, and is
+//! removed sooner or later.
 
 use super::super::{Error, RowKind, StoredCaps, Usage};
 use super::errors::engine_error;

@@ -1,7 +1,7 @@
 //! Taking a data directory, and the examination of the database in it.
 //!
-//! Owns the directory lock. Must not write to a database that it has doubts about. Invariant: a damaged database is refused, never used and
-//! never recreated.
+//! Owns the directory lock. Must not write to a database that it has doubts about. Invariant: a damaged database is
+//! refused, never used and never recreated.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
