@@ -38,8 +38,8 @@ pub(crate) fn object<'a>(tool: &ToolEntry, arguments: Option<&'a str>) -> Result
     Ok(arguments)
 }
 
-/// Checks the arguments of a call against the tool's input schema; large ones off the threads that serve other requests, and the time is
-/// charged to their sender's share.
+/// Checks the arguments of a call against the tool's input schema; large ones off the threads that serve other
+/// requests, and the time is charged to their sender's share.
 pub(crate) async fn check(tasks: &Tasks, requestor: &Requestor, call: &CallRequest) -> Result<(), CallRefusal> {
     let CallRequest { tool, arguments, .. } = call;
     if arguments.as_str().len() <= INLINE_BYTES_MAX {

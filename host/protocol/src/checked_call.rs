@@ -1,9 +1,10 @@
 //! The beginning of a `tools/call`, the same in both eras.
 //!
-//! Owns the order in which a call is checked, and the request to the engine that comes of it: the host's own tools, the right to call a
-//! tool of this name, whether there is one, what the call is to become and the right to that, the shape of the arguments. Whether they fit the
-//! tool's schema is checked last, because large ones take time. An era says what a call is to become ([`EraCall`]) and renders answers. Must not
-//! start a call. Invariant: two calls that differ in their era alone are refused at the same step.
+//! Owns the order in which a call is checked, and the request to the engine that comes of it: the host's own tools, the
+//! right to call a tool of this name, whether there is one, what the call is to become and the right to that, the shape
+//! of the arguments. Whether they fit the tool's schema is checked last, because large ones take time. An era says what
+//! a call is to become ([`EraCall`]) and renders answers. Must not start a call. Invariant: two calls that differ in
+//! their era alone are refused at the same step.
 
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ pub(crate) enum CallMode {
 
 /// What only its era knows of a call.
 pub(crate) trait EraCall {
-    /// Whether the call is to be a task, as far as this is known before it is allowed. `offered`: the tool, if there is one.
+    /// Whether the call is to be a task, as far as this is known before it is allowed. `offered`: the tool, if there is
+    /// one.
     fn wants_task(&self, offered: Option<&Tool>) -> bool;
 
     /// What the call becomes, as far as its client and the tool allow it.

@@ -1,6 +1,8 @@
-//! What the host speaks the protocol with: how it presents itself, the engine, and what each era keeps between requests.
+//! What the host speaks the protocol with: how it presents itself, the engine, and what each era keeps between
+//! requests.
 //!
-//! Must not know what a request asks: that is its `RequestContext`. Invariant: there is one for each host, and every request sees the same.
+//! Must not know what a request asks: that is its `RequestContext`. Invariant: there is one for each host, and every
+//! request sees the same.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,7 +1,7 @@
 //! A message from outside: who sent it, what is declared beside it, and what became of it.
 //!
-//! Owns what transports and eras tell each other of a message. Must not know what a method is. Invariant: nothing in it is a header or a
-//! token; a transport has read those.
+//! Owns what transports and eras tell each other of a message. Must not know what a method is. Invariant: nothing in it
+//! is a header or a token; a transport has read those.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ pub struct Peer<'a> {
     pub traceparent: Option<&'a str>,
     /// Whose requests can be cancelled by a notification: where several messages share one connection (stdio).
     pub connection: Option<Arc<Connection>>,
-    /// A limit of its unread answers that has hardly any room left: requests that may be answered at length are refused.
+    /// A limit of its unread answers that has hardly any room left: requests that may be answered at length are
+    /// refused.
     pub full: Option<Full>,
     /// Whether the sender reads what is said before a response. If not, only responses reach it this way.
     pub reads_events: bool,
@@ -61,8 +62,8 @@ impl Peer<'_> {
     }
 }
 
-/// What a modern client has to repeat beside its message, so that intermediaries need not read it. As it was read: the protocol
-/// compares it with the message.
+/// What a modern client has to repeat beside its message, so that intermediaries need not read it. As it was read: the
+/// protocol compares it with the message.
 #[derive(Clone, Debug, Default)]
 pub struct Declared<'a> {
     pub protocol_version: Option<Cow<'a, str>>,

@@ -1,7 +1,7 @@
 //! What every request has, of either era: who asks, and what is offered to them.
 //!
-//! Owns what the requestor may call of it, and how a tool that is not there is refused. Must not know what only one era has. Invariant: it is
-//! taken once at the request's beginning, and only what a requestor is shown is named to them.
+//! Owns what the requestor may call of it, and how a tool that is not there is refused. Must not know what only one era
+//! has. Invariant: it is taken once at the request's beginning, and only what a requestor is shown is named to them.
 //!
 //! It holds a whole catalog: what outlives its request keeps the parts that it needs.
 

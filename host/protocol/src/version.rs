@@ -1,7 +1,7 @@
 //! The legacy revisions, and what came with each.
 //!
-//! Must not know what a session settled beside its revision. Invariant: revisions are ordered by their dates, so that what came with one is there
-//! in all later ones unless it says otherwise.
+//! Must not know what a session settled beside its revision. Invariant: revisions are ordered by their dates, so that
+//! what came with one is there in all later ones unless it says otherwise.
 
 /// A negotiated revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

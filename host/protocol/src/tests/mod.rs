@@ -20,12 +20,16 @@ mod task_calls;
 mod tasks;
 mod tool_lists;
 mod tool_search;
+#[cfg(test)]
+mod transcript;
 mod unknown;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+#[cfg(test)]
+use expect_test::expect;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -37,6 +41,8 @@ use bulkhead_domain::requestor::{RequestorId, TenantId};
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_store::memory::MemoryStore;
 use bulkhead_tasks::{CallHealth, EndedCall};
+#[cfg(test)]
+use transcript::Transcript;
 
 const ANNA: Requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
 const BOB: Requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) };

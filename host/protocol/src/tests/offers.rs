@@ -160,15 +160,14 @@ async fn capabilities_name_offered_lists_and_others_are_unknown() {
     let Received::Opened { reply, .. } = received else { panic!("not opened") };
     let reply: Value = serde_json::from_str(&reply).unwrap();
     official::check("2025-11-25", "initialize", &reply);
-    let expected = json!({"logging": {}, "tools": {"listChanged": true}, "prompts": {"listChanged": true},
-        "resources": {"subscribe": true, "listChanged": true}, "completions": {}});
-    let mut capabilities = reply["result"]["capabilities"].clone();
-    assert!(capabilities.as_object_mut().unwrap().remove("experimental").is_some());
-    assert_eq!(capabilities, expected);
+    let mut answers = Transcript::default();
+    answers.note("initialize", &reply["result"]["capabilities"]);
     let discovered = offering.plain().result("server/discover", json!({})).await;
-    for member in ["resources", "prompts", "completions"] {
-        assert_eq!(discovered["capabilities"][member], expected[member]);
-    }
+    answers.note("server/discover", &discovered["capabilities"]);
+    answers.expect(&expect![[r#"
+        initialize: {"logging":{},"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"experimental":{"modelcontextprotocol.io/task":{"list":{},"delete":{},"requests":{"ping":{},"logging":{"setLevel":{}},"tools":{"list":{},"call":{}},"resources":{"list":{},"templates/list":{},"read":{},"subscribe":{},"unsubscribe":{}},"prompts":{"list":{},"get":{}},"completion":{"complete":{}}}}}}
+        server/discover: {"logging":{},"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"extensions":{"io.modelcontextprotocol/tasks":{},"dev.bulkhead/task-interaction":{"steer":true,"pause":true}}}
+    "#]]);
 }
 
 #[tokio::test]

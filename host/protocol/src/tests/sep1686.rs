@@ -4,7 +4,6 @@ use super::*;
 
 const TASK: &str = "modelcontextprotocol.io/task";
 const RELATED: &str = "modelcontextprotocol.io/related-task";
-const STATUS: &str = "dev.bulkhead/sep-1686-status";
 
 fn named(tool: &str, id: &str) -> Value {
     json!({"name": tool, "_meta": {TASK: {"taskId": id, "keepAlive": 5_000}, "progressToken": "p"}})
@@ -43,37 +42,30 @@ impl Client<'_> {
 
 #[tokio::test]
 async fn sep1686_task_is_announced_and_request_answered() {
+    let mut answers = Transcript::default();
     for version in ["2025-11-25", "2025-06-18"] {
         let world = world();
         let anna = world.client(ANNA, version, json!({})).await;
         let mut talk = anna.open(7, "tools/call", named("slow", "my-1")).await;
-        let created = talk.next().await;
-        assert_eq!(created["params"], json!({"_meta": related("my-1")}));
-        let working = anna.task("my-1").await;
-        let mut expected = json!({"taskId": "my-1", "status": "working", "keepAlive": 5000,
-            "pollFrequency": working["pollFrequency"], "_meta": related("my-1")});
-        if version == "2025-11-25" {
-            expected["createdAt"] = json!(NOW_TEXT);
-            expected["lastUpdatedAt"] = json!(NOW_TEXT);
-            expected["ttl"] = Value::Null;
-            expected["pollInterval"] = working["pollFrequency"].clone();
-        }
-        assert_eq!(working, expected);
-        let progress = talk.next().await;
-        assert_eq!(progress["method"], "notifications/progress");
-        assert_eq!(
-            (&progress["params"]["progressToken"], &progress["params"]["_meta"]),
-            (&json!("p"), &related("my-1"))
-        );
+        answers.note(version, &talk.next().await);
+        answers.note(version, &anna.task("my-1").await);
+        answers.note(version, &talk.next().await);
         let response = talk.next().await;
-        let result = json!({"content": [{"type": "text", "text": "slowly done"}], "_meta": of_result(version, "my-1")});
-        assert_eq!(response, json!({"jsonrpc": "2.0", "id": 7, "result": result}));
+        answers.note(version, &response);
         assert!(talk.exchange.next().await.is_none());
         assert_eq!(anna.task("my-1").await["status"], "completed");
         for _ in 0..2 {
-            assert_eq!(anna.result("tasks/result", json!({"taskId": "my-1"})).await, result);
+            assert_eq!(anna.result("tasks/result", json!({"taskId": "my-1"})).await, response["result"]);
         }
     }
+    answers.expect(&expect![[r#"
+        2025-11-25, 2025-06-18: {"jsonrpc":"2.0","method":"notifications/tasks/created","params":{"_meta":{"modelcontextprotocol.io/related-task":{"taskId":"my-1"}}}}
+        2025-11-25: {"taskId":"my-1","status":"working","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttl":null,"pollInterval":"<ms>","keepAlive":5000,"pollFrequency":"<ms>","_meta":{"modelcontextprotocol.io/related-task":{"taskId":"my-1"}}}
+        2025-11-25, 2025-06-18: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1,"_meta":{"modelcontextprotocol.io/related-task":{"taskId":"my-1"}}}}
+        2025-11-25: {"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"slowly done"}],"_meta":{"modelcontextprotocol.io/related-task":{"taskId":"my-1"},"io.modelcontextprotocol/related-task":{"taskId":"my-1"}}}}
+        2025-06-18: {"taskId":"my-1","status":"working","keepAlive":5000,"pollFrequency":"<ms>","_meta":{"modelcontextprotocol.io/related-task":{"taskId":"my-1"}}}
+        2025-06-18: {"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"slowly done"}],"_meta":{"modelcontextprotocol.io/related-task":{"taskId":"my-1"}}}}
+    "#]]);
 }
 
 #[tokio::test]
@@ -222,17 +214,17 @@ async fn sep1686_queued_task_is_shown_as_submitted() {
     for number in 0..9 {
         talks.push(anna.begin(10 + number, named("forever", &format!("t{number}"))).await);
     }
+    let mut answers = Transcript::default();
     // 2025-11-25 has no such status.
-    let waiting = anna.task("t8").await;
-    assert_eq!((&waiting["status"], &waiting["statusMessage"]), (&json!("working"), &json!("queued")));
-    assert_eq!(waiting["_meta"], json!({STATUS: "submitted", RELATED: {"taskId": "t8"}}));
+    answers.note("2025-11-25", &anna.task("t8").await);
     let listed = anna.result("tasks/list", json!({})).await;
-    let listed = listed["tasks"].as_array().unwrap().iter().find(|task| task["taskId"] == "t8").unwrap().clone();
-    assert_eq!((&listed["status"], &listed["_meta"]), (&json!("working"), &json!({STATUS: "submitted"})));
-    let older = world.client(ANNA, "2025-06-18", json!({})).await;
-    let expected = json!({"taskId": "t8", "status": "submitted", "keepAlive": 5000,
-        "pollFrequency": waiting["pollFrequency"], "_meta": related("t8")});
-    assert_eq!(older.task("t8").await, expected);
+    answers.note("listed", listed["tasks"].as_array().unwrap().iter().find(|task| task["taskId"] == "t8").unwrap());
+    answers.note("2025-06-18", &world.client(ANNA, "2025-06-18", json!({})).await.task("t8").await);
+    answers.expect(&expect![[r#"
+        2025-11-25: {"taskId":"t8","status":"working","statusMessage":"queued","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttl":null,"pollInterval":"<ms>","keepAlive":5000,"pollFrequency":"<ms>","_meta":{"dev.bulkhead/sep-1686-status":"submitted","modelcontextprotocol.io/related-task":{"taskId":"t8"}}}
+        listed: {"taskId":"t8","status":"working","statusMessage":"queued","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttl":null,"pollInterval":"<ms>","keepAlive":5000,"pollFrequency":"<ms>","_meta":{"dev.bulkhead/sep-1686-status":"submitted"}}
+        2025-06-18: {"taskId":"t8","status":"submitted","keepAlive":5000,"pollFrequency":"<ms>","_meta":{"modelcontextprotocol.io/related-task":{"taskId":"t8"}}}
+    "#]]);
     anna.cancel_request(10).await;
     assert!(talks[0].exchange.next().await.is_none());
     anna.until("t8", "working").await;
@@ -269,27 +261,23 @@ async fn sep1686_task_is_readable_in_session_revision() {
     let core = anna.start("forever").await;
     world.clock.advance(1);
     let _theirs = anna.begin(11, named("forever", "mine")).await;
-    let other = world.client(ANNA, "2025-11-25", json!({})).await;
-    let listed = other.result("tasks/list", json!({})).await;
-    let mut mine = listed["tasks"][0].clone();
-    assert!(mine["createdAt"].is_string() && mine["lastUpdatedAt"].is_string() && mine["ttl"].is_null(), "{mine}");
-    for member in ["createdAt", "lastUpdatedAt", "ttl", "pollInterval"] {
-        mine.as_object_mut().unwrap().remove(member).expect(member);
-    }
-    let shape =
-        json!({"taskId": "mine", "status": "working", "keepAlive": 5000, "pollFrequency": mine["pollFrequency"]});
-    assert_eq!(mine, shape);
-    assert_eq!((&listed["tasks"][1]["taskId"], &listed["tasks"][1]["ttl"]), (&json!(core), &json!(60_000)));
-    assert!(other.task(&core).await["_meta"].is_null());
+    let mut answers = Transcript::default();
     // A revision without tasks of the core does not see those.
-    let older = world.client(ANNA, "2025-06-18", json!({})).await;
-    let listed = older.result("tasks/list", json!({})).await;
-    assert_eq!(listed["tasks"].as_array().unwrap().len(), 1);
-    assert_eq!(listed["tasks"], json!([shape]));
-    let absent = older.error("tasks/get", json!({"taskId": "never"})).await;
-    for method in ["tasks/get", "tasks/result", "tasks/delete"] {
-        assert_eq!(older.error(method, json!({"taskId": core})).await, absent, "{method}");
+    for version in ["2025-11-25", "2025-06-18"] {
+        let client = world.client(ANNA, version, json!({})).await;
+        answers.note(version, &client.result("tasks/list", json!({})).await);
+        answers.note(version, &client.ask("tasks/get", json!({"taskId": core})).await);
     }
+    let older = world.client(ANNA, "2025-06-18", json!({})).await;
+    for (method, id) in [("tasks/result", &*core), ("tasks/delete", &core), ("tasks/get", "never")] {
+        answers.note(method, &older.ask(method, json!({"taskId": id})).await);
+    }
+    answers.expect(&expect![[r#"
+        2025-11-25: {"tasks":[{"taskId":"mine","status":"working","createdAt":"2026-11-21T02:03:39.008Z","lastUpdatedAt":"2026-11-21T02:03:39.008Z","ttl":null,"pollInterval":"<ms>","keepAlive":5000,"pollFrequency":"<ms>"},{"taskId":"<id>","status":"working","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttl":60000,"pollInterval":"<ms>"}]}
+        2025-11-25: {"jsonrpc":"2.0","id":1,"result":{"taskId":"<id>","status":"working","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttl":60000,"pollInterval":"<ms>"}}
+        2025-06-18: {"tasks":[{"taskId":"mine","status":"working","keepAlive":5000,"pollFrequency":"<ms>"}]}
+        2025-06-18, tasks/result, tasks/delete, tasks/get: {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Task not found"}}
+    "#]]);
 }
 
 #[tokio::test]

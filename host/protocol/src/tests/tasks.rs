@@ -6,22 +6,20 @@ const RELATED: &str = "io.modelcontextprotocol/related-task";
 async fn task_is_created_polled_and_result_fetched() {
     let world = world();
     let anna = world.anna().await;
+    let mut answers = Transcript::default();
     let created = anna.result("tools/call", json!({"name": "only_task", "task": {"ttl": 999_999_999}})).await;
-    let task = &created["task"];
-    let id = task["taskId"].as_str().unwrap().to_owned();
-    assert_eq!((id.len(), task["status"].as_str()), (32, Some("working")));
-    assert_eq!((&task["createdAt"], &task["lastUpdatedAt"]), (&json!(NOW_TEXT), &json!(NOW_TEXT)));
-    assert_eq!(task["ttl"], 120_000);
-    assert!(task["pollInterval"].as_u64().unwrap() > 0);
-    assert!(created["_meta"]["io.modelcontextprotocol/model-immediate-response"].is_string());
-    assert!(created["_meta"][RELATED].is_null());
-
-    let result = anna.result("tasks/result", json!({"taskId": id, "_meta": {RELATED: {"taskId": "other"}}})).await;
-    let expected = json!({"content": [{"type": "text", "text": "done"}], "_meta": {RELATED: {"taskId": id}}});
-    assert_eq!(result, expected);
-    let task = anna.result("tasks/get", json!({"taskId": id})).await;
-    assert_eq!((&task["status"], &task["_meta"]), (&json!("completed"), &Value::Null));
-    assert_eq!(anna.result("tasks/list", json!({})).await, json!({"tasks": [task]}));
+    answers.note("created", &created);
+    let id = &created["task"]["taskId"];
+    let params = json!({"taskId": id, "_meta": {RELATED: {"taskId": "other"}}});
+    answers.note("result", &anna.result("tasks/result", params).await);
+    answers.note("get", &anna.result("tasks/get", json!({"taskId": id})).await);
+    answers.note("list", &anna.result("tasks/list", json!({})).await);
+    answers.expect(&expect![[r#"
+        created: {"task":{"taskId":"<id>","status":"working","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttl":120000,"pollInterval":"<ms>"},"_meta":{"io.modelcontextprotocol/model-immediate-response":"only_task was started as a task; its result will be there later."}}
+        result: {"content":[{"type":"text","text":"done"}],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"<id>"}}}
+        get: {"taskId":"<id>","status":"completed","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttl":120000,"pollInterval":"<ms>"}
+        list: {"tasks":[{"taskId":"<id>","status":"completed","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttl":120000,"pollInterval":"<ms>"}]}
+    "#]]);
 }
 
 #[tokio::test]

@@ -24,17 +24,15 @@ fn code(answer: &(Value, Option<Rejection>)) -> (i64, Option<Rejection>) {
 #[tokio::test]
 async fn discover_lists_versions_and_capabilities() {
     let world = world();
-    let result = world.plain().result("server/discover", json!({})).await;
-    let expected = json!({"resultType": "complete", "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"],
-        "capabilities": {"logging": {}, "tools": {"listChanged": true}, "extensions": {TASKS: {},
-            "dev.bulkhead/task-interaction": {"steer": true, "pause": true}}},
-        "ttlMs": 60_000, "cacheScope": "public",
-        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "bulkhead", "version": "0.1.0"}}});
-    assert_eq!(result, expected);
+    let mut answers = Transcript::default();
     let knows = world.plain().with_extension(TASKS, json!({"steer": true}));
-    let result = knows.result("server/discover", json!({})).await;
-    assert_eq!(result["capabilities"]["extensions"][TASKS], json!({"steer": true, "pause": true}));
-    assert_eq!(result["cacheScope"], "private");
+    for (name, client) in [("plain", world.plain()), ("knows steer", knows)] {
+        answers.note(name, &client.result("server/discover", json!({})).await);
+    }
+    answers.expect(&expect![[r#"
+        plain: {"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"capabilities":{"logging":{},"tools":{"listChanged":true},"extensions":{"io.modelcontextprotocol/tasks":{},"dev.bulkhead/task-interaction":{"steer":true,"pause":true}}},"ttlMs":60000,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+        knows steer: {"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"capabilities":{"logging":{},"tools":{"listChanged":true},"extensions":{"io.modelcontextprotocol/tasks":{"steer":true,"pause":true},"dev.bulkhead/task-interaction":{"steer":true,"pause":true}}},"ttlMs":60000,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+    "#]]);
 }
 
 #[tokio::test]

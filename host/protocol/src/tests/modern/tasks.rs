@@ -17,19 +17,18 @@ async fn started(client: &Modern<'_>, tool: &str) -> Value {
 async fn task_outcome_is_inlined_in_tasks_get() {
     let world = world();
     let client = world.anna().await;
-    let modern = world.tasked();
-    let failed = json!(client.start("fails").await);
-    let task = modern.until(&failed, "completed").await;
-    assert_eq!(task["result"]["isError"], true, "the tool gave a result");
-    assert_eq!(task["resultType"], "complete");
-    let faulty = json!(client.start("faulty").await);
-    let task = modern.until(&faulty, "failed").await;
-    assert_eq!(task["error"], json!({"code": 1001, "message": "the tool trapped"}));
-    assert!(task["statusMessage"] == "the tool trapped" && task["result"].is_null());
-    let lacks = json!(client.start("lacks").await);
-    assert_eq!(modern.until(&lacks, "failed").await["error"]["code"], -32021);
-    let structured = json!(client.start("list").await);
-    assert_eq!(modern.until(&structured, "completed").await["result"]["structuredContent"], json!([1, 2]));
+    let mut answers = Transcript::default();
+    // What a tool gives is a result, also when the tool failed.
+    for (tool, status) in [("fails", "completed"), ("faulty", "failed"), ("lacks", "failed"), ("list", "completed")] {
+        let id = json!(client.start(tool).await);
+        answers.note(tool, &world.tasked().until(&id, status).await);
+    }
+    answers.expect(&expect![[r#"
+        fails: {"resultType":"complete","taskId":"<id>","status":"completed","statusMessage":"no such city","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttlMs":60000,"pollIntervalMs":"<ms>","result":{"resultType":"complete","content":[{"type":"text","text":"no such city"}],"isError":true},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+        faulty: {"resultType":"complete","taskId":"<id>","status":"failed","statusMessage":"the tool trapped","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttlMs":60000,"pollIntervalMs":"<ms>","error":{"code":1001,"message":"the tool trapped"},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+        lacks: {"resultType":"complete","taskId":"<id>","status":"failed","statusMessage":"This request needs a client that declares sampling","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttlMs":60000,"pollIntervalMs":"<ms>","error":{"code":-32021,"message":"This request needs a client that declares sampling","data":{"requiredCapabilities":{"sampling":{}}}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+        list: {"resultType":"complete","taskId":"<id>","status":"completed","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttlMs":60000,"pollIntervalMs":"<ms>","result":{"resultType":"complete","content":[{"type":"text","text":"[1, 2]"}],"structuredContent":[1,2]},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+    "#]]);
 }
 
 #[tokio::test]
