@@ -6,6 +6,9 @@
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
+#[macro_use]
+mod table;
+
 mod admin;
 mod auth;
 mod changes;
