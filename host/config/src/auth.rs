@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use jsonwebtoken::Algorithm;
 use url::Url;
 
-use super::keys::Unit;
+use super::key::{Number, Unit};
 use super::reader::Item;
 use super::report::{ConfigLocation, Report};
-use super::table::Number;
 use bulkhead_domain::names::{check_name, check_scope};
 use bulkhead_domain::rights::ScopeRule;
 use bulkhead_identity::auth::{IntrospectionOptions, IssuerOptions, TenantRule};

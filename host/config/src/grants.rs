@@ -3,9 +3,8 @@
 
 use std::path::Component;
 
-use super::keys::Unit;
+use super::key::{Number, Unit};
 use super::reader::Item;
-use super::table::Number;
 use bulkhead_calls::policy::{Bound, DirBound, DirGrant, Grants, HttpGrant, TENANT_MARK};
 use bulkhead_domain::limits::KeyValueLimits;
 use bulkhead_store::keyvalue::VALUE_BYTES_MAX;

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{self, Scope, Value};
+use super::key::{Number, Scope, Value};
+use super::keys;
 use super::layer::{self, Values};
 use super::report::{ConfigLocation, Report};
-use super::table::Number;
 
 /// The configuration file, already read.
 #[derive(Clone, Copy, Debug)]

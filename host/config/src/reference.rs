@@ -4,8 +4,9 @@
 
 use std::fmt::Write as _;
 
-use super::keys::{self, Key, Kind, Scope, Unit};
-use super::table::{self, Table};
+use super::key::{self, Key, Kind, Scope, Unit};
+use super::keys;
+use super::table::Table;
 use super::{admin, auth, dashboard, document, grants, metrics, plugin, tls, toolset, traces, trust};
 
 /// The tables of the file whose keys are not plain values with bounds, in the order of the page.
@@ -34,9 +35,9 @@ pub(super) static TABLES: &[&Table] = &[
 type Number = (&'static str, &'static str, Unit, u64, u64, &'static str);
 
 fn numbers() -> Vec<Number> {
-    let of = |table: &'static str, numbers: &[table::Number]| {
-        let listed = |number: &table::Number| {
-            let table::Number { name, unit, default, max, doc, .. } = *number;
+    let of = |table: &'static str, numbers: &[key::Number]| {
+        let listed = |number: &key::Number| {
+            let key::Number { name, unit, default, max, doc, .. } = *number;
             (table, name, unit, default, max, doc)
         };
         numbers.iter().map(listed).collect::<Vec<_>>()

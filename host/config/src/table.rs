@@ -4,7 +4,7 @@
 //! Owns the form of such a declaration. Invariant: a table takes the keys of its declaration and no others, and the help and the page of
 //! all keys describe these.
 
-use super::keys::Unit;
+use super::key::Number;
 
 /// A table as documents have it.
 pub(super) struct Table {
@@ -17,17 +17,6 @@ pub(super) struct Table {
     pub(super) numbers: &'static [Number],
     /// Keys that are tables with a description of their own.
     pub(super) tables: &'static [&'static str],
-}
-
-/// A number of a table.
-#[derive(Clone, Copy)]
-pub(super) struct Number {
-    pub(super) name: &'static str,
-    pub(super) unit: Unit,
-    pub(super) default: u64,
-    pub(super) min: u64,
-    pub(super) max: u64,
-    pub(super) doc: &'static str,
 }
 
 impl Table {
