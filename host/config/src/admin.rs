@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::plugin::digest;
 use super::reader::{Item, Section};
-use super::tls::{self, TlsConfig};
+use super::tls::{TlsConfig, read_tls};
 use bulkhead_plugins::sources::Digest;
 
 /// `[admin]`.
@@ -25,12 +25,34 @@ pub enum AdminSecret {
     Sha256([u8; 32]),
 }
 
+table!(ADMIN, AdminKeys, "[admin]",
+    "A listener for administrators (`bulkhead limits --url` and others) and the one credential that it takes.", {
+    listen: SocketAddr = |item| item.parsed(address), "",
+        "ADDR:PORT to listen on";
+    token_file: PathBuf = Item::file, "",
+        "File with the token that administrators show, at least 32 characters";
+    token_sha256: Digest = |item| item.parsed(digest), "",
+        "In place of token_file: the SHA-256 of the token, as 64 hexadecimal digits";
+    tls: TlsConfig = read_tls, "",
+        "As of [server]; required for anything but a loopback address";
+});
+
+impl AdminSecret {
+    /// The credential of a listener: in a file or as a digest, and not both.
+    pub(super) fn of(file: Option<PathBuf>, sha256: Option<Digest>) -> Option<Self> {
+        match (file, sha256) {
+            (Some(file), None) => Some(Self::File(file)),
+            (None, Some(Digest(sha256))) => Some(Self::Sha256(sha256)),
+            _ => None,
+        }
+    }
+}
+
 /// Reads `[admin]`.
-pub(super) fn read(item: Item<'_>) -> Option<AdminConfig> {
-    let section = item.section(&["listen", "token_file", "token_sha256", "tls"])?;
-    let listen = section.parsed("listen", address);
-    let secret = read_secret(&section);
-    let tls = section.get("tls").and_then(tls::read_tls);
+pub(super) fn read(item: &Item<'_>) -> Option<AdminConfig> {
+    let section = item.section(ADMIN.names())?;
+    let AdminKeys { listen, token_file, token_sha256, tls } = AdminKeys::read(&section);
+    let secret = AdminSecret::of(token_file, token_sha256);
     if !section.is_sound() {
         return None;
     }
@@ -58,15 +80,6 @@ pub(super) fn refuse_reachable(section: &Section<'_>, (table, also): (&str, &str
              key = \"…\" }}, or listen on 127.0.0.1"
         ),
     );
-}
-
-/// The credential of a listener: in a file or as a digest, and not both.
-pub(super) fn read_secret(section: &Section<'_>) -> Option<AdminSecret> {
-    match (section.file("token_file"), section.parsed("token_sha256", digest)) {
-        (Some(file), None) => Some(AdminSecret::File(file)),
-        (None, Some(Digest(sha256))) => Some(AdminSecret::Sha256(sha256)),
-        _ => None,
-    }
 }
 
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 
 use super::config::Config;
-use super::keys::{self, Bound};
+use super::key::Bound;
+use super::keys;
 use super::plugin::PluginConfig;
 use super::report::ConfigLocation;
 use super::trust::TrustConfig;
@@ -93,7 +94,7 @@ fn section<S: Clone>(bounds: &[Bound<S>], ours: &S, theirs: &S, names: &mut Vec<
     let mut ours = ours.clone();
     let mut theirs = theirs.clone();
     for bound in bounds {
-        let text = |field: &mut dyn super::keys::Field| format!("{:?}", field as &dyn Debug);
+        let text = |field: &mut dyn super::key::Field| format!("{:?}", field as &dyn Debug);
         if text((bound.field)(&mut ours)) != text((bound.field)(&mut theirs)) {
             names.push(bound.key.path());
         }

@@ -1,6 +1,7 @@
 //! `[dashboard]`: where people look at the host in a browser.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use http::uri::Authority;
 
@@ -11,7 +12,7 @@ use super::admin;
 use super::auth::{AuthConfig, SecretLocation};
 use super::reader::{Item, Section};
 use super::report::{ConfigLocation, Report};
-use super::tls::{self, TlsConfig};
+use super::tls::{TlsConfig, read_tls};
 
 /// `[dashboard]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,13 +43,36 @@ fn host(text: &str) -> Result<String, String> {
     if is_host { Ok(text.to_owned()) } else { Err(format!("{text:?} is not HOST or HOST:PORT, like ops.example.com")) }
 }
 
+table!(DASHBOARD, DashboardKeys, "[dashboard]",
+    "A listener for people in a browser. Without this table there is none.", {
+    listen: SocketAddr = |item| item.parsed(admin::address), "",
+        "ADDR:PORT to listen on";
+    allowed_hosts: Vec<String> = |item| Some(item.texts(host)), "none",
+        "Names that browsers may call it by, besides those of this machine; links of `bulkhead dashboard login` have the first";
+    tls: TlsConfig = read_tls, "",
+        "As of [server]; required for anything but a loopback address";
+    oidc: Box<OidcConfig> = read_oidc, "",
+        "Logging in at an issuer: see [dashboard.oidc]";
+});
+
+table!(OIDC, OidcKeys, "[dashboard.oidc]",
+    "Lets people log in at the dashboard with OpenID Connect. Without this table they paste tokens.", {
+    issuer: String = filled, "",
+        "The issuer of one of [[auth.issuer]], exactly as it is written there";
+    client_id: String = filled, "",
+        "How the issuer knows the dashboard";
+    client_secret_file: PathBuf = Item::file, "",
+        "File with the secret that belongs to it; a public client has none";
+    scopes: Vec<String> = |item| Some(item.texts(check_scope)), "openid",
+        "Scopes that are asked for, beside `openid`; they give rights as those of access tokens do";
+    operators: OperatorClaim = read_operators, "nobody",
+        "{ claim, value }: whose id token has this text in this claim, or in its list, is an operator";
+});
+
 /// Reads `[dashboard]`.
-pub(super) fn read(item: Item<'_>) -> Option<DashboardConfig> {
-    let section = item.section(&["listen", "allowed_hosts", "tls", "oidc"])?;
-    let listen = section.parsed("listen", admin::address);
-    let allowed_hosts = section.texts("allowed_hosts", host);
-    let tls = section.get("tls").and_then(tls::read_tls);
-    let oidc = section.get("oidc").and_then(read_oidc);
+pub(super) fn read(item: &Item<'_>) -> Option<DashboardConfig> {
+    let section = item.section(DASHBOARD.names())?;
+    let DashboardKeys { listen, allowed_hosts, tls, oidc } = DashboardKeys::read(&section);
     if !section.is_sound() {
         return None;
     }
@@ -60,39 +84,42 @@ pub(super) fn read(item: Item<'_>) -> Option<DashboardConfig> {
         admin::refuse_reachable(&section, ("dashboard", ""), listen);
         return None;
     }
-    Some(DashboardConfig { listen, allowed_hosts, tls, oidc })
+    Some(DashboardConfig { listen, allowed_hosts: allowed_hosts.unwrap_or_default(), tls, oidc })
 }
 
 /// The scope without which nobody logs in.
 const OPENID: &str = "openid";
 
-fn read_oidc(item: Item<'_>) -> Option<Box<OidcConfig>> {
-    let place = item.place();
-    let section = item.section(&["issuer", "client_id", "client_secret_file", "scopes", "operators"])?;
-    let mut scopes = section.texts("scopes", check_scope);
+fn read_oidc(item: &Item<'_>) -> Option<Box<OidcConfig>> {
+    let section = item.section(OIDC.names())?;
+    let OidcKeys { issuer, client_id, client_secret_file, scopes, operators } = OidcKeys::read(&section);
+    refuse_missing(&section, ["issuer", "client_id"]);
+    let mut scopes = scopes.unwrap_or_default();
     if !scopes.iter().any(|scope| scope == OPENID) {
         scopes.insert(0, OPENID.to_owned());
     }
-    let operators = section.get("operators").and_then(read_operators);
-    let client_secret = section.file("client_secret_file").map(SecretLocation::File);
-    let issuer = required(&section, "issuer");
-    let client_id = required(&section, "client_id");
+    let client_secret = client_secret_file.map(SecretLocation::File);
+    let place = item.place();
     Some(Box::new(OidcConfig { issuer: issuer?, place, client_id: client_id?, client_secret, scopes, operators }))
 }
 
-fn read_operators(item: Item<'_>) -> Option<OperatorClaim> {
-    let section = item.section(&["claim", "value"])?;
-    let claim = required(&section, "claim");
-    let value = required(&section, "value");
+fn read_operators(item: &Item<'_>) -> Option<OperatorClaim> {
+    let section = item.section(["claim", "value"])?;
+    refuse_missing(&section, ["claim", "value"]);
+    let claim = section.get("claim").as_ref().and_then(filled);
+    let value = section.get("value").as_ref().and_then(filled);
     Some(OperatorClaim { claim: claim?, value: value? })
 }
 
-/// A text that must be there.
-fn required(section: &Section<'_>, key: &str) -> Option<String> {
-    if !section.has(key) {
+/// A text with something in it.
+fn filled(item: &Item<'_>) -> Option<String> {
+    item.parsed(|text| if text.is_empty() { Err("must not be empty") } else { Ok(text.to_owned()) })
+}
+
+fn refuse_missing(section: &Section<'_>, keys: [&str; 2]) {
+    for key in keys.into_iter().filter(|key| !section.has(key)) {
         section.refuse(key, "missing");
     }
-    section.parsed(key, |text| if text.is_empty() { Err("must not be empty") } else { Ok(text.to_owned()) })
 }
 
 /// People log in where access tokens come from: who they are is said in the same words.

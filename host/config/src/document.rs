@@ -1,5 +1,7 @@
 //! The sections of the configuration file: fixed ones into layers, the others into what their readers make of them.
 
+use std::path::PathBuf;
+
 use toml::de::DeTable;
 
 use super::admin::{self, AdminConfig};
@@ -7,16 +9,17 @@ use super::auth::{self, AuthConfig, SecretLocation};
 use super::config::SecretsConfig;
 use super::dashboard::{self, DashboardConfig};
 use super::grants::read_bound;
-use super::keys::{self, Value};
+use super::key::Value;
+use super::keys;
 use super::layer::{Layer, Values};
 use super::metrics::{self, MetricsConfig};
 use super::plugin::{self, PluginEntry};
 use super::reader::{File, Item, Reader};
 use super::report::Report;
-use super::tls::{self, TlsConfig};
+use super::tls::{TlsConfig, read_tls};
 use super::toolset::{self, ToolsetEntry};
 use super::traces::{self, TracesConfig};
-use super::trust::{self, TrustConfig};
+use super::trust::{self, TrustConfig, read_pinning};
 use bulkhead_calls::policy::Bound;
 use bulkhead_domain::limits::CPU_WEIGHT_MAX;
 use bulkhead_domain::names::check_name;
@@ -52,6 +55,12 @@ pub(super) struct TenantEntry {
     pub(super) cpu_weight: u32,
 }
 
+table!(SECRETS, SecretsKeys, "[secrets]",
+    "The keys that secrets of plugins are sealed with. Without key_file the variable BULKHEAD_SECRET_KEY has them.", {
+    key_file: PathBuf = Item::file, "",
+        "File with one key a line, 32 random bytes in base64 (`openssl rand -base64 32`); the first one seals";
+});
+
 /// Reads the file: the fixed sections into `base`, the rest into the answer.
 pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Parsed {
     let reader = Reader { file, report };
@@ -67,21 +76,22 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
     for (name, node) in tree.get_ref() {
         let item = Item { reader, path: name.get_ref().to_string(), node };
         match name.get_ref().as_ref() {
-            "server" => parsed.tls = fixed_section(&item, base).and_then(tls::read_tls),
+            "server" => parsed.tls = fixed_section(&item, base).as_ref().and_then(read_tls),
             "limits" | "call" | "compile" | "log" | "audit" | "sources" => {
                 fixed_section(&item, base);
             }
-            "admin" => parsed.admin = admin::read(item),
-            "metrics" => parsed.metrics = metrics::read(item),
-            "dashboard" => parsed.dashboard = dashboard::read(item),
-            "auth" => parsed.auth = auth::read(item).unwrap_or_default(),
-            "encryption" => parsed.encryption = read_encryption(item),
+            "admin" => parsed.admin = admin::read(&item),
+            "metrics" => parsed.metrics = metrics::read(&item),
+            "dashboard" => parsed.dashboard = dashboard::read(&item),
+            "auth" => parsed.auth = auth::read(&item).unwrap_or_default(),
+            "encryption" => parsed.encryption = read_encryption(&item),
             "plugin" => parsed.plugins = plugin::read(&item),
             "secrets" => {
-                parsed.secrets.key_file = item.section(&["key_file"]).and_then(|section| section.file("key_file"));
+                parsed.secrets.key_file =
+                    item.section(SECRETS.names()).and_then(|section| SecretsKeys::read(&section).key_file);
             }
             "toolset" => parsed.toolsets = toolset::read(&item),
-            "traces" => parsed.traces = traces::read(item).unwrap_or_default(),
+            "traces" => parsed.traces = traces::read(&item).unwrap_or_default(),
             "trust" => parsed.trust = trust::read(&item),
             "tenant" => parsed.tenants = read_tenants(&item),
             "token" => item
@@ -124,6 +134,17 @@ fn fixed_section<'a>(item: &Item<'a>, base: &mut Layer<'_>) -> Option<Item<'a>> 
     tls
 }
 
+table!(TENANT, TenantKeys, "[tenant.NAME]", "What is different for one tenant.", {
+    limits: Values = |item| Some(item.overrides("limits")), "",
+        "Table with keys of [limits] for its requestors and for itself";
+    grants: Bound = read_bound, "",
+        "Table with directories, http, env and kv: what is left to its calls of what plugins are granted";
+    cpu_weight: u32 = |item| item.number(1..=u64::from(CPU_WEIGHT_MAX)), "1",
+        "Its share of processor time against other tenants when there is not enough, 1 to 1000";
+    changed_definitions: Pinning = read_pinning, "",
+        "As of [[trust]]; the strictest of all who would get a version decides";
+});
+
 /// `[tenant.NAME]`.
 fn read_tenants(item: &Item<'_>) -> Vec<TenantEntry> {
     let mut tenants = Vec::new();
@@ -131,27 +152,35 @@ fn read_tenants(item: &Item<'_>) -> Vec<TenantEntry> {
         if let Err(message) = check_name(name.get_ref()) {
             item.reader.refuse(name, format!("{}: {message}", item.path));
         }
-        let Some(tenant) = item.section(&["limits", "grants", "cpu_weight", "changed_definitions"]) else { continue };
+        let Some(section) = item.section(TENANT.names()) else { continue };
+        let keys = TenantKeys::read(&section);
         tenants.push(TenantEntry {
             name: name.get_ref().to_string(),
-            values: tenant.get("limits").map(|item| item.overrides("limits")).unwrap_or_default(),
-            changed_definitions: trust::read_pinning(&tenant),
-            grants: tenant.get("grants").and_then(read_bound).unwrap_or_default(),
-            cpu_weight: tenant.number("cpu_weight", 1..=u64::from(CPU_WEIGHT_MAX)).unwrap_or(CPU_WEIGHT),
+            values: keys.limits.unwrap_or_default(),
+            changed_definitions: keys.changed_definitions,
+            grants: keys.grants.unwrap_or_default(),
+            cpu_weight: keys.cpu_weight.unwrap_or(CPU_WEIGHT),
         });
     }
     tenants
 }
 
+table!(ENCRYPTION, EncryptionKeys, "[encryption]",
+    "Seals the arguments, results, input requests, answers and steering of stored tasks, and what plugins keep.", {
+    key_file: PathBuf = Item::file, "",
+        "File with one key a line, 32 random bytes in base64; the first one seals; only its owner may read the file";
+    key_env: String = |item| item.text().map(str::to_owned), "",
+        "In place of key_file: the name of an environment variable with the keys";
+});
+
 /// `[encryption]`: where the keys are with which stored tasks are sealed. Without the section, nothing is sealed.
-fn read_encryption(item: Item<'_>) -> Option<SecretLocation> {
-    let section = item.section(&["key_file", "key_env"])?;
-    let file = section.file("key_file").map(SecretLocation::File);
-    let variable = section.text("key_env").map(SecretLocation::Variable);
+fn read_encryption(item: &Item<'_>) -> Option<SecretLocation> {
+    let section = item.section(ENCRYPTION.names())?;
+    let EncryptionKeys { key_file, key_env } = EncryptionKeys::read(&section);
     if section.has("key_file") && section.has("key_env") {
         section.item.refuse("either key_file or key_env, not both");
     } else if section.is_empty() {
         section.item.refuse("needs key_file, a file of keys, or key_env, the name of a variable with them");
     }
-    file.or(variable)
+    key_file.map(SecretLocation::File).or(key_env.map(SecretLocation::Variable))
 }

@@ -3,48 +3,65 @@
 
 use std::path::Component;
 
+use super::key::{Number, Unit};
 use super::reader::Item;
 use bulkhead_calls::policy::{Bound, DirBound, DirGrant, Grants, HttpGrant, TENANT_MARK};
 use bulkhead_domain::limits::KeyValueLimits;
 use bulkhead_store::keyvalue::VALUE_BYTES_MAX;
 
-/// A number with its default, its maximum and its meaning.
-pub(super) type Setting = (&'static str, u64, u64, &'static str);
-
-const QUOTA: Setting =
-    ("bytes_max", 1 << 30, 1 << 50, "what plugins may make of one writable directory; each tenant's own one by itself");
-const KEYS: Setting =
-    ("keys_max", 10_000, 1_000_000, "keys that one plugin may keep in one tenant, expired ones until they are removed");
-const BYTES: Setting = ("bytes_max", 16 << 20, 16 << 30, "keys and values of one plugin in one tenant");
-const VALUE_BYTES: Setting = ("value_bytes_max", 64 << 10, VALUE_BYTES_MAX, "one kept value");
-
-/// The numbers of `[plugin.kv]`.
-pub(super) fn keyvalue_numbers() -> [Setting; 3] {
-    [KEYS, BYTES, VALUE_BYTES]
+const fn number(name: &'static str, unit: Unit, default: u64, max: u64, doc: &'static str) -> Number {
+    Number { name, unit, default, min: 1, max, doc }
 }
 
-/// The one number of a directory.
-pub(super) fn quota() -> Setting {
-    QUOTA
-}
+/// Of a directory.
+pub(super) const QUOTA: Number = number(
+    "bytes_max",
+    Unit::Bytes,
+    1 << 30,
+    1 << 50,
+    "what plugins may make of one writable directory; each tenant's own one by itself",
+);
+
+/// Of `[plugin.kv]`.
+pub(super) const KEYVALUE: [Number; 3] = [
+    number(
+        "keys_max",
+        Unit::Count,
+        10_000,
+        1_000_000,
+        "keys that one plugin may keep in one tenant, expired ones until they are removed",
+    ),
+    number("bytes_max", Unit::Bytes, 16 << 20, 16 << 30, "keys and values of one plugin in one tenant"),
+    number("value_bytes_max", Unit::Bytes, 64 << 10, VALUE_BYTES_MAX, "one kept value"),
+];
+
+table!(GRANTS, GrantsKeys, "[plugin.grants]",
+    "What the plugin may reach, as far as its manifest asks for it. By default nothing.", {
+    directories: Vec<DirGrant> = |item| Some(item.items().iter().filter_map(read_directory).collect()), "[]",
+        "List of tables with host, guest, write and bytes_max; `{tenant}` in host is the caller's tenant";
+    http: Vec<HttpGrant> = |item| Some(item.items().iter().filter_map(read_destination).collect()), "[]",
+        "Destinations of outgoing HTTP: `[METHODS ]SCHEME://HOST[:PORT][/PATH]`, or `{ to = …, trace = true }` where a destination is told of the trace (`traceparent`)";
+    env: Vec<String> = |item| Some(item.texts(variable)), "[]",
+        "Environment variables that it may read";
+});
 
 /// Reads `[plugin.grants]`; what is wrong in it is not granted.
-pub(super) fn read_grants(item: Item<'_>) -> Option<Grants> {
-    let section = item.section_of("grant", &["directories", "http", "env"])?;
+pub(super) fn read_grants(item: &Item<'_>) -> Option<Grants> {
+    let keys = GrantsKeys::read(&item.section_of("grant", GRANTS.names())?);
     Some(Grants {
-        directories: section.items("directories").into_iter().filter_map(read_directory).collect(),
-        http: section.items("http").into_iter().filter_map(read_destination).collect(),
-        env: section.texts("env", variable),
+        directories: keys.directories.unwrap_or_default(),
+        http: keys.http.unwrap_or_default(),
+        env: keys.env.unwrap_or_default(),
         keyvalue: None,
     })
 }
 
 /// A destination as a text, or as a table that says more of it.
-fn read_destination(item: Item<'_>) -> Option<HttpGrant> {
+fn read_destination(item: &Item<'_>) -> Option<HttpGrant> {
     if !item.is_table() {
         return item.parsed(str::parse);
     }
-    let section = item.section(&["to", "trace"])?;
+    let section = item.section(["to", "trace"])?;
     let to = section.parsed("to", str::parse::<HttpGrant>);
     let trace = section.switch("trace").unwrap_or_default();
     if !section.has("to") {
@@ -54,8 +71,8 @@ fn read_destination(item: Item<'_>) -> Option<HttpGrant> {
 }
 
 /// What a tenant is left. A kind that is not named has no bound; what is wrong is not left.
-pub(super) fn read_bound(item: Item<'_>) -> Option<Bound> {
-    let section = item.section_of("grant", &["directories", "http", "env", "kv"])?;
+pub(super) fn read_bound(item: &Item<'_>) -> Option<Bound> {
+    let section = item.section_of("grant", ["directories", "http", "env", "kv"])?;
     let directories = || section.items("directories").into_iter().filter_map(read_left).collect();
     Some(Bound {
         directories: section.has("directories").then(directories),
@@ -67,7 +84,7 @@ pub(super) fn read_bound(item: Item<'_>) -> Option<Bound> {
 
 /// A directory by its name in the sandbox.
 fn read_left(item: Item<'_>) -> Option<DirBound> {
-    let section = item.section(&["guest", "write"])?;
+    let section = item.section(["guest", "write"])?;
     if !section.has("guest") {
         section.item.refuse("each directory needs `guest` (its name in the sandbox)");
     }
@@ -76,21 +93,17 @@ fn read_left(item: Item<'_>) -> Option<DirBound> {
 }
 
 /// `[plugin.kv]`: what a plugin may keep. Writing the table is the grant, with the defaults for what is not in it.
-pub(super) fn read_keyvalue(item: Item<'_>) -> Option<KeyValueLimits> {
-    let section = item.section(&["keys_max", "bytes_max", "value_bytes_max"])?;
-    let KeyValueLimits { keys_max, bytes_max, value_bytes_max } = keyvalue_defaults();
-    Some(KeyValueLimits {
-        keys_max: section.number("keys_max", 1..=KEYS.2).unwrap_or(keys_max),
-        bytes_max: section.number("bytes_max", 1..=BYTES.2).unwrap_or(bytes_max),
-        value_bytes_max: section.number("value_bytes_max", 1..=VALUE_BYTES.2).unwrap_or(value_bytes_max),
-    })
+pub(super) fn read_keyvalue(item: &Item<'_>) -> Option<KeyValueLimits> {
+    let section = item.section(KEYVALUE.map(|number| number.name))?;
+    Some(keyvalue_limits(KEYVALUE.map(|number| section.number(&number).unwrap_or(number.default))))
 }
 
 /// The grant that an empty table is.
 pub fn keyvalue_defaults() -> KeyValueLimits {
-    let keys_max = KEYS.1;
-    let bytes_max = BYTES.1;
-    let value_bytes_max = VALUE_BYTES.1;
+    keyvalue_limits(KEYVALUE.map(|number| number.default))
+}
+
+fn keyvalue_limits([keys_max, bytes_max, value_bytes_max]: [u64; 3]) -> KeyValueLimits {
     KeyValueLimits { keys_max: u32::try_from(keys_max).unwrap_or(u32::MAX), bytes_max, value_bytes_max }
 }
 
@@ -102,10 +115,10 @@ fn absolute(guest: &str) -> Result<String, String> {
     }
 }
 
-fn read_directory(item: Item<'_>) -> Option<DirGrant> {
-    let section = item.section(&["host", "guest", "write", "bytes_max"])?;
+fn read_directory(item: &Item<'_>) -> Option<DirGrant> {
+    let section = item.section(["host", "guest", "write", QUOTA.name])?;
     let write = section.switch("write").unwrap_or_default();
-    let bytes_max = section.number("bytes_max", 1..=QUOTA.2);
+    let bytes_max = section.number(&QUOTA);
     let (Some(host), Some(guest)) = (section.file("host"), section.text("guest")) else {
         section.item.refuse("each directory needs `host` (the folder) and `guest` (its name in the sandbox)");
         return None;
@@ -125,7 +138,7 @@ fn read_directory(item: Item<'_>) -> Option<DirGrant> {
         section.refuse("bytes_max", "nothing is written to it; set write = true");
     }
     // A guest that fills the disk makes the store read-only for everybody.
-    let bytes_max = write.then(|| bytes_max.unwrap_or(QUOTA.1));
+    let bytes_max = write.then(|| bytes_max.unwrap_or(QUOTA.default));
     Some(DirGrant { host, guest, write, bytes_max })
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::keys::{self, Bound, Key, Scope, Value};
+use super::key::{Bound, Key, Scope, Value};
+use super::keys;
 use super::report::{ConfigLocation, Report};
 
 /// (section, name)

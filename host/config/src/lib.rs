@@ -6,6 +6,9 @@
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
+#[macro_use]
+mod table;
+
 mod admin;
 mod auth;
 mod changes;
@@ -14,6 +17,7 @@ mod dashboard;
 mod document;
 mod exposure;
 mod grants;
+mod key;
 mod keys;
 mod layer;
 mod metrics;
@@ -38,8 +42,9 @@ pub use config::{Config, SecretsConfig, TenantConfig};
 pub use dashboard::{DashboardConfig, OidcConfig};
 use document::TenantEntry;
 pub use grants::{keyvalue_defaults, variable as variable_name};
+pub use key::Kind;
+pub use keys::all as all_keys;
 pub use keys::{AuditConfig, LogConfig, LogFormat, ReadyRequirement, ServerConfig, SourcesConfig};
-pub use keys::{Kind, all as all_keys};
 pub use metrics::MetricsConfig;
 pub use plugin::PluginConfig;
 pub use reader::File;

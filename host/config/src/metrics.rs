@@ -1,11 +1,14 @@
 //! `[metrics]`: where the host's metrics are read, and by whom.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use super::admin::{self, AdminSecret};
+use super::plugin::digest;
 use super::reader::Item;
-use super::tls::{self, TlsConfig};
+use super::tls::{TlsConfig, read_tls};
 use bulkhead_metrics::MetricsOptions;
+use bulkhead_plugins::sources::Digest;
 
 /// Lines of all series together, if the file says nothing else.
 const SERIES: usize = 10_000;
@@ -22,18 +25,32 @@ pub struct MetricsConfig {
     pub options: MetricsOptions,
 }
 
+table!(METRICS, MetricsKeys, "[metrics]",
+    "A listener for Prometheus: the page /metrics. Without this table nothing is counted.", {
+    listen: SocketAddr = |item| item.parsed(admin::address), "",
+        "ADDR:PORT to listen on";
+    token_file: PathBuf = Item::file, "",
+        "File with the token that scrapers show, at least 32 characters";
+    token_sha256: Digest = |item| item.parsed(digest), "",
+        "In place of token_file: the SHA-256 of the token, as 64 hexadecimal digits";
+    tls: TlsConfig = read_tls, "",
+        "As of [server]; with a token required for anything but a loopback address";
+    series_max: usize = |item| item.number(1_000..=1_000_000), "10,000",
+        "Lines of all series together, 1,000 to 1,000,000; what is beyond counts as `_overflow`";
+    tenants: bool = |item| item.choice(&[("configured", true), ("none", false)]), "configured",
+        "`configured`: numbers of each tenant that has a `[tenant.NAME]`; `none`: of no tenant";
+    tools: bool = Item::switch, "true",
+        "Whether durations of requests are told apart by tool and prompt";
+});
+
 /// Reads `[metrics]`.
-pub(super) fn read(item: Item<'_>) -> Option<MetricsConfig> {
-    let section = item.section(&["listen", "token_file", "token_sha256", "tls", "series_max", "tools", "tenants"])?;
-    let listen = section.parsed("listen", admin::address);
+pub(super) fn read(item: &Item<'_>) -> Option<MetricsConfig> {
+    let section = item.section(METRICS.names())?;
+    let MetricsKeys { listen, token_file, token_sha256, tls, series_max, tenants, tools } = MetricsKeys::read(&section);
     let secret = match (section.has("token_file"), section.has("token_sha256")) {
         (false, false) => None,
-        _ => Some(admin::read_secret(&section)),
+        _ => Some(AdminSecret::of(token_file, token_sha256)),
     };
-    let tls = section.get("tls").and_then(tls::read_tls);
-    let series_max = section.number("series_max", 1_000..=1_000_000).unwrap_or(SERIES);
-    let tools = section.switch("tools").unwrap_or(true);
-    let tenants = section.choice("tenants", &[("configured", true), ("none", false)]).unwrap_or(true);
     if !section.is_sound() {
         return None;
     }
@@ -52,5 +69,6 @@ pub(super) fn read(item: Item<'_>) -> Option<MetricsConfig> {
         admin::refuse_reachable(&section, ("metrics", "metrics.token_file = \"…\" and "), listen);
         return None;
     }
-    Some(MetricsConfig { listen, secret, tls, tenants, options: MetricsOptions { series_max, tools } })
+    let options = MetricsOptions { series_max: series_max.unwrap_or(SERIES), tools: tools.unwrap_or(true) };
+    Some(MetricsConfig { listen, secret, tls, tenants: tenants.unwrap_or(true), options })
 }

@@ -13,9 +13,10 @@ use super::layer::{Layer, Values};
 use super::reader::{Item, Name};
 use super::report::{ConfigLocation, Report};
 use super::tool_names::check_key;
+use bulkhead_calls::policy::Grants;
 use bulkhead_calls::{Durability, InDoubt};
 use bulkhead_domain::Json;
-use bulkhead_domain::limits::CallLimits;
+use bulkhead_domain::limits::{CallLimits, KeyValueLimits};
 use bulkhead_domain::names::{check_name, check_tool_name};
 use bulkhead_domain::tool::{TaskSupport, ToolAnnotations};
 use bulkhead_domain::toolset::HOST_TOOLS;
@@ -145,31 +146,64 @@ pub(super) fn read(item: &Item<'_>) -> Vec<PluginEntry> {
     item.tables("plugin").into_iter().filter_map(read_one).collect()
 }
 
-const PLUGIN_KEYS: &[&str] = &[
-    "name",
-    "file",
-    "url",
-    "oci",
-    "compose",
-    "sha256",
-    "prefix",
-    "on_restart",
-    "durable",
-    "in_doubt",
-    "idempotency_header",
-    "accept_changes",
-    "drain_ms",
-    "drain_then",
-    "quarantine_after",
-    "canary",
-    "config",
-    "manifest",
-    "wasi",
-    "grants",
-    "kv",
-    "call",
-    "tool",
-];
+table!(PLUGIN, PluginKeys, "[[plugin]]", "A plugin: where its component comes from, and on which terms it runs.", {
+    name: String = read_name, "as the component says, else the file's name",
+        "Its name; required with url, oci and sha256";
+    file: PathBuf = read_file, "",
+        "The component: a file";
+    url: Source = |item| item.parsed(|text| read_remote(text, "https://")), "",
+        "In place of file: an https address";
+    oci: Source = |item| item.parsed(|text| read_remote(text, "oci://")), "",
+        "In place of file: REGISTRY/REPOSITORY:TAG";
+    compose: Vec<Source> = |item| Some(item.items().iter().filter_map(read_part).collect()), "",
+        "Components, files or addresses, that bring what this one imports: they become one component";
+    sha256: Digest = |item| item.parsed(digest), "",
+        "The digest that the component must have; with compose, that of the whole";
+    prefix: String = read_name, "",
+        "Text that is put before the names of its tools. Some clients refuse dots";
+    config: BTreeMap<String, Json> = |item| Some(read_settings(item)), "",
+        "Table of settings that the plugin reads";
+    on_restart: bool = |item| item.choice(&[("fail", false), ("rerun", true)]), "\"fail\"",
+        "`rerun`: interrupted tasks of idempotent tools run again; steering that the lost run had taken is not repeated";
+    durable: Durability = |item| {
+        item.choice(&[("off", Durability::Off), ("auto", Durability::Auto), ("required", Durability::Required)])
+    }, "\"auto\"",
+        "`auto`: a task whose host was killed goes on where it was; a call that cannot (one that used a file, or was sent a stream) ends as with `off`. `required`: a plugin whose grants or component forbid it is refused";
+    in_doubt: InDoubt = |item| {
+        use InDoubt::{Error, Resend, ResendIdempotent};
+        item.choice(&[("error", Error), ("resend-idempotent", ResendIdempotent), ("resend", Resend)])
+    }, "\"error\"",
+        "What a durable task is told of an HTTP request that was sent when the host was killed and may have had an effect: `error` says that, `resend-idempotent` sends PUT and DELETE again, `resend` all";
+    idempotency_header: Option<HeaderName> = |item| item.parsed(header_name), "\"Idempotency-Key\"",
+        "Header that a durable task's POST and PATCH requests get where they have none, with the same value however often the task is brought back; empty: none";
+    accept_changes: AcceptChanges = |item| {
+        use AcceptChanges::{Anything, Compatible, Nothing};
+        item.choice(&[("none", Nothing), ("compatible", Compatible), ("any", Anything)])
+    }, "\"none\"",
+        "What a switch may change of accepted tools without --accept: `compatible` allows other descriptions, wider inputs and narrower outputs, `any` everything";
+    drain_ms: u64 = |item| item.number(0..=DRAIN_MS_MAX), "0",
+        "How long calls of a replaced version may go on; 0: as long as they like";
+    drain_then: DrainThen = |item| {
+        item.choice(&[("wait", DrainThen::Wait), ("cancel", DrainThen::Cancel), ("fail", DrainThen::Fail)])
+    }, "\"wait\"",
+        "What happens to them then: `wait`, `cancel` or `fail`";
+    manifest: bool = |item| item.choice(&[("optional", false), ("required", true)]), "\"optional\"",
+        "`required`: a component without a manifest is refused; otherwise it wants all that it is granted";
+    wasi: WasiVersion = |item| item.choice(&[("0.2", WasiVersion::V0_2), ("0.3", WasiVersion::V0_3)]), "\"0.2\"",
+        "`0.3`: its component may need WASI 0.3 and have asynchronous functions, whose implementation in wasmtime is experimental and gets no promised security fixes; at most 512 calls of such plugins are in progress at a time, 448 of them of one tenant, and more wait within their `wall_ms`";
+    quarantine_after: u32 = |item| item.number(0..=QUARANTINE_AFTER_MAX), "10",
+        "Faults in a row (traps and limits) after which a requestor is kept from the plugin for a while; 0: never";
+    grants: Grants = read_grants, "nothing",
+        "Table [plugin.grants]: what its calls may reach";
+    kv: KeyValueLimits = read_keyvalue, "nothing",
+        "Table [plugin.kv]: what it may keep from call to call";
+    call: Values = |item| Some(item.overrides("call")), "",
+        "Table [plugin.call] with keys of [call] for this plugin";
+    tool: BTreeMap<String, ToolEntry> = |item| Some(read_tools(item)), "",
+        "Tables [plugin.tool.NAME]: what is different for one tool";
+    canary: CanaryPolicy = read_canary, "",
+        "Table [plugin.canary]: when a canary is taken back";
+});
 
 /// The name of a header; empty: none.
 fn header_name(text: &str) -> Result<Option<HeaderName>, String> {
@@ -185,48 +219,38 @@ fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
     if table.is_some() {
         item.path = format!("plugin.{name}");
     }
-    let section = item.section(PLUGIN_KEYS)?;
-    let file = section.get("file").and_then(|item| read_file(&item)).unwrap_or_default();
+    let section = item.section(PLUGIN.names())?;
+    let keys = PluginKeys::read(&section);
+    let file = keys.file.unwrap_or_default();
     let mut plugin = PluginConfig::of_file(file, keys::blank_call(), section.item.place());
-    for (key, scheme) in [("url", "https://"), ("oci", "oci://")] {
-        if let Some(source) = section.parsed(key, |text| read_remote(text, scheme)) {
-            // Fetched when it is loaded.
-            plugin.policy.source.component = runtime::Source::Bytes(Vec::new().into());
-            plugin.source = source;
-        }
+    if let Some(source) = keys.oci.or(keys.url) {
+        // Fetched when it is loaded.
+        plugin.policy.source.component = runtime::Source::Bytes(Vec::new().into());
+        plugin.source = source;
     }
-    plugin.compose = section.items("compose").iter().filter_map(read_part).collect();
-    plugin.sha256 = section.parsed("sha256", digest);
-    let choice = [("fail", false), ("rerun", true)];
+    plugin.compose = keys.compose.unwrap_or_default();
+    plugin.sha256 = keys.sha256;
     let policy = &mut plugin.policy;
-    policy.source.rerun = section.choice("on_restart", &choice).unwrap_or_default();
-    let choice = [("off", Durability::Off), ("auto", Durability::Auto), ("required", Durability::Required)];
-    policy.source.durable = section.choice("durable", &choice).unwrap_or_default();
-    let choice =
-        [("error", InDoubt::Error), ("resend-idempotent", InDoubt::ResendIdempotent), ("resend", InDoubt::Resend)];
-    policy.source.journal.in_doubt = section.choice("in_doubt", &choice).unwrap_or_default();
-    if let Some(name) = section.parsed("idempotency_header", header_name) {
+    policy.source.rerun = keys.on_restart.unwrap_or_default();
+    policy.source.durable = keys.durable.unwrap_or_default();
+    policy.source.journal.in_doubt = keys.in_doubt.unwrap_or_default();
+    if let Some(name) = keys.idempotency_header {
         policy.source.journal.idempotency_header = name;
     }
-    let choice = [("optional", false), ("required", true)];
-    policy.source.manifest_required = section.choice("manifest", &choice).unwrap_or_default();
-    let choice = [("0.2", WasiVersion::V0_2), ("0.3", WasiVersion::V0_3)];
-    policy.source.wasi = section.choice("wasi", &choice).unwrap_or_default();
-    policy.source.name = section.get("name").and_then(|item| read_name(&item));
-    policy.source.prefix = section.get("prefix").and_then(|item| read_name(&item)).unwrap_or_default();
-    policy.source.config = section.get("config").map(|item| read_settings(&item)).unwrap_or_default();
-    policy.source.grants = section.get("grants").and_then(read_grants).unwrap_or_default();
-    policy.source.grants.keyvalue = section.get("kv").and_then(read_keyvalue);
-    let choice =
-        [("none", AcceptChanges::Nothing), ("compatible", AcceptChanges::Compatible), ("any", AcceptChanges::Anything)];
-    policy.accept_changes = section.choice("accept_changes", &choice).unwrap_or_default();
-    policy.drain_ms = section.number("drain_ms", 0..=DRAIN_MS_MAX).unwrap_or_default();
-    let choice = [("wait", DrainThen::Wait), ("cancel", DrainThen::Cancel), ("fail", DrainThen::Fail)];
-    policy.drain_then = section.choice("drain_then", &choice).unwrap_or_default();
-    let faults = section.number("quarantine_after", 0..=QUARANTINE_AFTER_MAX);
-    policy.quarantine_after = faults.unwrap_or(FAULTS_IN_A_ROW);
-    if let Some(item) = section.get("canary") {
-        read_canary(item, policy);
+    policy.source.manifest_required = keys.manifest.unwrap_or_default();
+    policy.source.wasi = keys.wasi.unwrap_or_default();
+    policy.source.name = keys.name;
+    policy.source.prefix = keys.prefix.unwrap_or_default();
+    policy.source.config = keys.config.unwrap_or_default();
+    policy.source.grants = keys.grants.unwrap_or_default();
+    policy.source.grants.keyvalue = keys.kv;
+    policy.accept_changes = keys.accept_changes.unwrap_or_default();
+    policy.drain_ms = keys.drain_ms.unwrap_or_default();
+    policy.drain_then = keys.drain_then.unwrap_or_default();
+    policy.quarantine_after = keys.quarantine_after.unwrap_or(FAULTS_IN_A_ROW);
+    if let Some(canary) = keys.canary {
+        policy.canary = canary.thresholds;
+        policy.watch_switch_ms = canary.watch_switch_ms;
     }
     match ["file", "url", "oci"].iter().filter(|key| section.has(key)).count() {
         0 => section.refuse("file", "missing; name the component's file, url or oci"),
@@ -245,26 +269,41 @@ fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
     if plugin.name().is_none() && section.has("compose") {
         section.refuse("name", "missing; a plugin with compose needs one: it is what the components are composed to");
     }
-    let call = section.get("call").map(|item| item.overrides("call")).unwrap_or_default();
-    let tools = section.get("tool").map(|item| read_tools(&item)).unwrap_or_default();
-    Some(PluginEntry { plugin, call, tools })
+    let call = keys.call.unwrap_or_default();
+    Some(PluginEntry { plugin, call, tools: keys.tool.unwrap_or_default() })
 }
 
-/// `[plugin.canary]`.
-fn read_canary(item: Item<'_>, policy: &mut Policy) {
-    let keys = &["fault_percent_max", "latency_percent_max", "window_ms", "calls_min", "watch_switch_ms"];
-    let Some(section) = item.section(keys) else { return };
+table!(CANARY, CanaryKeys, "[plugin.canary]", "When a canary is taken back by itself.", {
+    fault_percent_max: u8 = |item| item.number(0..=100), "5",
+        "More calls than this break; 100: never";
+    latency_percent_max: u32 = |item| item.number(0..=1_000_000), "0",
+        "The slowest twentieth of a tool's calls takes more than this percentage of the active version's time, like 150; 0: never";
+    window_ms: u64 = |item| item.number(0..=DRAIN_MS_MAX), "600000",
+        "How far back calls count";
+    calls_min: u32 = |item| item.number(0..=1_000_000), "20",
+        "Calls that a verdict needs, without those of any one requestor";
+    watch_switch_ms: u64 = |item| item.number(0..=DRAIN_MS_MAX), "0",
+        "How long the bound on faults also holds for a new version after a switch";
+});
+
+struct CanaryPolicy {
+    thresholds: CanaryThresholds,
+    watch_switch_ms: u64,
+}
+
+fn read_canary(item: &Item<'_>) -> Option<CanaryPolicy> {
+    let keys = CanaryKeys::read(&item.section(CANARY.names())?);
     let usual = CanaryThresholds::default();
-    policy.canary = CanaryThresholds {
-        fault_percent_max: section.number("fault_percent_max", 0..=100).unwrap_or(usual.fault_percent_max),
-        latency_percent_max: section.number("latency_percent_max", 0..=1_000_000).unwrap_or(usual.latency_percent_max),
-        window_ms: section.number("window_ms", 0..=DRAIN_MS_MAX).unwrap_or(usual.window_ms),
-        calls_min: section.number("calls_min", 0..=1_000_000).unwrap_or(usual.calls_min),
+    let thresholds = CanaryThresholds {
+        fault_percent_max: keys.fault_percent_max.unwrap_or(usual.fault_percent_max),
+        latency_percent_max: keys.latency_percent_max.unwrap_or(usual.latency_percent_max),
+        window_ms: keys.window_ms.unwrap_or(usual.window_ms),
+        calls_min: keys.calls_min.unwrap_or(usual.calls_min),
     };
-    policy.watch_switch_ms = section.number("watch_switch_ms", 0..=DRAIN_MS_MAX).unwrap_or_default();
-    if let Some(problem) = policy.canary.problem() {
-        section.item.refuse(problem);
+    if let Some(problem) = thresholds.problem() {
+        item.refuse(problem);
     }
+    Some(CanaryPolicy { thresholds, watch_switch_ms: keys.watch_switch_ms.unwrap_or_default() })
 }
 
 /// A name or a prefix; an empty prefix is none.
@@ -350,29 +389,38 @@ fn read_tools(item: &Item<'_>) -> BTreeMap<String, ToolEntry> {
     item.members().into_iter().map(read).collect()
 }
 
-/// `[plugin.tool.NAME]`, in which keys of `[call]` stand among its own.
+table!(TOOL, ToolKeys, "[plugin.tool.NAME]",
+    "One tool, by the name that clients see without prefix; takes the keys of [call] as well.", {
+    hidden: bool = Item::switch, "false",
+        "Whether no client sees it and none can call it";
+    name: String = |item| item.parsed(tool_name), "the prefix and its own name",
+        "What clients call it; the prefix is not put in front. Some clients refuse dots, or more than 64 characters";
+    task_support: TaskSupport = |item| {
+        use TaskSupport::{Forbidden, Optional, Required};
+        item.choice(&[("forbidden", Forbidden), ("optional", Optional), ("required", Required)])
+    }, "as the tool says",
+        "`forbidden`, `optional` or `required`; only narrower than the tool says";
+    title: String = |item| item.text().map(str::to_owned), "as the tool says",
+        "Its title for clients";
+    description: String = |item| item.text().map(str::to_owned), "as the tool says",
+        "Its description for clients";
+    annotations: ToolAnnotations = read_annotations, "",
+        "Table with read_only, destructive, idempotent and open_world; for functions of typed components only";
+});
+
+/// Reads `[plugin.tool.NAME]`, in which keys of `[call]` stand among its own.
 fn read_tool(item: &Item<'_>) -> ToolEntry {
-    let mut entry = ToolEntry::default();
+    let Some(section) = item.open(TOOL.names()) else { return ToolEntry::default() };
+    let ToolKeys { hidden, name, task_support, title, description, annotations } = ToolKeys::read(&section);
+    let presentation = Presentation { title, description, annotations };
+    let mut call = Values::new();
     let prefix = format!("{}.", item.path);
     for (key, item) in item.members() {
-        match key.get_ref().as_ref() {
-            "task_support" => {
-                let choices = [
-                    ("forbidden", TaskSupport::Forbidden),
-                    ("optional", TaskSupport::Optional),
-                    ("required", TaskSupport::Required),
-                ];
-                entry.task_support = item.choice(&choices);
-            }
-            "hidden" => entry.hidden = item.switch().unwrap_or_default(),
-            "name" => entry.name = item.parsed(tool_name),
-            "title" => entry.presentation.title = item.text().map(str::to_owned),
-            "description" => entry.presentation.description = item.text().map(str::to_owned),
-            "annotations" => entry.presentation.annotations = read_annotations(item),
-            name => item.override_value(&prefix, "call", name, &mut entry.call),
+        if !section.takes(key.get_ref()) {
+            item.override_value(&prefix, "call", key.get_ref(), &mut call);
         }
     }
-    entry
+    ToolEntry { task_support, hidden: hidden.unwrap_or_default(), name, presentation, call }
 }
 
 /// What clients may call a tool.
@@ -386,8 +434,8 @@ fn tool_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn read_annotations(item: Item<'_>) -> Option<ToolAnnotations> {
-    let section = item.section_of("annotation", &["read_only", "destructive", "idempotent", "open_world"])?;
+fn read_annotations(item: &Item<'_>) -> Option<ToolAnnotations> {
+    let section = item.section_of("annotation", ["read_only", "destructive", "idempotent", "open_world"])?;
     Some(ToolAnnotations {
         title: None,
         read_only: section.switch("read_only"),

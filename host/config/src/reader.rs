@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{self, Scope, Value};
+use super::key::{Number, Scope, Value};
+use super::keys;
 use super::layer::{self, Values};
 use super::report::{ConfigLocation, Report};
 
@@ -122,6 +123,20 @@ impl<'a> Item<'a> {
         nodes.into_iter().flatten().map(|node| Self { node, ..self.clone() }).collect()
     }
 
+    /// What the texts of a list mean.
+    pub(super) fn texts<T, E: Display>(&self, parse: impl Fn(&str) -> Result<T, E>) -> Vec<T> {
+        self.items().iter().filter_map(|item| item.parsed(&parse)).collect()
+    }
+
+    /// A number within bounds.
+    pub(super) fn number<N: TryFrom<u64>>(&self, bounds: RangeInclusive<u64>) -> Option<N> {
+        let number = self.integer().filter(|number| bounds.contains(number)).and_then(|number| number.try_into().ok());
+        if number.is_none() {
+            self.refuse(format_args!("must be a whole number from {} to {}", bounds.start(), bounds.end()));
+        }
+        number
+    }
+
     /// The tables of `[[NAME]]`, one for each `what`.
     pub(super) fn tables(&self, what: &str) -> Vec<Self> {
         if self.node.get_ref().is_array() {
@@ -148,21 +163,26 @@ impl<'a> Item<'a> {
     }
 
     /// A table that has no other keys than these.
-    pub(super) fn section(self, keys: &'static [&'static str]) -> Option<Section<'a>> {
+    pub(super) fn section(&self, keys: impl IntoIterator<Item = &'static str>) -> Option<Section<'a>> {
         self.section_of("key", keys)
     }
 
     /// The same where a message calls a key otherwise.
-    pub(super) fn section_of(self, what: &str, keys: &'static [&'static str]) -> Option<Section<'a>> {
-        let problems_before = self.reader.report.len();
-        let table = self.table()?;
-        for (name, _) in table.into_iter().filter(|(name, _)| !keys.contains(&name.get_ref().as_ref())) {
+    pub(super) fn section_of(&self, what: &str, keys: impl IntoIterator<Item = &'static str>) -> Option<Section<'a>> {
+        let section = self.open(keys)?;
+        for (name, _) in section.table.into_iter().filter(|(name, _)| !section.takes(name.get_ref())) {
             let path = format!("{}.{}", self.path, name.get_ref());
             let why = KEPT_ELSEWHERE.iter().find(|(key, _)| *key == path).map(|(_, why)| (*why).to_owned());
-            let why = why.unwrap_or_else(|| format!("no such {what}; there {}", listed(keys)));
+            let why = why.unwrap_or_else(|| format!("no such {what}; there {}", listed(&section.keys)));
             self.reader.refuse(name, format!("{path}: {why}"));
         }
-        Some(Section { item: self, table, keys, problems_before })
+        Some(section)
+    }
+
+    /// A table that has these keys and others, which the caller reads.
+    pub(super) fn open(&self, keys: impl IntoIterator<Item = &'static str>) -> Option<Section<'a>> {
+        let problems_before = self.reader.report.len();
+        Some(Section { item: self.clone(), table: self.table()?, keys: keys.into_iter().collect(), problems_before })
     }
 
     /// A scalar or a list of texts.
@@ -225,7 +245,7 @@ fn listed(keys: &[&str]) -> String {
 pub(super) struct Section<'a> {
     pub(super) item: Item<'a>,
     table: &'a DeTable<'a>,
-    keys: &'static [&'static str],
+    keys: Vec<&'static str>,
     problems_before: usize,
 }
 
@@ -245,9 +265,14 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
+    /// Whether it is one of its keys.
+    pub(super) fn takes(&self, key: &str) -> bool {
+        self.keys.contains(&key)
+    }
+
     /// The value of a key.
     pub(super) fn get(&self, key: &str) -> Option<Item<'a>> {
-        debug_assert!(self.keys.contains(&key), "{}.{key} would be refused", self.item.path);
+        debug_assert!(self.takes(key), "{}.{key} would be refused", self.item.path);
         let node = self.table.get(key)?;
         Some(Item { reader: self.item.reader, path: format!("{}.{key}", self.item.path), node })
     }
@@ -283,18 +308,8 @@ impl<'a> Section<'a> {
         self.get(key)?.switch()
     }
 
-    /// A number within bounds.
-    pub(super) fn number<N: TryFrom<u64>>(&self, key: &str, bounds: RangeInclusive<u64>) -> Option<N> {
-        let item = self.get(key)?;
-        let number = item.integer().filter(|number| bounds.contains(number)).and_then(|number| number.try_into().ok());
-        if number.is_none() {
-            item.refuse(format_args!("must be a whole number from {} to {}", bounds.start(), bounds.end()));
-        }
-        number
-    }
-
-    /// One of a few words.
-    pub(super) fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Option<T> {
-        self.get(key)?.choice(choices)
+    /// A number as it is declared.
+    pub(super) fn number(&self, number: &Number) -> Option<u64> {
+        self.get(number.name)?.number(number.min..=number.max)
     }
 }

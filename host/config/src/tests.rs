@@ -478,7 +478,7 @@ fn reference_describes_every_key_of_every_table() {
             .find_map(|problem| problem.split_once("; there are ").or(problem.split_once("; there is ")));
         let (_, known) = known.unwrap_or_else(|| panic!("{header}: {problems:?}"));
         for key in known.replace(" and ", ", ").split(", ") {
-            assert!(is_described(header, key), "{header} takes {key}, which config/reference.rs does not describe");
+            assert!(is_described(header, key), "{header} takes {key}, which its table does not declare");
         }
     }
 }

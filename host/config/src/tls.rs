@@ -22,11 +22,18 @@ pub struct Insecure {
     pub anonymous: bool,
 }
 
+table!(TLS, TlsKeys, "[server] tls", "Serves HTTPS. Also a table of [admin].", {
+    certificate: PathBuf = Item::file, "",
+        "PEM file with the certificate and its chain; read again when it changes";
+    key: PathBuf = Item::file, "",
+        "PEM file with the private key; read again when it changes";
+});
+
 /// Reads the certificate and the key of a listener.
-pub(super) fn read_tls(item: Item<'_>) -> Option<TlsConfig> {
-    let section = item.section(&["certificate", "key"])?;
-    match (section.file("certificate"), section.file("key")) {
-        (Some(certificate), Some(key)) => Some(TlsConfig { certificate, key }),
+pub(super) fn read_tls(item: &Item<'_>) -> Option<TlsConfig> {
+    let section = item.section(TLS.names())?;
+    match TlsKeys::read(&section) {
+        TlsKeys { certificate: Some(certificate), key: Some(key) } => Some(TlsConfig { certificate, key }),
         _ => {
             section.item.refuse("needs `certificate` and `key`, the names of two PEM files");
             None

@@ -40,6 +40,22 @@ pub(super) fn read(item: &Item<'_>) -> Vec<ToolsetEntry> {
     tables.into_iter().filter_map(read_one).collect()
 }
 
+table!(TOOLSET, ToolsetKeys, "[[toolset]]",
+    "Which tools some requestors are shown, of those that they may call. Of several for one requestor, a tool is shown if one includes it and none excludes it; without any, everything is.", {
+    name: String = |item| item.parsed(named), "",
+        "Its name";
+    tenants: Vec<String> = |item| Some(item.texts(named)), "all",
+        "Tenants for whose requestors it is";
+    requestors: Vec<String> = |item| Some(item.texts(pattern)), "all",
+        "Requestors for whom it is; with tenants, those of these tenants";
+    include: ToolFilter = read_filter, "every tool",
+        "Table with plugins, tools (`*` stands for any text) and annotations (read_only, destructive, idempotent, open_world); a tool that fits any of them is included";
+    exclude: ToolFilter = read_filter, "no tool",
+        "The same for tools that are not shown";
+    tool_search: bool = Item::switch, "server.tool_search",
+        "Whether its requestors search for tools; of several toolsets the first that says so decides";
+});
+
 fn read_one(mut item: Item<'_>) -> Option<ToolsetEntry> {
     let table = item.node.get_ref().as_table();
     let name = table.and_then(|table| table.get("name")?.get_ref().as_str()).unwrap_or("?");
@@ -47,45 +63,40 @@ fn read_one(mut item: Item<'_>) -> Option<ToolsetEntry> {
         item.path = format!("toolset.{name}");
     }
     let place = item.place();
-    let section = item.section(&["name", "tenants", "requestors", "include", "exclude", "tool_search"])?;
+    let section = item.section(TOOLSET.names())?;
+    let keys = ToolsetKeys::read(&section);
     if !section.has("name") {
         section.refuse("name", "missing; messages and you know the toolset by it");
     }
-    let checked = |text: &str| check_name(text).map(|()| text.to_owned());
     let set = Toolset {
-        name: section.parsed("name", checked).unwrap_or_default(),
-        tenants: who(&section, "tenants", checked),
-        requestors: who(&section, "requestors", pattern),
-        include: section.get("include").and_then(read_filter),
-        exclude: section.get("exclude").and_then(read_filter).unwrap_or_default(),
-        tool_search: section.switch("tool_search"),
+        name: keys.name.unwrap_or_default(),
+        tenants: who(&section, "tenants", keys.tenants),
+        requestors: who(&section, "requestors", keys.requestors),
+        include: keys.include,
+        exclude: keys.exclude.unwrap_or_default(),
+        tool_search: keys.tool_search,
     };
     Some(ToolsetEntry { set, place })
 }
 
-/// For whom a toolset is. A list that is empty is refused: it would be for all, and reads like for none.
-fn who<E: std::fmt::Display>(
-    section: &Section<'_>,
-    key: &str,
-    parse: impl Fn(&str) -> Result<String, E>,
-) -> Vec<String> {
-    if section
-        .get(key)
-        .is_some_and(|item| item.node.get_ref().as_array().is_some_and(|list| list.iter().next().is_none()))
-    {
-        section.refuse(key, "is empty; leave it out for all");
-    }
-    patterns(section, key, parse)
+fn named(text: &str) -> Result<String, String> {
+    check_name(text).map(|()| text.to_owned()).map_err(|wrong| wrong.to_string())
 }
 
-fn read_filter(item: Item<'_>) -> Option<ToolFilter> {
-    let section = item.section(&["plugins", "tools", "annotations"])?;
+/// A list of those for whom a toolset is. An empty one is refused: it would be for all, and reads like for none.
+fn who(section: &Section<'_>, key: &str, texts: Option<Vec<String>>) -> Vec<String> {
+    let item = section.get(key);
+    if item.is_some_and(|item| item.node.get_ref().as_array().is_some_and(|list| list.iter().next().is_none())) {
+        section.refuse(key, "is empty; leave it out for all");
+    }
+    bounded(section, key, texts)
+}
+
+fn read_filter(item: &Item<'_>) -> Option<ToolFilter> {
+    let section = item.section(["plugins", "tools", "annotations"])?;
     let hints = section.get("annotations").map(read_hints).unwrap_or_default();
-    let filter = ToolFilter {
-        plugins: patterns(&section, "plugins", pattern),
-        tools: patterns(&section, "tools", pattern),
-        hints,
-    };
+    let listed = |key| bounded(&section, key, section.get(key).map(|item| item.texts(pattern)));
+    let filter = ToolFilter { plugins: listed("plugins"), tools: listed("tools"), hints };
     if filter.is_empty() && section.is_sound() {
         section.item.refuse("names nothing: name plugins, tools or annotations, or leave it out");
     }
@@ -95,18 +106,14 @@ fn read_filter(item: Item<'_>) -> Option<ToolFilter> {
 fn read_hints(item: Item<'_>) -> Vec<(Hint, bool)> {
     let names = ["read_only", "destructive", "idempotent", "open_world"];
     let hints = [Hint::ReadOnly, Hint::Destructive, Hint::Idempotent, Hint::OpenWorld];
-    let Some(section) = item.section_of("annotation", &["read_only", "destructive", "idempotent", "open_world"]) else {
+    let Some(section) = item.section_of("annotation", names) else {
         return Vec::new();
     };
     names.into_iter().zip(hints).filter_map(|(name, hint)| Some((hint, section.switch(name)?))).collect()
 }
 
-fn patterns<E: std::fmt::Display>(
-    section: &Section<'_>,
-    key: &str,
-    parse: impl Fn(&str) -> Result<String, E>,
-) -> Vec<String> {
-    let texts = section.texts(key, parse);
+fn bounded(section: &Section<'_>, key: &str, texts: Option<Vec<String>>) -> Vec<String> {
+    let texts = texts.unwrap_or_default();
     if texts.len() > PATTERNS_MAX {
         section.refuse(key, format_args!("has {} entries; {PATTERNS_MAX} is the most", texts.len()));
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use toml::de::DeValue;
 use url::Url;
 
-use super::reader::{Item, Section};
+use super::reader::Item;
 use bulkhead_traces::FollowedMax;
 
 /// Of one tenant, and of the host, when nobody says.
@@ -32,21 +32,37 @@ impl Default for TracesConfig {
     }
 }
 
+table!(TRACES, TracesKeys, "[traces]",
+    "OpenTelemetry traces of requests, over OTLP/HTTP. Off without an endpoint. Below these keys, the variables OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES count.", {
+    endpoint: Url = |item| item.parsed(endpoint), "",
+        "Base address of the collector, like http://127.0.0.1:4318; /v1/traces is added";
+    headers_file: PathBuf = Item::file, "",
+        "File with one `Name: value` a line, for a collector that wants a credential; needs https or a collector on this machine";
+    ratio: f64 = ratio, "0",
+        "The part of the requests without a traceparent that is recorded, from 0 to 1";
+    followed_per_second: u32 = |item| item.number(0..=FOLLOWED_MAX), "50",
+        "Spans of one tenant that are recorded in one second because the traceparent of a request has the flag sampled";
+    followed_per_second_total: u32 = |item| item.number(0..=FOLLOWED_MAX), "500",
+        "Those of all tenants";
+    requestor: bool = Item::switch, "false",
+        "Whether spans name the requestor's id";
+});
+
 /// Reads `[traces]`.
-pub(super) fn read(item: Item<'_>) -> Option<TracesConfig> {
-    let keys = &["endpoint", "headers_file", "ratio", "followed_per_second", "followed_per_second_total", "requestor"];
-    let section = item.section(keys)?;
+pub(super) fn read(item: &Item<'_>) -> Option<TracesConfig> {
+    let section = item.section(TRACES.names())?;
+    let keys = TracesKeys::read(&section);
     let default = TracesConfig::default();
     let FollowedMax { per_tenant, total } = default.followed_max;
     let read = TracesConfig {
-        endpoint: section.parsed("endpoint", endpoint),
-        headers_file: section.file("headers_file"),
-        ratio: ratio(&section).unwrap_or(default.ratio),
+        endpoint: keys.endpoint,
+        headers_file: keys.headers_file,
+        ratio: keys.ratio.unwrap_or(default.ratio),
         followed_max: FollowedMax {
-            per_tenant: section.number("followed_per_second", 0..=FOLLOWED_MAX).unwrap_or(per_tenant),
-            total: section.number("followed_per_second_total", 0..=FOLLOWED_MAX).unwrap_or(total),
+            per_tenant: keys.followed_per_second.unwrap_or(per_tenant),
+            total: keys.followed_per_second_total.unwrap_or(total),
         },
-        requestor: section.switch("requestor").unwrap_or(default.requestor),
+        requestor: keys.requestor.unwrap_or(default.requestor),
     };
     section.is_sound().then_some(read)
 }
@@ -66,8 +82,7 @@ pub fn endpoint(text: &str) -> Result<Url, String> {
 }
 
 /// A number from 0 to 1.
-fn ratio(section: &Section<'_>) -> Option<f64> {
-    let item = section.get("ratio")?;
+fn ratio(item: &Item<'_>) -> Option<f64> {
     let number = match item.node.get_ref() {
         DeValue::Float(float) => float.as_str().replace('_', "").parse().ok(),
         DeValue::Integer(integer) if integer.as_str() == "0" => Some(0.0),

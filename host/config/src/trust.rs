@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::reader::{Item, Section};
+use super::reader::Item;
 use super::report::ConfigLocation;
 use bulkhead_plugins::Pinning;
 use bulkhead_plugins::sources::Pattern;
@@ -26,15 +26,30 @@ pub(super) fn read(item: &Item<'_>) -> Vec<TrustConfig> {
     item.tables("rule").into_iter().filter_map(read_one).collect()
 }
 
+table!(TRUST, TrustKeys, "[[trust]]",
+    "Who must have signed what comes from where. The first rule that fits a source decides.", {
+    source: Pattern = |item| item.parsed(str::parse), "",
+        "Pattern of files, addresses and references; `*` stands for anything but a slash, `**` for anything";
+    keys: Vec<PathBuf> = |item| Some(item.items().iter().filter_map(Item::file).collect()), "[]",
+        "Files of public keys, one of which must have signed";
+    unsigned: bool = Item::switch, "false",
+        "In place of keys: nobody has to sign";
+    same_repository: bool = Item::switch, "false",
+        "Whether a signature in a registry must name the repository that it was found in";
+    changed_definitions: Pinning = read_pinning, "",
+        "What becomes of changes of accepted tools: `hold`, `show` or `allow`";
+});
+
 fn read_one(item: Item<'_>) -> Option<TrustConfig> {
-    let section = item.section(&["source", "keys", "same_repository", "unsigned", "changed_definitions"])?;
+    let section = item.section(TRUST.names())?;
+    let TrustKeys { source, keys, unsigned, same_repository, changed_definitions } = TrustKeys::read(&section);
     let rule = TrustConfig {
-        keys: section.items("keys").iter().filter_map(Item::file).collect(),
-        same_repository: section.switch("same_repository").unwrap_or_default(),
-        changed_definitions: read_pinning(&section),
-        place: section.item.place(),
-        pattern: match section.parsed("source", str::parse::<Pattern>) {
-            Some(pattern) => pattern.from_folder(section.item.reader.folder()),
+        keys: keys.unwrap_or_default(),
+        same_repository: same_repository.unwrap_or_default(),
+        changed_definitions,
+        place: item.place(),
+        pattern: match source {
+            Some(pattern) => pattern.from_folder(item.reader.folder()),
             None if section.has("source") => return None,
             None => {
                 section.refuse(
@@ -45,14 +60,13 @@ fn read_one(item: Item<'_>) -> Option<TrustConfig> {
             }
         },
     };
-    if rule.keys.is_empty() != section.switch("unsigned").unwrap_or_default() {
+    if rule.keys.is_empty() != unsigned.unwrap_or_default() {
         section.refuse("keys", "name the public keys that may sign, or say unsigned = true, not both");
     }
     Some(rule)
 }
 
 /// What becomes of changed definitions: of a source, or for a tenant.
-pub(super) fn read_pinning(section: &Section<'_>) -> Option<Pinning> {
-    let choices = [("hold", Pinning::Hold), ("show", Pinning::Show), ("allow", Pinning::Allow)];
-    section.choice("changed_definitions", &choices)
+pub(super) fn read_pinning(item: &Item<'_>) -> Option<Pinning> {
+    item.choice(&[("hold", Pinning::Hold), ("show", Pinning::Show), ("allow", Pinning::Allow)])
 }
