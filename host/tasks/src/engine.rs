@@ -1,30 +1,40 @@
 //! The engine itself: what callers can do with tasks and plain calls.
 
+pub(crate) mod change;
+pub(crate) mod checking;
+pub(crate) mod create;
+pub(crate) mod holding;
+pub(crate) mod maintenance;
+pub(crate) mod read;
+pub(crate) mod run;
+pub(crate) mod takeover;
+pub(crate) mod usage;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify, broadcast, oneshot, watch};
 
-use super::abuse::AbuseDetector;
-use super::activity::RefusalCount;
-use super::admission::{Admission, IdleSlot, IdleState, Purpose};
-use super::audit_events::RefusalAudit;
-use super::availability::Availability;
-use super::call_health::{CallHealth, EndedCall};
-use super::call_slot::CallSlot;
-use super::catalog_events::{CatalogEvents, ResourceUpdate};
-use super::creation::{Identity, PollIntervals, random, seed_and_id};
-use super::guest_services::ServiceStores;
-use super::journal::TaskJournal;
-use super::plain::PlainCall;
-use super::run::{Run, RunStart, is_paused};
-use super::takeover::PendingTakeover;
-use super::tenant_usage::UsageWriter;
-use super::usage::Shares;
-use super::watchers::{NotificationMark, Watchers};
-use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest, Unavailable, host_failure};
+use crate::engine::create::{Identity, PollIntervals, random, seed_and_id};
+use crate::engine::run::drive::{Run, RunStart, is_paused};
+use crate::engine::run::plain::PlainCall;
+use crate::engine::takeover::PendingTakeover;
+use crate::engine::usage::Shares;
+use crate::parts::abuse::AbuseDetector;
+use crate::parts::activity::RefusalCount;
+use crate::parts::admission::{Admission, IdleSlot, IdleState, Purpose};
+use crate::parts::audit_events::RefusalAudit;
+use crate::parts::availability::Availability;
+use crate::parts::call_health::{CallHealth, EndedCall};
+use crate::parts::call_slot::CallSlot;
+use crate::parts::catalog_events::{CatalogEvents, ResourceUpdate};
+use crate::parts::guest_services::ServiceStores;
+use crate::parts::journal::TaskJournal;
+use crate::parts::tenant_usage::UsageWriter;
+use crate::parts::watchers::{NotificationMark, Watchers};
 use crate::secrets::Secrets;
+use crate::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest, Unavailable, host_failure};
 use bulkhead_audit::Audit;
 use bulkhead_calls::{CallSpec, Catalog, Executor, Journaling, ListKind, ToolEntry};
 use bulkhead_domain::UnixMs;
@@ -42,8 +52,8 @@ use bulkhead_threads::MessageWorkers;
 use bulkhead_traces::Tracer;
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
-pub(super) const LEASE_MS: u64 = 30_000;
-pub(super) const HEARTBEAT: Duration = Duration::from_secs(10);
+pub(crate) const LEASE_MS: u64 = 30_000;
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// What the engine works with.
 pub struct Options {
@@ -64,38 +74,38 @@ pub struct Options {
 /// The task engine; cheap to clone.
 #[derive(Clone)]
 pub struct Tasks {
-    pub(super) inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-pub(super) struct Inner {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) replay_guard: ReplayGuard,
-    pub(super) service_stores: Arc<ServiceStores>,
-    pub(super) executor: Arc<dyn Executor>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) audit: Audit,
-    pub(super) tracer: Tracer,
-    pub(super) admission: Arc<Admission>,
-    pub(super) availability: Availability,
-    pub(super) watchers: Watchers,
-    pub(super) poll_intervals: PollIntervals,
-    pub(super) shares: Shares,
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) replay_guard: ReplayGuard,
+    pub(crate) service_stores: Arc<ServiceStores>,
+    pub(crate) executor: Arc<dyn Executor>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) audit: Audit,
+    pub(crate) tracer: Tracer,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) availability: Availability,
+    pub(crate) watchers: Watchers,
+    pub(crate) poll_intervals: PollIntervals,
+    pub(crate) shares: Shares,
     message_workers: MessageWorkers,
-    pub(super) node: NodeId,
-    pub(super) lists: CatalogEvents,
+    pub(crate) node: NodeId,
+    pub(crate) lists: CatalogEvents,
     health: Arc<dyn CallHealth>,
-    pub(super) abuse_detector: AbuseDetector,
+    pub(crate) abuse_detector: AbuseDetector,
     /// Of the host's tools. Empty: nothing is counted.
-    pub(super) activity: OnceLock<Arc<Activity>>,
+    pub(crate) activity: OnceLock<Arc<Activity>>,
     /// A task was created that may expire before the sweeper's next look.
-    pub(super) sooner: Notify,
-    pub(super) usage: UsageWriter,
+    pub(crate) sooner: Notify,
+    pub(crate) usage: UsageWriter,
     /// Held while a journal is checked.
-    pub(super) checking: Mutex<()>,
+    pub(crate) checking: Mutex<()>,
     /// What of an earlier host is still to be taken over.
-    pub(super) takeover: PendingTakeover,
+    pub(crate) takeover: PendingTakeover,
     /// Empty: nothing is counted.
-    pub(super) metrics: Arc<OnceLock<TaskMetrics>>,
+    pub(crate) metrics: Arc<OnceLock<TaskMetrics>>,
 }
 
 impl Tasks {
@@ -343,7 +353,7 @@ const STORED_RETRY_MS: u64 = 60_000;
 
 impl Inner {
     /// Refuses a call of a version that its requestor is kept from.
-    pub(super) fn admit_healthy(&self, requestor: &Requestor, version: &PluginVersion) -> Result<(), Error> {
+    pub(crate) fn admit_healthy(&self, requestor: &Requestor, version: &PluginVersion) -> Result<(), Error> {
         let admitted = self.health.admit(requestor, version, self.clock.now());
         admitted.map_err(|retry_after_ms| Error::Unavailable {
             why: Unavailable::Quarantined { plugin: version.name.clone() },
@@ -352,18 +362,18 @@ impl Inner {
     }
 
     /// Whether a new call of a tool keeps a journal.
-    pub(super) fn may_keep_journal(&self, tool: &ToolEntry) -> bool {
+    pub(crate) fn may_keep_journal(&self, tool: &ToolEntry) -> bool {
         tool.journal.is_some() && self.health.may_keep_journal(&tool.plugin)
     }
 
     /// Reports a task that could not be brought back by the version of the host that began it: its call did something else than its journal
     /// says.
-    pub(super) fn report_divergence(&self, version: &PluginVersion) {
+    pub(crate) fn report_divergence(&self, version: &PluginVersion) {
         self.health.diverged(version, self.clock.now());
     }
 
     /// Reports the end of a call that ran for so long.
-    pub(super) fn call_ended<T>(
+    pub(crate) fn call_ended<T>(
         &self,
         requestor: &Requestor,
         version: &PluginVersion,
@@ -385,7 +395,7 @@ impl Inner {
 
     /// Starts the run of a stored task. A change that was committed before the run existed found no run to notify: if there was one
     /// since this moment, the run reads its record again.
-    pub(super) async fn start_run(
+    pub(crate) async fn start_run(
         self: &Arc<Self>,
         task: Arc<Task>,
         begin: RunStart,
@@ -394,7 +404,7 @@ impl Inner {
     ) {
         let run = Arc::new(Run::new(task.clone()));
         let knows_all = self.watchers.start(task.id, run.clone(), before);
-        super::run::spawn(self.clone(), run.clone(), task.clone(), begin, known);
+        crate::engine::run::drive::spawn(self.clone(), run.clone(), task.clone(), begin, known);
         if !knows_all {
             self.catch_up(&run, &task).await;
         }
@@ -404,15 +414,15 @@ impl Inner {
     }
 
     /// A place at the end of this requestor's queue.
-    pub(super) fn queue(&self, requestor: &Requestor, place: IdleSlot) -> RunStart {
+    pub(crate) fn queue(&self, requestor: &Requestor, place: IdleSlot) -> RunStart {
         RunStart::Queued(place, self.admission.enqueue(requestor, Purpose::Task).ok())
     }
 
-    pub(super) fn is_expired(&self, task: &Task) -> bool {
+    pub(crate) fn is_expired(&self, task: &Task) -> bool {
         task.expires_at().is_some_and(|at| at <= self.clock.now())
     }
 
-    pub(super) fn lease(&self) -> Lease {
+    pub(crate) fn lease(&self) -> Lease {
         Lease { node: self.node, until: self.clock.steady().saturating_add(LEASE_MS) }
     }
 
@@ -435,7 +445,7 @@ impl Inner {
     }
 
     /// What is offered to this requestor at this moment.
-    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+    pub(crate) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
         self.executor.catalog_for(&|route| route.includes(requestor))
     }
 
@@ -454,7 +464,7 @@ impl Inner {
         refused(self.admission.blocked(requestor, Purpose::Plain).unwrap_or(otherwise), Some(queue_ms_max))
     }
 
-    pub(super) fn store_error(&self, error: store::Error) -> Error {
+    pub(crate) fn store_error(&self, error: store::Error) -> Error {
         match error {
             store::Error::Quota { limit, value } => {
                 Error::Quota { limit, value, retry_after_ms: Some(STORED_RETRY_MS) }
@@ -465,7 +475,10 @@ impl Inner {
 }
 
 /// `retry_after_ms`: when there may be room again, if that is known.
-pub(super) fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
+pub(crate) fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
     let retry_after_ms = Some(retry_after_ms.unwrap_or(PLACE_RETRY_MS));
     Error::Quota { limit: full.limit, value: full.value, retry_after_ms }
 }
+
+#[cfg(test)]
+mod tests;

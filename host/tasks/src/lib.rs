@@ -9,35 +9,8 @@
 
 pub mod secrets;
 
-mod abuse;
-mod activity;
-mod admission;
-mod audit_events;
-mod availability;
-mod call_health;
-mod call_slot;
-mod catalog_events;
-mod changes;
-mod checking;
-mod creation;
 mod engine;
-mod feed;
-mod guest_driver;
-mod guest_services;
-mod holding;
-mod job;
-mod journal;
-mod maintenance;
-mod plain;
-mod queued;
-mod reading;
-mod resuming;
-mod run;
-mod takeover;
-mod task_call;
-mod tenant_usage;
-mod usage;
-mod watchers;
+mod parts;
 
 use std::sync::Arc;
 
@@ -49,21 +22,21 @@ use bulkhead_domain::call::{CallError, ClientFeatures, InputRequest, InputReques
 use bulkhead_domain::task::{Origin, Task, TaskId};
 use bulkhead_limits::rate;
 
-pub use activity::{ActivityGroup, ActivityKey, ActivitySample};
-pub use admission::{InUse, Sums};
 pub use bulkhead_store::ListPosition;
-pub use call_health::{CallHealth, EndedCall};
-pub use catalog_events::ResourceUpdate;
-pub use changes::IS_HELD;
-pub use checking::{CheckError, CheckedJournal};
+pub use engine::change::IS_HELD;
+pub use engine::checking::{CheckError, CheckedJournal};
+pub use engine::holding::held_by_operator;
+pub use engine::run::plain::{PlainCall, of_kind};
+pub use engine::run::resuming::COULD_NOT;
+pub use engine::takeover::Recovered;
+pub use engine::usage::{Unfinished, Withdrawal};
 pub use engine::{Options, Tasks};
-pub use guest_services::in_memory;
-pub use holding::held_by_operator;
-pub use job::{Fallback, FallbackRequest, Job};
-pub use plain::{PlainCall, of_kind};
-pub use resuming::COULD_NOT;
-pub use takeover::Recovered;
-pub use usage::{Unfinished, Withdrawal};
+pub use parts::activity::{ActivityGroup, ActivityKey, ActivitySample};
+pub use parts::admission::{InUse, Sums};
+pub use parts::call_health::{CallHealth, EndedCall};
+pub use parts::catalog_events::ResourceUpdate;
+pub use parts::guest_services::in_memory;
+pub use parts::job::{Fallback, FallbackRequest, Job};
 
 /// Why the engine refused or failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -236,6 +209,3 @@ pub enum TaskNews {
         data: Json,
     },
 }
-
-#[cfg(test)]
-mod tests;
