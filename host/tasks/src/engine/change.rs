@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::engine::run::drive::Run;
-use crate::engine::{Inner, refused};
-use crate::parts::admission::IdleState;
+use crate::engine::{EngineContext, Tasks};
+use crate::error::Error;
+use crate::parts::admission::{IdleState, refused};
 use crate::parts::journal::{TaskJournal, full};
-use crate::{Error, TaskNews, Tasks};
+use crate::parts::news::TaskNews;
+use crate::parts::run_state::Run;
 use bulkhead_calls::{Fenced, OpenTail, Tail};
 use bulkhead_domain::call::InputResponse;
 use bulkhead_domain::lifecycle::{self, Event, Refusal};
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::task::{Task, TaskId, TaskOutput};
+use bulkhead_domain::task::{HELD, Task, TaskId, TaskOutput};
 use bulkhead_store::journal::Append;
 use bulkhead_store::{self as store, Change};
 
@@ -26,6 +27,14 @@ const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answe
 
 /// What a resume of a held task is told.
 pub const IS_HELD: &str = "the task is held; an operator releases it, and it can still be cancelled";
+
+/// What a task says that an operator holds, with their own words for it.
+pub fn held_by_operator(why: Option<&str>) -> String {
+    match why {
+        Some(why) => format!("{HELD} by the operator: {why}"),
+        None => format!("{HELD} by the operator"),
+    }
+}
 
 /// A change that was made: the record before and after.
 pub(crate) struct Applied {
@@ -103,10 +112,31 @@ impl Tasks {
         self.change(requestor, id, Event::Fail { message }).await
     }
 
+    /// Stops a task until it is released, also one that is paused. `message` is shown as the status. It is not refused for want of a place
+    /// among the paused tasks: those are the requestor's to fill.
+    pub async fn hold(&self, requestor: &Requestor, id: TaskId, message: String) -> Result<Arc<Task>, Error> {
+        let place = self.inner.admission.keep(requestor, IdleState::Paused);
+        let task = self.change(requestor, id, Event::Hold { message }).await?;
+        if let Some(run) = self.inner.watchers.run(id) {
+            run.keep_paused(place);
+        }
+        Ok(task)
+    }
+
+    /// Lets a held task go on.
+    pub async fn release(&self, requestor: &Requestor, id: TaskId) -> Result<Arc<Task>, Error> {
+        self.change(requestor, id, Event::Release).await
+    }
+
+    /// How many tasks of this host are held.
+    pub fn held_count(&self) -> usize {
+        self.inner.watchers.tasks().iter().filter(|task| task.is_held()).count()
+    }
+
     /// Removes a task, whatever its phase, and stops its run.
     pub async fn discard(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
         self.inner.expire(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
-        self.inner.note_task("task.deleted", requestor, id);
+        self.inner.audit.note_task("task.deleted", requestor, id);
         Ok(())
     }
 
@@ -135,7 +165,7 @@ impl Tasks {
     }
 }
 
-impl Inner {
+impl EngineContext {
     /// Reads, steps, commits, until no other change was faster; then tells the run and the watchers. The record that a run holds is as
     /// good as a read: a commit refuses what is not the newest.
     pub(crate) async fn apply(
@@ -175,7 +205,7 @@ impl Inner {
             match self.store.commit(Change { task, output: output.clone(), journal }).await {
                 Ok(after) => {
                     let after = Arc::new(after);
-                    self.note_changed(&event, &after, output.as_deref());
+                    self.audit.note_changed(&event, &after, output.as_deref());
                     self.tell(&after);
                     return Ok(Applied { before, after });
                 }

@@ -5,12 +5,12 @@
 //! tenant; and there is one at a time.
 
 use crate::engine::Tasks;
-use crate::engine::create::Identity;
 use crate::engine::run::drive::{facts, recall};
 use crate::engine::run::resuming::{history, spent};
+use crate::error::{Error, host_failure};
+use crate::parts::call_identity::{DrawnIdentity, Identity};
 use crate::parts::job::Attempt;
 use crate::parts::journal::Beginning;
-use crate::{Error, host_failure};
 use bulkhead_calls::journal::{Corrupt, Divergence, History, JournalStatus, list};
 use bulkhead_calls::{CallEvent, CallSpec, Journaling, RunningCall};
 use bulkhead_domain::call::{CallError, FaultKind};
@@ -62,10 +62,9 @@ impl Tasks {
         let Attempt { plugin, operation, limits, .. } = visit.ok_or(CheckError::NothingKept)?;
 
         let task_id = beginning.promoted.is_none().then_some(task.id);
-        let seed = task.seed;
-        let call_id = task.call_id;
+        let drawn = DrawnIdentity { seed: task.seed, call_id: task.call_id };
         let attempt = beginning.attempt;
-        let identity = Identity { seed, call_id, task_id, attempt, journal: None };
+        let identity = Identity { drawn, task_id, attempt, journal: None };
         let spec = CallSpec {
             plugin,
             tenant: task.requestor.tenant,

@@ -7,104 +7,37 @@
 //! queued and stored tasks would contradict each other. An output beyond the reservation is stored and blocks new tasks until there is
 //! room.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use crate::engine::run::drive::{OUTCOME_RETRY, RunStart, outcome};
-use crate::engine::{Inner, refused};
-use crate::parts::admission::{IdleSlot, IdleState, Permit, Purpose};
-use crate::parts::guest_services::TenantServices;
+use crate::engine::run::drive::RunStart;
+use crate::engine::{EngineContext, Tasks};
+use crate::error::{Error, host_failure};
+use crate::parts::activity::RefusalCount;
+use crate::parts::admission::{IdleSlot, IdleState, Permit, Purpose, refused};
+use crate::parts::call_identity::{DrawnIdentity, draw_identity, random};
+use crate::parts::job::{Job, RequestedTtl, TaskRequest};
 use crate::parts::journal::{Beginning, TaskJournal, Writer};
-use crate::{CallRequest, ClientContext, Error, RequestedTtl, TaskNews, TaskRequest, host_failure};
-use bulkhead_calls::{CallContext, CallSpec, Journaling, OnDemand, Operation};
+use crate::parts::news::TaskNews;
+use crate::parts::outcome::{OUTCOME_RETRY, outcome};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::lifecycle::{self, Event};
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::task::{Active, CallId, Origin, Phase, PluginVersion, Retention, Task, TaskId, TaskOutput};
+use bulkhead_domain::task::{Active, Origin, Phase, PluginVersion, Retention, Task, TaskId, TaskOutput};
 use bulkhead_domain::timeline::Timeline;
 use bulkhead_store::{self as store, Creation, Store, StoredCaps};
 
 /// Who waits for the end of a task reads its output after it has ended: a task that were gone with its end could never be answered.
 const KEEP_ALIVE_MS_MIN: u64 = 1_000;
 
-/// Polls that a task of usual length should see.
-const POLLS_PER_TASK: u64 = 5;
-const POLL_INTERVAL_MS_MIN: u64 = 100;
-/// What a client is told at most about when to ask again, in milliseconds.
-const POLL_INTERVAL_MS_MAX: u64 = 10_000;
-/// For a tool that this requestor has not run yet.
-const POLL_INTERVAL_MS_DEFAULT: u32 = 500;
-/// Poll intervals kept; beyond it everything is learned again, which costs a few polls and bounds the memory.
-const POLL_INTERVALS_MAX: usize = 10_000;
-
-/// What tells one run from another.
-pub(crate) struct Identity {
-    pub(crate) seed: [u8; 32],
-    pub(crate) call_id: CallId,
-    pub(crate) task_id: Option<TaskId>,
-    pub(crate) attempt: u32,
-    /// Of a run that keeps one.
-    pub(crate) journal: Option<Arc<TaskJournal>>,
-}
-
-/// Bytes that nobody can guess.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
-    let mut bytes = [0; N];
-    match getrandom::fill(&mut bytes) {
-        Ok(()) => Ok(bytes),
-        Err(error) => Err(host_failure("randomness", &error)),
-    }
-}
-
-/// Calls whose randomness a thread fetches at once: a visit to the operating system for each was 4 % of what an echo costs the kernel.
-const AHEAD: usize = 32;
-
-/// What every call begins with. Nothing is given out twice.
-pub(crate) fn seed_and_id() -> Result<([u8; 32], CallId), Error> {
-    thread_local! {
-        static DRAWN: RefCell<Vec<[u8; 48]>> = const { RefCell::new(Vec::new()) };
-    }
-    let bytes = DRAWN.with_borrow_mut(|drawn| {
-        if drawn.is_empty() {
-            let bytes: [u8; 48 * AHEAD] = random()?;
-            drawn.extend(bytes.as_chunks().0);
-        }
-        drawn.pop().ok_or_else(|| host_failure("randomness", &"there is none"))
-    })?;
-    match (bytes.first_chunk(), bytes.last_chunk()) {
-        (Some(seed), Some(id)) => Ok((*seed, CallId(*id))),
-        _ => Err(host_failure("randomness", &"there is too little of it")),
-    }
-}
-
-/// How long tools take, for the poll interval that clients are told. Learned per requestor, never across: how long a tool takes for
-/// one says something about what it was asked.
-#[derive(Debug, Default)]
-pub(crate) struct PollIntervals {
-    usual_ms: Mutex<HashMap<(Requestor, String), u64>>,
-}
-
-impl PollIntervals {
-    pub(crate) fn learn(&self, requestor: &Requestor, tool: &str, took_ms: u64) {
-        let mut usual_ms = self.usual_ms.lock();
-        if usual_ms.len() >= POLL_INTERVALS_MAX {
-            usual_ms.clear();
-        }
-        let usual = usual_ms.entry((*requestor, tool.to_owned())).or_insert(took_ms);
-        *usual = (*usual * 3).saturating_add(took_ms) / 4;
-    }
-
-    pub(crate) fn poll_interval_ms(&self, requestor: &Requestor, tool: &str) -> u32 {
-        let usual_ms = self.usual_ms.lock().get(&(*requestor, tool.to_owned())).copied();
-        usual_ms.map_or(POLL_INTERVAL_MS_DEFAULT, |usual_ms| {
-            (usual_ms / POLLS_PER_TASK).clamp(POLL_INTERVAL_MS_MIN, POLL_INTERVAL_MS_MAX) as u32
-        })
-    }
+/// What became of a request for a task that is to be made once.
+#[derive(Clone, Debug)]
+pub struct Once {
+    pub task: Arc<Task>,
+    /// It was there before.
+    pub found: bool,
 }
 
 /// When a new task runs.
@@ -120,6 +53,15 @@ enum Begin<'a> {
     Started,
     /// Its call runs already, and has a journal, or none.
     Promoted(Option<&'a mut Writer>),
+}
+
+/// What a new record says beside its request.
+struct NewRecord<'a> {
+    begin: Begin<'a>,
+    drawn: DrawnIdentity,
+    alias: Option<String>,
+    /// Of a task that is over from the start.
+    output: Option<Arc<TaskOutput>>,
 }
 
 /// A creation that nobody has heard of yet. If its caller goes away in the middle, or the storage fails, it may have been written
@@ -146,7 +88,61 @@ impl Drop for UnacknowledgedCreate<'_> {
     }
 }
 
-impl Inner {
+impl Tasks {
+    /// Creates a task: durable when this returns, and running or queued.
+    pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Arc<Task>, Error> {
+        let asked = request.job.asked(&self.inner.audit.log, requestor);
+        let count = RefusalCount::new(request.job.activity());
+        let created = self.inner.create_new(requestor, request).await;
+        created.inspect_err(|error| self.refused(requestor, asked, count, error))
+    }
+
+    /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
+    pub async fn create_once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
+        let asked = request.job.asked(&self.inner.audit.log, requestor);
+        let count = RefusalCount::new(request.job.activity());
+        self.once(requestor, request, alias).await.inspect_err(|error| self.refused(requestor, asked, count, error))
+    }
+
+    async fn once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
+        let inner = &self.inner;
+        // Twice at most: another request may be faster, or the one that was found be over its time.
+        for _ in 0..3 {
+            let found = inner.store.by_alias(requestor, alias).await.map_err(|error| inner.store_error(error))?;
+            if let Some(id) = found {
+                match self.get(requestor, id).await {
+                    Ok(task) => return Ok(Once { task, found: true }),
+                    Err(Error::NotFound) => {
+                        inner.expire(requestor, id).await.map_err(|error| inner.store_error(error))?;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            inner.admit_task(requestor, &request.job)?;
+            if let Some(task) = inner.create(requestor, request.clone(), Some(alias.to_owned())).await? {
+                return Ok(Once { task, found: false });
+            }
+        }
+        Err(host_failure("creating a task", &"its name is taken and belongs to nothing"))
+    }
+}
+
+impl EngineContext {
+    async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Arc<Task>, Error> {
+        self.admit_task(requestor, &request.job)?;
+        let created = self.create(requestor, request, None).await?;
+        created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
+    }
+
+    /// Whether a task may be made now.
+    fn admit_task(&self, requestor: &Requestor, job: &Job) -> Result<(), Error> {
+        self.availability.admit(requestor)?;
+        if let Some((plugin, _)) = job.first() {
+            self.health.admit(requestor, plugin)?;
+        }
+        self.availability.take_creation(requestor)
+    }
+
     /// Creates a task and starts or queues its run. `None`: the alias belongs to another task.
     pub(crate) async fn create(
         self: &Arc<Self>,
@@ -156,22 +152,23 @@ impl Inner {
     ) -> Result<Option<Arc<Task>>, Error> {
         if let Some(output) = request.job.output() {
             let output = Some(Arc::new(output));
-            return self.record(requestor, &request, Begin::Queued, seed_and_id()?, alias, output).await;
+            let record = NewRecord { begin: Begin::Queued, drawn: draw_identity()?, alias, output };
+            return self.record(requestor, &request, record).await;
         }
-        let turn = match self.admission.try_permit(requestor, Purpose::Task) {
+        let order = match self.admission.try_permit(requestor, Purpose::Task) {
             Some(permit) => StartOrder::Now(permit),
             None => {
                 let place = self.admission.hold(requestor, IdleState::Queued);
                 StartOrder::Later(place.map_err(|full| refused(full, Some(1_000)))?)
             }
         };
-        let begin = if let StartOrder::Now(_) = turn { Begin::Started } else { Begin::Queued };
-        let (seed, call_id) = seed_and_id()?;
+        let begin = if let StartOrder::Now(_) = order { Begin::Started } else { Begin::Queued };
+        let record = NewRecord { begin, drawn: draw_identity()?, alias, output: None };
         let missed_notifications = self.watchers.mark();
-        let Some(task) = self.record(requestor, &request, begin, (seed, call_id), alias, None).await? else {
+        let Some(task) = self.record(requestor, &request, record).await? else {
             return Ok(None);
         };
-        let begin = match turn {
+        let begin = match order {
             StartOrder::Now(permit) => RunStart::Running(permit),
             StartOrder::Later(place) => self.queue(requestor, place),
         };
@@ -185,7 +182,7 @@ impl Inner {
         &self,
         requestor: &Requestor,
         request: TaskRequest,
-        drawn: ([u8; 32], CallId),
+        drawn: DrawnIdentity,
         journal: Option<&Arc<TaskJournal>>,
     ) -> Result<Arc<Task>, Error> {
         if self.availability.is_draining() {
@@ -198,7 +195,8 @@ impl Inner {
             None => None,
         };
         let begin = Begin::Promoted(writer.as_mut());
-        let task = self.record(requestor, &request, begin, drawn, None, None).await?;
+        let record = NewRecord { begin, drawn, alias: None, output: None };
+        let task = self.record(requestor, &request, record).await?;
         let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
         self.may_expire(&task);
         Ok(task)
@@ -209,11 +207,9 @@ impl Inner {
         &self,
         requestor: &Requestor,
         request: &TaskRequest,
-        begin: Begin<'_>,
-        (seed, call_id): ([u8; 32], CallId),
-        alias: Option<String>,
-        output: Option<Arc<TaskOutput>>,
+        record: NewRecord<'_>,
     ) -> Result<Option<Arc<Task>>, Error> {
+        let NewRecord { begin, drawn, alias, output } = record;
         let limits = self.admission.limits(requestor);
         let now = self.clock.now();
         let work = request.job.work();
@@ -245,8 +241,8 @@ impl Inner {
             steering: Vec::new(),
             steering_delivered: 0,
             alias,
-            seed,
-            call_id,
+            seed: drawn.seed,
+            call_id: drawn.call_id,
             lease: Some(self.lease()),
             attempt: u32::from(starts),
             related: request.job.related().to_vec(),
@@ -257,7 +253,7 @@ impl Inner {
         let mut promoted = None;
         let mut journal = None;
         match begin {
-            Begin::Started if request.job.tool().is_some_and(|tool| self.may_keep_journal(tool)) => {
+            Begin::Started if request.job.tool().is_some_and(|tool| self.health.may_keep_journal(tool)) => {
                 task.durable = Beginning::of(&task, task.attempt).marker(task.attempt, task.engine_hash);
             }
             Begin::Promoted(Some(writer)) => {
@@ -278,69 +274,26 @@ impl Inner {
             caps,
             journal,
         };
-        let mut unheard =
+        let mut unacknowledged =
             UnacknowledgedCreate { store: &self.store, requestor: *requestor, id: Some(creation.task.id) };
         let created = self.store.create(creation).await;
         if !matches!(created, Err(store::Error::Engine(_))) {
-            unheard.id = None;
+            unacknowledged.id = None;
         }
         match created {
             Ok(task) => {
                 if let Some((writer, append)) = promoted {
                     writer.moved(&task, &append, caps);
                 }
-                self.note_created(&task, arguments.as_str());
+                self.audit.note_created(&task, arguments.as_str());
                 self.watchers.publish(requestor, task.id, &TaskNews::Created(task.id));
                 if task.outcome().is_some() {
-                    self.note_completed(&task, output.as_deref());
+                    self.audit.note_completed(&task, output.as_deref());
                 }
                 Ok(Some(Arc::new(task)))
             }
             Err(store::Error::Exists) => Ok(None),
             Err(error) => Err(self.store_error(error)),
-        }
-    }
-
-    pub(crate) fn spec(&self, requestor: &Requestor, request: &CallRequest, identity: Identity) -> CallSpec {
-        let tool = request.tool.plugin_tool.clone();
-        let arguments = request.arguments.clone();
-        let (share, activity) = self.shares.for_call(requestor);
-        CallSpec {
-            plugin: request.tool.plugin.clone(),
-            tenant: requestor.tenant,
-            operation: Operation::CallTool { tool, arguments },
-            limits: request.tool.limits.clone(),
-            share,
-            activity,
-            facts: self.facts(requestor, request.client, identity, &request.related),
-            journaling: Journaling::Off,
-        }
-    }
-
-    /// What a guest may know about its call, and what it may use in it.
-    pub(crate) fn facts(
-        &self,
-        requestor: &Requestor,
-        client: ClientContext,
-        identity: Identity,
-        related: &[TaskId],
-    ) -> CallContext {
-        let Identity { seed, call_id, task_id, attempt, journal } = identity;
-        let all = Arc::clone(&self.service_stores);
-        let guest_services = TenantServices { tenant: requestor.tenant, all, journal };
-        CallContext {
-            call_id,
-            task_id: task_id.map(|id| id.to_string()),
-            attempt,
-            idempotency_key: OnDemand::Made { of: seed, by: idempotency_key },
-            requestor_alias: OnDemand::Made { of: ids(requestor), by: requestor_alias },
-            features: client.features,
-            log_level: client.log_level,
-            related_tasks: related.iter().map(TaskId::to_string).collect(),
-            seed,
-            wants_progress: client.wants_progress,
-            guest_services: Some(Arc::new(guest_services)),
-            outside: None,
         }
     }
 
@@ -384,46 +337,5 @@ fn retention(ttl: RequestedTtl, limits: &Limits) -> Retention {
             let wanted = keep_alive_ms.unwrap_or(limits.ttl_ms_default).max(KEEP_ALIVE_MS_MIN);
             Retention::FromCompletion { keep_alive_ms: wanted.min(limits.ttl_ms_max) }
         }
-    }
-}
-
-fn idempotency_key(seed: &[u8; 32]) -> String {
-    derived(b"bulkhead idempotency key", &[seed])
-}
-
-fn requestor_alias(ids: &[u8; 32]) -> String {
-    let (tenant, requestor) = ids.split_at(16);
-    derived(b"bulkhead requestor alias", &[tenant, requestor])
-}
-
-/// Tenant and requestor, in this order.
-fn ids(requestor: &Requestor) -> [u8; 32] {
-    let mut ids = [0; 32];
-    let both = requestor.tenant.0.iter().chain(&requestor.id.0);
-    ids.iter_mut().zip(both).for_each(|(place, byte)| *place = *byte);
-    ids
-}
-
-/// 128 bits that say nothing about what they were made from, in hexadecimal.
-fn derived(purpose: &[u8], parts: &[&[u8]]) -> String {
-    let mut hash = Sha256::new();
-    for part in std::iter::once(&purpose).chain(parts) {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    CallId(hash.finalize().first_chunk().copied().unwrap_or_default()).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn call_seeds_and_ids_are_unique() {
-        let drawn = || (0..3 * AHEAD).map(|_| seed_and_id().unwrap());
-        let elsewhere: Vec<_> = std::thread::scope(|scope| scope.spawn(|| drawn().collect()).join().unwrap());
-        let seen: HashSet<_> = drawn().chain(elsewhere).map(|(seed, id)| (seed, id.0)).collect();
-        assert_eq!(seen.len(), 6 * AHEAD);
     }
 }

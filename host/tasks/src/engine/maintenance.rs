@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use crate::Error;
-use crate::engine::change::ApplyError;
-use crate::engine::run::drive::is_running;
-use crate::engine::run::resuming::{interrupted, interruption};
-use crate::engine::{HEARTBEAT, Inner, LEASE_MS, Tasks};
-use crate::parts::journal::GATHERED_FOR;
-use bulkhead_domain::task::{Active, Phase, Task};
+use crate::engine::{EngineContext, LEASE_MS, Tasks};
+use crate::parts::activity::RequestorActivity;
+use bulkhead_domain::task::Task;
+
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// Tasks that one look at the store takes on.
 const BATCH: usize = 256;
@@ -22,7 +20,7 @@ const SWEEP_ROWS_MAX: Duration = Duration::from_millis(500);
 /// Idle rate-limit entries are forgotten this often.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 
-impl Inner {
+impl EngineContext {
     /// A task's expiry became known. The sweeper is woken only for what cannot wait for its next look: waking it for every
     /// creation would make it walk the index thousands of times a second.
     pub(crate) fn may_expire(&self, task: &Task) {
@@ -52,7 +50,10 @@ impl Tasks {
                 _ = heartbeat.tick() => self.extend_lease().await,
                 _ = forget.tick() => {
                     self.inner.availability.forget_idle();
-                    self.inner.forget_idle_activity();
+                    self.inner.shares.with_activity(RequestorActivity::forget_idle);
+                    if let Some(activity) = self.inner.activity.get() {
+                        activity.forget_idle(std::time::Instant::now());
+                    }
                 }
             }
         }
@@ -81,7 +82,7 @@ impl Tasks {
             failed = 0;
             for (requestor, id) in &expired {
                 match inner.expire(requestor, *id).await {
-                    Ok(()) => inner.note_task("task.expired", requestor, *id),
+                    Ok(()) => inner.audit.note_task("task.expired", requestor, *id),
                     // Those after it must not wait for one that cannot be read.
                     Err(error) => {
                         failed += 1;
@@ -126,51 +127,4 @@ impl Tasks {
             }
         }
     }
-
-    /// Whether anything may still end by itself: what runs or sleeps does, what waits for an answer or is paused does not.
-    pub(crate) fn works(&self) -> bool {
-        let inner = &self.inner;
-        inner.availability.plain_calls() > 0 || inner.watchers.tasks().iter().any(|task| is_active(task))
-    }
-
-    /// Refuses new calls and lets running ones end for up to `grace`. The store stays open.
-    pub async fn let_calls_end(&self, grace: Duration) {
-        self.stop_accepting();
-        let over = async {
-            while self.works() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let _ = tokio::time::timeout(grace, over).await;
-    }
-
-    /// Refuses new calls, lets running ones end for up to `grace`, then marks what is left as interrupted and closes the store.
-    /// Queued tasks stay queued for the next start.
-    pub async fn drain(&self, grace: Duration) -> Result<(), Error> {
-        let inner = &self.inner;
-        self.let_calls_end(grace).await;
-        let running: Vec<_> = inner.watchers.tasks().into_iter().filter(|task| is_running(task)).collect();
-        for task in &running {
-            let interrupted = match interruption(inner, task).await {
-                Ok(how) => {
-                    let event = interrupted(inner, task, how).await;
-                    inner.apply(&task.requestor, task.id, event, None).await.map(drop)
-                }
-                Err(error) => Err(ApplyError::Store(error)),
-            };
-            if let Err(error) = interrupted {
-                tracing::warn!(task.id = %task.id, "a running task could not be marked as interrupted: {error:?}");
-            }
-        }
-        if !running.is_empty() {
-            // What their calls have seen, and are about to keep, is written before the store is closed.
-            tokio::time::sleep(2 * GATHERED_FOR).await;
-        }
-        self.write_usage().await;
-        inner.store.close().await.map_err(|error| inner.store_error(error))
-    }
-}
-
-fn is_active(task: &Task) -> bool {
-    task.phase == Phase::Active(Active::Running)
 }

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
-use crate::engine::Inner;
+use crate::engine::{EngineContext, Tasks};
+use crate::error::Error;
 use crate::parts::job;
-use crate::{Error, TaskNews, Tasks};
+use crate::parts::news::TaskNews;
+use bulkhead_audit::Entry;
 use bulkhead_domain::Json;
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::task::{Outcome, Phase, Task, TaskId, TaskOutput};
+use bulkhead_domain::task::{Outcome, Phase, Task, TaskId, TaskOutput, Work};
 use bulkhead_store::ListPosition;
 
 impl Tasks {
@@ -70,7 +72,7 @@ impl Tasks {
         let task = inner.noted(requestor, id, task)?;
         match (task.outcome(), output.flatten()) {
             (Some(Outcome::Output { .. }), Some(output)) => {
-                inner.note_task("task.result_read", requestor, task.id);
+                inner.audit.note_task("task.result_read", requestor, task.id);
                 Ok((Arc::new(task), Some(output)))
             }
             (Some(Outcome::Output { .. }), None) => Err(Error::NotFound),
@@ -89,7 +91,7 @@ impl Tasks {
         let (task, output) = inner.look_with_output(requestor, Some(id)).await?.ok_or(Error::NotFound)?;
         let output = output.filter(|_| matches!(task.outcome(), Some(Outcome::Output { .. })));
         if output.is_some() {
-            inner.note_task("task.result_read", requestor, id);
+            inner.audit.note_task("task.result_read", requestor, id);
         }
         Ok((Arc::new(inner.with_live_status(task)), output))
     }
@@ -141,9 +143,57 @@ impl Tasks {
     pub fn feed(&self, requestor: &Requestor) -> broadcast::Receiver<TaskNews> {
         self.inner.watchers.listen(requestor)
     }
+
+    /// Records the call of a tool that is not offered to its requestor.
+    pub fn note_unknown_tool(&self, requestor: &Requestor, name: &str) {
+        self.inner.audit.note_unknown_tool(requestor, name);
+    }
+
+    /// Records a request under an alias that its requestor gave to another request before.
+    pub fn note_name_in_use(&self, requestor: &Requestor, work: &Work) {
+        self.inner.audit.note_name_in_use(requestor, work);
+    }
 }
 
-impl Inner {
+impl EngineContext {
+    /// Whether a requestor may look for anything at the moment.
+    pub(crate) fn may_look(&self, requestor: &Requestor) -> Result<(), Error> {
+        self.abuse_detector.admit(requestor, || self.admission.limits(requestor), self.clock.now())
+    }
+
+    /// Counts a look-up of a task that is absent or belongs to another requestor.
+    pub(crate) fn looked_in_vain(&self, requestor: &Requestor) {
+        let said = self.abuse_detector.failed(requestor, &self.admission.limits(requestor), self.clock.now());
+        if let Some(report) = said {
+            report.log(requestor, &self.audit.log);
+        }
+    }
+
+    /// Counts a poll of a task's status.
+    pub(crate) fn polled(&self, task: &Task) {
+        // What is over does not change any more: nobody waits for it.
+        if task.outcome().is_none() {
+            let said = self.abuse_detector.polled(task, &self.admission.limits(&task.requestor), self.clock.now());
+            if let Some(report) = said {
+                report.log(&task.requestor, &self.audit.log);
+            }
+        }
+    }
+
+    /// Records the use of an alias under which the requestor created nothing.
+    pub(crate) fn note_unknown_name(&self, requestor: &Requestor) {
+        self.looked_in_vain(requestor);
+        self.audit.log.note(|| Entry::new("lookup.failed").by(requestor).because("a name of a task"));
+    }
+
+    /// Records whether a look-up of a task succeeded.
+    pub(crate) fn note_looked(&self, event: &'static str, requestor: &Requestor, id: TaskId, found: bool) {
+        if !found {
+            self.looked_in_vain(requestor);
+        }
+        self.audit.note_task(if found { event } else { "lookup.failed" }, requestor, id);
+    }
+
     async fn look(&self, requestor: &Requestor, id: Option<TaskId>) -> Result<Option<Task>, Error> {
         let Some(id) = id else { return Ok(None) };
         let task = self.store.get(requestor, id).await.map_err(|error| self.store_error(error))?;
@@ -168,7 +218,7 @@ impl Inner {
     fn noted(&self, requestor: &Requestor, id: Option<TaskId>, task: Option<Task>) -> Result<Task, Error> {
         match task {
             Some(task) => {
-                self.note_task("task.read", requestor, task.id);
+                self.audit.note_task("task.read", requestor, task.id);
                 self.polled(&task);
                 Ok(task)
             }

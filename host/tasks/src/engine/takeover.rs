@@ -5,16 +5,16 @@
 //! writes keeps no host from its start, and no task from going on later.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use tokio::sync::Mutex;
-
-use crate::Error;
 use crate::engine::Tasks;
 use crate::engine::change::ApplyError;
-use crate::engine::run::drive::{RunStart, is_running};
+use crate::engine::run::drive::RunStart;
 use crate::engine::run::resuming::{holding, interrupted, interruption};
+use crate::error::Error;
 use crate::parts::admission::{IdleState, Purpose};
+use crate::parts::pending_takeover::Takeover;
+use crate::parts::run_state::is_running;
 use crate::parts::watchers::NotificationMark;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
 use bulkhead_domain::task::{Phase, Task};
@@ -50,31 +50,6 @@ impl Recovered {
             recovered.paused = paused,
             "took over what an earlier host left"
         );
-    }
-}
-
-/// What is still to be taken over.
-pub(crate) struct Takeover {
-    /// From before the first was claimed.
-    mark: NotificationMark,
-    has_claimed_all: bool,
-    claimed: Vec<Task>,
-}
-
-/// The takeover, as long as it is not over.
-#[derive(Default)]
-pub(crate) struct PendingTakeover {
-    is_pending: AtomicBool,
-    takeover: Mutex<Option<Takeover>>,
-    has_warned: AtomicBool,
-}
-
-impl PendingTakeover {
-    /// Tells the log once: a takeover is tried again each second.
-    fn warn(&self, error: &store::Error) {
-        if !self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!("tasks of an earlier host cannot be taken over yet, and are tried again: {error}");
-        }
     }
 }
 
@@ -143,7 +118,7 @@ impl Tasks {
             inner.takeover.warn(&error);
         }
         takeover.claimed = later;
-        if let Some(metrics) = inner.metrics.get() {
+        if let Some(metrics) = inner.audit.metrics.get() {
             let Recovered { queued, paused, interrupted, resumed } = recovered;
             metrics.recovered([queued, paused, interrupted, resumed].map(|count| count as u64));
         }

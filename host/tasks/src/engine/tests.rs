@@ -26,13 +26,16 @@ use bulkhead_calls::{
     CallEvent, CallSpec, Catalog, Control, Executor, JournalPolicy, Journaling, Operation, Returned, RunningCall,
     StartError, StopOnDrop,
 };
-use bulkhead_domain::UnixMs;
-use bulkhead_domain::call::{ElicitationAction, FaultKind, InputRequestKind};
-use bulkhead_domain::clock::{Clock as _, ManualClock};
+use bulkhead_domain::call::{
+    CallError, ClientFeatures, ElicitationAction, FaultKind, InputRequest, InputRequestError, InputRequestKind,
+    InputResponse,
+};
+use bulkhead_domain::clock::ManualClock;
 use bulkhead_domain::limits::{CallLimits, Limits};
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
-use bulkhead_domain::task::{Active, Design, Era, Outcome, Phase, PluginVersion, TaskOutput};
+use bulkhead_domain::task::{Active, Design, Era, Origin, Outcome, Phase, PluginVersion, TaskId, TaskOutput};
 use bulkhead_domain::tool::{Tool, ToolOutput};
+use bulkhead_domain::{Json, UnixMs};
 use bulkhead_store::memory::MemoryStore;
 
 type Events = mpsc::Sender<CallEvent>;
@@ -608,7 +611,7 @@ async fn related_tasks_need_not_have_ended() {
 
 #[tokio::test]
 async fn tenant_weights_change_for_shares_in_use() {
-    let shares = super::usage::Shares::new(HashMap::from([(ANNA.tenant, 2)]));
+    let shares = crate::parts::shares::Shares::new(HashMap::from([(ANNA.tenant, 2)]));
     let weight = |who: &Requestor| format!("{:?}", shares.of(who)).contains("weight: 5,");
     assert!(!weight(&ANNA));
     shares.set_weights(HashMap::from([(ANNA.tenant, 5)]));

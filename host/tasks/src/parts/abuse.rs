@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::Error;
-use crate::engine::Inner;
-use bulkhead_audit::Entry;
+use crate::error::Error;
+use bulkhead_audit::{Audit, Entry};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::Requestor;
@@ -52,7 +51,7 @@ struct LookupCounts {
 
 /// What is to be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct AbuseReport {
+pub(crate) struct AbuseReport {
     event: &'static str,
     count: u32,
     blocked_ms: u64,
@@ -60,7 +59,12 @@ struct AbuseReport {
 
 impl AbuseDetector {
     /// Refuses a blocked requestor.
-    fn admit(&self, requestor: &Requestor, limits: impl FnOnce() -> Arc<Limits>, now: UnixMs) -> Result<(), Error> {
+    pub(crate) fn admit(
+        &self,
+        requestor: &Requestor,
+        limits: impl FnOnce() -> Arc<Limits>,
+        now: UnixMs,
+    ) -> Result<(), Error> {
         if self.blocked_until_max.load(Ordering::Acquire) <= now {
             return Ok(());
         }
@@ -74,7 +78,7 @@ impl AbuseDetector {
         }
     }
 
-    fn failed(&self, requestor: &Requestor, limits: &Limits, now: UnixMs) -> Option<AbuseReport> {
+    pub(crate) fn failed(&self, requestor: &Requestor, limits: &Limits, now: UnixMs) -> Option<AbuseReport> {
         let mut all = self.seen.lock();
         let seen = self.all_about(&mut all, requestor, now)?;
         // What was under way when the block began.
@@ -93,7 +97,7 @@ impl AbuseDetector {
         (!was_said).then_some(AbuseReport { event: "requestor.probing", count, blocked_ms })
     }
 
-    fn polled(&self, task: &Task, limits: &Limits, now: UnixMs) -> Option<AbuseReport> {
+    pub(crate) fn polled(&self, task: &Task, limits: &Limits, now: UnixMs) -> Option<AbuseReport> {
         let mut all = self.seen.lock();
         let seen = self.all_about(&mut all, &task.requestor, now)?;
         let interval_ms_min = u64::from(task.poll_interval_ms) / EARLY_DIVISOR;
@@ -144,34 +148,15 @@ impl AbuseDetector {
     }
 }
 
-impl Inner {
-    /// Whether a requestor may look for anything at the moment.
-    pub(crate) fn may_look(&self, requestor: &Requestor) -> Result<(), Error> {
-        self.abuse_detector.admit(requestor, || self.admission.limits(requestor), self.clock.now())
-    }
-
-    /// Counts a look-up of a task that is absent or belongs to another requestor.
-    pub(crate) fn looked_in_vain(&self, requestor: &Requestor) {
-        let said = self.abuse_detector.failed(requestor, &self.admission.limits(requestor), self.clock.now());
-        self.say(requestor, said);
-    }
-
-    /// Counts a poll of a task's status.
-    pub(crate) fn polled(&self, task: &Task) {
-        // What is over does not change any more: nobody waits for it.
-        if task.outcome().is_none() {
-            let said = self.abuse_detector.polled(task, &self.admission.limits(&task.requestor), self.clock.now());
-            self.say(&task.requestor, said);
-        }
-    }
-
-    fn say(&self, requestor: &Requestor, said: Option<AbuseReport>) {
-        let Some(AbuseReport { event, count, blocked_ms }) = said else { return };
+impl AbuseReport {
+    /// Says it in the log of the host and in the audit log.
+    pub(crate) fn log(self, requestor: &Requestor, audit: &Audit) {
+        let Self { event, count, blocked_ms } = self;
         tracing::warn!(
             tenant = %requestor.tenant, requestor = %requestor.id, count, blocked_ms,
             "{event}: more often within a minute than its limit allows"
         );
-        self.audit.note(|| {
+        audit.note(|| {
             let entry = Entry::new(event).by(requestor).count(count.into());
             if blocked_ms > 0 { entry.outcome("blocked").because(&format!("for {blocked_ms} ms")) } else { entry }
         });

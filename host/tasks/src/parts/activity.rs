@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Inner, Tasks};
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_metrics::{Activity, ActivityCounts, ActivityReading, ToolActivity};
 
@@ -53,17 +52,19 @@ pub struct ActivitySample {
     pub others: ActivityReading,
 }
 
+pub(crate) type ByTenant = FxHashMap<TenantId, TenantActivity>;
+
 /// The counts of requestors; see the module.
 #[derive(Debug)]
 pub(crate) struct RequestorActivity {
     activity: Arc<Activity>,
-    tenants: FxHashMap<TenantId, TenantActivity>,
+    pub(crate) tenants: ByTenant,
     /// Of all tenants.
     requestors: usize,
 }
 
 #[derive(Clone, Debug)]
-struct TenantActivity {
+pub(crate) struct TenantActivity {
     requestors: FxHashMap<RequestorId, Kept>,
     /// Of those that found no place.
     others: Arc<ActivityCounts>,
@@ -105,7 +106,7 @@ impl RequestorActivity {
     }
 
     /// Forgets requestors that have not called since this was last done, and of which nothing runs.
-    fn forget_idle(&mut self) {
+    pub(crate) fn forget_idle(&mut self) {
         for tenant in self.tenants.values_mut() {
             let TenantActivity { requestors, forgotten, .. } = tenant;
             requestors.retain(|_, kept| {
@@ -128,7 +129,7 @@ impl RequestorActivity {
     }
 }
 
-fn by_tenant(tenants: FxHashMap<TenantId, TenantActivity>) -> ActivitySample {
+fn by_tenant(tenants: ByTenant) -> ActivitySample {
     let sum = |(id, tenant): (TenantId, TenantActivity)| {
         let mut sum = tenant.forgotten;
         sum.add(&tenant.others.read());
@@ -138,7 +139,7 @@ fn by_tenant(tenants: FxHashMap<TenantId, TenantActivity>) -> ActivitySample {
     ActivitySample { entries: tenants.into_iter().map(sum).collect(), ..ActivitySample::default() }
 }
 
-fn by_requestor(tenants: FxHashMap<TenantId, TenantActivity>) -> ActivitySample {
+fn by_requestor(tenants: ByTenant) -> ActivitySample {
     let mut sample = ActivitySample::default();
     for (tenant, TenantActivity { requestors, others, .. }) in tenants {
         sample.others.add(&others.read());
@@ -178,49 +179,23 @@ impl RefusalCount {
         Self { tool: tool.filter(|tool| tool.is_watched()).cloned() }
     }
 
-    pub(crate) fn refused(self, inner: &Inner, requestor: &Requestor) {
+    pub(crate) fn refused(self) {
         if let Some(tool) = self.tool {
             tool.refused();
         }
-        // An erased tenant stays forgotten.
-        if inner.activity.get().is_some_and(|activity| activity.is_watched())
-            && !inner.availability.is_blocked(requestor.tenant)
-        {
-            inner.shares.with_activity(|activity| activity.of(requestor).refused());
-        }
     }
 }
 
-impl Inner {
-    /// Forgets what has not been used or looked at for a while.
-    pub(crate) fn forget_idle_activity(&self) {
-        self.shares.with_activity(RequestorActivity::forget_idle);
-        if let Some(activity) = self.activity.get() {
-            activity.forget_idle(Instant::now());
-        }
-    }
-}
-
-impl Tasks {
-    /// What calls cost by a group. It is counted from the first look on, until some time after the last.
-    pub fn activity(&self, group: ActivityGroup) -> ActivitySample {
-        let Some(activity) = self.inner.activity.get() else { return ActivitySample::default() };
-        let sampled = activity.look(Instant::now());
-        let tenants = || {
-            // Copied first: calls wait for this lock.
-            let mut tenants = self.inner.shares.with_activity(|activity| activity.tenants.clone()).unwrap_or_default();
-            // A call that began while its tenant was erased may have come back here.
-            tenants.retain(|tenant, _| !self.inner.availability.is_blocked(*tenant));
-            tenants
-        };
-        let sample = match group {
-            ActivityGroup::Tenant => by_tenant(tenants()),
-            ActivityGroup::Requestor => by_requestor(tenants()),
-            ActivityGroup::Plugin => by_plugin(activity.tools()),
-            ActivityGroup::Tool => by_tool(activity.tools()),
-        };
-        ActivitySample { sampled, ..sample }
-    }
+/// What was counted of a group; `tenants` is asked where they tell the calls apart.
+pub(crate) fn sample(group: ActivityGroup, activity: &Activity, tenants: impl FnOnce() -> ByTenant) -> ActivitySample {
+    let sampled = activity.look(Instant::now());
+    let sample = match group {
+        ActivityGroup::Tenant => by_tenant(tenants()),
+        ActivityGroup::Requestor => by_requestor(tenants()),
+        ActivityGroup::Plugin => by_plugin(activity.tools()),
+        ActivityGroup::Tool => by_tool(activity.tools()),
+    };
+    ActivitySample { sampled, ..sample }
 }
 
 #[cfg(test)]

@@ -18,11 +18,15 @@ use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
+use crate::error::Error;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_limits::scoped::{Amount, Bound, ScopedTable};
 use bulkhead_limits::{Full, LiveLimits, Scope};
 use bulkhead_metrics::{TaskMetrics, Waiting};
+
+/// Places of calls come back all the time.
+const PLACE_RETRY_MS: u64 = 1_000;
 
 /// What a permit is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -515,6 +519,12 @@ impl State {
             self.queues.remove(requestor);
         }
     }
+}
+
+/// `retry_after_ms`: when there may be room again, if that is known.
+pub(crate) fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
+    let retry_after_ms = Some(retry_after_ms.unwrap_or(PLACE_RETRY_MS));
+    Error::Quota { limit: full.limit, value: full.value, retry_after_ms }
 }
 
 #[cfg(test)]

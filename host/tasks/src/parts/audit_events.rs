@@ -2,8 +2,10 @@
 //!
 //! Must say of arguments, answers and results how many bytes they are, and never what they are.
 
-use crate::engine::Inner;
-use crate::{CallRequest, Error, Tasks};
+use std::sync::{Arc, OnceLock};
+
+use crate::error::Error;
+use crate::parts::request::CallRequest;
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_calls::Returned;
 use bulkhead_domain::call::CallError;
@@ -11,6 +13,7 @@ use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Outcome, PluginVersion, Task, TaskId, TaskOutput, Work};
 use bulkhead_domain::tool::{ContentKind, ResourceBody, ToolOutput};
+use bulkhead_metrics::TaskMetrics;
 
 /// A request that is not admitted yet: a refusal by any check is logged.
 pub(crate) struct RefusalAudit {
@@ -87,26 +90,32 @@ impl Drop for CallAudit {
     }
 }
 
-impl Tasks {
+/// Notes what happens to tasks, and counts it.
+#[derive(Clone)]
+pub(crate) struct TaskAudit {
+    pub(crate) log: Audit,
+    /// Empty: nothing is counted.
+    pub(crate) metrics: Arc<OnceLock<TaskMetrics>>,
+}
+
+impl TaskAudit {
     /// Records the call of a tool that is not offered to its requestor.
-    pub fn note_unknown_tool(&self, requestor: &Requestor, name: &str) {
-        self.inner.audit.note(|| Entry::new("lookup.failed").by(requestor).tool(name));
+    pub(crate) fn note_unknown_tool(&self, requestor: &Requestor, name: &str) {
+        self.log.note(|| Entry::new("lookup.failed").by(requestor).tool(name));
     }
 
     /// Records a request under an alias that its requestor gave to another request before.
-    pub fn note_name_in_use(&self, requestor: &Requestor, work: &Work) {
+    pub(crate) fn note_name_in_use(&self, requestor: &Requestor, work: &Work) {
         let entry = || Entry::new("call.refused").by(requestor).tool(work.label());
-        self.inner.audit.note(|| entry().because("its name is that of another request"));
+        self.log.note(|| entry().because("its name is that of another request"));
     }
-}
 
-impl Inner {
     pub(crate) fn note_created(&self, task: &Task, arguments: &str) {
         if let Some(metrics) = self.metrics.get() {
             metrics.created(task.origin.design);
         }
         self.count_ended(task);
-        self.audit.note(|| Entry::new("task.created").of(task).arguments(arguments));
+        self.log.note(|| Entry::new("task.created").of(task).arguments(arguments));
     }
 
     /// A call reached for what its plugin is not granted.
@@ -114,7 +123,7 @@ impl Inner {
         if let Some(metrics) = self.metrics.get() {
             metrics.denied(&plugin.name, grant);
         }
-        self.audit.note(|| {
+        self.log.note(|| {
             let entry = Entry::new("grant.denied").by(requestor).plugin(plugin).because(grant);
             match task {
                 Some(id) => entry.task(id),
@@ -125,21 +134,7 @@ impl Inner {
 
     /// Something that happened to a task without a change of its record.
     pub(crate) fn note_task(&self, event: &'static str, requestor: &Requestor, id: TaskId) {
-        self.audit.note(|| Entry::new(event).by(requestor).task(id));
-    }
-
-    /// Records the use of an alias under which the requestor created nothing.
-    pub(crate) fn note_unknown_name(&self, requestor: &Requestor) {
-        self.looked_in_vain(requestor);
-        self.audit.note(|| Entry::new("lookup.failed").by(requestor).because("a name of a task"));
-    }
-
-    /// Records whether a look-up of a task succeeded.
-    pub(crate) fn note_looked(&self, event: &'static str, requestor: &Requestor, id: TaskId, found: bool) {
-        if !found {
-            self.looked_in_vain(requestor);
-        }
-        self.note_task(if found { event } else { "lookup.failed" }, requestor, id);
+        self.log.note(|| Entry::new(event).by(requestor).task(id));
     }
 
     /// Counts a task if this is its end: no change comes after it.
@@ -154,7 +149,7 @@ impl Inner {
         if let Some(metrics) = self.metrics.get() {
             metrics.diverged();
         }
-        self.audit.note(|| Entry::new("task.diverged").of(task));
+        self.log.note(|| Entry::new("task.diverged").of(task));
     }
 
     pub(crate) fn note_changed(&self, event: &Event, task: &Task, output: Option<&TaskOutput>) {
@@ -162,7 +157,7 @@ impl Inner {
         if let (Some(metrics), Event::Continue { .. }) = (self.metrics.get(), event) {
             metrics.resumed();
         }
-        if !self.audit.is_on() {
+        if !self.log.is_on() {
             return;
         }
         let entry = |event| Entry::new(event).of(task);
@@ -182,11 +177,11 @@ impl Inner {
                 return self.note_completed(task, output);
             }
         };
-        self.audit.note(|| entry);
+        self.log.note(|| entry);
     }
 
     pub(crate) fn note_completed(&self, task: &Task, output: Option<&TaskOutput>) {
-        self.audit.note(|| {
+        self.log.note(|| {
             let entry = Entry::new("task.completed").of(task);
             match (task.outcome(), output) {
                 (Some(Outcome::Output { .. }), Some(TaskOutput::Tool(output))) => {

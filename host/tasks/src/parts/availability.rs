@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::{Error, Unavailable};
+use crate::error::{Error, Unavailable};
 use bulkhead_domain::limits::LimitsTable;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_limits::rate::Rates;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::broadcast;
 
-use crate::TaskNews;
+use crate::parts::news::TaskNews;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::TaskId;
 

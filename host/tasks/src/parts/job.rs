@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::CallRequest;
 use crate::parts::audit_events::RefusalAudit;
+use crate::parts::request::CallRequest;
 use bulkhead_audit::Audit;
 use bulkhead_calls::{CatalogPlugin, JournalPolicy, Operation, ToolEntry};
 use bulkhead_domain::Json;
@@ -21,11 +21,29 @@ use bulkhead_domain::call::CallError;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::server_features::{PartialArgument, Reference};
-use bulkhead_domain::task::{PluginVersion, TaskId, TaskOutput, Work};
+use bulkhead_domain::task::{Origin, PluginVersion, TaskId, TaskOutput, Work};
 use bulkhead_domain::tool::ToolOutput;
 use bulkhead_metrics::ActivityCounts;
 
 const ANSWERED: &Work = &Work::Answered;
+
+/// How long a client would like its task to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestedTtl {
+    Default,
+    Ms(u64),
+    Unlimited,
+    /// So many milliseconds after its end; `None`: as long as the host likes.
+    AfterEnd(Option<u64>),
+}
+
+/// A task to be made.
+#[derive(Clone, Debug)]
+pub struct TaskRequest {
+    pub job: Job,
+    pub origin: Origin,
+    pub ttl: RequestedTtl,
+}
 
 /// What a task is to do.
 #[derive(Clone, Debug)]

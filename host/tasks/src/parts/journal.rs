@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex as SyncMutex;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::engine::run::drive::OUTCOME_RETRY;
+use crate::parts::outcome::OUTCOME_RETRY;
 use bulkhead_calls::{Fenced, JournalSink, Tail};
 use bulkhead_domain::crash_points;
 use bulkhead_domain::task::{DurableMarker, JOURNAL_VERSION, Task};

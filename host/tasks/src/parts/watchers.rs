@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::broadcast;
 
-use crate::TaskNews;
-use crate::engine::run::drive::Run;
 use crate::parts::feed::Feeds;
+use crate::parts::news::TaskNews;
+use crate::parts::run_state::Run;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Task, TaskId};
 

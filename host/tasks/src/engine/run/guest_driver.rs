@@ -10,14 +10,16 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::engine::Inner;
-use crate::engine::run::resuming::ReplayFailure;
+use crate::error::{Error, host_failure};
 use crate::parts::admission::IdleState;
+use crate::parts::audit_events::TaskAudit;
+use crate::parts::call_health::HealthReporter;
 use crate::parts::call_slot::CallSlot;
+use crate::parts::catalog_events::CatalogEvents;
 use crate::parts::journal::TaskJournal;
-use crate::{Error, host_failure};
+use crate::parts::run_state::ReplayFailure;
 use bulkhead_calls::journal::JournalStatus;
-use bulkhead_calls::{CallEvent, CallSpec, ClientView, RunningCall};
+use bulkhead_calls::{CallEvent, CallSpec, ClientView, Executor, RunningCall};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputResponse};
 use bulkhead_domain::requestor::Requestor;
@@ -45,10 +47,14 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    pub(crate) fn new(inner: &Inner, spec: CallSpec, journal: Option<Arc<TaskJournal>>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        executor: &dyn Executor,
+        spec: CallSpec,
+        journal: Option<Arc<TaskJournal>>,
+    ) -> Result<Self, Error> {
         let plugin = spec.plugin.clone();
         let cancel_grace = Duration::from_millis(spec.limits.cancel_grace_ms);
-        let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
+        let running = executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
         Ok(Self { running, plugin, cancel_grace, journal })
     }
 
@@ -58,9 +64,18 @@ impl Started {
     }
 }
 
+/// What a driver works with: it knows no engine.
+#[derive(Clone)]
+pub(crate) struct DriverContext {
+    pub(crate) executor: Arc<dyn Executor>,
+    pub(crate) lists: Arc<CatalogEvents>,
+    pub(crate) health: Arc<HealthReporter>,
+    pub(crate) audit: TaskAudit,
+}
+
 /// See the module. Dropping it stops the guest at once.
 pub(crate) struct GuestDriver {
-    pub(crate) inner: Arc<Inner>,
+    context: DriverContext,
     pub(crate) requestor: Requestor,
     pub(crate) call_slot: CallSlot,
     guest: Started,
@@ -96,7 +111,7 @@ enum Reply {
 
 impl GuestDriver {
     pub(crate) fn new(
-        inner: Arc<Inner>,
+        context: DriverContext,
         requestor: Requestor,
         task: Option<TaskId>,
         guest: Started,
@@ -107,7 +122,7 @@ impl GuestDriver {
         let is_paused = false;
         let is_cancelled = false;
         let input_spans = Vec::new();
-        Self { inner, requestor, call_slot, guest, task, busy_before, wait, input_spans, is_paused, is_cancelled }
+        Self { context, requestor, call_slot, guest, task, busy_before, wait, input_spans, is_paused, is_cancelled }
     }
 
     pub(crate) fn journal(&self) -> Option<&Arc<TaskJournal>> {
@@ -199,13 +214,13 @@ impl GuestDriver {
                 return Some(CallEvent::InputRequests { requests, journal, reply });
             }
             CallEvent::Steering { reply, .. } if self.is_cancelled => drop(reply.send(Vec::new())),
-            CallEvent::ListsChanged(kind) => self.inner.lists.says(&self.guest.plugin, kind),
+            CallEvent::ListsChanged(kind) => self.context.lists.says(&self.guest.plugin, kind),
             CallEvent::GrantDenied(grant) => {
-                self.inner.note_denied(&self.requestor, &self.guest.plugin, self.task, &grant)
+                self.context.audit.note_denied(&self.requestor, &self.guest.plugin, self.task, &grant)
             }
             CallEvent::ResourceUpdated(uri) => {
-                let catalog = self.inner.catalog(&self.requestor);
-                self.inner.lists.updated(&catalog, &self.requestor, &self.guest.plugin.name, uri);
+                let catalog = self.context.executor.catalog_for(&|route| route.includes(&self.requestor));
+                self.context.lists.updated(&catalog, &self.requestor, &self.guest.plugin.name, uri);
             }
             event => return Some(event),
         }
@@ -322,6 +337,6 @@ impl GuestDriver {
     /// Reports the end of the call to the health of its plugin. `label`: the tool's name, or what else the call was for.
     pub(crate) fn report_end<T>(&self, label: &str, result: &Result<T, CallError>) {
         let busy = self.call_slot.busy().saturating_sub(self.busy_before);
-        self.inner.call_ended(&self.requestor, &self.guest.plugin, label, result, busy);
+        self.context.health.call_ended(&self.requestor, &self.guest.plugin, label, result, busy);
     }
 }

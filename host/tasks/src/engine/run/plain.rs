@@ -5,18 +5,22 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use crate::engine::EngineContext;
 use crate::engine::run::drive::RunStart;
 use crate::engine::run::guest_driver::{Answers, GuestDriver, Started};
-use crate::engine::{Inner, refused};
-use crate::parts::admission::{Permit, PermitRequest, Purpose};
+use crate::error::{Error, incident};
+use crate::parts::admission::{Permit, PermitRequest, Purpose, refused};
 use crate::parts::audit_events::CallAudit;
+use crate::parts::call_identity::DrawnIdentity;
 use crate::parts::call_slot::CallSlot;
+use crate::parts::job::{Job, RequestedTtl, TaskRequest};
 use crate::parts::journal::TaskJournal;
-use crate::{CallNews, CallRequest, ClientContext, Error, Job, RequestedTtl, TaskRequest, incident};
+use crate::parts::news::CallNews;
+use crate::parts::request::{CallRequest, ClientContext};
 use bulkhead_calls::{CallEvent, CallSpec, ClientView, Returned};
 use bulkhead_domain::call::{CallError, InputRequestError};
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::task::{CallId, Origin, Task};
+use bulkhead_domain::task::{Origin, Task};
 
 /// A call that runs. Dropping it stops the guest at once.
 pub struct PlainCall {
@@ -26,11 +30,11 @@ pub struct PlainCall {
 
 /// The call itself.
 struct PlainWork {
+    inner: Arc<EngineContext>,
     guest: GuestDriver,
     /// What it can become a task with; calls of tools have it.
     request: Option<CallRequest>,
-    seed: [u8; 32],
-    call_id: CallId,
+    identity: DrawnIdentity,
     /// The answers that the guest waits for.
     answers: Option<oneshot::Receiver<Answers>>,
     /// It may become a task and found no place among the running ones: its place in the queue, and what it got there.
@@ -40,18 +44,18 @@ struct PlainWork {
     detach: Option<oneshot::Sender<Option<String>>>,
     /// What the guest last said about itself: shown if it becomes a task.
     status: Option<String>,
-    unended: CallAudit,
+    audit: CallAudit,
     counted: Counted,
 }
 
 /// Counts a plain call for as long as a client waits for it: a drain waits, too.
 struct Counted {
-    inner: Arc<Inner>,
+    inner: Arc<EngineContext>,
     counts: bool,
 }
 
 impl Counted {
-    fn new(inner: &Arc<Inner>) -> Self {
+    fn new(inner: &Arc<EngineContext>) -> Self {
         let mut counted = Self { inner: Arc::clone(inner), counts: false };
         counted.set(true);
         counted
@@ -100,10 +104,9 @@ impl PlainCall {
         }
         work.promotion = None;
         let request = TaskRequest { job: Job::Call(call), origin, ttl };
-        let missed_notifications = work.guest.inner.watchers.mark();
-        let drawn = (work.seed, work.call_id);
+        let missed_notifications = work.inner.watchers.mark();
         let journal = work.guest.journal();
-        let recorded = work.guest.inner.record_running(&work.guest.requestor, request, drawn, journal).await;
+        let recorded = work.inner.record_running(&work.guest.requestor, request, work.identity, journal).await;
         let task = match recorded {
             Ok(task) => task,
             Err(error) => {
@@ -111,18 +114,17 @@ impl PlainCall {
                 return Err((self, error));
             }
         };
-        let PlainWork { mut guest, detach, status, unended, .. } = *self.work;
-        if let Some(metrics) = guest.inner.metrics.get() {
+        let PlainWork { inner, mut guest, detach, status, audit, .. } = *self.work;
+        if let Some(metrics) = inner.audit.metrics.get() {
             metrics.promoted();
         }
-        unended.promoted();
+        audit.promoted();
         guest.become_task(task.id);
         if let Some(reply) = detach {
             drop(reply.send(Some(task.id.to_string())));
         }
         // What was asked before the task existed is not the task's.
         guest.answer(Err(InputRequestError::Unreachable("there is no way to reach the client".to_owned())));
-        let inner = guest.inner.clone();
         inner.start_run(task.clone(), RunStart::Promoted(Box::new(guest)), None, missed_notifications).await;
         if let Some((status, run)) = status.zip(inner.watchers.run(task.id)) {
             run.set_status(status);
@@ -131,23 +133,23 @@ impl PlainCall {
     }
 
     pub(crate) fn start(
-        inner: Arc<Inner>,
+        inner: Arc<EngineContext>,
         requestor: Requestor,
         request: Option<CallRequest>,
-        (spec, journal): (CallSpec, Option<Arc<TaskJournal>>),
+        spec: CallSpec,
+        journal: Option<Arc<TaskJournal>>,
         call_slot: CallSlot,
     ) -> Result<Self, Error> {
-        let seed = spec.facts.seed;
-        let call_id = spec.facts.call_id;
-        let started = Started::new(&inner, spec, journal)?;
-        let guest = GuestDriver::new(inner, requestor, None, started, call_slot);
+        let identity = DrawnIdentity { seed: spec.facts.seed, call_id: spec.facts.call_id };
+        let started = Started::new(&*inner.executor, spec, journal)?;
+        let guest = GuestDriver::new(inner.driver_context(), requestor, None, started, call_slot);
         let work = PlainWork {
-            unended: CallAudit::new(&guest.inner.audit, requestor, guest.plugin(), request.as_ref()),
-            counted: Counted::new(&guest.inner),
+            audit: CallAudit::new(&inner.audit.log, requestor, guest.plugin(), request.as_ref()),
+            counted: Counted::new(&inner),
+            inner,
             guest,
             request,
-            seed,
-            call_id,
+            identity,
             answers: None,
             promotion: None,
             place: None,
@@ -243,7 +245,7 @@ impl PlainWork {
     /// Stands in the queue for a place among the running tasks, once.
     fn wait_for_place(&mut self) {
         if self.promotion.is_none() {
-            self.promotion = self.guest.inner.admission.enqueue(&self.guest.requestor, Purpose::Promotion).ok();
+            self.promotion = self.inner.admission.enqueue(&self.guest.requestor, Purpose::Promotion).ok();
         }
     }
 
@@ -265,7 +267,7 @@ impl PlainWork {
         self.guest.report_end(tool, &result);
         self.give_up_place();
         self.guest.call_slot.leave();
-        self.unended.ended(&result);
+        self.audit.ended(&result);
         result
     }
 }
@@ -276,17 +278,4 @@ async fn granted(promotion: &mut Option<PermitRequest>) -> Option<Permit> {
         Some(request) => request.permit().await,
         None => std::future::pending().await,
     }
-}
-
-/// What was asked for, out of what a plugin gave back.
-///
-/// # Errors
-///
-/// It belongs to another operation.
-pub fn of_kind<T: TryFrom<Returned>>(returned: Returned) -> Result<T, CallError> {
-    T::try_from(returned).map_err(|_| {
-        let incident = incident();
-        tracing::error!(incident, "an operation gave back what belongs to another one");
-        CallError::Internal { incident }
-    })
 }

@@ -5,23 +5,24 @@
 
 use std::sync::Arc;
 
-use crate::Job;
-use crate::engine::Inner;
+use super::resuming;
+use crate::engine::EngineContext;
 use crate::engine::change::{Applied, ApplyError};
-use crate::engine::run::drive::{OUTCOME_RETRY, Run, Seen, is_paused};
-use crate::engine::run::resuming;
 use crate::parts::admission::{Permit, PermitRequest, Purpose};
+use crate::parts::job::Job;
 use crate::parts::journal::Beginning;
+use crate::parts::outcome::OUTCOME_RETRY;
+use crate::parts::run_state::{Run, Seen, is_paused};
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::Task;
 
 /// Whether the call of a task that starts is to keep a journal.
-async fn keeps_journal(inner: &Inner, task: &Task, job: Option<&Job>) -> bool {
+async fn keeps_journal(inner: &EngineContext, task: &Task, job: Option<&Job>) -> bool {
     match (job, task.work.tool()) {
-        (Some(job), _) => job.tool().is_some_and(|tool| inner.may_keep_journal(tool)),
+        (Some(job), _) => job.tool().is_some_and(|tool| inner.health.may_keep_journal(tool)),
         (None, Some(name)) => {
             let tool = inner.executor.tool(&task.plugin, name).await;
-            tool.is_some_and(|tool| inner.may_keep_journal(&tool))
+            tool.is_some_and(|tool| inner.health.may_keep_journal(&tool))
         }
         (None, None) => false,
     }
@@ -37,7 +38,7 @@ pub(crate) enum NextRun<'a> {
 
 impl NextRun<'_> {
     /// Marks the record as running.
-    async fn begin(self, inner: &Inner, task: &Task) -> Result<Applied, ApplyError> {
+    async fn begin(self, inner: &EngineContext, task: &Task) -> Result<Applied, ApplyError> {
         let Self::Start(job) = self else { return resuming::go_on(inner, task).await };
         let durable = match keeps_journal(inner, task, job).await {
             true => Beginning::of(task, task.attempt.saturating_add(1)).marker(0, inner.executor.engine_hash()),
@@ -50,7 +51,7 @@ impl NextRun<'_> {
 
 /// Waits in the queue, and marks the record as running when this task leaves it. `None`: the task is over.
 pub(crate) async fn leave_queue(
-    inner: &Arc<Inner>,
+    inner: &Arc<EngineContext>,
     run: &Arc<Run>,
     task: &Arc<Task>,
     next: NextRun<'_>,

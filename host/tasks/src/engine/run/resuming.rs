@@ -7,12 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Inner;
+use crate::engine::EngineContext;
 use crate::engine::change::{Applied, ApplyError};
-use crate::engine::run::drive::{Run, internal, is_paused, line, write};
-use crate::host_failure;
+use crate::engine::run::finish::write;
+use crate::error::{host_failure, internal};
 use crate::parts::job::Attempt;
 use crate::parts::journal::{Beginning, TaskJournal};
+use crate::parts::outcome::line;
+use crate::parts::run_state::{ReplayFailure, Run, is_paused};
 use bulkhead_calls::journal::History;
 use bulkhead_calls::{Journaling, Spent};
 use bulkhead_domain::call::CallError;
@@ -22,14 +24,6 @@ use bulkhead_domain::task::{Outcome, Task};
 use bulkhead_store as store;
 use bulkhead_store::journal::{Append, HeadAfter, JournalHead, JournalState};
 
-/// Why a call could not be brought back to where it was.
-#[derive(Clone, Debug)]
-pub(crate) struct ReplayFailure {
-    pub(crate) why: String,
-    /// The call did something else than its journal says. Otherwise the journal cannot be read, which is no fault of the plugin.
-    pub(crate) is_divergence: bool,
-}
-
 /// Runs in a row that may go on without coming further.
 const RESUMES_MAX: u32 = 3;
 
@@ -38,7 +32,7 @@ const FRUITLESS: &str = "it is held: it was resumed three times and never came f
 const OTHER_ENGINE: &str = "it is held: it cannot go on with this version of the host; an operator can release it";
 
 /// What becomes of a task whose run is lost. Fails where the store cannot say at the moment.
-pub(crate) async fn interruption(inner: &Inner, task: &Task) -> Result<Interruption, store::Error> {
+pub(crate) async fn interruption(inner: &EngineContext, task: &Task) -> Result<Interruption, store::Error> {
     let Some(name) = task.work.tool() else { return Ok(Interruption::Fail) };
     let Some(tool) = inner.executor.tool(&task.plugin, name).await else { return Ok(Interruption::Fail) };
     if tool.journal.is_some() && is_kept(inner, task).await? {
@@ -51,7 +45,7 @@ pub(crate) async fn interruption(inner: &Inner, task: &Task) -> Result<Interrupt
 pub const COULD_NOT: &str = "the host was restarted and the task could not";
 
 /// What happens to a task whose run is lost. One that was to go on and cannot says why, to its requestor and in the log.
-pub(crate) async fn interrupted(inner: &Inner, task: &Task, how: Interruption) -> Event {
+pub(crate) async fn interrupted(inner: &EngineContext, task: &Task, how: Interruption) -> Event {
     let hindrance = if how == Interruption::Fail { hindrance(inner, task).await } else { None };
     let Some(why) = hindrance else { return Event::Interrupt { how } };
     tracing::warn!(task.id = %task.id, tool.name = task.work.label(), why, "a task could not go on after a restart");
@@ -59,7 +53,7 @@ pub(crate) async fn interrupted(inner: &Inner, task: &Task, how: Interruption) -
 }
 
 /// Why a task that kept a journal cannot go on; `None`: it never was to.
-async fn hindrance(inner: &Inner, task: &Task) -> Option<String> {
+async fn hindrance(inner: &EngineContext, task: &Task) -> Option<String> {
     let name = task.work.tool().filter(|_| task.is_journaled())?;
     let Some(tool) = inner.executor.tool(&task.plugin, name).await else {
         return Some("its component is not loaded any more".to_owned());
@@ -77,7 +71,7 @@ async fn hindrance(inner: &Inner, task: &Task) -> Option<String> {
 }
 
 /// Whether the call can be brought back to where it was.
-async fn is_kept(inner: &Inner, task: &Task) -> Result<bool, store::Error> {
+async fn is_kept(inner: &EngineContext, task: &Task) -> Result<bool, store::Error> {
     if Beginning::read(task).is_none() {
         return Ok(false);
     }
@@ -93,7 +87,7 @@ async fn is_kept(inner: &Inner, task: &Task) -> Result<bool, store::Error> {
 }
 
 /// Why a task that could go on does not; `None`: nothing keeps it.
-pub(crate) async fn holding(inner: &Inner, task: &Task) -> Option<&'static str> {
+pub(crate) async fn holding(inner: &EngineContext, task: &Task) -> Option<&'static str> {
     let head = inner.store.journal(&task.requestor, task.id).await.ok()?;
     let resumes = resumes(&Beginning::read(task)?, head.as_ref());
     (resumes >= RESUMES_MAX).then_some(FRUITLESS)
@@ -104,7 +98,7 @@ fn resumes(beginning: &Beginning, head: Option<&JournalHead>) -> u32 {
 }
 
 /// Marks the record as running again, and takes the journal over.
-pub(crate) async fn go_on(inner: &Inner, task: &Task) -> Result<Applied, ApplyError> {
+pub(crate) async fn go_on(inner: &EngineContext, task: &Task) -> Result<Applied, ApplyError> {
     crash_points::reach("wake.permit");
     let head = inner.store.journal(&task.requestor, task.id).await.map_err(ApplyError::Store)?;
     let beginning = Beginning::read(task).ok_or(ApplyError::Refused(Refusal::Stale))?;
@@ -133,7 +127,7 @@ pub(crate) fn spent(head: &JournalHead) -> Spent {
 
 /// What the run of a task begins with: `resumes` says whether it goes on from an earlier one.
 pub(crate) async fn journaled(
-    inner: &Inner,
+    inner: &EngineContext,
     task: &Task,
     visit: &Attempt,
     resumes: bool,
@@ -158,7 +152,7 @@ pub(crate) async fn journaled(
 }
 
 /// What is kept of the task's call; `None`: nothing.
-pub(crate) async fn history(inner: &Inner, task: &Task) -> Result<Option<(JournalHead, History)>, CallError> {
+pub(crate) async fn history(inner: &EngineContext, task: &Task) -> Result<Option<(JournalHead, History)>, CallError> {
     let failed = |error: store::Error| internal(host_failure("reading a journal", &error));
     let Some(head) = inner.store.journal(&task.requestor, task.id).await.map_err(failed)? else { return Ok(None) };
     if head.rows == 0 {
@@ -171,7 +165,12 @@ pub(crate) async fn history(inner: &Inner, task: &Task) -> Result<Option<(Journa
 
 /// What becomes of a task whose call could not be brought back: it is held where another engine began it, which may bring it back, and
 /// ends otherwise. Whether it is held.
-pub(crate) async fn not_brought_back(inner: &Arc<Inner>, run: &Run, task: &Task, failure: &ReplayFailure) -> bool {
+pub(crate) async fn not_brought_back(
+    inner: &Arc<EngineContext>,
+    run: &Run,
+    task: &Task,
+    failure: &ReplayFailure,
+) -> bool {
     let divergence = failure.why.as_str();
     let engine_hash = task.durable.as_ref().map_or(0, |marker| marker.engine_hash);
     if engine_hash == inner.executor.engine_hash() {
@@ -179,7 +178,7 @@ pub(crate) async fn not_brought_back(inner: &Arc<Inner>, run: &Run, task: &Task,
         let kept = diverged_journal(inner, task, divergence).await;
         lose(inner, run, task, &message, kept).await;
         if failure.is_divergence {
-            inner.report_divergence(&task.plugin);
+            inner.health.report_divergence(&task.plugin);
         }
         return false;
     }
@@ -188,7 +187,7 @@ pub(crate) async fn not_brought_back(inner: &Arc<Inner>, run: &Run, task: &Task,
 }
 
 /// Keeps the journal beyond the end of its task, for operators: it says what the call did before. It goes with its task.
-async fn diverged_journal(inner: &Inner, task: &Task, divergence: &str) -> Option<Append> {
+async fn diverged_journal(inner: &EngineContext, task: &Task, divergence: &str) -> Option<Append> {
     let head = inner.store.journal(&task.requestor, task.id).await.ok().flatten()?;
     let state = JournalState::Diverged { reason: divergence.to_owned() };
     let after = HeadAfter { state, ..head.unchanged() };
@@ -196,7 +195,7 @@ async fn diverged_journal(inner: &Inner, task: &Task, divergence: &str) -> Optio
 }
 
 /// Ends a task whose call could not be brought back to where it was. What was kept of it goes along where it can: the end counts more.
-async fn lose(inner: &Arc<Inner>, run: &Run, task: &Task, message: &str, kept: Option<Append>) {
+async fn lose(inner: &Arc<EngineContext>, run: &Run, task: &Task, message: &str, kept: Option<Append>) {
     let outcome = Outcome::Error(CallError::Interrupted);
     let message = Some(line(message));
     let end = Event::Finish { attempt: task.attempt, outcome, message };
@@ -209,7 +208,7 @@ async fn lose(inner: &Arc<Inner>, run: &Run, task: &Task, message: &str, kept: O
 }
 
 /// Takes the run back and pauses the task, until an operator releases it. Whether that is so.
-async fn hold(inner: &Arc<Inner>, run: &Run, task: &Task, why: &str) -> bool {
+async fn hold(inner: &Arc<EngineContext>, run: &Run, task: &Task, why: &str) -> bool {
     let message = why.to_owned();
     for event in [Event::Interrupt { how: Interruption::Resume }, Event::Hold { message }] {
         if let Err(error) = inner.apply(&task.requestor, task.id, event, None).await {

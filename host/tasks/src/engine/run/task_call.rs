@@ -8,13 +8,12 @@ use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use crate::TaskNews;
+use crate::engine::EngineContext;
 use crate::engine::change::ApplyError;
-use crate::engine::run::drive::{Run, Seen, is_paused, is_running};
 use crate::engine::run::guest_driver::{Answers, GuestDriver, TRACEPARENT};
-use crate::engine::run::plain::of_kind;
-use crate::engine::run::resuming::ReplayFailure;
 use crate::parts::call_slot::CallSlot;
+use crate::parts::news::{TaskNews, of_kind};
+use crate::parts::run_state::{ReplayFailure, Run, Seen, is_paused, is_running};
 use bulkhead_calls::{CallEvent, JournaledQuestion, OpenTail};
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError};
 use bulkhead_domain::crash_points;
@@ -22,6 +21,7 @@ use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Input, Outcome, Phase, Task, TaskOutput};
 
 pub(crate) struct TaskCall {
+    inner: Arc<EngineContext>,
     guest: GuestDriver,
     run: Arc<Run>,
     seen: watch::Receiver<Seen>,
@@ -52,10 +52,10 @@ enum Next {
 }
 
 impl TaskCall {
-    pub(crate) fn new(run: Arc<Run>, task: Arc<Task>, guest: GuestDriver) -> Self {
+    pub(crate) fn new(inner: Arc<EngineContext>, run: Arc<Run>, task: Arc<Task>, guest: GuestDriver) -> Self {
         let mut seen = run.watch();
         seen.mark_changed();
-        Self { guest, run, seen, task, asked: Vec::new(), grace_until: None, replay_failure: None }
+        Self { inner, guest, run, seen, task, asked: Vec::new(), grace_until: None, replay_failure: None }
     }
 
     /// The guest's result and the slot that it occupied, or `None` when the record is over before the guest is. The guest is stopped
@@ -175,7 +175,7 @@ impl TaskCall {
             return self.pass_answers();
         }
         crash_points::reach("ask.before");
-        let inner = &self.guest.inner;
+        let inner = &self.inner;
         let task = &self.task;
         let event = Event::RequestInput { attempt: task.attempt, requests };
         let asked = match journaled {
@@ -228,7 +228,7 @@ impl TaskCall {
             let journal = self.guest.journal().cloned();
             let journaled = journal.as_ref().zip(open);
             crash_points::reach("steering.before");
-            let delivered = self.guest.inner.deliver(&self.task, journaled).await;
+            let delivered = self.inner.deliver(&self.task, journaled).await;
             crash_points::reach("steering.after");
             match delivered {
                 Ok(delivered) => messages = delivered,
@@ -242,7 +242,7 @@ impl TaskCall {
     }
 
     fn report(&self, news: TaskNews) {
-        self.run.report(|task, _| self.guest.inner.watchers.publish(&task.requestor, task.id, &news));
+        self.run.report(|task, _| self.inner.watchers.publish(&task.requestor, task.id, &news));
     }
 
     /// Tells the newest record that there is, which may be one that this run has yet to act on.
@@ -251,7 +251,7 @@ impl TaskCall {
             if let Phase::Active(_) = task.phase {
                 let mut said = Task::clone(task);
                 said.status_message = status.map(str::to_owned);
-                self.guest.inner.watchers.publish(&task.requestor, task.id, &TaskNews::Changed(Arc::new(said)));
+                self.inner.watchers.publish(&task.requestor, task.id, &TaskNews::Changed(Arc::new(said)));
             }
         });
     }

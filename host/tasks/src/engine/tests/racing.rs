@@ -1,9 +1,9 @@
 //! Writers that are faster than a run, news that overtake each other, and guests that are cancelled together.
 
 use super::*;
-use crate::engine::create::seed_and_id;
 use crate::engine::run::drive::RunStart;
 use crate::parts::admission::Purpose;
+use crate::parts::call_identity::draw_identity;
 use crate::parts::watchers::NotificationMark;
 
 impl World {
@@ -13,9 +13,9 @@ impl World {
         let permit = inner.admission.try_permit(&ANNA, Purpose::Task).unwrap();
         let job = Job::Call(self.call(tool));
         let request = TaskRequest { job: job.clone(), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
-        let (seed, call_id) = seed_and_id().unwrap();
+        let drawn = draw_identity().unwrap();
         let missed_notifications = inner.watchers.mark();
-        let task = inner.record_running(&ANNA, request, (seed, call_id), None).await.unwrap();
+        let task = inner.record_running(&ANNA, request, drawn, None).await.unwrap();
         (task, RunStart::Running(permit), job, missed_notifications)
     }
 
