@@ -52,13 +52,11 @@ pub struct ActivitySample {
     pub others: ActivityReading,
 }
 
-pub(crate) type ByTenant = FxHashMap<TenantId, TenantActivity>;
-
 /// The counts of requestors; see the module.
 #[derive(Debug)]
 pub(crate) struct RequestorActivity {
     activity: Arc<Activity>,
-    pub(crate) tenants: ByTenant,
+    pub(crate) tenants: FxHashMap<TenantId, TenantActivity>,
     /// Of all tenants.
     requestors: usize,
 }
@@ -129,7 +127,7 @@ impl RequestorActivity {
     }
 }
 
-fn by_tenant(tenants: ByTenant) -> ActivitySample {
+fn by_tenant(tenants: FxHashMap<TenantId, TenantActivity>) -> ActivitySample {
     let sum = |(id, tenant): (TenantId, TenantActivity)| {
         let mut sum = tenant.forgotten;
         sum.add(&tenant.others.read());
@@ -139,7 +137,7 @@ fn by_tenant(tenants: ByTenant) -> ActivitySample {
     ActivitySample { entries: tenants.into_iter().map(sum).collect(), ..ActivitySample::default() }
 }
 
-fn by_requestor(tenants: ByTenant) -> ActivitySample {
+fn by_requestor(tenants: FxHashMap<TenantId, TenantActivity>) -> ActivitySample {
     let mut sample = ActivitySample::default();
     for (tenant, TenantActivity { requestors, others, .. }) in tenants {
         sample.others.add(&others.read());
@@ -187,7 +185,7 @@ impl RefusalCount {
 }
 
 /// What was counted of a group; `tenants` is asked where they tell the calls apart.
-pub(crate) fn sample(group: ActivityGroup, activity: &Activity, tenants: impl FnOnce() -> ByTenant) -> ActivitySample {
+pub(crate) fn sample(group: ActivityGroup, activity: &Activity, tenants: impl FnOnce() -> FxHashMap<TenantId, TenantActivity>) -> ActivitySample {
     let sampled = activity.look(Instant::now());
     let sample = match group {
         ActivityGroup::Tenant => by_tenant(tenants()),
