@@ -1,4 +1,7 @@
-//! The engine itself: what callers can do with tasks and plain calls.
+//! The engine itself: the handle of its callers, and what its subjects share.
+//!
+//! Must not know a subject: each has a file of its own, with what callers can do in it. Invariant: the fields of [`EngineContext`] are
+//! private, so nothing outside of `engine` can go around it.
 
 mod call;
 pub(crate) mod change;

@@ -4,26 +4,25 @@
 //! Must not know a wire name or a transport, nor hold anything that the store does not, except what a running call needs (its
 //! levers, its watchers). Invariant: what changes a task goes through `domain::lifecycle::step` inside one store commit; the
 //! first terminal state wins, and watchers are told after the commit.
-
 //!
 //! ```text
-//!  callers        Tasks: a handle, cheap to clone            PlainCall
-//!                   |                                          ^
-//!  engine/        call  create  read  change  usage            |
-//!                 checking  takeover  maintenance  drain       |
-//!                   |          one commit per change           |
-//!                   |        |                                 |
-//!  engine/run/      |     drive --> task_call --> guest_driver <-- plain
-//!                   |     queued  resuming  finish       |
-//!                   |                                    | DriverContext: executor, lists, health, audit
-//!  engine.rs      EngineContext: the parts, the store, the clock; private to engine
-//!                   |
-//!  parts/         admission  availability  shares  watchers  run_state  journal  abuse  activity ...
-//!                   |          state and rules, no engine
-//!  other crates   store (TaskStore, JournalStore)            calls (Executor, CallEvent)
+//!  callers        Tasks: a handle, cheap to clone                PlainCall
+//!                   |                                              |
+//!  engine/        call  create  read  change  usage                |
+//!                 checking  takeover  maintenance  drain           |
+//!                   |                                              |
+//!  engine/run/    drive --> task_call --> guest_driver <-- plain <-+
+//!                 queued  resuming  finish     |
+//!                   |                          | DriverContext: executor, lists, health, audit
+//!  engine.rs      EngineContext                |
+//!                   |                          |
+//!  parts/         admission  availability  shares  watchers  run_state  journal  ...
+//!                   |        state and rules: no engine is known here
+//!  below          store: TaskStore, JournalStore       calls: Executor, CallEvent
 //! ```
 //!
-//! Imports lead down only. A change goes from `engine` to the store first; then the watchers tell the run, which acts on it.
+//! No file of these imports one that imports it, directly or through others. A change goes from `engine` to the store first; then the
+//! watchers tell the run, which acts on its new record.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 

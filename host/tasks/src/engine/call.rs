@@ -2,6 +2,7 @@
 //!
 //! Invariant: a call begins with a permit, in the order in which its requestor asked, or is refused by the limit that is full.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
@@ -21,15 +22,14 @@ use bulkhead_calls::{CallContext, CallSpec, Journaling, OnDemand, Operation};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{CallId, TaskId};
 use bulkhead_limits::Full;
-use std::sync::Arc;
 
 impl Tasks {
     /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
     pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
         let tool = &request.tool;
-        let asked = RefusalAudit::new(&self.inner.audit.log, requestor, &tool.tool.name, Some(&tool.plugin));
+        let audit = RefusalAudit::new(&self.inner.audit.log, requestor, &tool.tool.name, Some(&tool.plugin));
         let count = RefusalCount::new(Some(&tool.activity));
-        self.begin(requestor, request).await.inspect_err(|error| self.refused(requestor, asked, count, error))
+        self.begin(requestor, request).await.inspect_err(|error| self.refused(requestor, audit, count, error))
     }
 
     async fn begin(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
@@ -51,9 +51,9 @@ impl Tasks {
     /// Starts a request other than a tool call, on the terms of a plain call.
     pub async fn request(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall, Error> {
         let plugin = &request.library.plugin;
-        let asked = RefusalAudit::new(&self.inner.audit.log, requestor, request.operation.label(), Some(plugin));
+        let audit = RefusalAudit::new(&self.inner.audit.log, requestor, request.operation.label(), Some(plugin));
         let count = RefusalCount::new(Some(&request.library.activity));
-        self.begin_other(requestor, request).await.inspect_err(|error| self.refused(requestor, asked, count, error))
+        self.begin_other(requestor, request).await.inspect_err(|error| self.refused(requestor, audit, count, error))
     }
 
     async fn begin_other(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall, Error> {
@@ -78,8 +78,8 @@ impl Tasks {
         PlainCall::start(inner.clone(), *requestor, None, spec, None, call_slot)
     }
 
-    pub(crate) fn refused(&self, requestor: &Requestor, asked: RefusalAudit, count: RefusalCount, error: &Error) {
-        asked.refused(error);
+    pub(crate) fn refused(&self, requestor: &Requestor, audit: RefusalAudit, count: RefusalCount, error: &Error) {
+        audit.refused(error);
         count.refused();
         let inner = &self.inner;
         // An erased tenant stays forgotten.

@@ -1,4 +1,4 @@
-//! How tasks come to be, and what a run is told about itself.
+//! How tasks come to be.
 //!
 //! Invariant: a record and its place among the stored tasks are one atomic write, and nobody hears of a task before that write is
 //! durable.
@@ -91,17 +91,17 @@ impl Drop for UnacknowledgedCreate<'_> {
 impl Tasks {
     /// Creates a task: durable when this returns, and running or queued.
     pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Arc<Task>, Error> {
-        let asked = request.job.asked(&self.inner.audit.log, requestor);
+        let audit = request.job.refusal_audit(&self.inner.audit.log, requestor);
         let count = RefusalCount::new(request.job.activity());
         let created = self.inner.create_new(requestor, request).await;
-        created.inspect_err(|error| self.refused(requestor, asked, count, error))
+        created.inspect_err(|error| self.refused(requestor, audit, count, error))
     }
 
     /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
     pub async fn create_once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
-        let asked = request.job.asked(&self.inner.audit.log, requestor);
+        let audit = request.job.refusal_audit(&self.inner.audit.log, requestor);
         let count = RefusalCount::new(request.job.activity());
-        self.once(requestor, request, alias).await.inspect_err(|error| self.refused(requestor, asked, count, error))
+        self.once(requestor, request, alias).await.inspect_err(|error| self.refused(requestor, audit, count, error))
     }
 
     async fn once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {

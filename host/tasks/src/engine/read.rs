@@ -163,8 +163,8 @@ impl EngineContext {
 
     /// Counts a look-up of a task that is absent or belongs to another requestor.
     pub(crate) fn looked_in_vain(&self, requestor: &Requestor) {
-        let said = self.abuse_detector.failed(requestor, &self.admission.limits(requestor), self.clock.now());
-        if let Some(report) = said {
+        let report = self.abuse_detector.failed(requestor, &self.admission.limits(requestor), self.clock.now());
+        if let Some(report) = report {
             report.log(requestor, &self.audit.log);
         }
     }
@@ -173,8 +173,8 @@ impl EngineContext {
     pub(crate) fn polled(&self, task: &Task) {
         // What is over does not change any more: nobody waits for it.
         if task.outcome().is_none() {
-            let said = self.abuse_detector.polled(task, &self.admission.limits(&task.requestor), self.clock.now());
-            if let Some(report) = said {
+            let report = self.abuse_detector.polled(task, &self.admission.limits(&task.requestor), self.clock.now());
+            if let Some(report) = report {
                 report.log(&task.requestor, &self.audit.log);
             }
         }

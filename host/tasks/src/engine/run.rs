@@ -1,4 +1,6 @@
 //! What runs: guests, plain calls and tasks.
+//!
+//! Must not know the subjects above it, but how a record changes. Invariant: a guest runs only with a permit.
 
 pub(crate) mod drive;
 pub(crate) mod finish;

@@ -138,14 +138,14 @@ impl Tasks {
     ) -> Result<(), (Task, store::Error)> {
         let inner = &self.inner;
         let mut task = Arc::new(task);
-        let mut goes_on = false;
+        let mut resumes = false;
         if is_running(&task) {
             let how = match interruption(inner, &task).await {
                 Ok(how) => how,
                 Err(error) => return Err((Arc::unwrap_or_clone(task), error)),
             };
             match inner.apply(&task.requestor, task.id, interrupted(inner, &task, how).await, None).await {
-                Ok(applied) => (task, goes_on) = (applied.after, how == Interruption::Resume),
+                Ok(applied) => (task, resumes) = (applied.after, how == Interruption::Resume),
                 // Its requestor was faster.
                 Err(ApplyError::Refused(Refusal::Ended) | ApplyError::NotFound) => return Ok(()),
                 Err(ApplyError::Store(error)) if !matches!(error, store::Error::Corrupt(_)) => {
@@ -157,7 +157,7 @@ impl Tasks {
                 }
             }
         }
-        if goes_on {
+        if resumes {
             task = self.held(task).await?;
         }
         // What was acknowledged is taken even if the operator has lowered the limit since.
@@ -167,8 +167,8 @@ impl Tasks {
                 recovered.interrupted += 1;
                 return Ok(());
             }
-            Phase::Paused { .. } if goes_on => (&mut recovered.resumed, RunStart::Resumed(place(&task), None)),
-            Phase::Active(_) if goes_on => {
+            Phase::Paused { .. } if resumes => (&mut recovered.resumed, RunStart::Resumed(place(&task), None)),
+            Phase::Active(_) if resumes => {
                 let request = inner.admission.enqueue(&task.requestor, Purpose::Task).ok();
                 (&mut recovered.resumed, RunStart::Resumed(place(&task), request))
             }

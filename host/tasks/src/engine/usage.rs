@@ -1,7 +1,6 @@
-//! Usage of the engine, shares of tenants, and whether it takes new work.
+//! What the engine is used for, and the limits and shares of its use.
 //!
-//! Owns what operators see and change of all that while it runs. Invariant: what has begun goes on, whatever the limits become; only an
-//! erased tenant's work and that of a withdrawn version are stopped.
+//! Owns what operators see and change of that while it runs. Invariant: what has begun goes on, whatever the limits become.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -95,9 +94,9 @@ impl Tasks {
     }
 
     pub(super) async fn write_usage_until_dropped(&self) {
-        let mut turn = tokio::time::interval_at(Instant::now() + WRITE_EVERY, WRITE_EVERY);
+        let mut interval = tokio::time::interval_at(Instant::now() + WRITE_EVERY, WRITE_EVERY);
         loop {
-            turn.tick().await;
+            interval.tick().await;
             self.write_usage().await;
         }
     }

@@ -185,7 +185,11 @@ impl RefusalCount {
 }
 
 /// What was counted of a group; `tenants` is asked where they tell the calls apart.
-pub(crate) fn sample(group: ActivityGroup, activity: &Activity, tenants: impl FnOnce() -> FxHashMap<TenantId, TenantActivity>) -> ActivitySample {
+pub(crate) fn sample(
+    group: ActivityGroup,
+    activity: &Activity,
+    tenants: impl FnOnce() -> FxHashMap<TenantId, TenantActivity>,
+) -> ActivitySample {
     let sampled = activity.look(Instant::now());
     let sample = match group {
         ActivityGroup::Tenant => by_tenant(tenants()),

@@ -112,7 +112,7 @@ impl Job {
     }
 
     /// As the audit log hears of it, before anything is made of it.
-    pub(crate) fn asked(&self, audit: &Audit, requestor: &Requestor) -> RefusalAudit {
+    pub(crate) fn refusal_audit(&self, audit: &Audit, requestor: &Requestor) -> RefusalAudit {
         let label = match self {
             Self::Call(call) | Self::Refused(call, _) => &call.tool.tool.name,
             Self::FallbackRequest(ask) => ask.work.label(),
