@@ -35,7 +35,7 @@ pub(crate) enum CallMode {
 pub(crate) trait EraCall {
     /// Whether the call is to be a task, as far as this is known before it is allowed. `offered`: the tool, if there is
     /// one.
-    fn wants_task(&self, offered: Option<&Tool>) -> bool;
+    fn requests_task(&self, offered: Option<&Tool>) -> bool;
 
     /// What the call becomes, as far as its client and the tool allow it.
     fn mode(&self, tool: &Tool) -> Result<CallMode, RpcError>;
@@ -57,7 +57,7 @@ pub(crate) fn named<'a>(
     let request = match tool_search::resolve(context.search.as_ref(), name, arguments) {
         Ok(request) => request,
         // A client that asked for a task does not expect a result.
-        Err(text) if era.wants_task(None) => return Err(RpcError::invalid_params(text).into()),
+        Err(text) if era.requests_task(None) => return Err(RpcError::invalid_params(text).into()),
         Err(text) => return Err(CallRefusal::ToolError(text)),
     };
     match &request {
@@ -74,8 +74,8 @@ fn check_name(context: &RequestContext, era: &impl EraCall, name: &str) -> Resul
         return Ok(());
     }
     // All that it takes is said at once.
-    let wants_task = era.wants_task(context.catalog.get(name).map(|entry| &entry.tool));
-    let needs: &[Need<'_>] = if wants_task { &[call, Need::Tasks] } else { &[call] };
+    let requests_task = era.requests_task(context.catalog.get(name).map(|entry| &entry.tool));
+    let needs: &[Need<'_>] = if requests_task { &[call, Need::Tasks] } else { &[call] };
     rights::check(&context.rights, needs, || context.unknown_tool(name))
 }
 

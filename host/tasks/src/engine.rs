@@ -1,39 +1,48 @@
-//! The engine itself: what callers can do with tasks and plain calls.
+//! The engine itself: the handle of its callers, and what its subjects share.
+//!
+//! Must not know a subject: each has a file of its own, with what callers can do in it. Invariant: the fields of [`EngineContext`] are
+//! private, so nothing outside of `engine` can go around it.
+
+mod call;
+pub(crate) mod change;
+pub(crate) mod checking;
+pub(crate) mod create;
+pub(crate) mod drain;
+pub(crate) mod maintenance;
+pub(crate) mod read;
+pub(crate) mod run;
+pub(crate) mod takeover;
+pub(crate) mod usage;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify, broadcast, oneshot, watch};
 
-use super::abuse::AbuseDetector;
-use super::activity::RefusalCount;
-use super::admission::{Admission, IdleSlot, IdleState, Purpose};
-use super::audit_events::RefusalAudit;
-use super::availability::Availability;
-use super::call_health::{CallHealth, EndedCall};
-use super::call_slot::CallSlot;
-use super::catalog_events::{CatalogEvents, ResourceUpdate};
-use super::creation::{Identity, PollIntervals, random, seed_and_id};
-use super::guest_services::ServiceStores;
-use super::journal::TaskJournal;
-use super::plain::PlainCall;
-use super::run::{Run, RunStart, is_paused};
-use super::takeover::PendingTakeover;
-use super::tenant_usage::UsageWriter;
-use super::usage::Shares;
-use super::watchers::{NotificationMark, Watchers};
-use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest, Unavailable, host_failure};
+use crate::engine::run::guest_driver::DriverContext;
+use crate::error::{Error, host_failure};
+use crate::parts::abuse::AbuseDetector;
+use crate::parts::admission::Admission;
+use crate::parts::audit_events::TaskAudit;
+use crate::parts::availability::Availability;
+use crate::parts::call_health::{CallHealth, HealthReporter};
+use crate::parts::call_identity::random;
+use crate::parts::catalog_events::{CatalogEvents, ResourceUpdate};
+use crate::parts::guest_services::ServiceStores;
+use crate::parts::pending_takeover::PendingTakeover;
+use crate::parts::poll_intervals::PollIntervals;
+use crate::parts::shares::Shares;
+use crate::parts::tenant_usage::UsageWriter;
+use crate::parts::watchers::Watchers;
 use crate::secrets::Secrets;
 use bulkhead_audit::Audit;
-use bulkhead_calls::{CallSpec, Catalog, Executor, Journaling, ListKind, ToolEntry};
+use bulkhead_calls::{Catalog, Executor, ListKind, ToolEntry};
 use bulkhead_domain::UnixMs;
-use bulkhead_domain::call::CallError;
 use bulkhead_domain::clock::Clock;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task};
-use bulkhead_limits::{Full, LiveLimits};
+use bulkhead_limits::LiveLimits;
 use bulkhead_metrics::{Activity, Metrics, TaskMetrics};
 use bulkhead_store::keyvalue::KeyValues;
 use bulkhead_store::replay_guard::{ReplayGuard, SingleUseToken};
@@ -41,9 +50,8 @@ use bulkhead_store::{self as store, Store};
 use bulkhead_threads::MessageWorkers;
 use bulkhead_traces::Tracer;
 
-/// A lease is extended every [`HEARTBEAT`], so that two may be missed.
-pub(super) const LEASE_MS: u64 = 30_000;
-pub(super) const HEARTBEAT: Duration = Duration::from_secs(10);
+/// A lease is extended every [`maintenance::HEARTBEAT`], so that two may be missed.
+pub(crate) const LEASE_MS: u64 = 30_000;
 
 /// What the engine works with.
 pub struct Options {
@@ -64,38 +72,37 @@ pub struct Options {
 /// The task engine; cheap to clone.
 #[derive(Clone)]
 pub struct Tasks {
-    pub(super) inner: Arc<Inner>,
+    inner: Arc<EngineContext>,
 }
 
-pub(super) struct Inner {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) replay_guard: ReplayGuard,
-    pub(super) service_stores: Arc<ServiceStores>,
-    pub(super) executor: Arc<dyn Executor>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) audit: Audit,
-    pub(super) tracer: Tracer,
-    pub(super) admission: Arc<Admission>,
-    pub(super) availability: Availability,
-    pub(super) watchers: Watchers,
-    pub(super) poll_intervals: PollIntervals,
-    pub(super) shares: Shares,
+/// What the subjects of the engine share. Private to `engine`: the parts do not know it.
+pub(crate) struct EngineContext {
+    store: Arc<dyn Store>,
+    replay_guard: ReplayGuard,
+    service_stores: Arc<ServiceStores>,
+    executor: Arc<dyn Executor>,
+    clock: Arc<dyn Clock>,
+    audit: TaskAudit,
+    tracer: Tracer,
+    admission: Arc<Admission>,
+    availability: Availability,
+    watchers: Watchers,
+    poll_intervals: PollIntervals,
+    shares: Shares,
     message_workers: MessageWorkers,
-    pub(super) node: NodeId,
-    pub(super) lists: CatalogEvents,
-    health: Arc<dyn CallHealth>,
-    pub(super) abuse_detector: AbuseDetector,
+    node: NodeId,
+    lists: Arc<CatalogEvents>,
+    health: Arc<HealthReporter>,
+    abuse_detector: AbuseDetector,
     /// Of the host's tools. Empty: nothing is counted.
-    pub(super) activity: OnceLock<Arc<Activity>>,
+    activity: OnceLock<Arc<Activity>>,
     /// A task was created that may expire before the sweeper's next look.
-    pub(super) sooner: Notify,
-    pub(super) usage: UsageWriter,
+    sooner: Notify,
+    usage: UsageWriter,
     /// Held while a journal is checked.
-    pub(super) checking: Mutex<()>,
+    checking: Mutex<()>,
     /// What of an earlier host is still to be taken over.
-    pub(super) takeover: PendingTakeover,
-    /// Empty: nothing is counted.
-    pub(super) metrics: Arc<OnceLock<TaskMetrics>>,
+    takeover: PendingTakeover,
 }
 
 impl Tasks {
@@ -110,30 +117,31 @@ impl Tasks {
             clock: Arc::clone(&clock),
             secrets: OnceLock::new(),
         };
-        let inner = Inner {
+        let usage = UsageWriter::new(Arc::clone(&store));
+        let health = HealthReporter { health, clock: Arc::clone(&clock), counts: Arc::clone(&usage.counts) };
+        let inner = EngineContext {
             replay_guard: ReplayGuard::new(Arc::clone(&store)),
-            usage: UsageWriter::new(Arc::clone(&store)),
+            usage,
             service_stores: Arc::new(service_stores),
             store,
             executor,
             clock,
-            audit,
+            audit: TaskAudit { log: audit, metrics: Arc::clone(&metrics) },
             tracer,
             availability: Availability::new(&limits.table()),
             watchers: Watchers::default(),
-            admission: Admission::counting(limits, resting_max, Arc::clone(&metrics)),
+            admission: Admission::counting(limits, resting_max, metrics),
             poll_intervals: PollIntervals::default(),
             shares: Shares::new(cpu_weights),
             message_workers: start_message_workers()?,
             node: NodeId(random()?),
-            lists: CatalogEvents::default(),
-            health,
+            lists: Arc::default(),
+            health: Arc::new(health),
             abuse_detector: AbuseDetector::default(),
             activity: OnceLock::new(),
             sooner: Notify::new(),
             checking: Mutex::default(),
             takeover: PendingTakeover::default(),
-            metrics,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -201,113 +209,17 @@ impl Tasks {
         self.inner.admission.limits(requestor)
     }
 
-    /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
-    pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
-        let tool = &request.tool;
-        let asked = RefusalAudit::new(&self.inner.audit, requestor, &tool.tool.name, Some(&tool.plugin));
-        let count = RefusalCount::new(Some(&tool.activity));
-        self.begin(requestor, request).await.inspect_err(|error| self.refused(requestor, asked, count, error))
-    }
-
-    async fn begin(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
-        let inner = &self.inner;
-        inner.admit_healthy(requestor, &request.tool.plugin)?;
-        let call_slot = inner.occupy(requestor).await?;
-        let (seed, call_id) = seed_and_id()?;
-        let policy = request.tool.journal.clone();
-        let policy = policy.filter(|_| request.may_become_task && inner.may_keep_journal(&request.tool));
-        let journal = policy.as_ref().map(|_| TaskJournal::held(Arc::clone(&inner.store)));
-        let identity = Identity { seed, call_id, task_id: None, attempt: 1, journal: journal.clone() };
-        let mut spec = inner.spec(requestor, &request, identity);
-        if let (Some(sink), Some(policy)) = (journal.clone(), policy) {
-            spec.journaling = Journaling::To { sink, policy };
-        }
-        PlainCall::start(inner.clone(), *requestor, Some(request), (spec, journal), call_slot)
-    }
-
-    /// Starts a request other than a tool call, on the terms of a plain call.
-    pub async fn request(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall, Error> {
-        let plugin = &request.library.plugin;
-        let asked = RefusalAudit::new(&self.inner.audit, requestor, request.operation.label(), Some(plugin));
-        let count = RefusalCount::new(Some(&request.library.activity));
-        self.begin_other(requestor, request).await.inspect_err(|error| self.refused(requestor, asked, count, error))
-    }
-
-    async fn begin_other(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall, Error> {
-        let inner = &self.inner;
-        inner.admit_healthy(requestor, &request.library.plugin)?;
-        let call_slot = inner.occupy(requestor).await?;
-        let PluginRequest { library, operation, client } = request;
-        let (seed, call_id) = seed_and_id()?;
-        let identity = Identity { seed, call_id, task_id: None, attempt: 1, journal: None };
-        let facts = inner.facts(requestor, client, identity, &[]);
-        let (share, activity) = inner.shares.for_call(requestor);
-        let spec = CallSpec {
-            plugin: library.plugin.clone(),
-            tenant: requestor.tenant,
-            operation,
-            limits: library.limits.clone(),
-            share,
-            activity,
-            facts,
-            journaling: Journaling::Off,
-        };
-        PlainCall::start(inner.clone(), *requestor, None, (spec, None), call_slot)
-    }
-
     /// Counts calls, tasks and waits there from now on, once for ever.
     pub fn count(&self, metrics: &Metrics) {
         self.inner.shares.count_in(self.inner.activity.get_or_init(|| Arc::clone(metrics.activity())));
         if let Some(metrics) = TaskMetrics::of(metrics) {
-            self.inner.metrics.get_or_init(|| metrics);
+            self.inner.audit.metrics.get_or_init(|| metrics);
         }
     }
 
     /// Lets calls use these secrets from now on, once for ever.
     pub fn keep_secrets(&self, secrets: Arc<Secrets>) {
         self.inner.service_stores.secrets.get_or_init(|| secrets);
-    }
-
-    /// Creates a task: durable when this returns, and running or queued.
-    pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Arc<Task>, Error> {
-        let asked = request.job.asked(&self.inner.audit, requestor);
-        let count = RefusalCount::new(request.job.activity());
-        let created = self.inner.create_new(requestor, request).await;
-        created.inspect_err(|error| self.refused(requestor, asked, count, error))
-    }
-
-    /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
-    pub async fn create_once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
-        let asked = request.job.asked(&self.inner.audit, requestor);
-        let count = RefusalCount::new(request.job.activity());
-        self.once(requestor, request, alias).await.inspect_err(|error| self.refused(requestor, asked, count, error))
-    }
-
-    fn refused(&self, requestor: &Requestor, asked: RefusalAudit, count: RefusalCount, error: &Error) {
-        asked.refused(error);
-        count.refused(&self.inner, requestor);
-    }
-
-    async fn once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
-        let inner = &self.inner;
-        // Twice at most: another request may be faster, or the one that was found be over its time.
-        for _ in 0..3 {
-            let found = inner.store.by_alias(requestor, alias).await.map_err(|error| inner.store_error(error))?;
-            if let Some(id) = found {
-                match self.get(requestor, id).await {
-                    Ok(task) => return Ok(Once { task, found: true }),
-                    Err(Error::NotFound) => {
-                        inner.expire(requestor, id).await.map_err(|error| inner.store_error(error))?;
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            inner.admit_task(requestor, &request.job)?;
-            if let Some(task) = inner.create(requestor, request.clone(), Some(alias.to_owned())).await? {
-                return Ok(Once { task, found: false });
-            }
-        }
-        Err(host_failure("creating a task", &"its name is taken and belongs to nothing"))
     }
 
     /// Marks an id of this requestor as used until `until`; `false` if it was used before. Durable when this returns.
@@ -336,125 +248,34 @@ fn start_message_workers() -> Result<MessageWorkers, Error> {
     MessageWorkers::start(&io).map_err(|error| host_failure("starting threads", &error))
 }
 
-/// Places of calls come back all the time.
-const PLACE_RETRY_MS: u64 = 1_000;
 /// Places in the store come back when tasks expire or are deleted.
 const STORED_RETRY_MS: u64 = 60_000;
 
-impl Inner {
-    /// Refuses a call of a version that its requestor is kept from.
-    pub(super) fn admit_healthy(&self, requestor: &Requestor, version: &PluginVersion) -> Result<(), Error> {
-        let admitted = self.health.admit(requestor, version, self.clock.now());
-        admitted.map_err(|retry_after_ms| Error::Unavailable {
-            why: Unavailable::Quarantined { plugin: version.name.clone() },
-            retry_after_ms: Some(retry_after_ms),
-        })
-    }
-
-    /// Whether a new call of a tool keeps a journal.
-    pub(super) fn may_keep_journal(&self, tool: &ToolEntry) -> bool {
-        tool.journal.is_some() && self.health.may_keep_journal(&tool.plugin)
-    }
-
-    /// Reports a task that could not be brought back by the version of the host that began it: its call did something else than its journal
-    /// says.
-    pub(super) fn report_divergence(&self, version: &PluginVersion) {
-        self.health.diverged(version, self.clock.now());
-    }
-
-    /// Reports the end of a call that ran for so long.
-    pub(super) fn call_ended<T>(
-        &self,
-        requestor: &Requestor,
-        version: &PluginVersion,
-        tool: &str,
-        result: &Result<T, CallError>,
-        busy: Duration,
-    ) {
-        let result = result.as_ref().map(drop);
-        let at = self.clock.now();
-        self.usage.counts.of(requestor.tenant).add_call();
-        self.health.call_ended(&EndedCall { requestor, version, tool, result, busy, at });
-    }
-
-    async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Arc<Task>, Error> {
-        self.admit_task(requestor, &request.job)?;
-        let created = self.create(requestor, request, None).await?;
-        created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
-    }
-
-    /// Starts the run of a stored task. A change that was committed before the run existed found no run to notify: if there was one
-    /// since this moment, the run reads its record again.
-    pub(super) async fn start_run(
-        self: &Arc<Self>,
-        task: Arc<Task>,
-        begin: RunStart,
-        known: Option<Job>,
-        before: NotificationMark,
-    ) {
-        let run = Arc::new(Run::new(task.clone()));
-        let knows_all = self.watchers.start(task.id, run.clone(), before);
-        super::run::spawn(self.clone(), run.clone(), task.clone(), begin, known);
-        if !knows_all {
-            self.catch_up(&run, &task).await;
-        }
-        if run.task().is_some_and(|task| is_paused(&task)) {
-            run.keep_paused(self.admission.keep(&task.requestor, IdleState::Paused));
-        }
-    }
-
-    /// A place at the end of this requestor's queue.
-    pub(super) fn queue(&self, requestor: &Requestor, place: IdleSlot) -> RunStart {
-        RunStart::Queued(place, self.admission.enqueue(requestor, Purpose::Task).ok())
-    }
-
-    pub(super) fn is_expired(&self, task: &Task) -> bool {
+impl EngineContext {
+    pub(crate) fn is_expired(&self, task: &Task) -> bool {
         task.expires_at().is_some_and(|at| at <= self.clock.now())
     }
 
-    pub(super) fn lease(&self) -> Lease {
+    pub(crate) fn lease(&self) -> Lease {
         Lease { node: self.node, until: self.clock.steady().saturating_add(LEASE_MS) }
     }
 
-    /// A permit for a call that is no task.
-    async fn occupy(&self, requestor: &Requestor) -> Result<CallSlot, Error> {
-        self.availability.admit(requestor)?;
-        let permit = match self.admission.try_permit(requestor, Purpose::Plain) {
-            Some(permit) => permit,
-            None => {
-                let queue_ms_max = self.admission.limits(requestor).call_queue_ms_max;
-                let request = self.admission.enqueue(requestor, Purpose::Plain);
-                let mut request = request.map_err(|full| refused(full, None))?;
-                match tokio::time::timeout(Duration::from_millis(queue_ms_max), request.permit()).await {
-                    Ok(Some(permit)) => permit,
-                    Ok(None) | Err(_) => return Err(self.no_permit(requestor, queue_ms_max)),
-                }
-            }
-        };
-        Ok(CallSlot::new(self.admission.clone(), *requestor, false, permit))
-    }
-
     /// What is offered to this requestor at this moment.
-    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+    pub(crate) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
         self.executor.catalog_for(&|route| route.includes(requestor))
     }
 
-    /// Whether a task may be made now.
-    fn admit_task(&self, requestor: &Requestor, job: &Job) -> Result<(), Error> {
-        self.availability.admit(requestor)?;
-        if let Some((plugin, _)) = job.first() {
-            self.admit_healthy(requestor, plugin)?;
+    /// What drives a guest.
+    pub(crate) fn driver_context(&self) -> DriverContext {
+        DriverContext {
+            executor: Arc::clone(&self.executor),
+            lists: Arc::clone(&self.lists),
+            health: Arc::clone(&self.health),
+            audit: self.audit.clone(),
         }
-        self.availability.take_creation(requestor)
     }
 
-    fn no_permit(&self, requestor: &Requestor, queue_ms_max: u64) -> Error {
-        let limits = self.admission.limits(requestor);
-        let otherwise = Full { limit: "calls_running_per_requestor", value: limits.calls_running_per_requestor.into() };
-        refused(self.admission.blocked(requestor, Purpose::Plain).unwrap_or(otherwise), Some(queue_ms_max))
-    }
-
-    pub(super) fn store_error(&self, error: store::Error) -> Error {
+    pub(crate) fn store_error(&self, error: store::Error) -> Error {
         match error {
             store::Error::Quota { limit, value } => {
                 Error::Quota { limit, value, retry_after_ms: Some(STORED_RETRY_MS) }
@@ -464,8 +285,5 @@ impl Inner {
     }
 }
 
-/// `retry_after_ms`: when there may be room again, if that is known.
-pub(super) fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
-    let retry_after_ms = Some(retry_after_ms.unwrap_or(PLACE_RETRY_MS));
-    Error::Quota { limit: full.limit, value: full.value, retry_after_ms }
-}
+#[cfg(test)]
+mod tests;

@@ -114,7 +114,7 @@ struct SessionCall<'a> {
 }
 
 impl EraCall for SessionCall<'_> {
-    fn wants_task(&self, _: Option<&Tool>) -> bool {
+    fn requests_task(&self, _: Option<&Tool>) -> bool {
         self.task.is_some()
     }
 

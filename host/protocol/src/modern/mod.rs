@@ -12,13 +12,13 @@ mod declared;
 mod discover;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod kept;
 mod listen;
 mod meta;
 mod multi_round_trip;
 mod params_index;
 mod result;
 mod server_features;
+mod state;
 mod state;
 mod task;
 mod tasks;
@@ -46,8 +46,8 @@ use meta::RequestClient;
 use params_index::Members;
 
 pub use connection::Connection;
-pub(super) use kept::State;
 pub(super) use meta::{is_modern_version, names_a_version};
+pub(super) use state::State;
 
 /// The revision that is spoken here.
 pub(super) const VERSION: &str = "2026-07-28";

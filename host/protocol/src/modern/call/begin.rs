@@ -62,7 +62,7 @@ impl<'a> RequestCall<'a> {
 }
 
 impl EraCall for RequestCall<'_> {
-    fn wants_task(&self, offered: Option<&Tool>) -> bool {
+    fn requests_task(&self, offered: Option<&Tool>) -> bool {
         offered.is_some_and(|tool| tool.task_support == TaskSupport::Required)
     }
 

@@ -1,0 +1,98 @@
+//! A task that waits in the queue, and what its record says when it leaves it.
+//!
+//! Owns that change of the record. Must not start a guest. Invariant: nothing runs before the record says that it does, under the
+//! lease of this host and as an attempt of its own.
+
+use std::sync::Arc;
+
+use super::resuming;
+use crate::engine::EngineContext;
+use crate::engine::change::{Applied, ApplyError};
+use crate::parts::admission::{Permit, PermitRequest, Purpose};
+use crate::parts::job::Job;
+use crate::parts::journal::Beginning;
+use crate::parts::outcome::OUTCOME_RETRY;
+use crate::parts::run_state::{Run, Seen, is_paused};
+use bulkhead_domain::lifecycle::{Event, Refusal};
+use bulkhead_domain::task::Task;
+
+/// Whether the call of a task that starts is to keep a journal.
+async fn keeps_journal(inner: &EngineContext, task: &Task, job: Option<&Job>) -> bool {
+    match (job, task.work.tool()) {
+        (Some(job), _) => job.tool().is_some_and(|tool| inner.health.may_keep_journal(tool)),
+        (None, Some(name)) => {
+            let tool = inner.executor.tool(&task.plugin, name).await;
+            tool.is_some_and(|tool| inner.health.may_keep_journal(&tool))
+        }
+        (None, None) => false,
+    }
+}
+
+/// What a task does when it leaves the queue.
+#[derive(Clone, Copy)]
+pub(crate) enum NextRun<'a> {
+    /// With what it does, as far as that has not to be read again.
+    Start(Option<&'a Job>),
+    Resume,
+}
+
+impl NextRun<'_> {
+    /// Marks the record as running.
+    async fn begin(self, inner: &EngineContext, task: &Task) -> Result<Applied, ApplyError> {
+        let Self::Start(job) = self else { return resuming::go_on(inner, task).await };
+        let durable = match keeps_journal(inner, task, job).await {
+            true => Beginning::of(task, task.attempt.saturating_add(1)).marker(0, inner.executor.engine_hash()),
+            false => None,
+        };
+        let event = Event::Start { lease: inner.lease(), durable };
+        inner.apply(&task.requestor, task.id, event, None).await
+    }
+}
+
+/// Waits in the queue, and marks the record as running when this task leaves it. `None`: the task is over.
+pub(crate) async fn leave_queue(
+    inner: &Arc<EngineContext>,
+    run: &Arc<Run>,
+    task: &Arc<Task>,
+    next: NextRun<'_>,
+    mut request: Option<PermitRequest>,
+) -> Option<(Permit, Arc<Task>)> {
+    let mut seen = run.watch();
+    loop {
+        let paused = match &*seen.borrow_and_update() {
+            Seen::Record(task) if task.outcome().is_none() => is_paused(task),
+            Seen::Record(_) | Seen::Gone => return None,
+        };
+        if paused {
+            request = None;
+            seen.changed().await.ok()?;
+            continue;
+        }
+        let place = match &mut request {
+            Some(place) => place,
+            None => request.insert(inner.admission.enqueue(&task.requestor, Purpose::Task).ok()?),
+        };
+        let permit = tokio::select! {
+            permit = place.permit() => permit?,
+            changed = seen.changed() => {
+                changed.ok()?;
+                continue;
+            }
+        };
+        request = None;
+        let record = run.task()?;
+        match next.begin(inner, &record).await {
+            Ok(applied) => return Some((permit, applied.after)),
+            // Another run goes on with it.
+            Err(ApplyError::Refused(Refusal::Illegal(_))) if matches!(next, NextRun::Resume) => return None,
+            Err(ApplyError::Refused(Refusal::Illegal(_) | Refusal::Paused)) => {}
+            Err(ApplyError::Refused(_) | ApplyError::NotFound) => return None,
+            Err(ApplyError::Store(error)) => {
+                // Nothing has run yet: give the permit to somebody who does not need to write, and try again.
+                drop(permit);
+                tracing::warn!(task.id = %task.id, "a queued task cannot be started: {error}");
+                tokio::time::sleep(OUTCOME_RETRY).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What plugins report about their lists and resources, for every subscriber.
+//!
+//! Owns nothing that lasts: a subscriber that missed a report reads the lists again. Invariant: a plugin speaks for its own
+//! resources only; subscribers are selected by the plugin's name, and none learns what another requestor's call did
+//! to a resource that may be that requestor's alone. A report about lists reaches no subscriber before the publisher
+//! of lists has read them.
+//!
+//! An update of a resource goes to all subscribers only if its plugin lists the resource at load, which the host does for no requestor
+//! in particular. Any other resource may be different for each requestor, and the news itself would tell what others do: it goes to the
+//! requestor alone whose call made it.
+
+use std::collections::{HashMap, HashSet};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, broadcast, watch};
+
+use bulkhead_calls::{Catalog, ListKind};
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::task::PluginVersion;
+
+/// Updates that a slow listener may be behind; above this it misses the oldest.
+const UPDATES_BEHIND_MAX: usize = 256;
+
+/// The contents of a resource are different now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceUpdate {
+    /// The name of the plugin that says so.
+    pub plugin: String,
+    pub uri: String,
+    /// The requestor that it concerns; none: all.
+    only: Option<Requestor>,
+}
+
+impl ResourceUpdate {
+    /// Whether this requestor may be notified.
+    pub fn concerns(&self, requestor: &Requestor) -> bool {
+        self.only.is_none_or(|only| only == *requestor)
+    }
+}
+
+pub(crate) struct CatalogEvents {
+    /// Counts the changes of any requestor's lists.
+    changes: watch::Sender<u64>,
+    updates: broadcast::Sender<ResourceUpdate>,
+    /// What versions reported since it was last taken: three lists of each at most.
+    said: Mutex<HashMap<PluginVersion, HashSet<ListKind>>>,
+    spoke: Notify,
+}
+
+impl Default for CatalogEvents {
+    fn default() -> Self {
+        Self {
+            changes: watch::channel(0).0,
+            updates: broadcast::channel(UPDATES_BEHIND_MAX).0,
+            said: Mutex::default(),
+            spoke: Notify::new(),
+        }
+    }
+}
+
+impl CatalogEvents {
+    pub(crate) fn changed(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// A version says that a list of its own is different now.
+    pub(crate) fn says(&self, version: &PluginVersion, kind: ListKind) {
+        self.said.lock().entry(version.clone()).or_default().insert(kind);
+        self.spoke.notify_one();
+    }
+
+    /// Waits until versions say something, and takes it.
+    pub(crate) async fn said(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
+        loop {
+            let said = std::mem::take(&mut *self.said.lock());
+            if !said.is_empty() {
+                return said;
+            }
+            self.spoke.notified().await;
+        }
+    }
+
+    /// A plugin says in a call of this requestor's that a resource is different now. One that the plugin lists for nobody in particular
+    /// is everybody's. Any other one may be different for each requestor, and that there is news would tell of what others do.
+    pub(crate) fn updated(&self, catalog: &Catalog, requestor: &Requestor, plugin: &str, uri: String) {
+        let is_everybodys = catalog.owner(&uri).is_some_and(|owner| owner.plugin.name == plugin);
+        let only = (!is_everybodys).then_some(*requestor);
+        // Fails when nobody listens, which is fine.
+        let _ = self.updates.send(ResourceUpdate { plugin: plugin.to_owned(), uri, only });
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    pub(crate) fn updates(&self) -> broadcast::Receiver<ResourceUpdate> {
+        self.updates.subscribe()
+    }
+}

@@ -1,0 +1,109 @@
+//! Who is told of tasks: the runs that act on their records, and those who listen to the news.
+//!
+//! Owns the runs of this host by task, and the channels of the listeners. Must not change a record. Invariant: a run is told of every
+//! change that is committed after the [mark](Watchers::mark) with which it started, or knows that it has to read its record again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use tokio::sync::broadcast;
+
+use crate::parts::feed::Feeds;
+use crate::parts::news::TaskNews;
+use crate::parts::run_state::Run;
+use bulkhead_domain::requestor::{Requestor, TenantId};
+use bulkhead_domain::task::{Task, TaskId};
+
+#[derive(Default)]
+pub(crate) struct Watchers {
+    feeds: Feeds,
+    runs: Mutex<FxHashMap<TaskId, Arc<Run>>>,
+    /// Counts the changes that found no run to tell; it moves only while the runs are locked.
+    missed: AtomicU64,
+}
+
+/// How many changes had found no run to tell at some moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotificationMark(u64);
+
+impl Watchers {
+    /// What [`start`](Self::start) has to know from before the task was stored or read.
+    pub(crate) fn mark(&self) -> NotificationMark {
+        NotificationMark(self.missed.load(Ordering::Acquire))
+    }
+
+    /// Tells a run of changes from now on. `false`: a change since `before` found no run, so the run has to read its record again.
+    pub(crate) fn start(&self, id: TaskId, run: Arc<Run>, before: NotificationMark) -> bool {
+        let mut runs = self.runs.lock();
+        runs.insert(id, run);
+        self.mark() == before
+    }
+
+    pub(crate) fn end(&self, id: TaskId) {
+        self.runs.lock().remove(&id);
+    }
+
+    pub(crate) fn run(&self, id: TaskId) -> Option<Arc<Run>> {
+        self.runs.lock().get(&id).cloned()
+    }
+
+    /// The records that the runs hold.
+    pub(crate) fn tasks(&self) -> Vec<Arc<Task>> {
+        self.runs.lock().values().filter_map(|run| run.task()).collect()
+    }
+
+    /// Tells of a change. Without a run the task is over, which was told, or its run is about to begin and will look.
+    pub(crate) fn tell(&self, task: &Arc<Task>) {
+        if let Some(run) = self.run_to_tell(task.id) {
+            self.show(&run, task);
+        }
+    }
+
+    /// Shows a run its record, and tells the listeners if it is news.
+    pub(crate) fn show(&self, run: &Run, task: &Arc<Task>) {
+        run.see(task, || self.publish(&task.requestor, task.id, &TaskNews::Changed(task.clone())));
+    }
+
+    /// Stops the run of a task that is to be removed.
+    pub(crate) fn stop(&self, id: TaskId) {
+        if let Some(run) = self.run_to_tell(id) {
+            run.gone();
+        }
+    }
+
+    /// Stops the runs of a tenant.
+    pub(crate) fn stop_tenant(&self, tenant: TenantId) {
+        let runs: Vec<_> = self.runs.lock().values().cloned().collect();
+        for run in runs {
+            if let Some(task) = run.task().filter(|task| task.requestor.tenant == tenant) {
+                run.gone();
+                self.publish(&task.requestor, task.id, &TaskNews::Gone(task.id));
+            }
+        }
+    }
+
+    fn run_to_tell(&self, id: TaskId) -> Option<Arc<Run>> {
+        let runs = self.runs.lock();
+        let run = runs.get(&id).cloned();
+        if run.is_none() {
+            self.missed.fetch_add(1, Ordering::Release);
+        }
+        run
+    }
+
+    pub(crate) fn publish(&self, requestor: &Requestor, id: TaskId, news: &TaskNews) {
+        self.feeds.publish(requestor, id, news);
+    }
+
+    /// What happens to one task.
+    pub(crate) fn listen_to_task(&self, requestor: &Requestor, id: TaskId) -> broadcast::Receiver<TaskNews> {
+        self.feeds.task(requestor, id)
+    }
+
+    /// What happens to the tasks of a requestor.
+    pub(crate) fn listen(&self, requestor: &Requestor) -> broadcast::Receiver<TaskNews> {
+        self.feeds.requestor(requestor)
+    }
+}
