@@ -18,7 +18,7 @@ mod multi_round_trip;
 mod params_index;
 mod result;
 mod server_features;
-mod state;
+mod server_state;
 mod state;
 mod task;
 mod tasks;
@@ -47,7 +47,7 @@ use params_index::Members;
 
 pub use connection::Connection;
 pub(super) use meta::{is_modern_version, names_a_version};
-pub(super) use state::State;
+pub(super) use server_state::State;
 
 /// The revision that is spoken here.
 pub(super) const VERSION: &str = "2026-07-28";

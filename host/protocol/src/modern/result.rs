@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use super::state::State;
+use super::server_state::State;
 use super::task::{self, Face};
 use crate::Frame;
 use crate::input_requests::InputRequestView;
