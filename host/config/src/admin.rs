@@ -65,14 +65,14 @@ pub(super) fn read(item: &Item<'_>) -> Option<AdminConfig> {
         return None;
     };
     if tls.is_none() && !listen.ip().to_canonical().is_loopback() {
-        refuse_reachable(&section, ("admin", ""), listen);
+        refuse_reachable(&section, "admin", "", listen);
         return None;
     }
     Some(AdminConfig { listen, secret, tls })
 }
 
 /// Refuses a listener for operators that other machines reach in the clear. `also` stands before the certificate among what is to be set.
-pub(super) fn refuse_reachable(section: &Section<'_>, (table, also): (&str, &str), listen: SocketAddr) {
+pub(super) fn refuse_reachable(section: &Section<'_>, table: &str, also: &str, listen: SocketAddr) {
     section.item.reader.refuse(
         section.item.node,
         format!(

@@ -81,7 +81,7 @@ pub(super) fn read(item: &Item<'_>) -> Option<DashboardConfig> {
         return None;
     };
     if tls.is_none() && !listen.ip().to_canonical().is_loopback() {
-        admin::refuse_reachable(&section, ("dashboard", ""), listen);
+        admin::refuse_reachable(&section, "dashboard", "", listen);
         return None;
     }
     Some(DashboardConfig { listen, allowed_hosts: allowed_hosts.unwrap_or_default(), tls, oidc })

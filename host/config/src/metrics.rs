@@ -66,7 +66,7 @@ pub(super) fn read(item: &Item<'_>) -> Option<MetricsConfig> {
         secret => secret.flatten(),
     };
     if !listen.ip().to_canonical().is_loopback() && (secret.is_none() || tls.is_none()) {
-        admin::refuse_reachable(&section, ("metrics", "metrics.token_file = \"…\" and "), listen);
+        admin::refuse_reachable(&section, "metrics", "metrics.token_file = \"…\" and ", listen);
         return None;
     }
     let options = MetricsOptions { series_max: series_max.unwrap_or(SERIES), tools: tools.unwrap_or(true) };

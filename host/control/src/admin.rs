@@ -64,7 +64,8 @@ pub trait Reload: Send + Sync + 'static {
 /// A place between two tasks, in the order of the store's keys.
 type Position = (Requestor, TaskId);
 
-fn shown((requestor, task): Position) -> String {
+fn shown(position: Position) -> String {
+    let (requestor, task) = position;
     format!("{}.{}.{task}", requestor.tenant, requestor.id)
 }
 

@@ -68,7 +68,8 @@ impl<'a> LeadPages<'a> {
         reads: &'a Arc<LeadReads>,
         session: &'a Session,
         rights: &'a Rights,
-        (frame, peer): (Frame<'a>, IpAddr),
+        frame: Frame<'a>,
+        peer: IpAddr,
     ) -> Self {
         let (tenant, name) = rights.names();
         let client = OperatorClient::new(&parts.operator, lead_at(name, tenant, peer));

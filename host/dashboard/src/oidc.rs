@@ -67,8 +67,9 @@ impl Routes {
         match self.parts.authenticator.login_address(client, &self.attempt(&value, host)).await {
             Ok(address) => {
                 let mut answer = respond::see_other(address.as_str());
-                let bounds = (AWAY_MS_MAX / 1_000, self.site.has_tls);
-                respond::set_cookie_for_return(&mut answer, &self.site.attempt_cookie, &value, bounds);
+                let seconds = AWAY_MS_MAX / 1_000;
+                let name = &self.site.attempt_cookie;
+                respond::set_cookie_for_return(&mut answer, name, &value, seconds, self.site.has_tls);
                 answer
             }
             Err(why) => {
@@ -95,7 +96,7 @@ impl Routes {
     pub(crate) async fn end_oidc(&self, request: &Parts, host: &str, peer: IpAddr) -> Answer {
         let Some(client) = &self.parts.oidc else { return absent(&self.frame_of_nobody()) };
         let value = cookie(&request.headers, &self.site.attempt_cookie).unwrap_or_default();
-        let mut answer = match self.judge_return(client, (value, host), &query(request), peer).await {
+        let mut answer = match self.judge_return(client, value, host, &query(request), peer).await {
             Ok(Ok(login)) => match login.viewer.requestor().map(&self.parts.admit).transpose() {
                 Ok(_place) => {
                     let page = respond::page(StatusCode::OK, pages::logged_in());
@@ -125,7 +126,8 @@ impl Routes {
     async fn judge_return(
         &self,
         client: &LoginClient,
-        (value, host): (&str, &str),
+        value: &str,
+        host: &str,
         query: &Form,
         peer: IpAddr,
     ) -> Result<Result<Login, String>, Unauthorized> {

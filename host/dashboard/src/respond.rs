@@ -94,7 +94,7 @@ pub(crate) fn set_cookie(response: &mut Answer, name: &str, value: &str, has_tls
 }
 
 /// The same for so many seconds, and also sent where a link elsewhere leads here.
-pub(crate) fn set_cookie_for_return(response: &mut Answer, name: &str, value: &str, (seconds, has_tls): (u64, bool)) {
+pub(crate) fn set_cookie_for_return(response: &mut Answer, name: &str, value: &str, seconds: u64, has_tls: bool) {
     let ends = format!("; Max-Age={seconds}");
     add_cookie(response, format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax"), &ends, has_tls);
 }

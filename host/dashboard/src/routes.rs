@@ -158,7 +158,7 @@ impl Routes {
                 answer(&own, &asked).await
             }
             (Handler::Lead(answer) | Handler::Control(answer), Some((_, rights))) => {
-                let pages = LeadPages::new(&self.parts, &self.lead_reads, session, rights, (frame, peer));
+                let pages = LeadPages::new(&self.parts, &self.lead_reads, session, rights, frame, peer);
                 answer(&pages, &asked).await.unwrap_or_else(|error| pages.failed(&error))
             }
             (Handler::Operator(answer), None) => {

@@ -89,8 +89,10 @@ impl Dashboard {
         let site = Site::new(certificate.is_some(), parts.oidc.is_some(), port, &parts.allowed_hosts);
         let login_key = derive(&parts.secret, "login", &[]);
         let session_rules = SessionRules::new(&parts.secret, parts.admin_token, parts.oidc.as_ref());
-        let shared = (Arc::clone(&parts.clock), Arc::clone(&parts.authenticator));
-        let sessions = Sessions::open(shared, Arc::clone(&parts.session_store), parts.secret, &session_rules).await;
+        let clock = Arc::clone(&parts.clock);
+        let authenticator = Arc::clone(&parts.authenticator);
+        let rows = Arc::clone(&parts.session_store);
+        let sessions = Sessions::open(clock, authenticator, rows, parts.secret, &session_rules).await;
         let sessions = Arc::new(sessions);
         let failures = Failures::new(FAILURES_PER_MINUTE_MAX);
         let bounds = ConnectionBounds {

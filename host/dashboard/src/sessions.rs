@@ -114,7 +114,7 @@ impl Session {
     }
 
     fn is_over(&self, now: UnixMs) -> bool {
-        is_over((self.began_at, self.used_at.load(Ordering::Relaxed), self.ends_at), now)
+        is_over(self.began_at, self.used_at.load(Ordering::Relaxed), self.ends_at, now)
     }
 
     pub(crate) fn proof(&self) -> Option<&SessionProof> {
@@ -137,7 +137,7 @@ impl Session {
     }
 }
 
-fn is_over((began_at, used_at, ends_at): (UnixMs, UnixMs, UnixMs), now: UnixMs) -> bool {
+fn is_over(began_at: UnixMs, used_at: UnixMs, ends_at: UnixMs, now: UnixMs) -> bool {
     now.saturating_sub(began_at) >= SESSION_MS_MAX || now.saturating_sub(used_at) >= IDLE_MS_MAX || now >= ends_at
 }
 
@@ -188,7 +188,7 @@ impl SessionEntry {
     fn is_over(&self, now: UnixMs) -> bool {
         match self {
             Self::Open(session) => session.is_over(now),
-            Self::Stored { row, .. } => is_over((row.began_at, row.used_at, row.ends_at), now),
+            Self::Stored { row, .. } => is_over(row.began_at, row.used_at, row.ends_at, now),
         }
     }
 }
@@ -207,7 +207,8 @@ pub(crate) struct Sessions {
 impl Sessions {
     /// Goes on with what an earlier process has left. A store that cannot be read has left nothing.
     pub(crate) async fn open(
-        (clock, authenticator): (SharedClock, Arc<Authenticator>),
+        clock: SharedClock,
+        authenticator: Arc<Authenticator>,
         rows: Arc<dyn SessionStore>,
         secret: [u8; 32],
         session_rules: &SessionRules,

@@ -69,7 +69,8 @@ impl Plugins {
         }
     }
 
-    pub(super) async fn note_divergence(&self, (version, at): &Divergence) -> Result<(), Error> {
+    pub(super) async fn note_divergence(&self, divergence: &Divergence) -> Result<(), Error> {
+        let (version, at) = divergence;
         let inner = &self.inner;
         let mut state = self.settled().await?;
         let digest = Digest(version.digest);

@@ -95,10 +95,16 @@ pub fn grant_rows(wanted: &Bound, granted: &Grants, left: Option<&Bound>) -> Vec
     let mut rows = directories(wanted, granted, left, &effective);
     let texts = |grants: &Grants| grants.http.iter().map(ToString::to_string).collect::<Vec<_>>();
     let wishes = |bound: &Bound| bound.http.as_ref().map(|list| list.iter().map(ToString::to_string).collect());
-    let sides = (wishes(wanted), texts(granted), left.map(wishes), texts(&effective));
-    rows.extend(listed("http", sides));
-    let sides = (wanted.env.clone(), granted.env.clone(), left.map(|left| left.env.clone()), effective.env.clone());
-    rows.extend(listed("env", sides));
+    let http =
+        Sides { wanted: wishes(wanted), granted: texts(granted), left: left.map(wishes), effective: texts(&effective) };
+    rows.extend(listed("http", &http));
+    let env = Sides {
+        wanted: wanted.env.clone(),
+        granted: granted.env.clone(),
+        left: left.map(|left| left.env.clone()),
+        effective: effective.env.clone(),
+    };
+    rows.extend(listed("env", &env));
     rows.extend(keyvalue(wanted, granted, left, &effective));
     rows
 }
@@ -166,11 +172,19 @@ fn directories(wanted: &Bound, granted: &Grants, left: Option<&Bound>, effective
         .collect()
 }
 
-type Sides = (Option<Vec<String>>, Vec<String>, Option<Option<Vec<String>>>, Vec<String>);
+/// What each side says of one kind of grant.
+struct Sides {
+    wanted: Option<Vec<String>>,
+    granted: Vec<String>,
+    /// What a tenant is left.
+    left: Option<Option<Vec<String>>>,
+    effective: Vec<String>,
+}
 
 /// Things that are there or not. A destination that is narrower than another one is a line of its own.
-fn listed(kind: &str, (wanted, granted, left, effective): Sides) -> Vec<GrantRow> {
-    let every = wanted.iter().flatten().chain(&granted).chain(left.iter().flatten().flatten()).chain(&effective);
+fn listed(kind: &str, sides: &Sides) -> Vec<GrantRow> {
+    let Sides { wanted, granted, left, effective } = sides;
+    let every = wanted.iter().flatten().chain(granted).chain(left.iter().flatten().flatten()).chain(effective);
     let mut names: Vec<_> = every.collect();
     names.sort();
     names.dedup();
@@ -183,10 +197,10 @@ fn listed(kind: &str, (wanted, granted, left, effective): Sides) -> Vec<GrantRow
         .into_iter()
         .map(|name| GrantRow {
             grant: format!("{kind} {name}"),
-            wanted: bound(&wanted, name),
-            granted: cell(&granted, name),
+            wanted: bound(wanted, name),
+            granted: cell(granted, name),
             left: left.as_ref().map(|left| bound(left, name)),
-            effective: cell(&effective, name),
+            effective: cell(effective, name),
         })
         .collect()
 }

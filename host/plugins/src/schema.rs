@@ -112,13 +112,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// A rule that one of the two may not have: that it is added narrows, that it goes away widens. Gives it if both have it.
-    fn rule<T>(
-        &mut self,
-        path: &str,
-        (old, new): (Option<T>, Option<T>),
-        added: &str,
-        removed: &str,
-    ) -> Option<(T, T)> {
+    fn rule<T>(&mut self, path: &str, old: Option<T>, new: Option<T>, added: &str, removed: &str) -> Option<(T, T)> {
         match (&old, &new) {
             (None, Some(_)) => self.say(path, Direction::Narrowed, added),
             (Some(_), None) => self.say(path, Direction::Widened, removed),
@@ -207,8 +201,8 @@ impl<'a> Comparison<'a> {
 
     fn choices(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
         let place = format!("{path}/enum");
-        let values = (choices(old), choices(new));
-        let both = self.rule(&place, values, "takes only the listed values", "takes more than the listed values");
+        let added = "takes only the listed values";
+        let both = self.rule(&place, choices(old), choices(new), added, "takes more than the listed values");
         if let Some((old, new)) = both {
             self.values(&place, &old, &new);
         }
@@ -237,8 +231,9 @@ impl<'a> Comparison<'a> {
 
     fn multiple(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
         let place = format!("{path}/multipleOf");
-        let factors = (old.get("multipleOf"), new.get("multipleOf"));
-        let both = self.rule(&place, factors, "takes only multiples", "takes more than multiples");
+        let old = old.get("multipleOf");
+        let new = new.get("multipleOf");
+        let both = self.rule(&place, old, new, "takes only multiples", "takes more than multiples");
         if both.is_some_and(|(old, new)| canonical(old) != canonical(new)) {
             self.both(&place, "takes other multiples");
         }
@@ -248,7 +243,7 @@ impl<'a> Comparison<'a> {
         let of =
             |schema: &Map<String, Value>| schema.get("uniqueItems").filter(|is| **is == Value::Bool(true)).map(|_| ());
         let place = format!("{path}/uniqueItems");
-        self.rule(&place, (of(old), of(new)), "takes no repetitions any more", "takes repetitions");
+        self.rule(&place, of(old), of(new), "takes no repetitions any more", "takes repetitions");
     }
 
     fn required(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
@@ -303,8 +298,8 @@ impl<'a> Comparison<'a> {
             Some(list.iter().map(canonical).collect::<BTreeSet<_>>())
         };
         let place = format!("{path}/anyOf");
-        let branches = (branches(old), branches(new));
-        let both = self.rule(&place, branches, "has to be one of several forms", "takes more than the listed forms");
+        let added = "has to be one of several forms";
+        let both = self.rule(&place, branches(old), branches(new), added, "takes more than the listed forms");
         let Some((old, new)) = both else { return };
         // Branches with references mean what the definitions say: those are compared where they are used alone.
         if old.iter().chain(&new).any(|branch| self.means_something_else(branch)) {

@@ -80,7 +80,8 @@ struct Claimant {
 
 impl Claimant {
     /// What is wrong with another claim of the same.
-    fn clash(&self, (what, said): &(&'static str, String), renamed: Option<&str>) -> String {
+    fn clash(&self, claim: &(&'static str, String), renamed: Option<&str>) -> String {
+        let (what, said) = claim;
         let owner = &self.plugin;
         match (*what, renamed, &self.renamed) {
             ("tool", Some(own), Some(other)) => format!(

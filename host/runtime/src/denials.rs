@@ -180,7 +180,7 @@ impl Denials {
         let settings = settings.iter().map(|key| format!("{} {key}", Grant::Config.key()));
         let has_looked = has_crashed && looked_for.variables.load(Ordering::Relaxed);
         let variables = granted.missing_variables.iter().filter(|_| has_looked).map(|key| variable(key));
-        let usable = granted.usable.iter().filter(may_lack).map(|usable| grant_hint(*usable));
+        let usable = granted.usable.iter().filter(may_lack).map(|(grant, interface)| grant_hint(*grant, interface));
         usable.chain(variables).chain(settings).take(NAMED_MAX).collect()
     }
 }

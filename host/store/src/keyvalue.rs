@@ -87,10 +87,18 @@ pub struct KeyValueNamespace {
 type Count = Arc<OnceCell<Mutex<KeyValueUsage>>>;
 
 /// What has to be there so that a value is written.
-struct Condition<'a> {
-    is_expected: &'a (dyn Fn(Option<&[u8]>) -> bool + Send + Sync),
+pub struct Condition<'a> {
+    pub is_expected: &'a (dyn Fn(Option<&[u8]>) -> bool + Send + Sync),
     /// What has expired by now is not there.
-    now: UnixMs,
+    pub now: UnixMs,
+}
+
+/// A value that is to be kept.
+struct NewEntry<'a> {
+    key: &'a str,
+    value: &'a [u8],
+    /// When it goes away by itself.
+    expires_at: Option<UnixMs>,
 }
 
 /// Everything that plugins keep.
@@ -138,7 +146,7 @@ impl KeyValues {
         expires_at: Option<UnixMs>,
         beside: Option<Beside>,
     ) -> Result<(), KeyValueError> {
-        self.write(space, limits, (key, value, expires_at), None, beside).await.map(|_| ())
+        self.write(space, limits, NewEntry { key, value, expires_at }, None, beside).await.map(|_| ())
     }
 
     /// Keeps a value, durable on return, if what is there is what its writer takes it for; says whether it was. An earlier time to live
@@ -151,13 +159,12 @@ impl KeyValues {
         &self,
         space: &KeyValueNamespace,
         limits: &KeyValueLimits,
-        (key, value): (&str, &[u8]),
-        is_expected: impl Fn(Option<&[u8]>) -> bool + Send + Sync,
-        now: UnixMs,
+        key: &str,
+        value: &[u8],
+        condition: Condition<'_>,
         beside: Option<Beside>,
     ) -> Result<bool, KeyValueError> {
-        let condition = Condition { is_expected: &is_expected, now };
-        self.write(space, limits, (key, value, None), Some(condition), beside).await
+        self.write(space, limits, NewEntry { key, value, expires_at: None }, Some(condition), beside).await
     }
 
     /// Whether the value was written, which only a condition can prevent.
@@ -165,10 +172,11 @@ impl KeyValues {
         &self,
         space: &KeyValueNamespace,
         limits: &KeyValueLimits,
-        (key, value, expires_at): (&str, &[u8], Option<UnixMs>),
+        entry: NewEntry<'_>,
         condition: Option<Condition<'_>>,
         beside: Option<Beside>,
     ) -> Result<bool, KeyValueError> {
+        let NewEntry { key, value, expires_at } = entry;
         let bytes = value.len() as u64;
         let bytes_max = limits.value_bytes_max.min(VALUE_BYTES_MAX);
         if bytes > bytes_max {

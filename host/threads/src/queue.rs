@@ -161,8 +161,8 @@ impl<T> FairQueue<T> {
         let owed_us = if self.is_secondary || self.shares.has(id) { 0 } else { share.take_owed(turn_us) };
         self.len += 1;
         let new = || ShareQueue { share: share.clone(), turns: FairOrder::new(turn_us) };
-        self.shares.join(id, (share.weight(), owed_us), new, |parts| {
-            parts.turns.join(share.part, (WEIGHT_OF_PARTS, 0), VecDeque::new, |line| line.push_back(item));
+        self.shares.join(id, share.weight(), owed_us, new, |parts| {
+            parts.turns.join(share.part, WEIGHT_OF_PARTS, 0, VecDeque::new, |line| line.push_back(item));
         })
     }
 

@@ -65,10 +65,11 @@ pub(super) async fn open(
     listener: Option<(DashboardListener, Arc<LoginCodes>)>,
     config: &Config,
     host: &Host,
-    (operator, authenticator): (Arc<HostOperator>, Arc<Authenticator>),
+    operator: Arc<HostOperator>,
+    authenticator: Arc<Authenticator>,
 ) -> anyhow::Result<Option<Dashboard>> {
     let Some((listener, codes)) = listener else { return Ok(None) };
-    listener.open(config, host, operator, (authenticator, codes)).await.map(Some)
+    listener.open(config, host, operator, authenticator, codes).await.map(Some)
 }
 
 impl DashboardListener {
@@ -99,7 +100,8 @@ impl DashboardListener {
         config: &Config,
         host: &Host,
         operator: Arc<HostOperator>,
-        (authenticator, codes): (Arc<Authenticator>, Arc<LoginCodes>),
+        authenticator: Arc<Authenticator>,
+        codes: Arc<LoginCodes>,
     ) -> anyhow::Result<Dashboard> {
         tracing::info!(address = self.base()?, "the dashboard is served");
         let quota = Arc::clone(&host.quota);

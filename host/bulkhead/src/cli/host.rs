@@ -114,7 +114,7 @@ pub(crate) fn sandbox(
     tenant_names: Option<Arc<dyn TenantNames>>,
 ) -> anyhow::Result<Arc<Sandbox>> {
     Resources::of_host().look()?;
-    sandbox_compiling(config, data, code, tenant_names, (CompilerMode::Child, Metrics::off()))
+    sandbox_compiling(config, data, code, tenant_names, CompilerMode::Child, Metrics::off())
 }
 
 fn sandbox_compiling(
@@ -122,7 +122,8 @@ fn sandbox_compiling(
     data: &Path,
     code: Option<CodeCacheConfig>,
     tenant_names: Option<Arc<dyn TenantNames>>,
-    (compiler, metrics): (CompilerMode, Metrics),
+    compiler: CompilerMode,
+    metrics: Metrics,
 ) -> anyhow::Result<Arc<Sandbox>> {
     private_folder(data)?;
     let sandbox = Sandbox::new(SandboxConfig {
@@ -211,7 +212,7 @@ impl Host {
         let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
         // An author waits after every change.
         let compiler = if told.is_some() { CompilerMode::QuickChild } else { CompilerMode::Child };
-        let sandbox = sandbox_compiling(config, data, code, Some(Arc::new(names)), (compiler, metrics.clone()))?;
+        let sandbox = sandbox_compiling(config, data, code, Some(Arc::new(names)), compiler, metrics.clone())?;
         let Tenants { ruled, limits, cpu_weights, bounds, pinning } = Tenants::of(config, &principals).await?;
         principals.adopt(&ruled).await?;
         let limits = LiveLimits::from(limits);

@@ -76,7 +76,7 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
                 for warning in &warnings {
                     print_error(format_args!("warning: {warning}"));
                 }
-                print_line(text(&inspection, &value, (&table, &durable)))
+                print_line(text(&inspection, &value, &table, &durable))
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -153,7 +153,7 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
 }
 
 /// What it is for comes first, what it needs for that after it.
-fn text(inspection: &Inspection, value: &Value, (table, durable): (&Table, &PluginDurability)) -> String {
+fn text(inspection: &Inspection, value: &Value, table: &Table, durable: &PluginDurability) -> String {
     let mut lines = vec![
         format!("name     {}", inspection.name),
         format!("sha256   {}", inspection.digest),
@@ -173,7 +173,8 @@ fn text(inspection: &Inspection, value: &Value, (table, durable): (&Table, &Plug
         None => list("manifest (what the plugin wants)", &["none".to_owned()]),
     }
     if !inspection.usable_grants.is_empty() {
-        let usable: Vec<_> = inspection.usable_grants.iter().map(|usable| grant_hint(*usable)).collect();
+        let usable: Vec<_> =
+            inspection.usable_grants.iter().map(|(grant, interface)| grant_hint(*grant, interface)).collect();
         list("grants that its imports can use", &usable);
     }
     lines.extend(

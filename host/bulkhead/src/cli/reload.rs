@@ -101,7 +101,7 @@ impl HostStartup {
         let verifiers = Verifiers::new(&config, issuers, host);
         let authenticator = Arc::new(verifiers.authenticator(&config));
         let parts = host.followers(Arc::clone(&authenticator), level);
-        let reloading = ConfigReloader::new(origin, (parts, manager), config, digest, verifiers)?;
+        let reloading = ConfigReloader::new(origin, parts, manager, config, digest, verifiers)?;
         Ok((authenticator, Arc::new(reloading)))
     }
 }
@@ -165,7 +165,8 @@ impl ConfigReloader {
     /// Begins with the configuration that the host was started with, and watches its folders.
     fn new(
         origin: Origin,
-        (parts, manager): (ReloadTargets, ServiceManager),
+        parts: ReloadTargets,
+        manager: ServiceManager,
         config: Config,
         digest: [u8; 32],
         verifiers: Verifiers,

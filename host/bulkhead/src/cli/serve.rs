@@ -80,8 +80,8 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     host.login_links = codes.clone().map(|codes| codes as Arc<dyn LoginLinks>);
     let operator = host.operator(&data, reloading.clone());
     host.serve_operators(operator.clone());
-    let who = (Arc::clone(&operator), Arc::clone(&authenticator));
-    let dashboard = Box::pin(dashboard::open(browsing.zip(codes), config, &host, who)).await?;
+    let pages = dashboard::open(browsing.zip(codes), config, &host, Arc::clone(&operator), Arc::clone(&authenticator));
+    let dashboard = Box::pin(pages).await?;
     let remote = desk.map(|desk| desk.open(operator, &host)).transpose()?;
     let scrape = scraping.map(|listener| listener.open(&host)).transpose()?;
     let hangups = tokio::spawn(async move {
@@ -94,7 +94,7 @@ pub(super) async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
     let scheme = if certificate.is_some() { "https" } else { "http" };
     let workers = config.server.connection_workers.then(ConnectionWorkers::start).transpose();
     let workers = workers.context("threads cannot be started")?.map(Arc::new);
-    let server = http_server(config, &host, authenticator, (certificate, workers.clone())).await?;
+    let server = http_server(config, &host, authenticator, certificate, workers.clone()).await?;
     print_line(format_args!("bulkhead: listening on {scheme}://{address}/mcp"));
     manager.ready();
     let health = Arc::clone(&host.health);
@@ -131,7 +131,8 @@ async fn http_server(
     config: &Config,
     host: &Host,
     authenticator: Arc<Authenticator>,
-    (certificate, workers): (Option<Arc<Certificate>>, Option<Arc<ConnectionWorkers>>),
+    certificate: Option<Arc<Certificate>>,
+    workers: Option<Arc<ConnectionWorkers>>,
 ) -> anyhow::Result<Arc<Server>> {
     let server = &config.server;
     let options =

@@ -192,7 +192,8 @@ fn rebuild(data: &Path, from: Option<PathBuf>) -> Result<StoreRebuildView, Error
     }
 }
 
-fn rebuilt((moved, old_store): sled::Rebuilt) -> StoreRebuildView {
+fn rebuilt(rebuilt: sled::Rebuilt) -> StoreRebuildView {
+    let (moved, old_store) = rebuilt;
     StoreRebuildView { moved, old_store }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn media_type(data: &[u8]) -> Option<&'static str> {
 }
 
 /// What stands for a block of a result, with the links to it.
-pub(super) fn media(id: TaskId, place: usize, (what, mime): (&str, &str), data: &[u8]) -> Markup {
+pub(super) fn media(id: TaskId, place: usize, what: &str, mime: &str, data: &[u8]) -> Markup {
     html! {
         p {
             (what) " (" (text::line(mime)) ", " (text::bytes(data.len() as u64)) ") "

@@ -273,15 +273,15 @@ const BLOCKS_SHOWN_MAX: usize = 20;
 fn content_block(id: TaskId, place: usize, content: &Content) -> Markup {
     match &content.kind {
         ContentKind::Text(said) => html! { pre tabindex="0" { (text::block(said)) } },
-        ContentKind::Image { data, mime_type } => media(id, place, ("An image", mime_type), data),
-        ContentKind::Audio { data, mime_type } => media(id, place, ("A sound", mime_type), data),
+        ContentKind::Image { data, mime_type } => media(id, place, "An image", mime_type, data),
+        ContentKind::Audio { data, mime_type } => media(id, place, "A sound", mime_type, data),
         ContentKind::ResourceLink(link) => html! { p { "A resource: " code { (text::line(&link.uri)) } } },
         ContentKind::Resource(resource) => html! {
             p { "The resource " code { (text::line(&resource.uri)) } }
             @match &resource.body {
                 ResourceBody::Text(said) => pre tabindex="0" { (text::block(said)) },
                 ResourceBody::Blob(data) => {
-                    (media(id, place, ("Bytes", resource.mime_type.as_deref().unwrap_or("no type")), data))
+                    (media(id, place, "Bytes", resource.mime_type.as_deref().unwrap_or("no type"), data))
                 }
             }
         },

@@ -76,8 +76,8 @@ impl Bench {
     }
 
     async fn start_with(&self, admin_token: Option<&str>) -> Sessions {
-        let parts = (self.clock.clone() as SharedClock, self.authenticator());
-        Sessions::open(parts, self.rows.clone(), [1; 32], &session_rules(admin_token)).await
+        let rules = session_rules(admin_token);
+        Sessions::open(self.clock.clone(), self.authenticator(), self.rows.clone(), [1; 32], &rules).await
     }
 
     /// Logs a requestor in with a new token; gives the cookie and the id of the token.

@@ -176,7 +176,7 @@ pub fn usable_grants<'a>(imports: impl IntoIterator<Item = &'a str>) -> Vec<(Gra
 }
 
 /// The same in words: `directories (it imports wasi:filesystem/preopens)`.
-pub fn grant_hint((grant, interface): (Grant, &str)) -> String {
+pub fn grant_hint(grant: Grant, interface: &str) -> String {
     format!("{} (it imports {interface})", grant.key())
 }
 
@@ -252,7 +252,8 @@ mod tests {
             "wasi:keyvalue/store@0.2.0-draft.open",
             "acme:things/door",
         ];
-        let found: Vec<_> = usable_grants(imports).into_iter().map(grant_hint).collect();
+        let found: Vec<_> =
+            usable_grants(imports).into_iter().map(|(grant, interface)| grant_hint(grant, interface)).collect();
         assert_eq!(found, ["directories (it imports wasi:filesystem/preopens)", "kv (it imports wasi:keyvalue/store)"]);
     }
 }

@@ -33,7 +33,7 @@ async fn conditional_write_happens_only_over_the_expected_value() {
     let space = space(1, "a");
     let write = async |value: &[u8], expected: Option<&[u8]>, now| {
         let is_expected = |found: Option<&[u8]>| found == expected;
-        kept.set_if(&space, &LIMITS, ("k", value), is_expected, now, None).await
+        kept.set_if(&space, &LIMITS, "k", value, Condition { is_expected: &is_expected, now }, None).await
     };
     assert!(!write(b"1", Some(b"0"), 0).await.unwrap(), "nothing is there");
     assert!(write(b"1", None, 0).await.unwrap());

@@ -256,7 +256,8 @@ impl JournalStore for SledStore {
 }
 
 impl SledStore {
-    async fn tail(&self, (task, append): Beside) -> Result<(TaskKey, Box<Tail>), Error> {
+    async fn tail(&self, beside: Beside) -> Result<(TaskKey, Box<Tail>), Error> {
+        let (task, append) = beside;
         let sealing = self.key_for_sealing(task.requestor.tenant).await?;
         let tail = Tail::new(&task, append, sealing.as_ref())?;
         Ok((TaskKey::new(&task.requestor, task.id), Box::new(tail)))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Bed, create};
 use crate::journal::{Append, HeadAfter, JournalHead, JournalState, PIECE_BYTES, TaskRef};
-use crate::keyvalue::{KeyValueError, KeyValueNamespace, KeyValues};
+use crate::keyvalue::{Condition, KeyValueError, KeyValueNamespace, KeyValues};
 use crate::samples::{WIDE, completion, creation, journal_head, output, requestor, tail, task, task_id};
 use crate::{Change, Creation, Error, RowKind, Store, StoredCaps, Usage};
 use bulkhead_domain::limits::KeyValueLimits;
@@ -185,8 +185,9 @@ async fn journal_grows_with_kept_values(bed: Bed) {
     let beside = |at_row, bytes: &[u8]| Some((TaskRef::of(&run), tail(2, at_row, bytes)));
     kept.set(&space, &limits, "k", &[1; 9_000], None, beside(0, b"set ")).await.unwrap();
     let seen = |value: Option<&[u8]>| value.is_some_and(|value| value.len() == 9_000);
-    assert!(kept.set_if(&space, &limits, ("k", b"2"), seen, 0, beside(1, b"swap ")).await.unwrap());
-    assert!(!kept.set_if(&space, &limits, ("k", b"3"), seen, 0, beside(2, b"no ")).await.unwrap());
+    let condition = || Condition { is_expected: &seen, now: 0 };
+    assert!(kept.set_if(&space, &limits, "k", b"2", condition(), beside(1, b"swap ")).await.unwrap());
+    assert!(!kept.set_if(&space, &limits, "k", b"3", condition(), beside(2, b"no ")).await.unwrap());
     kept.delete(&space, "k", beside(2, b"delete ")).await.unwrap();
     kept.delete(&space, "k", beside(3, b"again")).await.unwrap();
     assert_eq!(bytes(&*store, &run).await, b"set swap delete again");

@@ -21,7 +21,7 @@ use bulkhead_domain::limits::KeyValueLimits;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_store as store;
 use bulkhead_store::journal::{Append, Beside};
-use bulkhead_store::keyvalue::{self, KeyValueNamespace, KeyValues};
+use bulkhead_store::keyvalue::{self, Condition, KeyValueNamespace, KeyValues};
 use bulkhead_store::memory::MemoryStore;
 
 /// What is kept for all tenants.
@@ -152,7 +152,10 @@ impl GuestServices for TenantServices {
         let is_seen = move |found: Option<&[u8]>| found.map(|found| <[u8; 32]>::from(Sha256::digest(found))) == seen;
         // To its end, as a plain write.
         let write = tokio::spawn(async move {
-            let set = |append| keyvalues.set_if(&space, &limits, (&key, &value), is_seen, now, append);
+            let set = |append| {
+                let condition = Condition { is_expected: &is_seen, now };
+                keyvalues.set_if(&space, &limits, &key, &value, condition, append)
+            };
             beside.write(true, set).await
         });
         written(write.await)

@@ -87,7 +87,8 @@ impl<K: Copy + Ord + Hash, L: SubQueue> FairOrder<K, L> {
     pub(super) fn join(
         &mut self,
         key: K,
-        (weight, owed_us): (u64, u64),
+        weight: u64,
+        owed_us: u64,
         new: impl FnOnce() -> L,
         join: impl FnOnce(&mut L),
     ) -> bool {

@@ -300,7 +300,8 @@ pub fn manifest_warnings(text: Option<&str>, imports: &[String]) -> Vec<String> 
             vec!["it carries no manifest: its name is the file's, and operators see no wishes".to_owned()];
         let usable = imports::usable_grants(imports.iter().map(String::as_str));
         if !usable.is_empty() {
-            let usable: Vec<_> = usable.into_iter().map(imports::grant_hint).collect();
+            let usable: Vec<_> =
+                usable.into_iter().map(|(grant, interface)| imports::grant_hint(grant, interface)).collect();
             warnings.push(format!(
                 "what it needs can only be guessed from its imports, which can use: {}",
                 usable.join(", ")

@@ -1,7 +1,9 @@
 //! Values that are bound in pairs.
 //!
-//! Owns the rule that a `let` binds one value: what is bound in a tuple has its value on the other side of the line. A tuple that a
-//! function returns is bound as one, and so is what is matched with `let … else`.
+//! Owns two rules. A `let` binds one value: what is bound in a tuple has its value on the other side of the line; a tuple that a
+//! function returns is bound as one, and so is what is matched with `let … else`. And a parameter has a name of its own: values that
+//! belong together are a struct, others are parameters of their own. Closures take what they are given,
+//! and so does a function that wasmtime's linker calls with its one parameter as `(parameter,)`.
 
 use syn::visit::Visit;
 
@@ -16,15 +18,19 @@ pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
 fn findings(source: &Source) -> Vec<Finding> {
     let mut bindings = Bindings::default();
     bindings.visit_file(&source.file);
-    let finding =
-        |line: &usize| format!("{}:{line}: a `let` of a tuple from a tuple: one `let` for each value", source.name);
-    bindings.tuple_lets.iter().map(finding).collect()
+    let name = &source.name;
+    let of_let = |line: &usize| format!("{name}:{line}: a `let` of a tuple from a tuple: one `let` for each value");
+    let of_parameter =
+        |line: &usize| format!("{name}:{line}: a parameter that is a tuple: a struct, or two parameters");
+    let lets = bindings.tuple_lets.iter().map(of_let);
+    lets.chain(bindings.tuple_parameters.iter().map(of_parameter)).collect()
 }
 
-/// The lines on which tuples are made and taken apart at once.
+/// The lines on which tuples are made and taken apart at once, or taken apart as they are given.
 #[derive(Default)]
 struct Bindings {
     tuple_lets: Vec<usize>,
+    tuple_parameters: Vec<usize>,
 }
 
 impl<'a> Visit<'a> for Bindings {
@@ -35,6 +41,18 @@ impl<'a> Visit<'a> for Bindings {
             self.tuple_lets.push(local.let_token.span.start().line);
         }
         syn::visit::visit_local(self, local);
+    }
+
+    fn visit_signature(&mut self, signature: &'a syn::Signature) {
+        for input in &signature.inputs {
+            if let syn::FnArg::Typed(parameter) = input
+                && let syn::Pat::Tuple(tuple) = &*parameter.pat
+                && tuple.elems.len() > 1
+            {
+                self.tuple_parameters.push(tuple.paren_token.span.open().start().line);
+            }
+        }
+        syn::visit::visit_signature(self, signature);
     }
 }
 
@@ -52,5 +70,15 @@ mod tests {
         let findings = findings(&source("tasks/a.rs", text));
         let places: Vec<_> = findings.iter().filter_map(|finding| finding.split(": ").next()).collect();
         assert_eq!(places, ["tasks/a.rs:2", "tasks/a.rs:7"]);
+    }
+
+    #[test]
+    fn parameters_that_are_tuples_are_found() {
+        let text = "fn a((x, y): (u8, u8)) { z.map(|(a, b)| a); }
+            impl A { fn b(&self, Pair { x, y }: Pair,
+              (z, w): P) {} }";
+        let findings = findings(&source("tasks/a.rs", text));
+        let places: Vec<_> = findings.iter().filter_map(|finding| finding.split(": ").next()).collect();
+        assert_eq!(places, ["tasks/a.rs:1", "tasks/a.rs:3"]);
     }
 }
