@@ -56,7 +56,7 @@ fn new_build_and_wrap_answer_programs_in_json() {
     // A stand-in for the language's tools, which prints as they do.
     let component = wat::parse_str("(component)").unwrap();
     std::fs::write(path("any.wasm"), &component).unwrap();
-    let tool = "#!/bin/sh\necho built\necho [] > late.json\nwhile [ \"$1\" != -o ]; do shift; done\n/bin/cp \"${0%/*}/any.wasm\" \"$2\"\n";
+    let tool = "#!/bin/sh\necho built\necho [] > late.json\necho [] > read.json\nwhile [ \"$1\" != -o ]; do shift; done\n/bin/cp \"${0%/*}/any.wasm\" \"$2\"\n";
     std::fs::write(path("componentize-py"), tool).unwrap();
     std::fs::set_permissions(path("componentize-py"), std::fs::Permissions::from_mode(0o755)).unwrap();
     let built = json(&["build", &path("trip"), "--json"]);
