@@ -408,7 +408,7 @@ async fn javascript_build_names_what_the_engine_lacks() {
 
     let random = build("export const id = Math.random();\nexport const words = () => id;\n").await;
     assert_eq!(random.code, Some(1), "{}", random.err);
-    let said = "node_modules/words/index.js:1:19: `Math.random` is called while the plugin is built, where it has no answer. Call";
+    let said = "node_modules/words/index.js:1:24: `Math.random` is called while the plugin is built, where it has no answer. Call";
     assert!(random.err.contains(said) && !random.err.contains("backtrace"), "{}", random.err);
 
     let late = build(
@@ -418,7 +418,7 @@ async fn javascript_build_names_what_the_engine_lacks() {
     assert_eq!(late.code, Some(0), "what may never be reached is no mistake: {}", late.err);
     assert!(late.err.contains("warning: node_modules/words/index.js:1:32: `Intl` is not there"), "{}", late.err);
     assert!(late.err.contains("`fs` is a module of Node.js"), "{}", late.err);
-    let said = "warning: node_modules/words/index.js:2:18: `Date.now()` is read while the plugin is built, and every call sees";
+    let said = "warning: node_modules/words/index.js:2:19: `Date.now()` is read while the plugin is built, and every call sees";
     assert!(late.err.contains(said), "{}", late.err);
     assert!(project.join("lacking.wasm").exists(), "a warning is no refusal: {}", late.err);
 
