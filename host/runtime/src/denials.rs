@@ -156,9 +156,9 @@ impl Denials {
 
     /// What may have been missing. For a component that says nothing of what it wants: the grants of the kinds that it looked for and has
     /// none of. For one that wants variables, those that it has not got, if it crashed. For each, the settings that it asked for in vain.
-    /// The host hands out all variables at once, and does not see which of them a guest looks for. The C library looks for directories and variables at the start of every
-    /// call, so of those nothing is guessed where the plugin says itself why it failed; and a guest that crashes looks for variables in
-    /// any case.
+    /// The host hands out all variables at once, and does not see which of them a guest looks for. The C library looks
+    /// for directories and variables at the start of every call, so of those nothing is guessed where the plugin says
+    /// itself why it failed; and a guest that crashes looks for variables in any case.
     fn guessed(&self, outcome: &Result<Returned, CallError>) -> Vec<String> {
         let OfCall { granted, looked_for, .. } = &*self.0;
         let has_crashed = matches!(outcome, Err(CallError::Fault { kind: FaultKind::Trap, .. }));

@@ -1,8 +1,9 @@
 //! Tasks that an earlier host left: this one takes them over at its start, or as soon as the store takes writes.
 //!
-//! Owns what of that is still to be done. Must not decide whether a call can be brought back: [`crate::engine::run::resuming`] does. Invariants: all tasks
-//! are claimed before the first goes on, because one that waits to go on has no lease and would be claimed twice; and a store that takes no
-//! writes keeps no host from its start, and no task from going on later.
+//! Owns what of that is still to be done. Must not decide whether a call can be brought back:
+//! [`crate::engine::run::resuming`] does. Invariants: all tasks are claimed before the first goes on, because one that
+//! waits to go on has no lease and would be claimed twice; and a store that takes no writes keeps no host from its
+//! start, and no task from going on later.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

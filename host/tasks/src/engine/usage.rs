@@ -53,7 +53,8 @@ impl Tasks {
         self.inner.admission.live_limits().base()
     }
 
-    /// Applies the limits that were [set](bulkhead_limits::LiveLimits::set). What runs and is stored stays, also where it is more than they allow by now.
+    /// Applies the limits that were [set](bulkhead_limits::LiveLimits::set). What runs and is stored stays, also where
+    /// it is more than they allow by now.
     pub fn limits_changed(&self) {
         self.inner.availability.set_limits(&self.inner.admission.live_limits().table());
         self.inner.admission.dispatch_waiting();
@@ -82,7 +83,8 @@ impl Tasks {
         Arc::clone(&self.inner.usage.counts)
     }
 
-    /// Writes what was used since the last time. Goes on to its end even if its caller stops waiting, so that nothing that was taken is lost.
+    /// Writes what was used since the last time. Goes on to its end even if its caller stops waiting, so that nothing
+    /// that was taken is lost.
     pub async fn write_usage(&self) {
         let inner = Arc::clone(&self.inner);
         let written = tokio::spawn(async move {

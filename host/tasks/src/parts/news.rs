@@ -23,7 +23,8 @@ pub enum CallNews {
         logger: Option<String>,
         data: Json,
     },
-    /// The guest would rather be a task, or there is the place for it that a promotion did not find: [`PlainCall::promote`](crate::PlainCall::promote) it, or go on.
+    /// The guest would rather be a task, or there is the place for it that a promotion did not find:
+    /// [`PlainCall::promote`](crate::PlainCall::promote) it, or go on.
     Detach,
     /// Must be replied to; dropping the reply tells the guest that no client can be reached.
     InputRequests {

@@ -28,7 +28,8 @@ pub struct CallRequest {
     pub may_become_task: bool,
 }
 
-/// A request to a plugin that is no call of a tool, on the terms of a plain call; a task is made of an [`FallbackRequest`](crate::FallbackRequest).
+/// A request to a plugin that is no call of a tool, on the terms of a plain call; a task is made of a
+/// [`FallbackRequest`](crate::FallbackRequest).
 #[derive(Clone, Debug)]
 pub struct PluginRequest {
     pub library: Arc<CatalogPlugin>,

@@ -45,6 +45,9 @@ fn findings(crate_name: &str, sources: &[&Source]) -> Vec<Finding> {
 /// A module by the names on the way to it; the root of the crate has none.
 type ModulePath = Vec<String>;
 
+/// The modules that each leads to.
+type Graph<'a> = BTreeMap<&'a ModulePath, BTreeSet<&'a ModulePath>>;
+
 /// One name that a `use` brings in.
 struct Import {
     path: Vec<String>,
@@ -74,7 +77,8 @@ impl Crate {
 
     /// The groups of files in which each imports every other, directly or through others.
     fn loops(&self) -> Vec<Vec<&str>> {
-        let reached: BTreeMap<_, _> = self.0.keys().map(|module| (module, self.reached_from(module))).collect();
+        let targets: Graph<'_> = self.0.keys().map(|module| (module, self.targets(module))).collect();
+        let reached: Graph<'_> = self.0.keys().map(|module| (module, reached(&targets, module))).collect();
         let mut loops: Vec<Vec<&str>> = Vec::new();
         let mut seen = BTreeSet::new();
         for (module, targets) in &reached {
@@ -85,19 +89,6 @@ impl Crate {
             }
         }
         loops
-    }
-
-    fn reached_from(&self, start: &ModulePath) -> BTreeSet<&ModulePath> {
-        let mut reached = BTreeSet::new();
-        let mut open: Vec<&ModulePath> = self.0.get_key_value(start).map(|(module, _)| module).into_iter().collect();
-        while let Some(module) = open.pop() {
-            for target in self.targets(module) {
-                if reached.insert(target) {
-                    open.push(target);
-                }
-            }
-        }
-        reached
     }
 
     /// The modules whose names a module uses.
@@ -148,6 +139,20 @@ impl Crate {
             None => Some(found),
         }
     }
+}
+
+/// Every module that one leads to, directly or through others.
+fn reached<'a>(targets: &Graph<'a>, start: &'a ModulePath) -> BTreeSet<&'a ModulePath> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![start];
+    while let Some(module) = open.pop() {
+        for target in targets.get(module).into_iter().flatten() {
+            if reached.insert(*target) {
+                open.push(target);
+            }
+        }
+    }
+    reached
 }
 
 impl Module {
