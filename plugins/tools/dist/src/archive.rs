@@ -23,6 +23,6 @@ pub(crate) fn package(release: &Release) -> anyhow::Result<Package> {
     // Where readers look first.
     tree.file("LICENSE", READABLE, release.license.clone());
     tree.file("README.md", READABLE, release.readme.clone());
-    let bytes = tree.below(&name).tar_gz(release.epoch)?;
+    let bytes = tree.below(&name).tar_gz(release.epoch, release.compression)?;
     Ok(Package { name: format!("{name}.tar.gz"), bytes })
 }

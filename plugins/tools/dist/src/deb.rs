@@ -2,6 +2,8 @@
 //!
 //! Owns where files lie on a Debian. The unit, the scripts and the configuration are files below `host/contrib/debian`.
 
+use libdeflater::CompressionLvl;
+
 use crate::Package;
 use crate::release::{self, CompletionPaths, Release};
 use crate::tree::{EXECUTABLE, READABLE, Tree, gzip};
@@ -32,8 +34,8 @@ pub(crate) fn package(release: &Release, maintainer: &str) -> anyhow::Result<Pac
     }
     let members = [
         ("debian-binary", b"2.0\n".to_vec()),
-        ("control.tar.gz", control.tar_gz(release.epoch)?),
-        ("data.tar.gz", data.tar_gz(release.epoch)?),
+        ("control.tar.gz", control.tar_gz(release.epoch, release.compression)?),
+        ("data.tar.gz", data.tar_gz(release.epoch, release.compression)?),
     ];
     let name = format!("{}_{}_{}.deb", release::NAME, release.version, release.needs.machine.debian);
     Ok(Package { name, bytes: ar(&members, release.epoch) })
@@ -44,7 +46,7 @@ fn compressed_man_pages(tree: &Tree) -> anyhow::Result<Tree> {
     let mut compressed = Tree::default();
     for (path, mode, bytes) in tree.files() {
         if path.contains("/man/") {
-            compressed.file(&format!("{path}.gz"), mode, gzip(bytes)?);
+            compressed.file(&format!("{path}.gz"), mode, gzip(bytes, CompressionLvl::best())?);
         } else {
             compressed.file(path, mode, bytes);
         }

@@ -33,7 +33,7 @@ pub(crate) fn package(release: &Release, debian_packages: &Path, pins: &Path) ->
     for tree in [base, own_layer(release)?] {
         let tar = tree.tar(release.epoch)?;
         diff_ids.push(format!("sha256:{}", sha256(&tar)));
-        layers.push(add_blob(&mut layout, IMAGE_LAYER, gzip(&tar)?));
+        layers.push(add_blob(&mut layout, IMAGE_LAYER, gzip(&tar, release.compression)?));
     }
     let config = add_blob(&mut layout, IMAGE_CONFIG, serde_json::to_vec(&config(release, &diff_ids)?)?);
     let manifest = json!({

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::Parser;
+use libdeflater::CompressionLvl;
 
 use release::Release;
 
@@ -45,6 +46,9 @@ struct Arguments {
     /// Who answers for the Debian package: `NAME <ADDRESS>`.
     #[arg(long, value_name = "MAINTAINER")]
     maintainer: String,
+    /// How hard to look for smaller packages, 1 to 12.
+    #[arg(long, value_name = "LEVEL", value_parser = compression_level)]
+    compression_level: CompressionLvl,
     /// The most bytes of the archive.
     #[arg(long, value_name = "BYTES")]
     archive_bytes_max: Option<usize>,
@@ -56,6 +60,11 @@ struct Arguments {
 fn program(text: &str) -> Result<(String, PathBuf), String> {
     let (package, path) = text.split_once('=').ok_or("a program is written PACKAGE=FILE")?;
     Ok((package.to_owned(), path.into()))
+}
+
+fn compression_level(text: &str) -> Result<CompressionLvl, String> {
+    let level = text.parse().map_err(|_| format!("{text} is not a number"))?;
+    CompressionLvl::new(level).map_err(|_| format!("{level} is not one of 1 to 12"))
 }
 
 /// A file that is handed out.
@@ -78,7 +87,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let release = Release::read(&arguments.root, arguments.epoch, &arguments.programs)?;
+    let release = Release::read(&arguments.root, arguments.epoch, arguments.compression_level, &arguments.programs)?;
     let packages = packages(&release, arguments)?;
     std::fs::create_dir_all(&arguments.output)?;
     remove_old(&arguments.output)?;

@@ -20,7 +20,7 @@ pub(crate) fn package(release: &Release) -> anyhow::Result<Package> {
     manifest.push(b'\n');
     tree.file("package.json", READABLE, manifest);
     let name = format!("{}-{}-linux-{}.tgz", release::NAME, release.version, release.needs.machine.node);
-    Ok(Package { name, bytes: tree.below("package").tar_gz(release.epoch)? })
+    Ok(Package { name, bytes: tree.below("package").tar_gz(release.epoch, release.compression)? })
 }
 
 fn manifest<'a>(version: &str, cpu: &str, programs: impl Iterator<Item = &'a str>) -> Value {

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
+use libdeflater::CompressionLvl;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -45,6 +46,8 @@ pub(crate) struct Release {
     pub(crate) version: String,
     /// The time of every file, in seconds since 1970.
     pub(crate) epoch: u64,
+    /// Of what is compressed as a whole.
+    pub(crate) compression: CompressionLvl,
     pub(crate) needs: Requirements,
     pub(crate) programs: Vec<Program>,
     /// Scripts by the name of the shell.
@@ -68,7 +71,12 @@ pub(crate) struct CompletionPaths {
 
 impl Release {
     /// Reads what the packages of these programs hold. A program is the name of its Cargo package and the path of its file.
-    pub(crate) fn read(root: &Path, epoch: u64, files: &[(String, PathBuf)]) -> anyhow::Result<Self> {
+    pub(crate) fn read(
+        root: &Path,
+        epoch: u64,
+        compression: CompressionLvl,
+        files: &[(String, PathBuf)],
+    ) -> anyhow::Result<Self> {
         let scratch = tempfile::tempdir()?;
         let mut programs = Vec::new();
         let mut all_needs = Vec::new();
@@ -110,6 +118,7 @@ impl Release {
             root: root.to_owned(),
             version,
             epoch,
+            compression,
             needs: Requirements { machine: first.machine, glibc },
             programs,
             completions,

@@ -107,14 +107,14 @@ impl Tree {
     }
 
     /// The tree as `.tar.gz`.
-    pub(crate) fn tar_gz(&self, epoch: u64) -> anyhow::Result<Vec<u8>> {
-        gzip(&self.tar(epoch)?)
+    pub(crate) fn tar_gz(&self, epoch: u64, level: CompressionLvl) -> anyhow::Result<Vec<u8>> {
+        gzip(&self.tar(epoch)?, level)
     }
 }
 
-/// Bytes as gzip, without a time or a name. They are compressed once and downloaded often, so as small as the format allows.
-pub(crate) fn gzip(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let mut compressor = Compressor::new(CompressionLvl::best());
+/// Bytes as gzip, without a time or a name.
+pub(crate) fn gzip(bytes: &[u8], level: CompressionLvl) -> anyhow::Result<Vec<u8>> {
+    let mut compressor = Compressor::new(level);
     let mut compressed = vec![0; compressor.gzip_compress_bound(bytes.len())];
     let length = compressor.gzip_compress(bytes, &mut compressed)?;
     compressed.truncate(length);
@@ -132,6 +132,7 @@ mod tests {
 
     #[test]
     fn equal_trees_have_equal_bytes_whatever_the_order() {
+        let level = CompressionLvl::best();
         let mut one = Tree::default();
         one.file("b/c", EXECUTABLE, *b"program");
         one.link("b/a", "c");
@@ -140,8 +141,8 @@ mod tests {
         other.folder("data", 0o700, 65_532);
         other.link("b/a", "c");
         other.file("b/c", EXECUTABLE, *b"program");
-        assert_eq!(one.tar_gz(1_000).unwrap(), other.tar_gz(1_000).unwrap());
-        assert_ne!(one.tar_gz(1_000).unwrap(), other.tar_gz(1_001).unwrap());
+        assert_eq!(one.tar_gz(1_000, level).unwrap(), other.tar_gz(1_000, level).unwrap());
+        assert_ne!(one.tar_gz(1_000, level).unwrap(), other.tar_gz(1_001, level).unwrap());
 
         let tar = one.tar(1_000).unwrap();
         let mut archive = tar::Archive::new(&tar[..]);
@@ -162,6 +163,6 @@ mod tests {
     #[test]
     fn gzip_holds_neither_time_nor_system() {
         // Of the ten, 2 says that the smallest size was looked for, and 255 that the system is not said.
-        assert_eq!(gzip(b"x").unwrap()[..10], [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255]);
+        assert_eq!(gzip(b"x", CompressionLvl::best()).unwrap()[..10], [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255]);
     }
 }
