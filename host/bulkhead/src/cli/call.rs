@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::system_clock::SystemClock;
 use anyhow::Context as _;
+use bulkhead_author_cli::{EXIT_FAILED, EXIT_USAGE};
 use bulkhead_calls::{
     CallContext, CallEvent, CallSpec, Catalog, Control, Executor as _, GuestServices, Journaling, OnDemand, Operation,
     OutsideWorld, Returned, RunningCall, ToolEntry,
 };
-use bulkhead_config::{Config, PluginConfig};
+use bulkhead_config::{Config, Flags, PluginConfig};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, ClientFeature, ClientFeatures, InputRequest, InputResponse, LogLevel};
 use bulkhead_domain::requestor::TenantId;
@@ -24,14 +24,15 @@ use bulkhead_threads::Share;
 use clap::Args;
 use tempfile::TempDir;
 
-use super::args::SourceArguments;
+use super::console::{print_error, print_line};
 use super::grant_arguments::GrantArguments;
 use super::input_answers::{Answers, Unanswered, plain};
 use super::inspect::refuse;
 use super::journal_file::{self, JournalFile};
 use super::plugin_test::WithSecrets;
 use super::progress;
-use super::{EXIT_FAILED, EXIT_USAGE, compile_cache, host, logging, print_error, print_line, sources};
+use super::system_clock::SystemClock;
+use super::{compile_cache, host, logging, sources};
 
 const EXIT_SUCCESS: u8 = 0;
 pub(super) const EXIT_CALL: u8 = 3;
@@ -170,7 +171,8 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
 
 /// Loads a component and finds the tool that is called. `Err`: what the command ends with, and why has been said.
 pub(super) async fn prepare(target: &CallTarget) -> anyhow::Result<Result<Prepared, ExitCode>> {
-    let config = configuration(target)?;
+    let flags = Flags { plugins: vec![target.file.clone()], ..Flags::default() };
+    let config = sources::load(target.config.as_deref(), &flags)?;
     if let Err(wrong) = read_arguments(&target.arguments) {
         return Ok(Err(usage(&wrong)));
     }
@@ -241,15 +243,6 @@ fn keep(journal: JournalFile, control: &Control, code: u8) -> u8 {
 fn usage(error: &anyhow::Error) -> ExitCode {
     print_error(format_args!("{error:#}"));
     ExitCode::from(EXIT_USAGE)
-}
-
-fn configuration(target: &CallTarget) -> anyhow::Result<Config> {
-    let sources = SourceArguments {
-        config: target.config.clone(),
-        plugins: vec![target.file.clone()],
-        ..SourceArguments::default()
-    };
-    sources::load(&sources, None)
 }
 
 /// The plugin of the file, with the grants of the command line beside those of the configuration.

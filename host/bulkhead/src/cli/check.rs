@@ -4,18 +4,19 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use bulkhead_author_cli::CheckArguments;
+use bulkhead_author_cli::{CheckArguments, EXIT_FAILED, EXIT_REFUSED};
+use bulkhead_config::Flags;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::tool::Tool;
 use bulkhead_domain::tool_names::{PORTABLE_NAME_CHARS_MAX, refusal, underscored};
 use bulkhead_runtime::inspect::Inspection;
 use serde_json::{Value, json};
 
-use super::args::SourceArguments;
+use super::console::print_line;
 use super::durability::PluginDurability;
-use super::inspect::{EXIT_REFUSED, wrong_integers};
+use super::inspect::wrong_integers;
 use super::progress;
-use super::{EXIT_FAILED, compile_cache, host, logging, print_line, sources};
+use super::{compile_cache, host, logging, sources};
 
 /// Bytes of a description that a model reads at every turn.
 const DESCRIPTION_LONG: usize = 2048;
@@ -73,7 +74,7 @@ pub(super) async fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
 }
 
 async fn look(file: &Path) -> anyhow::Result<Report> {
-    let config = sources::load(&SourceArguments::default(), None)?;
+    let config = sources::load(None, &Flags::default())?;
     let scratch = tempfile::tempdir()?;
     let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), None)?;
     let source = || sources::bare_source(file, config.call.clone());

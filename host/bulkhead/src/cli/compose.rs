@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use bulkhead_author_cli::EXIT_REFUSED;
 use bulkhead_plugins::sources::Digest;
 use bulkhead_runtime::{Part, compose, read_component};
 use clap::Args;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::inspect::EXIT_REFUSED;
-use super::{print_error, print_line, registry};
+use super::console::{print_error, print_line};
+use super::registry;
 
 /// Make one component of several: what one imports and one behind it exports is connected.
 ///

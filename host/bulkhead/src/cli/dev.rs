@@ -1,34 +1,37 @@
 //! `bulkhead plugin dev`: a host of one's own, and a new version of the plugin whenever its sources change.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use bulkhead_author::{Options, Project};
-use bulkhead_author_cli::build_project;
 use bulkhead_author_cli::progress::{self, Place};
+use bulkhead_author_cli::{EXIT_FAILED, build_project};
 use bulkhead_control::client::ControlClient;
 use bulkhead_control::commands::DrainShow;
 use bulkhead_control::{ControlError, Operator as _};
-use bulkhead_plugins::sources::Source;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::args::{OperateArguments, PluginCommand};
-use super::author::DevArguments;
+use super::console::{PROGRAM, print_error};
+use super::dev_host;
+pub(super) use super::dev_host::DevArguments;
 use super::source_files::{contents, sources};
-use super::{EXIT_FAILED, PROGRAM, dev_host, plugins, print_error};
 
 /// How often the sources are looked at. A change counts once they stay the same for as long.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
-pub(super) async fn run(arguments: DevArguments) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    arguments: DevArguments,
+    install: impl AsyncFn(&Path, PathBuf) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
     let project = Project::find(&arguments.dir)?;
     let data = arguments.data.clone().unwrap_or_else(|| project.folder.join(".bulkhead-dev"));
     if arguments.is_host {
-        return Box::pin(dev_host::run(arguments, &data)).await;
+        Box::pin(dev_host::run(arguments, &data)).await?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut host = start(&data, &arguments)?;
     let mut terminated = signal(SignalKind::terminate())?;
@@ -39,7 +42,7 @@ pub(super) async fn run(arguments: DevArguments) -> anyhow::Result<ExitCode> {
         }
         _ = terminated.recv() => Ok(()),
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(anyhow::Error::from),
-        wrong = follow(&project.folder, &arguments, &data) => wrong,
+        wrong = follow(&project.folder, &arguments, &data, &install) => wrong,
     };
     stop(&mut host).await?;
     ended.map(|()| ExitCode::SUCCESS)
@@ -70,13 +73,18 @@ async fn stop(host: &mut Child) -> anyhow::Result<()> {
 
 /// Builds now and after every change. Only a folder that cannot be read ends it: what is wrong with the sources is said, and the
 /// version before goes on serving.
-async fn follow(folder: &Path, arguments: &DevArguments, data: &Path) -> anyhow::Result<()> {
+async fn follow(
+    folder: &Path,
+    arguments: &DevArguments,
+    data: &Path,
+    install: &impl AsyncFn(&Path, PathBuf) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let starting = || "starting the host".to_owned();
     progress::during(Place::Lines(PROGRAM), starting, until_serving(data)).await;
     loop {
         let mut built_from = sources(folder)?;
         let built = contents(&built_from);
-        renew(folder, arguments, data).await?;
+        renew(folder, arguments, data, install).await?;
         let mut seen = built_from.clone();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -107,23 +115,21 @@ async fn is_serving(data: &Path) -> bool {
 }
 
 /// Builds, and switches the host to what was built.
-async fn renew(folder: &Path, arguments: &DevArguments, data: &Path) -> anyhow::Result<()> {
-    let folder = folder.to_owned();
+async fn renew(
+    folder: &Path,
+    arguments: &DevArguments,
+    data: &Path,
+    install: &impl AsyncFn(&Path, PathBuf) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let sdk = arguments.sdk.clone();
     let cargo = arguments.cargo.clone();
     let options = Options { sdk, cargo, ..Options::default() };
-    let component = match build_project(folder, options, PROGRAM).await? {
-        Ok(component) => component,
-        Err(error) => {
-            print_error(format_args!("{error}; the version before goes on serving"));
-            return Ok(());
-        }
+    let installed = match build_project(folder.to_owned(), options, PROGRAM).await? {
+        Ok(component) => install(data, component).await.map_err(|error| format!("{error:#}")),
+        Err(error) => Err(error.to_string()),
     };
-    let operate = OperateArguments { data: Some(data.to_owned()), ..OperateArguments::default() };
-    let add =
-        PluginCommand::Add { sources: vec![Source::File(component)], name: None, sha256: None, accept: true, operate };
-    if let Err(error) = Box::pin(plugins::run(add)).await {
-        print_error(format_args!("{error:#}; the version before goes on serving"));
+    if let Err(why) = installed {
+        print_error(format_args!("{why}; the version before goes on serving"));
     }
     Ok(())
 }

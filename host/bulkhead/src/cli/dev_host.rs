@@ -3,8 +3,7 @@
 //! Owns what is told and the answers that come from a file. Must not change what a call does: it stands between the engine and the
 //! sandbox, and passes every event on that it has not answered itself. Invariant: nothing of a plugin acts on the author's terminal.
 
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -14,64 +13,108 @@ use bulkhead_calls::secrets::Secret;
 use bulkhead_calls::{
     CallEvent, CallSpec, Catalog, CatalogPlugin, Executor, Operation, Returned, RunningCall, StartError, ToolEntry,
 };
-use bulkhead_config::Insecure;
+use bulkhead_config::{Config, Flags, PluginConfig};
 use bulkhead_domain::call::{ClientFeature, ClientFeatures, InputRequest};
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::Sandbox;
+use clap::Args;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::args::SourceArguments;
-use super::author::DevArguments;
 use super::call::{Observed, explain, note, observed, text};
+use super::console::tell_address;
+use super::grant_arguments::GrantArguments;
 use super::input_answers::{Answers, describe, plain};
 use super::logging;
 use super::plugin_test::WithSecrets;
-use super::reload::{Granted, HostStartup, Origin};
-use super::serve::serve;
+use super::reload::{HostStartup, Origin};
 use super::service_manager::ServiceManager;
+use super::serving::serve;
 
 /// Characters of arguments, results and questions that are shown.
 const SHOWN_CHARACTERS: usize = 400;
 /// Events of a call that may wait to be passed on; the sandbox merges what comes faster.
 const EVENTS_PASSED_MAX: usize = 16;
 
+/// Serve a project, and build and switch again whenever its sources change.
+///
+/// Starts a host of its own. Every call is told on stderr: its arguments, questions and answers, what the plugin prints, and what came
+/// of it after how long. BULKHEAD_LOG_LEVEL adds the host's own logs. What does not build or is refused is said, and the version before goes on serving. Ctrl-C ends both.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Example:\n  bulkhead plugin dev trip-planner")]
+pub(crate) struct DevArguments {
+    /// The project's folder
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub(super) dir: PathBuf,
+    /// The address to listen on; port 0 picks a free one [default: 127.0.0.1:8808]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(super) listen: Option<String>,
+    /// The host's data directory [default: DIR/.bulkhead-dev]
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+    /// A clone of Bulkhead, for its interface and SDK [default: DIR/bulkhead]
+    #[arg(long, value_name = "DIR")]
+    pub(super) sdk: Option<PathBuf>,
+    /// The configuration file of the host; what it grants the [[plugin]] of this name holds as well
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Answers to the plugin's questions, as for `plugin call`; the client is asked what is not in it
+    #[arg(long, value_name = "FILE")]
+    pub(super) answers: Option<PathBuf>,
+    /// Only serve: what the command runs beside itself
+    #[arg(long = "host", hide = true)]
+    pub(super) is_host: bool,
+    /// Passed on to Cargo
+    #[arg(last = true, value_name = "ARGUMENT")]
+    pub(super) cargo: Vec<String>,
+    #[command(flatten)]
+    pub(super) grants: GrantArguments,
+}
+
 /// Serves until a signal ends it.
-pub(super) async fn run(arguments: DevArguments, data: &Path) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(arguments: DevArguments, data: &Path) -> anyhow::Result<()> {
     let project = Project::find(&arguments.dir)?;
-    let sources =
-        SourceArguments { config: arguments.config, data: Some(data.to_owned()), ..SourceArguments::default() };
+    let flags = Flags { listen: arguments.listen, data: Some(data.to_owned()), ..Flags::default() };
     let secrets = arguments.grants.secrets()?;
-    let granted = Some(Granted { plugin: project.name, grants: arguments.grants });
-    let origin = Origin { sources, listen: arguments.listen, insecure: Insecure::default(), granted };
+    let plugin = project.name;
+    let grants = arguments.grants;
+    let add_grants = Box::new(move |config: &mut Config| grant(config, &plugin, &grants));
+    let origin = Origin { file: arguments.config, flags, add_grants: Some(add_grants) };
     let (config, digest) = origin.read()?;
     let level = logging::start_for_an_author(&config.log);
     let answers = match &arguments.answers {
         Some(file) => Some(Answers::of_file(file)?),
         None => None,
     };
-    let told = CallTeller { answers: answers.map(Mutex::new).map(Arc::new), secrets, calls: Arc::default() };
+    let teller = CallTeller { answers: answers.map(Mutex::new).map(Arc::new), secrets, calls: Arc::default() };
+    let observe_calls = Box::new(move |sandbox: Arc<Sandbox>| -> Arc<dyn Executor> {
+        Arc::new(ToldSandbox { sandbox, teller: teller.clone(), io: Handle::current() })
+    });
     let manager = ServiceManager::default();
-    serve(HostStartup { origin, config, digest, level, told: Some(told), manager }).await
+    let startup = HostStartup { origin, config, digest, level, observe_calls: Some(observe_calls), manager };
+    serve(startup, tell_address).await
+}
+
+/// Adds the grants to the plugin's entry, or to what holds for plugins without one.
+fn grant(config: &mut Config, plugin: &str, grants: &GrantArguments) -> anyhow::Result<()> {
+    let named = config.plugins.iter_mut().find(|entry| entry.name().is_some_and(|name| name == plugin));
+    let unnamed = || PluginConfig::found(PathBuf::new(), config.call.clone());
+    match named {
+        Some(entry) => grants.grant(entry),
+        None => grants.grant(config.unnamed.get_or_insert_with(unnamed)),
+    }
 }
 
 /// What tells an author of their calls, and answers the questions that the file of `--answers` answers.
 #[derive(Clone)]
-pub(crate) struct CallTeller {
+struct CallTeller {
     answers: Option<Arc<Mutex<Answers>>>,
     secrets: Vec<Secret>,
     /// How many there were.
     calls: Arc<AtomicU64>,
-}
-
-impl CallTeller {
-    /// Stands before a sandbox.
-    pub(crate) fn executor(self, sandbox: Arc<Sandbox>) -> Arc<dyn Executor> {
-        Arc::new(ToldSandbox { sandbox, teller: self, io: Handle::current() })
-    }
 }
 
 struct ToldSandbox {

@@ -9,7 +9,8 @@ use bulkhead_config::{PluginConfig, keyvalue_defaults, variable_name};
 use bulkhead_domain::Json;
 use clap::Args;
 
-use super::{plugin_test, sources};
+use super::plugin_test::secret;
+use super::sources;
 
 /// Grants beside those of the configuration.
 #[derive(Args, Clone, Debug, Default)]
@@ -99,8 +100,7 @@ fn read_secret(text: &str, variable: impl Fn(&str) -> Option<String>) -> anyhow:
     let value = value.with_context(|| {
         format!("--secret {name}: the environment variable {name} is not set; its value is the secret")
     })?;
-    plugin_test::secret(name, value, &[url.to_owned()], &["header".to_owned()])
-        .with_context(|| format!("--secret {name}"))
+    secret(name, value, &[url.to_owned()], &["header".to_owned()]).with_context(|| format!("--secret {name}"))
 }
 
 #[cfg(test)]

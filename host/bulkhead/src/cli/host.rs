@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::system_clock::SystemClock;
 use anyhow::Context as _;
 use bulkhead_audit::{Audit, Entry};
+use bulkhead_calls::Executor;
 use bulkhead_config::{Config, ReadyRequirement};
 use bulkhead_control::admin::{LoginLinks, Reload, RunningHost};
 use bulkhead_control::erase::EraseHooks;
@@ -21,7 +21,6 @@ use bulkhead_control::socket_path;
 use bulkhead_domain::clock::Clock;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::requestor::TenantId;
-use bulkhead_identity::auth::Authenticator;
 use bulkhead_identity::principal::Principals;
 use bulkhead_limits::LiveLimits;
 use bulkhead_metrics::Metrics;
@@ -39,18 +38,17 @@ use bulkhead_transport::quota::EdgeQuota;
 use bulkhead_transport::stdio::{self, StdioOptions};
 use futures::future::join_all;
 use parking_lot::Mutex;
+use rustix::fs::Mode;
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::dev_host::CallTeller;
-use super::logging::Level;
 use super::progress::StartStage;
 use super::resources::{Resources, address_space_shortage};
-use super::scraping::ReadFrom;
 use super::store_maintenance::SledMaintenance;
+use super::system_clock::SystemClock;
 use super::tenants::Tenants;
-use super::{progress, reload, sources, traces};
+use super::{audit_files, progress, secret_keys, sources, traces};
 
 /// How long a question to a client waits for its answer.
 const REQUEST_TIMEOUT_MS: u64 = 600_000;
@@ -59,6 +57,9 @@ const SPANS_LEFT_MAX: Duration = Duration::from_secs(3);
 
 /// How long the end of a host waits for the turns of guests that are in progress.
 const GUESTS_LEFT_MAX: Duration = Duration::from_secs(2);
+
+/// Stands before the sandbox of an author's host, and sees every call.
+pub(crate) type ObserveCalls = Box<dyn Fn(Arc<Sandbox>) -> Arc<dyn Executor> + Send + Sync>;
 
 /// A running host without a transport.
 pub(crate) struct Host {
@@ -71,11 +72,11 @@ pub(crate) struct Host {
     pub(crate) now: SharedClock,
     pub(crate) audit: Audit,
     pub(crate) metrics: Metrics,
-    tracer: Tracer,
+    pub(crate) tracer: Tracer,
     clock: Arc<dyn Clock>,
-    data: PathBuf,
+    pub(crate) data: PathBuf,
     line_bytes_max: usize,
-    plugin_admin: PluginAdmin,
+    pub(crate) plugin_admin: PluginAdmin,
     secrets: Arc<Secrets>,
     sandbox: Arc<Sandbox>,
     pub(crate) health: Arc<HostHealth>,
@@ -91,9 +92,14 @@ pub(crate) struct Host {
     pub(crate) erase_hooks: Arc<EraseHooks>,
 }
 
+/// Whatever is made from here on is for the user of the host alone.
+pub(crate) fn make_private_files() {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+}
+
 /// Opens the store of a data directory, making both if need be.
 pub(crate) async fn open_store(config: &Config, data: &Path) -> anyhow::Result<Arc<SledStore>> {
-    super::make_private_files();
+    make_private_files();
     Resources::of_host().look()?;
     private_folder(data)?;
     let options = SledOptions { keys: sources::encryption(config)?, ..SledOptions::new(data) };
@@ -192,26 +198,26 @@ async fn take_over(tasks: &Tasks, stage: &StartStage) -> anyhow::Result<()> {
 
 impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory. `code` is where compiled code is
-    /// kept, if not there; `told` tells an author of their calls.
+    /// kept, if not there; `observe_calls` is an author's.
     pub(crate) async fn start(
         config: &Config,
         data: &Path,
         code: Option<CodeCacheConfig>,
         store: Arc<SledStore>,
-        told: Option<CallTeller>,
+        observe_calls: Option<&ObserveCalls>,
     ) -> anyhow::Result<Self> {
         let stage = StartStage::begin();
         let control = listen_to_operators(data, stage.clone())?;
         sources::refuse_exposing(&config.plugins, data)?;
         warn_of_half_erased(data)?;
-        let audit = super::audit::of_host(config, data)?;
+        let audit = audit_files::of_host(config, data)?;
         let tracer = traces::start(config)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let metrics = config.metrics.as_ref().map(|config| Metrics::new(config.options)).unwrap_or_default();
         let principals = Principals::new(store.clone());
         let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
         // An author waits after every change.
-        let compiler = if told.is_some() { CompilerMode::QuickChild } else { CompilerMode::Child };
+        let compiler = if observe_calls.is_some() { CompilerMode::QuickChild } else { CompilerMode::Child };
         let sandbox = sandbox_compiling(config, data, code, Some(Arc::new(names)), compiler, metrics.clone())?;
         let Tenants { ruled, limits, cpu_weights, bounds, pinning } = Tenants::of(config, &principals).await?;
         principals.adopt(&ruled).await?;
@@ -225,8 +231,8 @@ impl Host {
         let tasks = Tasks::new(Options {
             instances_max,
             store: store.clone(),
-            executor: match told {
-                Some(teller) => teller.executor(sandbox.clone()),
+            executor: match observe_calls {
+                Some(observe_calls) => observe_calls(sandbox.clone()),
                 None => sandbox.clone(),
             },
             health: health.clone(),
@@ -238,7 +244,7 @@ impl Host {
         })?;
         quota.count_usage(tasks.usage_counts());
         tasks.count(&metrics);
-        let secrets = super::secrets::open(config, store.clone()).await?;
+        let secrets = secret_keys::open(config, store.clone()).await?;
         tasks.keep_secrets(Arc::clone(&secrets));
         let options = plugins::Options {
             store: store.clone(),
@@ -301,39 +307,6 @@ impl Host {
             history: None,
             erase_hooks: Arc::default(),
         })
-    }
-
-    /// What of it follows the configuration.
-    pub(crate) fn followers(&self, authenticator: Arc<Authenticator>, level: Level) -> reload::ReloadTargets {
-        reload::ReloadTargets {
-            tasks: self.tasks.clone(),
-            protocol: Arc::clone(&self.protocol),
-            quota: Arc::clone(&self.quota),
-            limits: self.limits.clone(),
-            principals: self.principals.clone(),
-            plugins: self.plugin_admin.plugins.clone(),
-            intake: Arc::clone(&self.plugin_admin.intake),
-            authenticator,
-            audit: self.audit.clone(),
-            data: self.data.clone(),
-            level,
-        }
-    }
-
-    /// What of it is read when a scrape asks.
-    pub(crate) fn read_from(&self) -> ReadFrom {
-        ReadFrom {
-            store: Arc::clone(&self.store),
-            principals: self.principals.clone(),
-            tasks: self.tasks.clone(),
-            plugins: self.plugin_admin.plugins.clone(),
-            quota: Arc::clone(&self.quota),
-            limits: self.limits.clone(),
-            audit: self.audit.clone(),
-            health: Arc::clone(&self.health),
-            tracer: self.tracer.clone(),
-            usage: Arc::default(),
-        }
     }
 
     /// Begins to keep what charts are drawn from.

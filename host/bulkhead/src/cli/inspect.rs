@@ -1,36 +1,48 @@
 //! `bulkhead plugin inspect`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bulkhead_config::{ConfigLocation, PluginConfig};
+use bulkhead_author_cli::EXIT_REFUSED;
+use bulkhead_config::{ConfigLocation, Flags, PluginConfig};
 use bulkhead_domain::imports::grant_hint;
 use bulkhead_domain::server_features::{Described, Prompt, PromptArgument};
 use bulkhead_domain::text::on_terminal;
 use bulkhead_protocol::{prompt_json, resource_json, template_json, tool_json};
 use bulkhead_runtime::inspect::Inspection;
 use bulkhead_runtime::{LoadError, Presentation, ToolPolicy};
+use clap::Args;
 use serde_json::{Value, json};
 
-use super::args::{InspectArguments, SourceArguments};
+use super::console::{print_error, print_line};
 use super::durability::PluginDurability;
 use super::grants::Table;
 use super::input_answers::plain;
 use super::progress;
-use super::{compile_cache, host, logging, print_error, print_line, sources};
+use super::{compile_cache, host, logging, sources};
 
-/// A host would not load the component.
-pub(super) const EXIT_REFUSED: u8 = 4;
+/// Show a component's tools, schemas, imports, wishes, digest and size.
+///
+/// The component is loaded as a host would load it, and everything wrong with it is reported. Exit code 4: a host would refuse it.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Example:\n  bulkhead plugin inspect target/plugins/csv.wasm")]
+pub(crate) struct InspectArguments {
+    /// The component
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Show what the [[plugin]] with this FILE or the plugin's name grants, and what tenants are left of it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode> {
     logging::start_for_a_person();
     sources::require_file(&arguments.file)?;
-    let sources = SourceArguments {
-        config: arguments.config.clone(),
-        plugins: vec![arguments.file.clone()],
-        ..SourceArguments::default()
-    };
-    let config = sources::load(&sources, None)?;
+    let flags = Flags { plugins: vec![arguments.file.clone()], ..Flags::default() };
+    let config = sources::load(arguments.config.as_deref(), &flags)?;
     let scratch = tempfile::tempdir()?;
     let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), None)?;
     let of_file = |plugin: &&PluginConfig| plugin.pinned && plugin.place != ConfigLocation::Flag("--plugin");

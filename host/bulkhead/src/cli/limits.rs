@@ -6,8 +6,7 @@ use bulkhead_control::commands::{LimitsInUse, TaskFilter};
 use bulkhead_control::views::{LimitCount, LimitsView};
 use clap::{Args, ValueEnum};
 
-use super::args::OperateArguments;
-use super::operate::{Absent, execute, show};
+use super::operate::{Absent, OperateArguments, execute, show};
 use super::table::{Layout, cell};
 
 /// Requestors that are asked for, unless the operator says otherwise.

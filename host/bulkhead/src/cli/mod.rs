@@ -9,18 +9,23 @@
 mod answers;
 mod args;
 mod audit;
+mod audit_files;
 mod author;
 mod call;
 mod check;
 mod client;
 mod compile_cache;
 mod compose;
+mod config_check;
+mod console;
 mod dashboard;
+mod dashboard_listener;
 mod data_directory;
 mod dev;
 mod dev_host;
 mod doctor;
 mod durability;
+mod exit_code;
 mod far;
 mod grant_arguments;
 mod grants;
@@ -32,7 +37,9 @@ mod journal_file;
 mod limits;
 mod log_trace;
 mod logging;
+mod offline;
 mod operate;
+mod plugin_arguments;
 mod plugin_changes;
 mod plugin_test;
 mod plugins;
@@ -45,14 +52,19 @@ mod replay;
 mod resources;
 mod running;
 mod scraping;
+mod secret_keys;
 mod secrets;
 mod serve;
 mod service_manager;
+mod serving;
 mod shell_support;
+mod source_arguments;
 mod source_files;
 mod sources;
 mod stdio;
+mod stdio_host;
 mod store_maintenance;
+mod system_clock;
 mod table;
 mod tasks;
 mod tenants;
@@ -63,25 +75,15 @@ mod traces;
 mod trust;
 mod values;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use bulkhead_control::ControlError;
 use clap::Parser as _;
-use rustix::fs::Mode;
 
 use args::{Arguments, Subcommand};
+use console::print_error;
+use exit_code::exit_code;
+use host::make_private_files;
 use resources::Resources;
-
-/// What the program calls itself where it speaks to a person.
-pub(crate) const PROGRAM: &str = "bulkhead";
-/// Something did not work.
-pub(crate) const EXIT_FAILED: u8 = 1;
-/// The command line or the configuration is wrong.
-pub(crate) const EXIT_USAGE: u8 = 2;
-
-/// The data directory is another process's for the moment: a host that starts, or a command that is at it (`EX_TEMPFAIL`).
-pub(crate) const EXIT_TRY_AGAIN: u8 = 75;
 
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
@@ -101,11 +103,6 @@ pub(crate) fn run() -> ExitCode {
     // A read of the terminal that nobody waits for any more must not hold up the end.
     runtime.shutdown_background();
     done.unwrap_or_else(|error| failed(&error))
-}
-
-/// Whatever is made from here on is for the user of the host alone.
-pub(crate) fn make_private_files() {
-    rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
 async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
@@ -138,28 +135,4 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
 fn failed(error: &anyhow::Error) -> ExitCode {
     print_error(format_args!("{error:#}"));
     ExitCode::from(exit_code(error))
-}
-
-/// What the program ends with after an error.
-fn exit_code(error: &anyhow::Error) -> u8 {
-    let is_usage = error.is::<bulkhead_config::Problems>() || error.is::<bulkhead_config::Problem>();
-    let is_starting = matches!(error.downcast_ref(), Some(ControlError::Starting(_)));
-    match (is_usage, is_starting || operate::is_locked(error)) {
-        (true, _) => EXIT_USAGE,
-        (_, true) => EXIT_TRY_AGAIN,
-        _ => EXIT_FAILED,
-    }
-}
-
-/// A line on stderr, for a person.
-pub(crate) fn print_error(text: impl std::fmt::Display) {
-    // If nobody reads stderr, nobody can be told.
-    let _ = writeln!(std::io::stderr(), "{PROGRAM}: {text}");
-}
-
-/// A line on stdout: what was asked for. A reader that went away has seen enough.
-pub(crate) fn print_line(text: impl std::fmt::Display) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{text}");
-    let _ = stdout.flush();
 }

@@ -3,29 +3,52 @@
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use crate::system_clock::SystemClock;
 use anyhow::Context as _;
+use bulkhead_author_cli::EXIT_FAILED;
 use bulkhead_config::Config;
-use bulkhead_control::client::ControlClient;
 use bulkhead_control::commands::{
-    SecretCommand, StoreBackup, StoreCheck, StoreExport, StoreRebuild, StoreRekey, TenantList, TenantPurge,
-    TenantUsage, TokenList,
+    StoreBackup, StoreCheck, StoreExport, StoreRebuild, StoreRekey, TenantList, TenantPurge, TenantUsage, TokenList,
 };
-use bulkhead_control::operator::HostOperator;
-use bulkhead_control::task_control::OfflineTasks;
 use bulkhead_control::views::{TenantDayView, TenantListView, TenantUsageView, TenantView};
 use bulkhead_control::{Answer, Command, Operator as _, Request, WITHOUT_HOST};
 use bulkhead_store::usage_days::USAGE_DAYS_MAX;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::args::OperateArguments;
+use super::console::{print_error, print_line};
 use super::data_directory::Found;
+use super::far::FarArguments;
+use super::logging;
+use super::offline::{connect, execute_at};
 use super::progress;
-use super::table::{Layout, cell, fields, now};
-use super::{EXIT_FAILED, logging, print_error, print_line, sources};
+use super::table::{Layout, cell, fields};
+
+/// Which host, and how to answer.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct OperateArguments {
+    /// The host's data directory [default: BULKHEAD_SERVER_DATA, else what the configuration says, else ./bulkhead-data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// The configuration file [default: BULKHEAD_CONFIG; where nothing names the data directory, else ./bulkhead.toml, else
+    /// /etc/bulkhead/bulkhead.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) far: FarArguments,
+    /// One JSON value instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tables as wide as they are, also where the terminal is narrower
+    #[arg(long)]
+    pub(crate) wide: bool,
+}
+
+impl OperateArguments {
+    fn search(&self) -> Found {
+        Found::search(self.data.as_deref(), self.config.as_deref())
+    }
+}
 
 /// Works with a running host (over DATA/control.sock) and without.
 #[derive(Debug, Subcommand)]
@@ -259,7 +282,7 @@ async fn carry_out(operate: &OperateArguments, command: Command, absent: Absent)
     if let Some(answer) = operate.far.carry_out(&command).await? {
         return Ok(answer);
     }
-    let found = Found::search(operate);
+    let found = operate.search();
     // A configuration that is wrong must not keep anybody from the host that runs, which says what is wrong with it.
     if let Some(data) = found.named()
         && let Some(host) = connect(data).await?
@@ -270,41 +293,25 @@ async fn carry_out(operate: &OperateArguments, command: Command, absent: Absent)
     if absent == Absent::Refuse && !is_there(&config).await? {
         return Err(found.no_store(&config));
     }
+    if matches!(command, Command::Plugin(_)) {
+        logging::start_for_a_person();
+    }
     execute_at(&config, command).await
 }
 
 /// The configuration that says where the data is.
 pub(super) fn load(operate: &OperateArguments) -> anyhow::Result<Config> {
-    Found::search(operate).load()
-}
-
-/// The host that runs on the data directory, if one does.
-pub(super) async fn running_host(config: &Config) -> anyhow::Result<Option<ControlClient>> {
-    connect(&config.server.data).await
-}
-
-async fn connect(data: &Path) -> anyhow::Result<Option<ControlClient>> {
-    let client = ControlClient::connect(data).await;
-    client.with_context(|| format!("the host at {} cannot be reached", data.display()))
+    operate.search().load()
 }
 
 /// Whether there is a store, or a host that has one.
 async fn is_there(config: &Config) -> anyhow::Result<bool> {
-    Ok(bulkhead_store::sled::is_there(&config.server.data) || running_host(config).await?.is_some())
-}
-
-/// Whether there is a token that could authenticate at a host on this data directory.
-pub(super) async fn any_active_token(config: &Config) -> anyhow::Result<bool> {
-    if !bulkhead_store::sled::is_there(&config.server.data) {
-        return Ok(false);
-    }
-    let listed = execute_at(config, TokenList {}.into()).await?.read::<TokenList>()?;
-    Ok(listed.tokens.iter().any(|token| token.is_active(now())))
+    Ok(bulkhead_store::sled::is_there(&config.server.data) || connect(&config.server.data).await?.is_some())
 }
 
 /// Whether a host runs that would carry a command out: the one elsewhere that was named, or the one on the data directory.
 pub(super) async fn is_host_running(operate: &OperateArguments) -> anyhow::Result<bool> {
-    match Found::search(operate).named() {
+    match operate.search().named() {
         _ if operate.far.is_named() => Ok(true),
         Some(data) => Ok(connect(data).await?.is_some()),
         None => Ok(false),
@@ -317,58 +324,6 @@ pub(super) async fn any_token(operate: &OperateArguments) -> anyhow::Result<bool
         return Ok(false);
     }
     Ok(!execute(operate, TokenList {}, Absent::Refuse).await?.tokens.is_empty())
-}
-
-async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Answer> {
-    let data = &config.server.data;
-    if let Some(host) = running_host(config).await? {
-        return Ok(host.execute_for(WITHOUT_HOST, command).await?);
-    }
-    if let Some(answer) = super::store_maintenance::on_files(data, &command).await? {
-        return Ok(answer);
-    }
-    if matches!(command, Command::Plugin(_)) {
-        logging::start_for_a_person();
-        sources::refuse_exposing(&config.plugins, data)?;
-    }
-    let store = match super::host::open_store(config, data).await {
-        // A host may have taken it just now, and listens by the time that this one has given up.
-        Err(error) if is_locked(&error) => match running_host(config).await? {
-            Some(host) => return Ok(host.execute_for(WITHOUT_HOST, command).await?),
-            None => return Err(error),
-        },
-        opened => opened?,
-    };
-    let maintenance =
-        Arc::new(super::store_maintenance::SledMaintenance { store: Arc::clone(&store), data: data.clone() });
-    let clock = Arc::new(SystemClock::default());
-    let task_control = Arc::new(OfflineTasks { store: store.clone(), clock: clock.clone() });
-    let audit = super::audit::of_idle(config)?;
-    let mut operator = HostOperator::new(store.clone(), maintenance, task_control.clone(), clock);
-    operator.directories = sources::directories(config);
-    operator.audit = audit.clone();
-    match &command {
-        Command::Secret(SecretCommand::List(_) | SecretCommand::Remove(_)) => {
-            operator.secrets = Some(super::secrets::unopened(config, store.clone()));
-        }
-        Command::Secret(SecretCommand::Set(_) | SecretCommand::Rotate(_)) => {
-            operator.secrets = Some(super::secrets::open(config, store.clone()).await?);
-        }
-        Command::Plugin(_) => {
-            let admin = super::plugins::admin(config, &store, task_control, audit.clone());
-            operator.plugin_admin = Some(Box::pin(admin).await?);
-        }
-        _ => {}
-    }
-    let done = operator.execute_for(WITHOUT_HOST, command).await;
-    bulkhead_store::TaskStore::close(&*store).await?;
-    audit.close();
-    Ok(done?)
-}
-
-/// Whether another process has the data directory.
-pub(super) fn is_locked(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(bulkhead_store::Error::Locked(_)))
 }
 
 /// Paths go to another process: they must not depend on where this one stands.

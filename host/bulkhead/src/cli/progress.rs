@@ -10,7 +10,7 @@ use bulkhead_control::server::DescribeStart;
 use bulkhead_runtime::LoadProgress;
 use parking_lot::Mutex;
 
-use super::PROGRAM;
+use super::console::PROGRAM;
 use super::table::cell;
 
 /// Does the work of a command and says what it is while it takes long: on a terminal in one line, elsewhere in a plain line now and then.

@@ -12,8 +12,7 @@ use bulkhead_tasks::ActivityGroup;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::args::OperateArguments;
-use super::operate::{Absent, execute};
+use super::operate::{Absent, OperateArguments, execute};
 use super::table::{Layout, cell, now};
 
 /// Rows in the table; all of them are in --json.

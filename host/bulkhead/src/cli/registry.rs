@@ -8,16 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use bulkhead_author_cli::PushArguments;
 use bulkhead_author_cli::progress::{self, Place, Transfer};
-use bulkhead_config::Config;
+use bulkhead_author_cli::{EXIT_REFUSED, PushArguments};
+use bulkhead_config::Flags;
 use bulkhead_plugins::sources::{ComponentFetcher, Digest, Error, FetchOptions, OciReference, Source};
 use clap::Args;
 use serde_json::json;
 
-use super::args::SourceArguments;
-use super::inspect::EXIT_REFUSED;
-use super::{PROGRAM, print_error, print_line, sources};
+use super::console::{PROGRAM, print_error, print_line};
+use super::sources;
 
 /// `push` of every author, with what the configuration says of registries.
 #[derive(Args, Debug)]
@@ -68,7 +67,7 @@ pub(crate) struct HowArguments {
 
 pub(super) async fn push(arguments: ConfiguredPushArguments) -> anyhow::Result<ExitCode> {
     let ConfiguredPushArguments { push, config } = arguments;
-    let config = sources::load(&SourceArguments { config, ..SourceArguments::default() }, None)?;
+    let config = sources::load(config.as_deref(), &Flags::default())?;
     Ok(bulkhead_author_cli::push(push, sources::fetching(&config), PROGRAM).await?.print(PROGRAM))
 }
 
@@ -80,7 +79,7 @@ pub(super) async fn pull(arguments: PullArguments) -> anyhow::Result<ExitCode> {
     let source = Source::Oci(reference);
     let file = output.or_else(|| Some(PathBuf::from(source.fallback_name()?).with_extension("wasm")));
     let file = file.context("name the file with -o")?;
-    let config = config(&how)?;
+    let config = sources::load(how.config.as_deref(), &Flags::default())?;
     let transfer = Transfer::default();
     let fetching = FetchOptions { progress: transfer.counter(), ..sources::fetching(&config) };
     let intake = ComponentFetcher::new(sources::trust(&config)?, fetching, HashMap::new());
@@ -123,8 +122,4 @@ fn reference(source: Source) -> anyhow::Result<OciReference> {
         Source::Oci(reference) => Ok(reference),
         other => anyhow::bail!("{other} is in no registry: write oci://REGISTRY/REPOSITORY:TAG"),
     }
-}
-
-fn config(how: &HowArguments) -> anyhow::Result<Config> {
-    sources::load(&SourceArguments { config: how.config.clone(), ..SourceArguments::default() }, None)
 }

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_calls::policy::DirGrant;
-use bulkhead_config::{AdminSecret, Config, Insecure, PluginConfig, Problems};
+use bulkhead_config::{AdminSecret, Config, Flags, Problems};
 use bulkhead_control::ControlError;
 use bulkhead_control::admin::Reload;
 use bulkhead_control::views::ReloadView;
@@ -27,52 +27,34 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use super::args::SourceArguments;
-use super::dev_host::CallTeller;
-use super::grant_arguments::GrantArguments;
-use super::host::Host;
-use super::logging::Level;
+use super::host::{Host, ObserveCalls};
 use super::service_manager::ServiceManager;
 use super::sources;
-use super::table::now;
+use super::system_clock::unix_ms;
 use super::tenants::Tenants;
 use super::trust::{self, Verifiers};
 
+/// Sets another level of the log.
+pub(crate) type Level = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Adds to a configuration what an author who runs the host grants their plugin beside.
+pub(crate) type AddGrants = Box<dyn Fn(&mut Config) -> anyhow::Result<()> + Send + Sync>;
+
 /// Where a configuration comes from.
-#[derive(Clone)]
+#[derive(Default)]
 pub(crate) struct Origin {
-    pub(crate) sources: SourceArguments,
-    pub(crate) listen: Option<String>,
-    pub(crate) insecure: Insecure,
-    /// The plugin of an author who runs the host, with what is granted to it beside.
-    pub(crate) granted: Option<Granted>,
-}
-
-/// What an author grants the plugin of one name.
-#[derive(Clone)]
-pub(crate) struct Granted {
-    pub(crate) plugin: String,
-    pub(crate) grants: GrantArguments,
-}
-
-impl Granted {
-    /// Adds the grants to the plugin's entry, or to what holds for plugins without one.
-    fn add(&self, config: &mut Config) -> anyhow::Result<()> {
-        let named = config.plugins.iter_mut().find(|plugin| plugin.name() == Some(&self.plugin));
-        let unnamed = || PluginConfig::found(PathBuf::new(), config.call.clone());
-        match named {
-            Some(plugin) => self.grants.grant(plugin),
-            None => self.grants.grant(config.unnamed.get_or_insert_with(unnamed)),
-        }
-    }
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) flags: Flags,
+    /// Of an author's host.
+    pub(crate) add_grants: Option<AddGrants>,
 }
 
 impl Origin {
     /// The configuration as it is now, with the SHA-256 of its file.
     pub(crate) fn read(&self) -> anyhow::Result<(Config, [u8; 32])> {
-        let (mut config, digest) = sources::load_with_digest(&self.sources, self.listen.as_deref(), self.insecure)?;
-        if let Some(granted) = &self.granted {
-            granted.add(&mut config)?;
+        let (mut config, digest) = sources::load_with_digest(self.file.as_deref(), &self.flags)?;
+        if let Some(add_grants) = &self.add_grants {
+            add_grants(&mut config)?;
         }
         Ok((config, digest))
     }
@@ -84,8 +66,8 @@ pub(crate) struct HostStartup {
     pub(crate) config: Config,
     pub(crate) digest: [u8; 32],
     pub(crate) level: Level,
-    /// Of an author's host: what tells of its calls.
-    pub(crate) told: Option<CallTeller>,
+    /// Of an author's host.
+    pub(crate) observe_calls: Option<ObserveCalls>,
     /// Hears of reloads.
     pub(crate) manager: ServiceManager,
 }
@@ -97,28 +79,28 @@ impl HostStartup {
         host: &Host,
         issuers: Vec<Trusted>,
     ) -> anyhow::Result<(Arc<Authenticator>, Arc<ConfigReloader>)> {
-        let Self { origin, config, digest, level, told: _, manager } = self;
+        let Self { origin, config, digest, level, observe_calls: _, manager } = self;
         let verifiers = Verifiers::new(&config, issuers, host);
         let authenticator = Arc::new(verifiers.authenticator(&config));
-        let parts = host.followers(Arc::clone(&authenticator), level);
+        let parts = ReloadTargets::of(host, Arc::clone(&authenticator), level);
         let reloading = ConfigReloader::new(origin, parts, manager, config, digest, verifiers)?;
         Ok((authenticator, Arc::new(reloading)))
     }
 }
 
 /// What of a host follows its configuration.
-pub(crate) struct ReloadTargets {
-    pub(crate) tasks: Tasks,
-    pub(crate) protocol: Arc<Protocol>,
-    pub(crate) limits: LiveLimits,
-    pub(crate) quota: Arc<EdgeQuota>,
-    pub(crate) principals: Principals,
-    pub(crate) plugins: Plugins,
-    pub(crate) intake: Arc<ComponentFetcher>,
-    pub(crate) authenticator: Arc<Authenticator>,
-    pub(crate) audit: Audit,
-    pub(crate) data: PathBuf,
-    pub(crate) level: Level,
+struct ReloadTargets {
+    tasks: Tasks,
+    protocol: Arc<Protocol>,
+    limits: LiveLimits,
+    quota: Arc<EdgeQuota>,
+    principals: Principals,
+    plugins: Plugins,
+    intake: Arc<ComponentFetcher>,
+    authenticator: Arc<Authenticator>,
+    audit: Audit,
+    data: PathBuf,
+    level: Level,
 }
 
 /// What is in effect.
@@ -203,7 +185,7 @@ impl ConfigReloader {
         );
         let parts = &self.parts;
         sources::refuse_exposing(&config.plugins, &parts.data)?;
-        config.check_exposure(parts.principals.any_active_token(now()).await?)?;
+        config.check_exposure(parts.principals.any_active_token(unix_ms()).await?)?;
         let issuers = trust::issuers(&config)?;
         let tenants = Tenants::of(&config, &parts.principals).await?;
         let verifiers = current.verifiers.with_issuers(&config, issuers);
@@ -262,6 +244,22 @@ impl ConfigReloader {
 }
 
 impl ReloadTargets {
+    fn of(host: &Host, authenticator: Arc<Authenticator>, level: Level) -> Self {
+        Self {
+            tasks: host.tasks.clone(),
+            protocol: Arc::clone(&host.protocol),
+            quota: Arc::clone(&host.quota),
+            limits: host.limits.clone(),
+            principals: host.principals.clone(),
+            plugins: host.plugin_admin.plugins.clone(),
+            intake: Arc::clone(&host.plugin_admin.intake),
+            authenticator,
+            audit: host.audit.clone(),
+            data: host.data.clone(),
+            level,
+        }
+    }
+
     fn watch(&self, config: &Config) -> anyhow::Result<Watching> {
         let watch = sources::watch(config, &self.intake, &self.plugins, &self.audit)?;
         Ok(Watching(watch.map(|watch| tokio::spawn(watch.run()))))

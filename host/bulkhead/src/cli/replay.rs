@@ -16,8 +16,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::call::{CallTarget, CallWorld, EXIT_CALL, Prepared, explain, prepare, spec};
+use super::console::{print_error, print_line};
 use super::journal_file::{JournalSize, fix_randomness};
-use super::{logging, print_error, print_line, sources};
+use super::{logging, sources};
 
 /// A call does not do again what its journal says.
 pub(super) const EXIT_DIFFERENT: u8 = 5;

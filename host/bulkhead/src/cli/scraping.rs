@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bulkhead_audit::Audit;
+use bulkhead_config::MetricsConfig;
 use bulkhead_control::health::HostHealth;
 use bulkhead_control::remote::AdminTokenDigest;
 use bulkhead_control::scrape::{PATH, Scrape, ScrapeParts};
@@ -36,7 +37,6 @@ use tokio::net::TcpListener;
 
 use super::host::Host;
 use super::trust;
-use bulkhead_config::MetricsConfig;
 
 /// Where scrapers come in, bound before anything slow.
 pub(super) struct ScrapeListener {
@@ -59,7 +59,7 @@ impl ScrapeListener {
         let scheme = if certificate.is_some() { "https" } else { "http" };
         tracing::info!(address = format!("{scheme}://{}{PATH}", listener.local_addr()?), "metrics are served");
         let metrics = host.metrics.clone();
-        let from = host.read_from();
+        let from = ReadFrom::of(host);
         let known = Arc::<Mutex<Vec<PluginView>>>::default();
         let reader = Arc::new(move || from.clone().read(tenants, Arc::clone(&known)).boxed());
         let parts = ScrapeParts { listener, secret, certificate, metrics, reader };
@@ -71,18 +71,18 @@ type HeldCounts = Vec<(TenantId, Arc<UsageCounts>)>;
 
 /// What of a host is read.
 #[derive(Clone)]
-pub(crate) struct ReadFrom {
-    pub(crate) store: Arc<SledStore>,
-    pub(crate) principals: Principals,
-    pub(crate) tasks: Tasks,
-    pub(crate) plugins: Plugins,
-    pub(crate) quota: Arc<EdgeQuota>,
-    pub(crate) limits: LiveLimits,
-    pub(crate) audit: Audit,
-    pub(crate) health: Arc<HostHealth>,
-    pub(crate) tracer: Tracer,
+struct ReadFrom {
+    store: Arc<SledStore>,
+    principals: Principals,
+    tasks: Tasks,
+    plugins: Plugins,
+    quota: Arc<EdgeQuota>,
+    limits: LiveLimits,
+    audit: Audit,
+    health: Arc<HostHealth>,
+    tracer: Tracer,
     /// The counts of named tenants, which are kept for as long as they are held.
-    pub(crate) usage: Arc<Mutex<HeldCounts>>,
+    usage: Arc<Mutex<HeldCounts>>,
 }
 
 /// Tenants that are told apart; the others are summed.
@@ -95,6 +95,21 @@ const VERSION_DIGITS: usize = 12;
 const PLUGINS_WITHIN: Duration = Duration::from_millis(500);
 
 impl ReadFrom {
+    fn of(host: &Host) -> Self {
+        Self {
+            store: Arc::clone(&host.store),
+            principals: host.principals.clone(),
+            tasks: host.tasks.clone(),
+            plugins: host.plugin_admin.plugins.clone(),
+            quota: Arc::clone(&host.quota),
+            limits: host.limits.clone(),
+            audit: host.audit.clone(),
+            health: Arc::clone(&host.health),
+            tracer: host.tracer.clone(),
+            usage: Arc::default(),
+        }
+    }
+
     async fn read(self, tenants: bool, known: Arc<Mutex<Vec<PluginView>>>) -> Readings {
         let mut readings = Readings::default();
         readings.read(&BUILD_INFO, [env!("CARGO_PKG_VERSION")], 1.0);

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use bulkhead_audit::Audit;
 use bulkhead_calls::policy::{DirGrant, TenantBounds};
 use bulkhead_config::{
-    Config, File, Flags, Insecure, PluginConfig, Problem, Problems, SecretLocation, TrustConfig, refused_by_clients,
+    Config, File, Flags, PluginConfig, Problem, Problems, SecretLocation, TrustConfig, refused_by_clients,
 };
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::tool_names::PORTABLE_NAME_CHARS_MAX;
@@ -24,8 +24,6 @@ use bulkhead_protocol::{TOOLS_PER_PAGE, ToolListing};
 use bulkhead_runtime::{LoadError, NamedDirectory, Overlap, PluginSource, Sandbox, exposing, overlaps};
 use bulkhead_store::vault::VaultKeys;
 use sha2::{Digest as _, Sha256};
-
-use super::args::SourceArguments;
 
 /// How tools are listed.
 pub(crate) fn tool_listing(config: &Config) -> ToolListing {
@@ -52,42 +50,26 @@ async fn warn_of_unknown_plugins(config: &Config, plugins: &Plugins) {
     }
 }
 
-/// Reads everything that says how the host should be.
-pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::Result<Config> {
-    load_as(sources, listen, Insecure::default())
-}
-
-/// The same with what a host is allowed although it is not safe.
-pub(crate) fn load_as(sources: &SourceArguments, listen: Option<&str>, insecure: Insecure) -> anyhow::Result<Config> {
-    Ok(load_with_digest(sources, listen, insecure)?.0)
+/// Reads everything that says how the host should be; flags win.
+pub(crate) fn load(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Config> {
+    Ok(load_with_digest(file, flags)?.0)
 }
 
 /// The same with the SHA-256 of the file, for the audit log; without a file, that of nothing.
-pub(crate) fn load_with_digest(
-    sources: &SourceArguments,
-    listen: Option<&str>,
-    insecure: Insecure,
-) -> anyhow::Result<(Config, [u8; 32])> {
-    let text = match &sources.config {
+pub(crate) fn load_with_digest(file: Option<&Path>, flags: &Flags) -> anyhow::Result<(Config, [u8; 32])> {
+    let text = match file {
         Some(path) => Some(
             std::fs::read_to_string(path)
                 .with_context(|| format!("the configuration file {} cannot be read", path.display()))?,
         ),
         None => None,
     };
-    let file = sources.config.as_deref().zip(text.as_deref()).map(|(path, text)| File { path, text });
-    let flags = Flags {
-        listen: listen.map(str::to_owned),
-        data: sources.data.clone(),
-        plugins: sources.plugins.clone(),
-        plugin_dirs: sources.plugin_dirs.clone(),
-        insecure,
-    };
+    let file = file.zip(text.as_deref()).map(|(path, text)| File { path, text });
     // A variable that is not UTF-8 is none of ours: all of our names and values are.
     let variables = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
     let digest = Sha256::digest(text.as_deref().unwrap_or_default()).into();
-    Ok((Config::load(file, variables, &flags)?, digest))
+    Ok((Config::load(file, variables, flags)?, digest))
 }
 
 /// Every plugin to load: those of the configuration and the flags, then those of the folders by name.

@@ -5,6 +5,7 @@
 
 use std::process::ExitCode;
 
+use bulkhead_author_cli::EXIT_FAILED;
 use bulkhead_control::commands::{
     TaskFilter, TasksCancel, TasksFail, TasksHold, TasksJournal, TasksList, TasksPage, TasksPause, TasksPurge,
     TasksRelease, TasksReplay, TasksResume, TasksShow,
@@ -18,9 +19,7 @@ use bulkhead_domain::timestamp::iso8601;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::EXIT_FAILED;
-use super::args::OperateArguments;
-use super::operate::{Absent, execute, show, show_answer, show_fields};
+use super::operate::{Absent, OperateArguments, execute, show, show_answer, show_fields};
 use super::replay::EXIT_DIFFERENT;
 use super::table::{Layout, cell, fields_at};
 

@@ -13,11 +13,10 @@ use bulkhead_plugins::PluginState;
 use clap::Args;
 use serde::Serialize;
 
-use super::args::OperateArguments;
 use super::limits::{REQUESTORS, owned, percent};
-use super::operate::{Absent, execute};
+use super::operate::{Absent, OperateArguments, execute};
 use super::rates::{self, By};
-use super::serve::stop_signal;
+use super::serving::stop_signal;
 use super::table::{Layout, cell, now, word};
 use super::terminal;
 use super::values::duration_ms;

@@ -13,13 +13,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::system_clock::SystemClock;
 use anyhow::Context as _;
 use bulkhead_author::Project;
+use bulkhead_author_cli::{EXIT_FAILED, EXIT_USAGE};
 use bulkhead_calls::Executor as _;
 use bulkhead_calls::policy::DirGrant;
 use bulkhead_calls::secrets::Secret;
-use bulkhead_config::{Config, PluginConfig, keyvalue_defaults};
+use bulkhead_config::{Config, Flags, PluginConfig, keyvalue_defaults};
 use bulkhead_domain::Json;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_protocol::output_json;
@@ -32,12 +32,13 @@ use self::compare::Ended;
 use self::format::{Case, TestFile};
 use self::world::{RecordedWorld, StandingClock};
 pub(super) use self::world::{WithSecrets, secret};
-use super::args::SourceArguments;
 use super::call::{self, Alone, CallWorld, End, Observed};
+use super::console::{print_error, print_line};
 use super::input_answers::{Answers, Unanswered};
 use super::inspect::refuse;
 use super::progress;
-use super::{EXIT_FAILED, EXIT_USAGE, compile_cache, host, logging, print_error, print_line, source_files, sources};
+use super::system_clock::SystemClock;
+use super::{compile_cache, host, logging, source_files, sources};
 
 /// Run the tests of a plugin against its built component.
 ///
@@ -89,12 +90,8 @@ pub(super) async fn run(arguments: TestArguments) -> anyhow::Result<ExitCode> {
         Ok(files) => files,
         Err(error) => return Ok(usage(&error)),
     };
-    let sources = SourceArguments {
-        config: arguments.config.clone(),
-        plugins: vec![component.clone()],
-        ..SourceArguments::default()
-    };
-    let config = sources::load(&sources, None)?;
+    let flags = Flags { plugins: vec![component.clone()], ..Flags::default() };
+    let config = sources::load(arguments.config.as_deref(), &flags)?;
     let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
     let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), Some(Arc::new(Alone)))?;
     // Folders of a test are named from the project's.

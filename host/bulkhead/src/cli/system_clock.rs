@@ -23,13 +23,18 @@ pub(crate) trait Source: Send + Sync + 'static {
     fn elapsed(&self) -> u64;
 }
 
+/// What the wall clock shows.
+pub(crate) fn unix_ms() -> UnixMs {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis() as u64)
+}
+
 /// The clocks of the operating system.
 #[derive(Debug)]
 pub(crate) struct Os(Instant);
 
 impl Source for Os {
     fn wall(&self) -> UnixMs {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis() as u64)
+        unix_ms()
     }
 
     fn elapsed(&self) -> u64 {
