@@ -6,13 +6,14 @@ use clap::{Parser, Subcommand as ClapSubcommand};
 
 use super::audit::AuditCommand;
 use super::limits::LimitsArguments;
-use super::operate::{StoreCommand, TenantCommand};
 use super::plugin_arguments::PluginCommand;
 use super::running::HostCommand;
 use super::secrets::SecretCommand;
 use super::serve::ServeArguments;
 use super::source_arguments::SourceArguments;
+use super::store::StoreCommand;
 use super::tasks::TasksCommand;
+use super::tenants::TenantCommand;
 use super::tokens::TokenCommand;
 use super::top::TopArguments;
 

@@ -5,8 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bulkhead_assembly::offline::connect;
+use bulkhead_assembly::stop_signal;
 use bulkhead_audit::{self as audit, LineHash, LogLine, Tail};
 use bulkhead_author_cli::EXIT_FAILED;
+use bulkhead_console::table::{cell, fields, member, now, when};
+use bulkhead_console::{print_error, print_line, progress};
 use bulkhead_control::Operator as _;
 use bulkhead_control::commands::{AuditPage, TenantNames};
 use bulkhead_control::views::{AuditChainView, AuditLineView, AuditPageView};
@@ -14,12 +18,7 @@ use bulkhead_domain::text::quoted_name;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::console::{print_error, print_line};
-use super::offline::connect;
 use super::operate::{OperateArguments, load, show_answer};
-use super::progress;
-use super::serving::stop_signal;
-use super::table::{cell, fields, member, now, when};
 
 /// Between two looks at a log that is followed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

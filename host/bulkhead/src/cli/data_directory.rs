@@ -8,9 +8,8 @@ use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use bulkhead_assembly::sources;
 use bulkhead_config::{CONFIG_VARIABLE, Config, Flags};
-
-use super::sources;
 
 const DATA_VARIABLE: &str = "BULKHEAD_SERVER_DATA";
 /// Files that are read although nobody named them, if they are there.

@@ -1,9 +1,8 @@
 //! What the program ends with.
 
+use bulkhead_assembly::offline;
 use bulkhead_author_cli::{EXIT_FAILED, EXIT_USAGE};
 use bulkhead_control::ControlError;
-
-use super::offline;
 
 /// The data directory is another process's for the moment: a host that starts, or a command that is at it (`EX_TEMPFAIL`).
 const EXIT_TRY_AGAIN: u8 = 75;

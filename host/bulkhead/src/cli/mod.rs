@@ -9,81 +9,42 @@
 mod answers;
 mod args;
 mod audit;
-mod audit_files;
-mod author;
-mod call;
-mod check;
 mod client;
-mod compile_cache;
-mod compose;
-mod config_check;
-mod console;
 mod dashboard;
-mod dashboard_listener;
 mod data_directory;
-mod dev;
-mod dev_host;
 mod doctor;
-mod durability;
 mod exit_code;
 mod far;
-mod grant_arguments;
-mod grants;
 mod help;
-mod host;
-mod input_answers;
-mod inspect;
-mod journal_file;
 mod limits;
-mod log_trace;
-mod logging;
-mod offline;
 mod operate;
 mod plugin_arguments;
 mod plugin_changes;
-mod plugin_test;
 mod plugins;
-mod progress;
 mod rates;
 mod reference;
-mod registry;
-mod reload;
-mod replay;
-mod resources;
 mod running;
-mod scraping;
-mod secret_keys;
 mod secrets;
 mod serve;
-mod service_manager;
-mod serving;
 mod shell_support;
 mod source_arguments;
-mod source_files;
-mod sources;
 mod stdio;
-mod stdio_host;
-mod store_maintenance;
-mod system_clock;
-mod table;
+mod store;
 mod tasks;
 mod tenants;
-mod terminal;
 mod tokens;
 mod top;
-mod traces;
-mod trust;
 mod values;
 
 use std::process::ExitCode;
 
+use bulkhead_assembly::host::make_private_files;
+use bulkhead_assembly::resources::Resources;
+use bulkhead_console::print_error;
 use clap::Parser as _;
 
 use args::{Arguments, Subcommand};
-use console::print_error;
 use exit_code::exit_code;
-use host::make_private_files;
-use resources::Resources;
 
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
@@ -112,8 +73,8 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Plugin { command } => Box::pin(plugins::run(command)).await,
         Subcommand::Token { command } => tokens::run(command).await,
         Subcommand::Secret { command } => secrets::run(command).await,
-        Subcommand::Store { command } => operate::store(command).await,
-        Subcommand::Tenant { command } => operate::tenant(command).await,
+        Subcommand::Store { command } => store::run(command).await,
+        Subcommand::Tenant { command } => tenants::run(command).await,
         Subcommand::Tasks { command } => tasks::run(command).await,
         Subcommand::Limits(arguments) => limits::run(arguments).await,
         Subcommand::Top(arguments) => top::run(arguments).await,

@@ -1,12 +1,12 @@
 //! The words of `bulkhead plugin`.
 
 use bulkhead_plugins::sources::Source;
+use bulkhead_workbench::inspect::InspectArguments;
+use bulkhead_workbench::{author, call, replay};
 use clap::{Args, Subcommand};
 
-use super::inspect::InspectArguments;
 use super::operate::OperateArguments;
 use super::values::{OnOff, duration_ms, ratio, share};
-use super::{author, call, replay};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {

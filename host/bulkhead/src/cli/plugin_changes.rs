@@ -1,12 +1,12 @@
 //! `bulkhead plugin changes|grants`.
 
+use bulkhead_console::table::{Layout, cell, word};
 use bulkhead_control::commands::{PluginChanges, PluginGrants};
 use bulkhead_control::views::PluginGrantsView;
 use bulkhead_plugins::{Difference, DifferenceKind, TextDifference, ToolDifference, VersionChanges};
+use bulkhead_workbench::grants::columns;
 
-use super::grants::columns;
 use super::plugins::{digest, held};
-use super::table::{Layout, cell, word};
 
 /// A plugin as people name it, with a version or without.
 fn parted(target: String) -> (String, Option<String>) {

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bulkhead_author_cli::{EXIT_FAILED, EXIT_REFUSED};
+use bulkhead_console::print_error;
+use bulkhead_console::table::{Layout, cell, when, word};
 use bulkhead_control::Request;
 use bulkhead_control::commands::{
     PluginActivate, PluginAdd, PluginCanary, PluginDurable, PluginList, PluginPromote, PluginRemove, PluginRollback,
@@ -17,14 +19,13 @@ use bulkhead_plugins::{
     CanaryThresholdOverrides, Changes, Demotion, Digest, FaultRecord, PluginHealth, PluginView, Stage, SwitchEffect,
     SwitchResult, Verified, VersionDurability, VersionView,
 };
+use bulkhead_workbench::{author, call, inspect, replay};
 use serde::Serialize;
 
-use super::console::print_error;
 use super::operate::{Absent, OperateArguments, execute, show, show_answer};
 use super::plugin_arguments::{CanaryArguments, PluginCommand, PluginsArguments};
-use super::table::{Layout, cell, when, word};
+use super::plugin_changes;
 use super::values::OnOff;
-use super::{author, call, inspect, plugin_changes, replay};
 
 /// How much of a digest people see.
 const DIGEST_SHOWN: usize = 12;

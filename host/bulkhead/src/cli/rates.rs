@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use bulkhead_console::table::{Layout, cell, now};
 use bulkhead_control::commands::{ActivityShow, DrainShow};
 use bulkhead_control::views::{ActivityCountsView, ActivityRowView, ActivityView, DrainView};
 use bulkhead_metrics::Outcome;
@@ -13,7 +14,6 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::operate::{Absent, OperateArguments, execute};
-use super::table::{Layout, cell, now};
 
 /// Rows in the table; all of them are in --json.
 const ROWS: usize = 30;

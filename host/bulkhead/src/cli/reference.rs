@@ -35,7 +35,7 @@ pub(crate) fn print(page: Page) {
         Page::Metrics => bulkhead_metrics::markdown(),
         Page::ClientSetup => super::client::markdown(),
     };
-    super::console::print_line(text.trim_end());
+    bulkhead_console::print_line(text.trim_end());
 }
 
 const INTRODUCTION: &str = "\

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bulkhead_author_cli::EXIT_FAILED;
+use bulkhead_console::table::{cell, fields};
 use bulkhead_control::commands::{ConfigReload, DrainBegin, DrainEnd, DrainShow, HealthShow};
 use bulkhead_control::views::{DrainView, ReloadView};
 use clap::Subcommand;
 
 use super::operate::{Absent, OperateArguments, execute, show, show_answer, show_fields};
-use super::table::{cell, fields};
 
 /// Between two looks at what is left to end.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -5,15 +5,15 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use bulkhead_calls::secrets::VALUE_BYTES;
+use bulkhead_console::print_error;
+use bulkhead_console::table::{Layout, cell, fields};
 use bulkhead_control::SecretText;
 use bulkhead_control::commands::{PluginList, SecretList, SecretRemove, SecretRotate, SecretSet};
 use bulkhead_control::views::SecretListView;
 use bulkhead_tasks::secrets::SecretInfo;
 use clap::Subcommand;
 
-use super::console::print_error;
 use super::operate::{Absent, OperateArguments, execute, is_host_running, show, show_answer, show_fields};
-use super::table::{Layout, cell, fields};
 
 /// Works with a running host (over DATA/control.sock) and without. Secrets are sealed with the keys of [secrets] key_file, or of
 /// the variable BULKHEAD_SECRET_KEY.

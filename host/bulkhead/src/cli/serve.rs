@@ -2,18 +2,15 @@
 
 use std::process::ExitCode;
 
+use bulkhead_assembly::{ConfigCheck, HostStartup, Origin, ServiceManager, check, serve};
 use bulkhead_author_cli::EXIT_FAILED;
 use bulkhead_config::{Flags, Insecure, Problems};
+use bulkhead_console::{logging, print_error, print_line, tell_address};
 use clap::Args;
 use serde_json::json;
 
-use super::config_check::{self, ConfigCheck};
-use super::console::{print_error, print_line, tell_address};
 use super::exit_code::exit_code;
-use super::reload::{HostStartup, Origin};
-use super::service_manager::ServiceManager;
 use super::source_arguments::SourceArguments;
-use super::{logging, serving};
 
 /// Serve MCP over HTTP.
 ///
@@ -57,13 +54,13 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     };
     let level = logging::start(&config.log);
     if arguments.check {
-        return match config_check::check(&config).await {
+        return match check(&config).await {
             Err(error) if arguments.json => Ok(unchecked(&error)),
             checked => Ok(show(&checked?, arguments.json)),
         };
     }
     let manager = ServiceManager::of_environment();
-    serving::serve(HostStartup { origin, config, digest, level, observe_calls: None, manager }, tell_address).await?;
+    serve(HostStartup { origin, config, digest, level, observe_calls: None, manager }, tell_address).await?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,16 +4,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bulkhead_assembly::offline::connect;
+use bulkhead_assembly::{HostStartup, Origin, ServiceManager, compile_cache, serve_client};
+use bulkhead_console::{logging, print_error};
 use bulkhead_control::client::ControlClient;
 use tokio::io::{AsyncWriteExt as _, copy, stdin, stdout};
 
-use super::console::print_error;
-use super::offline::connect;
-use super::reload::{HostStartup, Origin};
-use super::service_manager::ServiceManager;
 use super::source_arguments::SourceArguments;
-use super::stdio_host::serve_client;
-use super::{compile_cache, logging};
 
 pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> {
     let names_plugins = !arguments.plugins.is_empty() || !arguments.plugin_dirs.is_empty();

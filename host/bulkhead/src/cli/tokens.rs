@@ -6,14 +6,14 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use bulkhead_author_cli::EXIT_FAILED;
+use bulkhead_console::print_error;
+use bulkhead_console::table::{Layout, cell, now};
 use bulkhead_control::commands::{TokenCreate, TokenList, TokenRevoke};
 use bulkhead_control::views::TokenListView;
 use bulkhead_identity::principal::{TENANT_DEFAULT, TokenInfo};
 use clap::Subcommand;
 
-use super::console::print_error;
 use super::operate::{Absent, OperateArguments, any_token, execute, show, show_answer, show_fields};
-use super::table::{Layout, cell, now};
 use super::values::duration_ms;
 
 /// Works with a running host (over DATA/control.sock) and without; `list` and `revoke` also from afar, with --url.

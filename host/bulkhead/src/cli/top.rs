@@ -7,6 +7,9 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bulkhead_assembly::stop_signal;
+use bulkhead_console::table::{Layout, cell, now, word};
+use bulkhead_console::terminal;
 use bulkhead_control::commands::{DrainShow, LimitsInUse, PluginList, TaskFilter};
 use bulkhead_control::views::{DrainView, LimitCount, LimitCounts, LimitsView, PluginListView};
 use bulkhead_plugins::PluginState;
@@ -16,9 +19,6 @@ use serde::Serialize;
 use super::limits::{REQUESTORS, owned, percent};
 use super::operate::{Absent, OperateArguments, execute};
 use super::rates::{self, By};
-use super::serving::stop_signal;
-use super::table::{Layout, cell, now, word};
-use super::terminal;
 use super::values::duration_ms;
 
 /// Limits in the table; all of them are in --json.

@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
+use bulkhead_assembly::sources;
 use bulkhead_config::refused_by_clients;
+use bulkhead_console::print_line;
+use bulkhead_console::table::Layout;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 pub(super) use page::markdown;
 use serde_json::json;
 use url::Url;
 
-use super::console::print_line;
 use super::source_arguments::SourceArguments;
-use super::sources;
-use super::table::Layout;
 use entry::{Entry, Server};
 use file::ClientFile;
 use known::{KNOWN, KnownClient, Program, Remote, TokenSource, UserFile, find, variable};

@@ -10,14 +10,12 @@ mod toolchains;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bulkhead_assembly::sources;
 use bulkhead_author_cli::EXIT_FAILED;
 use bulkhead_config::{Config, Flags};
+use bulkhead_console::{print_line, progress};
 use clap::Args;
 use serde::Serialize;
-
-use super::console::print_line;
-use super::progress;
-use super::sources;
 
 /// Look at this machine: what a host here would lack, and what to do about it.
 ///
