@@ -19,9 +19,6 @@ pub struct ConfigCheck {
 }
 
 /// Looks at a configuration and loads every plugin.
-///
-/// # Errors
-/// There is nothing to load plugins with, or to look for them in.
 pub async fn check(config: &Config) -> anyhow::Result<ConfigCheck> {
     // The cache of a running host is left alone.
     let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;

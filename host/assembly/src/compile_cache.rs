@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bulkhead_runtime::{CodeCacheBounds, CodeCacheConfig};
 
@@ -43,12 +43,8 @@ fn checked(folder: PathBuf, user: u32) -> Result<PathBuf, String> {
     if facts.mode() & 0o077 != 0 {
         return Err(format!("others may use {name}: run `chmod 700 {name}`"));
     }
-    writable(&folder).map_err(|error| format!("{name}: {error}"))?;
+    tempfile::tempfile_in(&folder).map_err(|error| format!("{name}: {error}"))?;
     Ok(folder)
-}
-
-fn writable(folder: &Path) -> std::io::Result<()> {
-    tempfile::tempfile_in(folder).map(drop)
 }
 
 /// As the XDG base directory specification says.
@@ -61,6 +57,7 @@ fn cache_folder() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
 
     use super::*;
 

@@ -34,18 +34,6 @@ pub(super) fn bind_listener(config: &DashboardConfig) -> anyhow::Result<Dashboar
     Ok(DashboardListener { listener, certificate, config: config.clone() })
 }
 
-/// Serves the pages of a host, where there is a listener for them.
-pub(super) async fn open(
-    listener: Option<(DashboardListener, Arc<LoginCodes>)>,
-    config: &Config,
-    host: &Host,
-    operator: Arc<HostOperator>,
-    authenticator: Arc<Authenticator>,
-) -> anyhow::Result<Option<Dashboard>> {
-    let Some((listener, codes)) = listener else { return Ok(None) };
-    listener.open(config, host, operator, authenticator, codes).await.map(Some)
-}
-
 impl DashboardListener {
     /// The codes that let operators in, made before there is a page to use them on.
     pub(super) fn codes(&self, host: &Host) -> anyhow::Result<Arc<LoginCodes>> {
@@ -69,7 +57,7 @@ impl DashboardListener {
     }
 
     /// Serves the pages of a host.
-    async fn open(
+    pub(super) async fn open(
         self,
         config: &Config,
         host: &Host,

@@ -80,7 +80,7 @@ pub(crate) struct Host {
     secrets: Arc<Secrets>,
     sandbox: Arc<Sandbox>,
     pub(crate) health: Arc<HostHealth>,
-    tending: JoinHandle<((), (), (), ())>,
+    maintenance: JoinHandle<((), (), (), ())>,
     control: Server,
     /// That of connections without HTTP.
     phase: watch::Sender<Phase>,
@@ -278,7 +278,7 @@ impl Host {
             data: data.to_owned(),
             required: config.server.ready_requires.iter().map(|ReadyRequirement::Plugin(name)| name.clone()).collect(),
         });
-        let tending = spawn_maintenance(tasks.clone(), plugins.clone(), health.guests.clone(), refuse);
+        let maintenance = spawn_maintenance(tasks.clone(), plugins.clone(), health.guests.clone(), refuse);
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store, metrics.clone()).await?));
         protocol.set_tool_listing(sources::tool_listing(config));
         protocol.set_slow_ms(config.log.slow_ms);
@@ -300,7 +300,7 @@ impl Host {
             secrets,
             sandbox,
             health,
-            tending,
+            maintenance,
             control,
             phase: watch::Sender::new(Phase::Serving),
             login_links: None,
@@ -359,7 +359,7 @@ impl Host {
         let _ = tokio::time::timeout(ENDING, self.phase.closed()).await;
         drop(self.control);
         let drained = self.tasks.drain(Duration::ZERO).await;
-        self.tending.abort();
+        self.maintenance.abort();
         let audit = self.audit;
         let tracer = self.tracer;
         let sandbox = self.sandbox;

@@ -27,9 +27,6 @@ use super::tenants::Tenants;
 use super::{audit, secrets, sources};
 
 /// The host that runs on a data directory, if one does.
-///
-/// # Errors
-/// There is one, and it cannot be reached.
 pub async fn connect(data: &Path) -> anyhow::Result<Option<ControlClient>> {
     let client = ControlClient::connect(data).await;
     client.with_context(|| format!("the host at {} cannot be reached", data.display()))
@@ -45,9 +42,6 @@ pub(crate) async fn any_active_token(config: &Config) -> anyhow::Result<bool> {
 }
 
 /// Has a command carried out by the host that runs on the data directory, or here when none does.
-///
-/// # Errors
-/// What the command says, or the data directory cannot be used.
 pub async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Answer> {
     let data = &config.server.data;
     if let Some(host) = connect(data).await? {

@@ -18,6 +18,7 @@ use bulkhead_domain::hex;
 use bulkhead_identity::auth::{Authenticator, Trusted};
 use bulkhead_identity::principal::Principals;
 use bulkhead_limits::LiveLimits;
+use bulkhead_net::AbortOnDrop;
 use bulkhead_plugins::Plugins;
 use bulkhead_plugins::sources::ComponentFetcher;
 use bulkhead_protocol::Protocol;
@@ -25,7 +26,6 @@ use bulkhead_tasks::Tasks;
 use bulkhead_transport::quota::EdgeQuota;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
 
 use super::host::{Host, ObserveCalls};
 use super::service_manager::ServiceManager;
@@ -83,8 +83,11 @@ impl HostStartup {
         let verifiers = Verifiers::new(&config, issuers, host);
         let authenticator = Arc::new(verifiers.authenticator(&config));
         let parts = ReloadTargets::of(host, Arc::clone(&authenticator), level);
-        let reloading = ConfigReloader::new(origin, parts, manager, config, digest, verifiers)?;
-        Ok((authenticator, Arc::new(reloading)))
+        let watching = parts.watch(&config)?;
+        parts.audit.note(|| Entry::new("configuration.loaded").configuration(&digest, None));
+        let admin_token = admin_token(&config);
+        let current = Mutex::new(Current { config, digest, verifiers, watching });
+        Ok((authenticator, Arc::new(ConfigReloader { origin, parts, manager, admin_token, current })))
     }
 }
 
@@ -108,19 +111,8 @@ struct Current {
     config: Config,
     digest: [u8; 32],
     verifiers: Verifiers,
-    watching: Watching,
-}
-
-/// What looks at the watched folders, for as long as this is there.
-#[derive(Default)]
-struct Watching(Option<JoinHandle<()>>);
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        if let Some(watching) = &self.0 {
-            watching.abort();
-        }
-    }
+    /// What looks at the watched folders, for as long as this is there.
+    watching: Option<AbortOnDrop<()>>,
 }
 
 /// Takes over configurations, one at a time.
@@ -144,27 +136,6 @@ struct Ready {
 }
 
 impl ConfigReloader {
-    /// Begins with the configuration that the host was started with, and watches its folders.
-    fn new(
-        origin: Origin,
-        parts: ReloadTargets,
-        manager: ServiceManager,
-        config: Config,
-        digest: [u8; 32],
-        verifiers: Verifiers,
-    ) -> anyhow::Result<Self> {
-        let watching = parts.watch(&config)?;
-        parts.audit.note(|| Entry::new("configuration.loaded").configuration(&digest, None));
-        let admin_token = admin_token(&config);
-        Ok(Self {
-            origin,
-            parts,
-            manager,
-            admin_token,
-            current: Mutex::new(Current { config, digest, verifiers, watching }),
-        })
-    }
-
     /// Everything that can go wrong.
     async fn prepare(&self, current: &Current) -> anyhow::Result<Ready> {
         let (config, digest) = self.origin.read()?;
@@ -260,9 +231,9 @@ impl ReloadTargets {
         }
     }
 
-    fn watch(&self, config: &Config) -> anyhow::Result<Watching> {
+    fn watch(&self, config: &Config) -> anyhow::Result<Option<AbortOnDrop<()>>> {
         let watch = sources::watch(config, &self.intake, &self.plugins, &self.audit)?;
-        Ok(Watching(watch.map(|watch| tokio::spawn(watch.run()))))
+        Ok(watch.map(|watch| AbortOnDrop::spawn(watch.run())))
     }
 }
 

@@ -55,8 +55,13 @@ pub async fn serve(startup: HostStartup, tell_address: impl FnOnce(&str)) -> any
     host.login_links = codes.clone().map(|codes| codes as Arc<dyn LoginLinks>);
     let operator = host.operator(&data, reloading.clone());
     host.serve_operators(operator.clone());
-    let pages = dashboard::open(browsing.zip(codes), config, &host, Arc::clone(&operator), Arc::clone(&authenticator));
-    let dashboard = Box::pin(pages).await?;
+    let dashboard = match browsing.zip(codes) {
+        Some((listener, codes)) => {
+            let opening = listener.open(config, &host, Arc::clone(&operator), Arc::clone(&authenticator), codes);
+            Some(Box::pin(opening).await?)
+        }
+        None => None,
+    };
     let remote = admin_listener.map(|listener| listener.open(operator, &host)).transpose()?;
     let scrape = scraping.map(|listener| listener.open(&host)).transpose()?;
     let hangups = tokio::spawn(async move {

@@ -66,7 +66,9 @@ impl ServiceManager {
     pub(crate) fn reloading(&self) -> Reloading {
         let manager = self.0.clone().filter(|manager| manager.is_ready.load(Ordering::Acquire));
         if let Some(manager) = &manager {
-            manager.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
+            let now = clock_gettime(ClockId::Monotonic);
+            let us = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
+            manager.tell(&format!("RELOADING=1\nMONOTONIC_USEC={us}"));
         }
         Reloading(manager)
     }
@@ -126,11 +128,6 @@ fn watchdog(usec: Option<String>, pid: Option<String>) -> Option<Duration> {
     let is_another = pid.is_some_and(|pid| pid != std::process::id().to_string());
     let usec = usec?.parse().ok().filter(|usec| *usec > 1 && !is_another)?;
     Some(Duration::from_micros(usec))
-}
-
-fn monotonic_us() -> i128 {
-    let now = clock_gettime(ClockId::Monotonic);
-    i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000
 }
 
 #[cfg(test)]

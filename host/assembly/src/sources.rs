@@ -31,16 +31,11 @@ pub(crate) fn tool_listing(config: &Config) -> ToolListing {
     ToolListing { toolsets, per_page: usize::try_from(config.server.tools_per_page).unwrap_or(TOOLS_PER_PAGE) }
 }
 
-/// Warns of what is taken in the configuration and may not be what was meant.
+/// Warns of what is taken in the configuration and may not be what was meant. A plugin that a toolset names may come later.
 pub(crate) async fn warn(config: &Config, plugins: &Plugins) {
     for refused in refused_by_clients(&config.plugins, PORTABLE_NAME_CHARS_MAX) {
         tracing::warn!("{refused}");
     }
-    warn_of_unknown_plugins(config, plugins).await;
-}
-
-/// Warns of toolsets that name a plugin which is not there. It may come later, so it is no error.
-async fn warn_of_unknown_plugins(config: &Config, plugins: &Plugins) {
     // Without a store nobody knows.
     let Ok(listed) = plugins.list().await else { return };
     let names: Vec<_> = listed.iter().map(|plugin| plugin.name.as_str()).collect();
@@ -57,13 +52,11 @@ pub fn load(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Config> {
 
 /// The same with the SHA-256 of the file, for the audit log; without a file, that of nothing.
 pub(crate) fn load_with_digest(file: Option<&Path>, flags: &Flags) -> anyhow::Result<(Config, [u8; 32])> {
-    let text = match file {
-        Some(path) => Some(
-            std::fs::read_to_string(path)
-                .with_context(|| format!("the configuration file {} cannot be read", path.display()))?,
-        ),
-        None => None,
+    let read = |path: &Path| {
+        std::fs::read_to_string(path)
+            .with_context(|| format!("the configuration file {} cannot be read", path.display()))
     };
+    let text = file.map(read).transpose()?;
     let file = file.zip(text.as_deref()).map(|(path, text)| File { path, text });
     // A variable that is not UTF-8 is none of ours: all of our names and values are.
     let variables = std::env::vars_os()
@@ -130,7 +123,7 @@ fn refuse_directories(
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
 }
 
-fn components(folder: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
+fn components(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -160,7 +153,7 @@ fn policy(plugin: PluginConfig, tenants: &Arc<TenantBounds>) -> Policy {
 
 /// A plugin that the configuration does not name: nothing is granted to it, unless its author runs the host.
 pub(crate) fn otherwise(config: &Config, tenants: &Arc<TenantBounds>) -> Policy {
-    let found = || PluginConfig::found(std::path::PathBuf::new(), config.call.clone());
+    let found = || PluginConfig::found(PathBuf::new(), config.call.clone());
     policy(config.unnamed.clone().unwrap_or_else(found), tenants)
 }
 
@@ -170,14 +163,18 @@ pub(crate) fn wanted(
     intake: &Arc<ComponentFetcher>,
     tenants: &Arc<TenantBounds>,
 ) -> anyhow::Result<Vec<ConfiguredPlugin>> {
-    let wanted = |plugin: PluginConfig| {
-        let from = configured_source(&plugin)?;
-        let intake = Arc::clone(intake);
-        let name = plugin.name().cloned();
-        let supply = Arc::new(Configured { intake, from, name });
-        Ok(ConfiguredPlugin { pinned: plugin.pinned, supply, policy: policy(plugin, tenants) })
-    };
-    plugins(config)?.into_iter().map(wanted).collect()
+    plugins(config)?.into_iter().map(|plugin| configured(plugin, intake, tenants)).collect()
+}
+
+fn configured(
+    plugin: PluginConfig,
+    intake: &Arc<ComponentFetcher>,
+    tenants: &Arc<TenantBounds>,
+) -> anyhow::Result<ConfiguredPlugin> {
+    let from = configured_source(&plugin)?;
+    let name = plugin.name().cloned();
+    let supply = Arc::new(Configured { intake: Arc::clone(intake), from, name });
+    Ok(ConfiguredPlugin { pinned: plugin.pinned, supply, policy: policy(plugin, tenants) })
 }
 
 /// Where its component is, for a host that works in another folder.
@@ -224,12 +221,7 @@ pub async fn whole_source(
     if plugin.compose.is_empty() {
         return Ok(Ok(plugin_source(plugin, &Arc::default())));
     }
-    let intake = intake(config)?;
-    let from = configured_source(&plugin)?;
-    let name = plugin.name().cloned();
-    let supply = Arc::new(Configured { intake, from, name });
-    let policy = policy(plugin, &Arc::default());
-    Ok(component(sandbox, &ConfiguredPlugin { policy, supply, pinned: true }).await)
+    Ok(component(sandbox, &configured(plugin, &intake(config)?, &Arc::default())?).await)
 }
 
 /// What the configuration says about each plugin, whatever its component.

@@ -18,9 +18,6 @@ const EOF_DRAIN: Duration = Duration::from_millis(200);
 
 /// Runs a host for this one client. Others with the same data directory come in through its control socket. `grace` is what running
 /// calls get after a signal.
-///
-/// # Errors
-/// The host cannot be started, or the connection breaks.
 pub async fn serve_client(
     startup: HostStartup,
     data: &Path,

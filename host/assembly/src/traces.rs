@@ -11,7 +11,6 @@ use bulkhead_traces::{Tracer, TracerOptions};
 use http::{HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 use tokio::runtime::Handle;
-use url::Url;
 
 use super::sources;
 
@@ -46,7 +45,12 @@ fn options(config: &Config, variable: impl Fn(&str) -> Option<String>) -> anyhow
     };
     let headers = match &traces.headers_file {
         Some(file) => {
-            refuse_in_the_clear(&endpoint)?;
+            // Credentials do not go over a network without TLS.
+            let is_here = endpoint.host_str().is_some_and(|host| is_this_machine(&normal_host(host)));
+            anyhow::ensure!(
+                endpoint.scheme() == "https" || is_here,
+                "traces.headers_file would be sent to {endpoint} in the clear: use https, or a collector on this machine"
+            );
             headers(file).with_context(|| format!("traces.headers_file = {}", file.display()))?
         }
         None => Vec::new(),
@@ -66,16 +70,6 @@ fn options(config: &Config, variable: impl Fn(&str) -> Option<String>) -> anyhow
         io: Handle::current(),
         batch_max: BATCH_MAX,
     }))
-}
-
-/// Credentials do not go over a network without TLS.
-fn refuse_in_the_clear(endpoint: &Url) -> anyhow::Result<()> {
-    let is_here = endpoint.host_str().is_some_and(|host| is_this_machine(&normal_host(host)));
-    anyhow::ensure!(
-        endpoint.scheme() == "https" || is_here,
-        "traces.headers_file would be sent to {endpoint} in the clear: use https, or a collector on this machine"
-    );
-    Ok(())
 }
 
 /// One `Name: value` a line.

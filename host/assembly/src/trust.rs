@@ -69,8 +69,20 @@ fn secret(place: &SecretLocation) -> anyhow::Result<String> {
 
 /// The host's own certificate.
 pub(super) fn certificate(config: &Config) -> anyhow::Result<Option<Arc<Certificate>>> {
-    let Some(tls) = &config.tls else { return Ok(None) };
-    Ok(Some(Certificate::load(&tls.certificate, &tls.key).context("server.tls")?))
+    load_certificate(config.tls.as_ref(), "server.tls")
+}
+
+/// That of a listener, whose `key` is told of what is wrong.
+fn load_certificate(tls: Option<&TlsConfig>, key: &'static str) -> anyhow::Result<Option<Arc<Certificate>>> {
+    tls.map(|tls| Certificate::load(&tls.certificate, &tls.key).context(key)).transpose()
+}
+
+/// What a listener's credential is held against.
+fn token_digest(secret: &AdminSecret, key: &'static str) -> anyhow::Result<AdminTokenDigest> {
+    match secret {
+        AdminSecret::Sha256(digest) => Ok(AdminTokenDigest::of_digest(*digest)),
+        AdminSecret::File(file) => Ok(AdminTokenDigest::of_token(&admin_token(file).context(key)?)),
+    }
 }
 
 /// Who knows tokens.
@@ -170,24 +182,13 @@ fn digest(config: &IssuerConfig, trusted: &Trusted) -> [u8; 32] {
 
 /// The certificate of the administrators' listener, and the credential that it asks for.
 pub(super) fn admin(config: &AdminConfig) -> anyhow::Result<(AdminTokenDigest, Option<Arc<Certificate>>)> {
-    let secret = match &config.secret {
-        AdminSecret::Sha256(digest) => AdminTokenDigest::of_digest(*digest),
-        AdminSecret::File(file) => AdminTokenDigest::of_token(&admin_token(file).context("admin.token_file")?),
-    };
-    let load = |tls: &TlsConfig| Certificate::load(&tls.certificate, &tls.key).context("admin.tls");
-    Ok((secret, config.tls.as_ref().map(load).transpose()?))
+    Ok((token_digest(&config.secret, "admin.token_file")?, load_certificate(config.tls.as_ref(), "admin.tls")?))
 }
 
 /// The certificate of the listener for metrics, and the credential that it asks for.
 pub(super) fn metrics(config: &MetricsConfig) -> anyhow::Result<(Option<AdminTokenDigest>, Option<Arc<Certificate>>)> {
-    let digest = |secret: &AdminSecret| match secret {
-        AdminSecret::Sha256(digest) => Ok(AdminTokenDigest::of_digest(*digest)),
-        AdminSecret::File(file) => {
-            admin_token(file).context("metrics.token_file").map(|token| AdminTokenDigest::of_token(&token))
-        }
-    };
-    let load = |tls: &TlsConfig| Certificate::load(&tls.certificate, &tls.key).context("metrics.tls");
-    Ok((config.secret.as_ref().map(digest).transpose()?, config.tls.as_ref().map(load).transpose()?))
+    let secret = config.secret.as_ref().map(|secret| token_digest(secret, "metrics.token_file")).transpose()?;
+    Ok((secret, load_certificate(config.tls.as_ref(), "metrics.tls")?))
 }
 
 /// How the issuer at which people log in knows the host.
@@ -204,8 +205,7 @@ pub(super) fn login_client(config: &OidcConfig) -> anyhow::Result<LoginClient> {
 
 /// The certificate of the dashboard.
 pub(super) fn dashboard(config: &DashboardConfig) -> anyhow::Result<Option<Arc<Certificate>>> {
-    let load = |tls: &TlsConfig| Certificate::load(&tls.certificate, &tls.key).context("dashboard.tls");
-    config.tls.as_ref().map(load).transpose()
+    load_certificate(config.tls.as_ref(), "dashboard.tls")
 }
 
 /// The token of administrators in a file.

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use bulkhead_console::PROGRAM;
 use clap::{Args, Subcommand};
 
-use super::dev::{self, DevArguments};
+use super::dev_host::DevArguments;
 use super::plugin_test::{self, TestArguments};
 use super::registry::{self, ConfiguredPushArguments, PullArguments};
-use super::{check, compose};
+use super::{check, compose, dev};
 
 /// What authors of plugins do.
 #[derive(Debug, Subcommand)]

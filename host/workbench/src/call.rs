@@ -238,7 +238,7 @@ fn keep(journal: JournalFile, control: &Control, code: u8) -> u8 {
     }
 }
 
-fn usage(error: &anyhow::Error) -> ExitCode {
+pub(super) fn usage(error: &anyhow::Error) -> ExitCode {
     print_error(format_args!("{error:#}"));
     ExitCode::from(EXIT_USAGE)
 }
@@ -294,8 +294,6 @@ pub(super) fn spec(tool: &ToolEntry, arguments: &str, world: CallWorld) -> anyho
     let mut seed = [0; 32];
     getrandom::fill(&mut id)?;
     getrandom::fill(&mut seed)?;
-    let features =
-        [ClientFeature::ElicitationForm, ClientFeature::ElicitationUrl, ClientFeature::Sampling, ClientFeature::Roots];
     Ok(CallSpec {
         plugin: tool.plugin.clone(),
         tenant: TenantId([0; 16]),
@@ -308,7 +306,7 @@ pub(super) fn spec(tool: &ToolEntry, arguments: &str, world: CallWorld) -> anyho
             call_id: CallId(id),
             idempotency_key: OnDemand::Text(CallId(id).to_string()),
             requestor_alias: OnDemand::Text("command-line".to_owned()),
-            features: features.into_iter().fold(ClientFeatures::default(), ClientFeatures::with),
+            features: every_feature(),
             log_level: Some(LogLevel::Debug),
             seed,
             wants_progress: true,
@@ -317,6 +315,13 @@ pub(super) fn spec(tool: &ToolEntry, arguments: &str, world: CallWorld) -> anyho
             ..CallContext::detached()
         },
     })
+}
+
+/// Whoever answers for a client can answer everything.
+pub(super) fn every_feature() -> ClientFeatures {
+    let features =
+        [ClientFeature::ElicitationForm, ClientFeature::ElicitationUrl, ClientFeature::Sampling, ClientFeature::Roots];
+    features.into_iter().fold(ClientFeatures::default(), ClientFeatures::with)
 }
 
 /// Tells what the call says and gives it what it asks for, to its end.

@@ -16,8 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::dev_host;
-pub(super) use super::dev_host::DevArguments;
+use super::dev_host::{self, DevArguments};
 use super::source_files::{contents, sources};
 
 /// How often the sources are looked at. A change counts once they stay the same for as long.
@@ -104,14 +103,14 @@ async fn follow(
 
 /// A host that never comes up ends, and that is seen elsewhere.
 async fn until_serving(data: &Path) {
-    while !is_serving(data).await {
+    loop {
+        if let Ok(Some(host)) = ControlClient::connect(data).await
+            && !matches!(host.execute(DrainShow {}).await, Err(ControlError::Starting(_)))
+        {
+            return;
+        }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-}
-
-async fn is_serving(data: &Path) -> bool {
-    let Ok(Some(host)) = ControlClient::connect(data).await else { return false };
-    !matches!(host.execute(DrainShow {}).await, Err(ControlError::Starting(_)))
 }
 
 /// Builds, and switches the host to what was built.

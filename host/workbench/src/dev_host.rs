@@ -16,7 +16,6 @@ use bulkhead_calls::{
 };
 use bulkhead_config::{Config, Flags, PluginConfig};
 use bulkhead_console::{logging, tell_address};
-use bulkhead_domain::call::{ClientFeature, ClientFeatures, InputRequest};
 use bulkhead_domain::route::Route;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::Sandbox;
@@ -26,7 +25,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::call::{Observed, explain, note, observed, text};
+use super::call::{Observed, every_feature, explain, note, observed, text};
 use super::grant_arguments::GrantArguments;
 use super::input_answers::{Answers, describe, plain};
 use super::plugin_test::WithSecrets;
@@ -82,10 +81,7 @@ pub(super) async fn run(arguments: DevArguments, data: &Path) -> anyhow::Result<
     let origin = Origin { file: arguments.config, flags, add_grants: Some(add_grants) };
     let (config, digest) = origin.read()?;
     let level = logging::start_for_an_author(&config.log);
-    let answers = match &arguments.answers {
-        Some(file) => Some(Answers::of_file(file)?),
-        None => None,
-    };
+    let answers = arguments.answers.as_deref().map(Answers::of_file).transpose()?;
     let teller = CallTeller { answers: answers.map(Mutex::new).map(Arc::new), secrets, calls: Arc::default() };
     let observe_calls = Box::new(move |sandbox: Arc<Sandbox>| -> Arc<dyn Executor> {
         Arc::new(ToldSandbox { sandbox, teller: teller.clone(), io: Handle::current() })
@@ -172,12 +168,6 @@ impl Executor for ToldSandbox {
     }
 }
 
-fn every_feature() -> ClientFeatures {
-    let features =
-        [ClientFeature::ElicitationForm, ClientFeature::ElicitationUrl, ClientFeature::Sampling, ClientFeature::Roots];
-    features.into_iter().fold(ClientFeatures::default(), ClientFeatures::with)
-}
-
 /// Answers input requests that the file has answers to, all of them or none; returns every other event. What a durable task asks is kept
 /// with its journal, and its client answers it.
 fn answer(number: u64, event: CallEvent, answers: Option<&Mutex<Answers>>) -> Option<CallEvent> {
@@ -206,7 +196,10 @@ fn answer(number: u64, event: CallEvent, answers: Option<&Mutex<Answers>>) -> Op
 /// A line for an event.
 fn tell(number: u64, event: &CallEvent, begin: Instant) {
     let line = match event {
-        CallEvent::InputRequests { requests, .. } => input_requests(requests),
+        CallEvent::InputRequests { requests, .. } => {
+            let each = requests.iter().map(|request| format!("{:?}, {}", request.key, describe(&request.kind)));
+            format!("asks {}", short(&each.collect::<Vec<_>>().join("; ")))
+        }
         CallEvent::Sleep { ms, .. } => format!("sleeps {ms} ms"),
         CallEvent::Finished(outcome) => {
             let came = match outcome {
@@ -226,11 +219,6 @@ fn tell(number: u64, event: &CallEvent, begin: Instant) {
         },
     };
     note(&format!("call {number}: {line}"));
-}
-
-fn input_requests(requests: &[InputRequest]) -> String {
-    let each = requests.iter().map(|request| format!("{:?}, {}", request.key, describe(&request.kind)));
-    format!("asks {}", short(&each.collect::<Vec<_>>().join("; ")))
 }
 
 fn request(operation: &Operation) -> String {
@@ -256,7 +244,7 @@ fn short(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use bulkhead_domain::Json;
-    use bulkhead_domain::call::{InputRequestKind, InputResponse};
+    use bulkhead_domain::call::{InputRequest, InputRequestKind, InputResponse};
     use tokio::sync::oneshot;
 
     use super::*;

@@ -52,7 +52,7 @@ impl PluginDurability {
         let mut told = one(&self.why_not);
         if let Some(told) = told.as_object_mut() {
             if let Some(setting) = self.setting {
-                told.insert("setting".to_owned(), json!(setting_name(setting)));
+                told.insert("setting".to_owned(), json!(format!("{setting:?}").to_lowercase()));
             }
             if !self.tenants.is_empty() {
                 told.insert("tenants".to_owned(), Value::Object(tenants.collect()));
@@ -80,14 +80,6 @@ impl PluginDurability {
         };
         let everybody = format!("{}{more}", words(&self.why_not));
         std::iter::once(everybody).chain(self.tenants.iter().map(of_tenant)).collect()
-    }
-}
-
-fn setting_name(setting: Durability) -> &'static str {
-    match setting {
-        Durability::Off => "off",
-        Durability::Auto => "auto",
-        Durability::Required => "required",
     }
 }
 

@@ -12,7 +12,7 @@ use bulkhead_domain::server_features::{Described, Prompt, PromptArgument};
 use bulkhead_domain::text::on_terminal;
 use bulkhead_protocol::{prompt_json, resource_json, template_json, tool_json};
 use bulkhead_runtime::inspect::Inspection;
-use bulkhead_runtime::{LoadError, Presentation, ToolPolicy};
+use bulkhead_runtime::{LoadError, Presentation};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ pub async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode> {
                     if let Some(shown) = shown.as_object_mut().filter(|_| *own != tool.name) {
                         shown.insert("ownName".to_owned(), json!(own));
                     }
-                    present(shown, overrides(entry, &tool.name));
+                    present(shown, entry, &tool.name);
                 }
             }
             if arguments.json {
@@ -103,21 +103,18 @@ pub(super) fn wrong_integers(inspection: &Inspection, file: &Path) -> anyhow::Re
     Ok(bulkhead_author::check::wrong_integers(&std::fs::read(file)?))
 }
 
-/// What the configuration says of a tool, if it says how clients see it.
-fn overrides<'a>(entry: Option<&'a PluginConfig>, tool: &str) -> Option<&'a ToolPolicy> {
-    let policy = entry?.policy.source.tools.get(tool)?;
-    let Presentation { title, description, .. } = &policy.presentation;
-    (policy.hidden || policy.name.is_some() || title.is_some() || description.is_some()).then_some(policy)
-}
-
-/// Adds it to the tool as the component declares it.
-fn present(shown: &mut Value, policy: Option<&ToolPolicy>) {
+/// Adds what the configuration says of a tool, if it says how clients see it.
+fn present(shown: &mut Value, entry: Option<&PluginConfig>, tool: &str) {
+    let policy = entry.and_then(|entry| entry.policy.source.tools.get(tool));
     let (Some(shown), Some(policy)) = (shown.as_object_mut(), policy) else { return };
     let Presentation { title, description, .. } = &policy.presentation;
     let texts = [("name", &policy.name), ("title", title), ("description", description)];
     let said = texts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text.as_ref()?))));
     let hidden = policy.hidden.then(|| ("hidden".to_owned(), json!(true)));
-    shown.insert("configured".to_owned(), Value::Object(said.chain(hidden).collect()));
+    let configured: serde_json::Map<_, _> = said.chain(hidden).collect();
+    if !configured.is_empty() {
+        shown.insert("configured".to_owned(), Value::Object(configured));
+    }
 }
 
 /// Says everything that is wrong with a component.

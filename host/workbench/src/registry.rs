@@ -13,7 +13,7 @@ use bulkhead_author_cli::progress::{self, Place, Transfer};
 use bulkhead_author_cli::{EXIT_REFUSED, PushArguments};
 use bulkhead_config::Flags;
 use bulkhead_console::{PROGRAM, print_error, print_line};
-use bulkhead_plugins::sources::{ComponentFetcher, Digest, Error, FetchOptions, OciReference, Source};
+use bulkhead_plugins::sources::{ComponentFetcher, Digest, Error, FetchOptions, Source};
 use clap::Args;
 use serde_json::json;
 
@@ -49,13 +49,6 @@ pub struct PullArguments {
     /// What the component's SHA-256 must be
     #[arg(long, value_name = "DIGEST")]
     sha256: Option<String>,
-    #[command(flatten)]
-    how: HowArguments,
-}
-
-/// Bounds of transfers, and how to answer.
-#[derive(Args, Debug)]
-pub(crate) struct HowArguments {
     /// The configuration file, for its [sources] and [[trust]]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -71,14 +64,16 @@ pub(super) async fn push(arguments: ConfiguredPushArguments) -> anyhow::Result<E
 }
 
 pub(super) async fn pull(arguments: PullArguments) -> anyhow::Result<ExitCode> {
-    let PullArguments { from, output, sha256, how } = arguments;
-    let reference = reference(from)?;
+    let PullArguments { from: source, output, sha256, config, json } = arguments;
+    anyhow::ensure!(
+        matches!(source, Source::Oci(_)),
+        "{source} is in no registry: write oci://REGISTRY/REPOSITORY:TAG"
+    );
     let pinned = sha256.map(|text| Digest::try_from(text.strip_prefix("sha256:").unwrap_or(&text).to_owned()));
     let pinned = pinned.transpose().map_err(|wrong| anyhow::anyhow!("--sha256: {wrong}"))?;
-    let source = Source::Oci(reference);
     let file = output.or_else(|| Some(PathBuf::from(source.fallback_name()?).with_extension("wasm")));
     let file = file.context("name the file with -o")?;
-    let config = sources::load(how.config.as_deref(), &Flags::default())?;
+    let config = sources::load(config.as_deref(), &Flags::default())?;
     let transfer = Transfer::default();
     let fetching = FetchOptions { progress: transfer.counter(), ..sources::fetching(&config) };
     let intake = ComponentFetcher::new(sources::trust(&config)?, fetching, HashMap::new());
@@ -95,7 +90,7 @@ pub(super) async fn pull(arguments: PullArguments) -> anyhow::Result<ExitCode> {
     let sha256 = verified.sha256();
     let signed_by = verified.signed_by().to_vec();
     write(&file, &verified.candidate(None).bytes).with_context(|| format!("{} cannot be written", file.display()))?;
-    if how.json {
+    if json {
         print_line(json!({ "file": file, "origin": origin, "component": sha256, "signed_by": signed_by }));
     } else {
         print_line(file.display());
@@ -114,11 +109,4 @@ pub(super) fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     draft.write_all(bytes)?;
     draft.persist(file)?;
     Ok(())
-}
-
-fn reference(source: Source) -> anyhow::Result<OciReference> {
-    match source {
-        Source::Oci(reference) => Ok(reference),
-        other => anyhow::bail!("{other} is in no registry: write oci://REGISTRY/REPOSITORY:TAG"),
-    }
 }

@@ -55,17 +55,16 @@ pub(super) fn sources(folder: &Path) -> anyhow::Result<Sources> {
                 if !is_output && !NO_SOURCES.contains(&name.as_str()) {
                     folders.push((path, is_embedded || name == "src"));
                 }
-            } else if !is_own_log(&facts) && (is_source(&name) || is_embedded && !is_leftover(&name)) {
+                continue;
+            }
+            let is_source = name.rsplit_once('.').is_some_and(|(_, end)| SOURCE_ENDS.contains(&end));
+            if !is_own_log(&facts) && (is_source || is_embedded && !is_leftover(&name)) {
                 found.push((path, facts.modified().ok(), facts.len()));
             }
         }
     }
     found.sort();
     Ok(found)
-}
-
-fn is_source(name: &str) -> bool {
-    name.rsplit_once('.').is_some_and(|(_, end)| SOURCE_ENDS.contains(&end))
 }
 
 /// What editors and programs leave beside the files of `src`, of which Rust may embed any other.

@@ -13,7 +13,7 @@ use super::serve::ServeArguments;
 use super::source_arguments::SourceArguments;
 use super::store::StoreCommand;
 use super::tasks::TasksCommand;
-use super::tenants::TenantCommand;
+use super::tenant::TenantCommand;
 use super::tokens::TokenCommand;
 use super::top::TopArguments;
 

@@ -31,7 +31,7 @@ mod source_arguments;
 mod stdio;
 mod store;
 mod tasks;
-mod tenants;
+mod tenant;
 mod tokens;
 mod top;
 mod values;
@@ -74,7 +74,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Token { command } => tokens::run(command).await,
         Subcommand::Secret { command } => secrets::run(command).await,
         Subcommand::Store { command } => store::run(command).await,
-        Subcommand::Tenant { command } => tenants::run(command).await,
+        Subcommand::Tenant { command } => tenant::run(command).await,
         Subcommand::Tasks { command } => tasks::run(command).await,
         Subcommand::Limits(arguments) => limits::run(arguments).await,
         Subcommand::Top(arguments) => top::run(arguments).await,

@@ -8,8 +8,8 @@ use bulkhead_console::print_error;
 use bulkhead_console::table::{Layout, cell, when, word};
 use bulkhead_control::Request;
 use bulkhead_control::commands::{
-    PluginActivate, PluginAdd, PluginCanary, PluginDurable, PluginList, PluginPromote, PluginRemove, PluginRollback,
-    PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
+    PluginActivate, PluginAdd, PluginCanary, PluginChanges, PluginDurable, PluginGrants, PluginList, PluginPromote,
+    PluginRemove, PluginRollback, PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
 };
 use bulkhead_control::views::{
     PluginListView, PluginOutcome, PluginRemoveView, PluginResult, PluginUpdateView, PluginVersionsView, StagedView,
@@ -38,11 +38,13 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
         PluginCommand::Author(command) => Box::pin(author::run(command, install)).await,
         PluginCommand::List(operate) => show_answer(&operate, PluginList {}, list).await,
         PluginCommand::Versions { name, operate } => show_answer(&operate, PluginVersions { name }, versions).await,
-        PluginCommand::Changes { target, tool, operate } => {
-            show_answer(&operate, plugin_changes::changes_of(target, tool), plugin_changes::changes).await
+        PluginCommand::Changes { target: text, tool, operate } => {
+            let PluginTarget { name, version } = target(&text);
+            show_answer(&operate, PluginChanges { name, version, tool }, plugin_changes::changes).await
         }
-        PluginCommand::Grants { target, operate } => {
-            show_answer(&operate, plugin_changes::grants_of(target), plugin_changes::grants).await
+        PluginCommand::Grants { target: text, operate } => {
+            let PluginTarget { name, version } = target(&text);
+            show_answer(&operate, PluginGrants { name, version }, plugin_changes::grants).await
         }
         PluginCommand::Stage { source, name, sha256, operate } => {
             let source = source.absolute()?.to_string();

@@ -200,7 +200,8 @@ impl HostActivity {
 
     fn text(&self, layout: &Layout) -> String {
         let mut parts = vec![summary(&self.host)];
-        let rows: Vec<_> = self.tenants.iter().filter(|tenant| !tenant.is_idle()).map(TenantActivity::cells).collect();
+        let rows: Vec<_> =
+            self.tenants.iter().filter(|tenant| tenant.counts() != [0; 7]).map(TenantActivity::cells).collect();
         let head = ["TENANT", "CALLS", "TASKS", "CALLS QUEUED", "TASKS QUEUED", "RESTING", "WAITING", "PAUSED"];
         parts.push(layout.table(&head, &rows));
         let rows: Vec<_> = self.plugins.iter().map(PluginActivity::cells).collect();
@@ -234,10 +235,6 @@ impl TenantActivity {
     fn counts(&self) -> [u64; 7] {
         let Self { calls_running, tasks_running, calls_queued, tasks_queued, resting, waiting, paused, .. } = *self;
         [calls_running, tasks_running, calls_queued, tasks_queued, resting, waiting, paused]
-    }
-
-    fn is_idle(&self) -> bool {
-        self.counts() == [0; 7]
     }
 
     fn cells(&self) -> Vec<String> {

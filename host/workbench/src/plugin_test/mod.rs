@@ -16,7 +16,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use bulkhead_assembly::{SystemClock, compile_cache, host, sources};
 use bulkhead_author::Project;
-use bulkhead_author_cli::{EXIT_FAILED, EXIT_USAGE};
+use bulkhead_author_cli::EXIT_FAILED;
 use bulkhead_calls::Executor as _;
 use bulkhead_calls::policy::DirGrant;
 use bulkhead_calls::secrets::Secret;
@@ -34,7 +34,7 @@ use self::compare::Ended;
 use self::format::{Case, TestFile};
 use self::world::{RecordedWorld, StandingClock};
 pub(super) use self::world::{WithSecrets, secret};
-use super::call::{self, Alone, CallWorld, End, Observed};
+use super::call::{self, Alone, CallWorld, End, Observed, usage};
 use super::input_answers::{Answers, Unanswered};
 use super::inspect::refuse;
 use super::source_files;
@@ -167,11 +167,6 @@ fn as_text(report: &CaseReport) -> String {
     let mut lines = vec![format!("{verdict} {file}: {name} ({ms} ms)")];
     lines.extend(failures.iter().flat_map(|failure| failure.lines()).map(|line| format!("     {line}")));
     lines.join("\n")
-}
-
-fn usage(error: &anyhow::Error) -> ExitCode {
-    print_error(format_args!("{error:#}"));
-    ExitCode::from(EXIT_USAGE)
 }
 
 /// Where the component and the tests are.

@@ -41,13 +41,6 @@ enum Moment<'a> {
 pub async fn during<T>(place: Place, what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
     // Transfers are large, and would be so once more in every future around them.
     let work = Box::pin(work);
-    let plain = |program: &'static str| {
-        move |moment: Moment<'_>| {
-            if let Moment::Busy { what, seconds } = moment {
-                write(&format!("{program}: {what} … {seconds} s\n"));
-            }
-        }
-    };
     match place {
         Place::Stderr(program) if can_overwrite(&std::io::stderr()) => {
             let show = |moment: Moment<'_>| match moment {
@@ -56,7 +49,14 @@ pub async fn during<T>(place: Place, what: impl Fn() -> String, work: impl Futur
             };
             follow(QUIET, what, work, show).await
         }
-        Place::Stderr(program) | Place::Lines(program) => follow(PLAIN_EVERY, what, work, plain(program)).await,
+        Place::Stderr(program) | Place::Lines(program) => {
+            let show = |moment: Moment<'_>| {
+                if let Moment::Busy { what, seconds } = moment {
+                    write(&format!("{program}: {what} … {seconds} s\n"));
+                }
+            };
+            follow(PLAIN_EVERY, what, work, show).await
+        }
     }
 }
 
