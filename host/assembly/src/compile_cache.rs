@@ -17,7 +17,10 @@ const BOUNDS: CodeCacheBounds = CodeCacheBounds { entries_max: 64, bytes_max: 1 
 
 /// The user's cache of compiled code; `None`, and a line in the log, where there is no folder that is safe.
 pub fn of_user() -> Option<CodeCacheConfig> {
-    let folder = cache_folder().ok_or_else(|| "there is no home directory".to_owned());
+    // As the XDG base directory specification says.
+    let absolute = |name: &str| sources::variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let folder = caches.map(|caches| caches.join("bulkhead")).ok_or_else(|| "there is no home directory".to_owned());
     match folder.and_then(|folder| checked(folder, rustix::process::geteuid().as_raw())) {
         Ok(folder) => Some(CodeCacheConfig { folder, bounds: Some(BOUNDS) }),
         Err(why) => {
@@ -45,13 +48,6 @@ fn checked(folder: PathBuf, user: u32) -> Result<PathBuf, String> {
     }
     tempfile::tempfile_in(&folder).map_err(|error| format!("{name}: {error}"))?;
     Ok(folder)
-}
-
-/// As the XDG base directory specification says.
-fn cache_folder() -> Option<PathBuf> {
-    let absolute = |name: &str| sources::variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(caches.join("bulkhead"))
 }
 
 #[cfg(test)]

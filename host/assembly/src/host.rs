@@ -360,13 +360,10 @@ impl Host {
         drop(self.control);
         let drained = self.tasks.drain(Duration::ZERO).await;
         self.maintenance.abort();
-        let audit = self.audit;
-        let tracer = self.tracer;
-        let sandbox = self.sandbox;
         tokio::task::spawn_blocking(move || {
-            sandbox.end_guests(GUESTS_LEFT_MAX);
-            audit.close();
-            tracer.close(SPANS_LEFT_MAX);
+            self.sandbox.end_guests(GUESTS_LEFT_MAX);
+            self.audit.close();
+            self.tracer.close(SPANS_LEFT_MAX);
         })
         .await?;
         drained?;

@@ -1,6 +1,6 @@
 //! A data directory on which no host runs, for one command.
 //!
-//! Must not be used beside a host: whoever has the store decides, and a host that began meanwhile carries the command out. Invariant: what
+//! Must not be used beside a host: a host that began meanwhile has the store, and carries the command out. Invariant: what
 //! a command changed is on disk before its answer is shown.
 
 use std::path::Path;

@@ -24,7 +24,10 @@ pub(super) async fn logged<T>(what: impl Fn() -> String, work: impl Future<Outpu
         tokio::select! {
             biased;
             done = &mut work => return done,
-            () = sleep_until(next) => tracing::info!(seconds = begun.elapsed().as_secs(), "{}", what()),
+            () = sleep_until(next) => {
+                let what = what();
+                tracing::info!(seconds = begun.elapsed().as_secs(), "{what}");
+            }
         }
         next = Instant::now() + EVERY;
     }
@@ -64,7 +67,24 @@ pub(super) fn describe_loading(progress: &LoadProgress) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::sleep;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_start_is_told_after_a_second_and_then_every_ten() {
+        for (work_ms, times) in [(999, 0), (2_500, 1), (25_000, 3)] {
+            let told = Cell::new(0);
+            let what = || {
+                told.set(told.get() + 1);
+                "loading".to_owned()
+            };
+            logged(what, sleep(Duration::from_millis(work_ms))).await;
+            assert_eq!(told.get(), times, "{work_ms} ms");
+        }
+    }
 
     #[test]
     fn loading_is_described_by_what_is_done_and_what_is_compiled() {

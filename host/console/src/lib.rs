@@ -10,7 +10,7 @@ mod log_trace;
 pub mod logging;
 pub mod progress;
 pub mod table;
-pub mod terminal;
+mod terminal;
 
 use std::io::Write as _;
 

@@ -5,10 +5,8 @@
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
-pub use bulkhead_author_cli::progress::can_overwrite;
-
 /// Whether colours may be written there: to a terminal that knows them, unless `NO_COLOR` is set.
-pub fn has_colours(stream: &impl IsTerminal) -> bool {
+pub(super) fn has_colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && colours_allowed(|name| std::env::var_os(name))
 }
 
@@ -18,7 +16,7 @@ fn colours_allowed(variable: impl Fn(&str) -> Option<OsString>) -> bool {
 }
 
 /// How many columns stdout has; `None` where it is no terminal. `COLUMNS` wins over what the terminal says.
-pub fn columns() -> Option<usize> {
+pub(super) fn columns() -> Option<usize> {
     let stdout = std::io::stdout();
     if !stdout.is_terminal() {
         return None;

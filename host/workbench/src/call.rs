@@ -317,7 +317,7 @@ pub(super) fn spec(tool: &ToolEntry, arguments: &str, world: CallWorld) -> anyho
     })
 }
 
-/// Whoever answers for a client can answer everything.
+/// A person or a file that answers for a client can answer everything.
 pub(super) fn every_feature() -> ClientFeatures {
     let features =
         [ClientFeature::ElicitationForm, ClientFeature::ElicitationUrl, ClientFeature::Sampling, ClientFeature::Roots];

@@ -87,8 +87,8 @@ pub(super) async fn run(arguments: DevArguments, data: &Path) -> anyhow::Result<
         Arc::new(ToldSandbox { sandbox, teller: teller.clone(), io: Handle::current() })
     });
     let manager = ServiceManager::default();
-    let startup = HostStartup { origin, config, digest, level, observe_calls: Some(observe_calls), manager };
-    serve(startup, tell_address).await
+    serve(HostStartup { origin, config, digest, level, observe_calls: Some(observe_calls), manager }, tell_address)
+        .await
 }
 
 /// Adds the grants to the plugin's entry, or to what holds for plugins without one.

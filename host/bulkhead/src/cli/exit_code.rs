@@ -9,11 +9,9 @@ const EXIT_TRY_AGAIN: u8 = 75;
 
 /// What the program ends with after an error.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
-    let is_usage = error.is::<bulkhead_config::Problems>() || error.is::<bulkhead_config::Problem>();
-    let is_starting = matches!(error.downcast_ref(), Some(ControlError::Starting(_)));
-    match (is_usage, is_starting || offline::is_locked(error)) {
-        (true, _) => EXIT_USAGE,
-        (_, true) => EXIT_TRY_AGAIN,
-        _ => EXIT_FAILED,
+    if error.is::<bulkhead_config::Problems>() || error.is::<bulkhead_config::Problem>() {
+        return EXIT_USAGE;
     }
+    let is_starting = matches!(error.downcast_ref(), Some(ControlError::Starting(_)));
+    if is_starting || offline::is_locked(error) { EXIT_TRY_AGAIN } else { EXIT_FAILED }
 }

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bulkhead_assembly::stop_signal;
+use bulkhead_author_cli::progress::can_overwrite;
 use bulkhead_console::table::{Layout, cell, now, word};
-use bulkhead_console::terminal;
 use bulkhead_control::commands::{DrainShow, LimitsInUse, PluginList, TaskFilter};
 use bulkhead_control::views::{DrainView, LimitCount, LimitCounts, LimitsView, PluginListView};
 use bulkhead_plugins::PluginState;
@@ -118,7 +118,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
         );
     }
     let mut stop = std::pin::pin!(stop_signal()?);
-    let clears = terminal::can_overwrite(&std::io::stdout()) && !once && !operate.json;
+    let clears = can_overwrite(&std::io::stdout()) && !once && !operate.json;
     let mut former = match by {
         Some(by) => {
             let former = rates::look(&operate, by).await?;
