@@ -11,7 +11,6 @@ compile_error!(
 
 mod cli;
 mod crash;
-mod system_clock;
 
 use std::process::ExitCode;
 
@@ -44,7 +43,7 @@ fn main() -> ExitCode {
     match arguments.next() {
         // The store examines a database in a child process before it opens it.
         Some(first) if first == bulkhead_store::sled::PROBE_ARGUMENT => {
-            let Some(data) = arguments.next() else { return ExitCode::from(cli::EXIT_USAGE) };
+            let Some(data) = arguments.next() else { return ExitCode::from(bulkhead_author_cli::EXIT_USAGE) };
             bulkhead_store::sled::probe_main(std::path::Path::new(&data))
         }
         // The sandbox has components compiled in one, too.

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeSet;
 
+use bulkhead_console::table::{Layout, cell, fields_at};
 use bulkhead_control::Request;
 use bulkhead_control::commands::*;
 use bulkhead_control::views::PluginOutcome;
 
 use super::limits::LimitOrder;
-use super::table::{Layout, cell, fields_at};
-use super::{audit, dashboard, limits, operate, plugin_changes, plugins, running, secrets, tasks, tokens};
+use super::{audit, dashboard, limits, plugin_changes, plugins, running, secrets, tasks, tenant, tokens};
 
 /// When the answers are looked at.
 const NOW: u64 = 1_800_000_000_000;
@@ -51,8 +51,8 @@ fn answer(request: &str, json: &str) -> (String, String) {
         "StoreRebuild" => members::<StoreRebuild>(json),
         "StoreBackup" => members::<StoreBackup>(json),
         "StoreRekey" => members::<StoreRekey>(json),
-        "TenantList" => shown::<TenantList>(json, |view| operate::tenant_table(view, layout)),
-        "TenantUsage" => shown::<TenantUsage>(json, |view| operate::usage_table(view, layout)),
+        "TenantList" => shown::<TenantList>(json, |view| tenant::tenant_table(view, layout)),
+        "TenantUsage" => shown::<TenantUsage>(json, |view| tenant::usage_table(view, layout)),
         "TenantPurge" => members::<TenantPurge>(json),
         "TenantNames" => members::<TenantNames>(json),
         "TasksList" => shown::<TasksList>(json, |view| tasks::task_list(view, layout)),

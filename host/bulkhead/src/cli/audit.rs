@@ -1,12 +1,16 @@
 //! `bulkhead audit`: reading the audit log, whether a host writes it or not.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bulkhead_audit::{self as audit, Audit, LineHash, LogLine, Options, Tail};
-use bulkhead_config::Config;
+use bulkhead_assembly::offline::connect;
+use bulkhead_assembly::stop_signal;
+use bulkhead_audit::{self as audit, LineHash, LogLine, Tail};
+use bulkhead_author_cli::EXIT_FAILED;
+use bulkhead_console::table::{cell, fields, member, now, when};
+use bulkhead_console::{print_error, print_line, progress};
 use bulkhead_control::Operator as _;
 use bulkhead_control::commands::{AuditPage, TenantNames};
 use bulkhead_control::views::{AuditChainView, AuditLineView, AuditPageView};
@@ -14,12 +18,7 @@ use bulkhead_domain::text::quoted_name;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::args::OperateArguments;
-use super::operate::show_answer;
-use super::progress;
-use super::serve::stop_signal;
-use super::table::{cell, fields, member, now, when};
-use super::{EXIT_FAILED, print_error, print_line};
+use super::operate::{OperateArguments, load, show_answer};
 
 /// Between two looks at a log that is followed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -88,28 +87,8 @@ pub(crate) async fn run(command: AuditCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The log that a host with this configuration keeps in its data directory.
-pub(crate) fn of_host(config: &Config, data: &Path) -> anyhow::Result<Audit> {
-    if config.audit.enabled { open(config, data) } else { Ok(Audit::off()) }
-}
-
-fn open(config: &Config, data: &Path) -> anyhow::Result<Audit> {
-    let options = Options {
-        folder: audit::folder(data),
-        file_bytes_max: config.audit.file_bytes_max,
-        files_max: config.audit.files_max,
-    };
-    Audit::open(options, now).map_err(|error| anyhow::anyhow!("the audit log cannot be kept: {error}"))
-}
-
-/// The log of a data directory on which no host runs: what is done to it is noted where a host has begun to.
-pub(crate) fn of_idle(config: &Config) -> anyhow::Result<Audit> {
-    let data = &config.server.data;
-    if audit::folder(data).is_dir() { open(config, data) } else { Ok(Audit::off()) }
-}
-
 fn folder(operate: &OperateArguments) -> anyhow::Result<PathBuf> {
-    Ok(audit::folder(&super::operate::load(operate)?.server.data))
+    Ok(audit::folder(&load(operate)?.server.data))
 }
 
 async fn verify(anchor: Option<(u64, LineHash)>, operate: &OperateArguments) -> anyhow::Result<ExitCode> {
@@ -197,8 +176,8 @@ impl KnownNames {
 
 /// What the running host says. The log is shown without names rather than not at all.
 async fn names(ids: Vec<String>, operate: &OperateArguments) -> HashMap<String, String> {
-    let Ok(config) = super::operate::load(operate) else { return HashMap::new() };
-    let Ok(Some(host)) = super::operate::running_host(&config).await else { return HashMap::new() };
+    let Ok(config) = load(operate) else { return HashMap::new() };
+    let Ok(Some(host)) = connect(&config.server.data).await else { return HashMap::new() };
     host.execute(TenantNames { ids }).await.map(|view| view.names.into_iter().collect()).unwrap_or_default()
 }
 

@@ -1,31 +1,12 @@
-//! The dashboard of a running host, and `bulkhead dashboard`.
+//! `bulkhead dashboard`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use anyhow::Context as _;
-use async_trait::async_trait;
 use bulkhead_control::commands::DashboardLogin;
-use bulkhead_control::operator::HostOperator;
 use bulkhead_control::views::DashboardLoginView;
-use bulkhead_dashboard::{Dashboard, DashboardParts, LoginCodes, SessionStore, SessionStoreError};
-use bulkhead_identity::auth::Authenticator;
-use bulkhead_limits::Full;
-use bulkhead_net::server::Certificate;
-use bulkhead_store::sled::SledStore;
-use bulkhead_store::{RowKind, RowState, RowStore as _};
-use bulkhead_tasks::Error;
-use bulkhead_transport::http::bind;
-use bulkhead_transport::quota::ElsewhereRefused;
 use clap::Subcommand;
-use tokio::net::TcpListener;
 
-use super::args::OperateArguments;
-use super::host::{self, Host};
-use super::operate::show_answer;
-use super::trust;
-use bulkhead_config::{Config, DashboardConfig};
+use super::operate::{OperateArguments, show_answer};
 
 /// Pages in a browser: what runs, who uses what, and a requestor's own tasks. The configuration turns them on: [dashboard] listen.
 #[derive(Debug, Subcommand)]
@@ -45,138 +26,4 @@ pub(crate) async fn run(command: DashboardCommand) -> anyhow::Result<ExitCode> {
 
 pub(super) fn link(view: &DashboardLoginView) -> String {
     view.link.clone()
-}
-
-/// Where browsers come in, bound before anything slow.
-pub(super) struct DashboardListener {
-    listener: TcpListener,
-    certificate: Option<Arc<Certificate>>,
-    config: DashboardConfig,
-}
-
-pub(super) fn bind_listener(config: &DashboardConfig) -> anyhow::Result<DashboardListener> {
-    let certificate = trust::dashboard(config)?;
-    let listener = bind(config.listen, true).context("dashboard.listen")?;
-    Ok(DashboardListener { listener, certificate, config: config.clone() })
-}
-
-/// Serves the pages of a host, where there is a listener for them.
-pub(super) async fn open(
-    listener: Option<(DashboardListener, Arc<LoginCodes>)>,
-    config: &Config,
-    host: &Host,
-    operator: Arc<HostOperator>,
-    authenticator: Arc<Authenticator>,
-) -> anyhow::Result<Option<Dashboard>> {
-    let Some((listener, codes)) = listener else { return Ok(None) };
-    listener.open(config, host, operator, authenticator, codes).await.map(Some)
-}
-
-impl DashboardListener {
-    /// The codes that let operators in, made before there is a page to use them on.
-    pub(super) fn codes(&self, host: &Host) -> anyhow::Result<Arc<LoginCodes>> {
-        Ok(Arc::new(LoginCodes::new(self.base()?, Arc::clone(&host.now))))
-    }
-
-    /// Where its pages are, for people.
-    fn base(&self) -> anyhow::Result<String> {
-        let scheme = if self.certificate.is_some() { "https" } else { "http" };
-        let address = self.listener.local_addr()?;
-        let reachable = match address.ip() {
-            ip if ip.is_unspecified() => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port()),
-            _ => address,
-        };
-        let name = match self.config.allowed_hosts.first() {
-            Some(name) if name.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => name.clone(),
-            Some(name) => format!("{name}:{}", address.port()),
-            None => reachable.to_string(),
-        };
-        Ok(format!("{scheme}://{name}"))
-    }
-
-    /// Serves the pages of a host.
-    async fn open(
-        self,
-        config: &Config,
-        host: &Host,
-        operator: Arc<HostOperator>,
-        authenticator: Arc<Authenticator>,
-        codes: Arc<LoginCodes>,
-    ) -> anyhow::Result<Dashboard> {
-        tracing::info!(address = self.base()?, "the dashboard is served");
-        let quota = Arc::clone(&host.quota);
-        let answers = Arc::clone(&host.quota);
-        let parts = DashboardParts {
-            certificate: self.certificate,
-            allowed_hosts: self.config.allowed_hosts,
-            admin_token: config
-                .admin
-                .as_ref()
-                .map(|admin| Ok::<_, anyhow::Error>(trust::admin(admin)?.0))
-                .transpose()?,
-            codes,
-            oidc: self.config.oidc.as_deref().map(trust::login_client).transpose()?,
-            session_store: Arc::new(SessionRows(Arc::clone(&host.store))),
-            secret: host::secret(&host.store, b"dashboard").await?,
-            operator,
-            tasks: host.tasks.clone(),
-            task_calls: host.protocol.task_calls(),
-            edge: host.quota.clone(),
-            authenticator,
-            admit: Box::new(move |requestor| {
-                quota.admit_elsewhere(requestor).map_err(|refused| match refused {
-                    ElsewhereRefused::Rate(exceeded) => exceeded.into(),
-                    ElsewhereRefused::Full(full) => no_room(full),
-                })
-            }),
-            hold: Box::new(move |requestor, bytes| answers.hold_elsewhere(requestor, bytes).map_err(no_room)),
-            audit: host.audit.clone(),
-            clock: Arc::clone(&host.now),
-        };
-        let dashboard = Dashboard::open(self.listener, parts).await.context("the dashboard cannot be served")?;
-        host.erase_hooks.add(dashboard.forgets_tenants());
-        Ok(dashboard)
-    }
-}
-
-/// Sessions of browsers, as rows of the store.
-struct SessionRows(Arc<SledStore>);
-
-const PAGE_ROWS: usize = 256;
-
-impl SessionRows {
-    async fn change(&self, changes: Vec<RowState>) -> Result<(), SessionStoreError> {
-        self.0.change_rows(RowKind::BrowserSession, Vec::new(), changes, None).await.map_err(failed)
-    }
-}
-
-fn failed(error: bulkhead_store::Error) -> SessionStoreError {
-    SessionStoreError(error.to_string())
-}
-
-#[async_trait]
-impl SessionStore for SessionRows {
-    async fn all(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, SessionStoreError> {
-        let mut all: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        loop {
-            let after = all.last().map(|(key, _)| key.as_slice());
-            let page = self.0.rows(RowKind::BrowserSession, after, PAGE_ROWS).await.map_err(failed)?;
-            if page.is_empty() {
-                return Ok(all);
-            }
-            all.extend(page);
-        }
-    }
-
-    async fn put(&self, rows: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(), SessionStoreError> {
-        self.change(rows.into_iter().map(|(key, row)| (key, Some(row))).collect()).await
-    }
-
-    async fn remove(&self, keys: Vec<Vec<u8>>) -> Result<(), SessionStoreError> {
-        self.change(keys.into_iter().map(|key| (key, None)).collect()).await
-    }
-}
-
-fn no_room(full: Full) -> Error {
-    Error::Quota { limit: full.limit, value: full.value, retry_after_ms: Some(1_000) }
 }

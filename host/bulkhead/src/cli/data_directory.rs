@@ -8,10 +8,8 @@ use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use bulkhead_config::{CONFIG_VARIABLE, Config};
-
-use super::args::{OperateArguments, SourceArguments};
-use super::sources;
+use bulkhead_assembly::sources;
+use bulkhead_config::{CONFIG_VARIABLE, Config, Flags};
 
 const DATA_VARIABLE: &str = "BULKHEAD_SERVER_DATA";
 /// Files that are read although nobody named them, if they are there.
@@ -38,9 +36,10 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn search(operate: &OperateArguments) -> Self {
+    /// `data` and `config` are what was given on the command line.
+    pub(super) fn search(data: Option<&Path>, config: Option<&Path>) -> Self {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        search(operate, variable, owner)
+        search(data, config, variable, owner)
     }
 
     /// The data directory, if it was named outside of the configuration.
@@ -50,9 +49,7 @@ impl Found {
 
     /// The whole configuration.
     pub(super) fn load(&self) -> anyhow::Result<Config> {
-        let config = self.config.clone();
-        let data = self.data.clone();
-        sources::load(&SourceArguments { config, data, ..SourceArguments::default() }, None)
+        sources::load(self.config.as_deref(), &Flags { data: self.data.clone(), ..Flags::default() })
     }
 
     /// Says that there is no store, where it was looked for, and what to do.
@@ -87,7 +84,8 @@ fn owner(path: &Path) -> Owner {
 }
 
 fn search(
-    operate: &OperateArguments,
+    data: Option<&Path>,
+    config: Option<&Path>,
     variable: impl Fn(&str) -> Option<PathBuf>,
     owner: impl Fn(&Path) -> Owner,
 ) -> Found {
@@ -99,11 +97,12 @@ fn search(
         });
         found.map(Path::to_owned)
     };
-    let data = look("--data", operate.data.as_deref(), "not given");
+    let data = look("--data", data, "not given");
     let named = data.clone().or_else(|| look(DATA_VARIABLE, variable(DATA_VARIABLE).as_deref(), "not set"));
-    let mut config = operate.config.clone().or_else(|| variable(CONFIG_VARIABLE));
+    let given = config;
+    let mut config = given.map(Path::to_owned).or_else(|| variable(CONFIG_VARIABLE));
     if named.is_none() {
-        let given = look("--config", operate.config.as_deref(), "not given");
+        let given = look("--config", given, "not given");
         config = given.or_else(|| look(CONFIG_VARIABLE, variable(CONFIG_VARIABLE).as_deref(), "not set"));
         for file in FILES.map(Path::new) {
             if config.is_some() {
@@ -128,16 +127,11 @@ mod tests {
         variables: &[(&str, &str)],
         files: &[(&str, Owner)],
     ) -> Found {
-        let operate = OperateArguments {
-            data: data.map(PathBuf::from),
-            config: config.map(PathBuf::from),
-            ..OperateArguments::default()
-        };
         let variable = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
         let owner = |path: &Path| {
             files.iter().find(|(file, _)| Path::new(file) == path).map_or(Owner::Nobody, |(_, owner)| *owner)
         };
-        search(&operate, variable, owner)
+        search(data.map(Path::new), config.map(Path::new), variable, owner)
     }
 
     fn assert_chosen(found: &Found, named: Option<&str>, config: Option<&str>) {

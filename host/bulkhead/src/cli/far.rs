@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bulkhead_assembly::{sources, trust};
+use bulkhead_config::{ADMIN_TOKEN_VARIABLE, ConfigLocation, Problem};
 use bulkhead_control::{Answer, Command, remote, wire};
 use bulkhead_net::client::{self, Client, parse_server_url};
 use bulkhead_net::dial;
@@ -14,10 +16,6 @@ use clap::Args;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
 use url::Url;
-
-use bulkhead_config::{ADMIN_TOKEN_VARIABLE, ConfigLocation, Problem};
-
-use super::{sources, trust};
 
 /// A whole command.
 const COMMAND_MS_MAX: u64 = 120_000;

@@ -6,12 +6,14 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use bulkhead_author_cli::EXIT_USAGE;
+use bulkhead_config::{explain_key, tables_of_keys};
+use bulkhead_console::{print_error, print_line};
 use clap::builder::StyledStr;
 use clap::{Args, Command, CommandFactory as _, Subcommand as _};
 
-use super::args::{Arguments, PluginCommand, Subcommand};
-use super::{EXIT_USAGE, print_error, print_line};
-use bulkhead_config::{explain_key, tables_of_keys};
+use super::args::{Arguments, Subcommand};
+use super::plugin_arguments::PluginCommand;
 
 /// The word before a key.
 const CONFIG: &str = "config";

@@ -2,13 +2,12 @@
 
 use std::process::ExitCode;
 
+use bulkhead_console::table::{Layout, cell};
 use bulkhead_control::commands::{LimitsInUse, TaskFilter};
 use bulkhead_control::views::{LimitCount, LimitsView};
 use clap::{Args, ValueEnum};
 
-use super::args::OperateArguments;
-use super::operate::{Absent, execute, show};
-use super::table::{Layout, cell};
+use super::operate::{Absent, OperateArguments, execute, show};
 
 /// Requestors that are asked for, unless the operator says otherwise.
 pub(super) const REQUESTORS: usize = 500;

@@ -9,79 +9,42 @@
 mod answers;
 mod args;
 mod audit;
-mod author;
-mod call;
-mod check;
 mod client;
-mod compile_cache;
-mod compose;
 mod dashboard;
 mod data_directory;
-mod dev;
-mod dev_host;
 mod doctor;
-mod durability;
+mod exit_code;
 mod far;
-mod grant_arguments;
-mod grants;
 mod help;
-mod host;
-mod input_answers;
-mod inspect;
-mod journal_file;
 mod limits;
-mod log_trace;
-mod logging;
 mod operate;
+mod plugin_arguments;
 mod plugin_changes;
-mod plugin_test;
 mod plugins;
-mod progress;
 mod rates;
 mod reference;
-mod registry;
-mod reload;
-mod replay;
-mod resources;
 mod running;
-mod scraping;
 mod secrets;
 mod serve;
-mod service_manager;
 mod shell_support;
-mod source_files;
-mod sources;
+mod source_arguments;
 mod stdio;
-mod store_maintenance;
-mod table;
+mod store;
 mod tasks;
-mod tenants;
-mod terminal;
+mod tenant;
 mod tokens;
 mod top;
-mod traces;
-mod trust;
 mod values;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use bulkhead_control::ControlError;
+use bulkhead_assembly::host::make_private_files;
+use bulkhead_assembly::resources::Resources;
+use bulkhead_console::print_error;
 use clap::Parser as _;
-use rustix::fs::Mode;
 
 use args::{Arguments, Subcommand};
-use resources::Resources;
-
-/// What the program calls itself where it speaks to a person.
-pub(crate) const PROGRAM: &str = "bulkhead";
-/// Something did not work.
-pub(crate) const EXIT_FAILED: u8 = 1;
-/// The command line or the configuration is wrong.
-pub(crate) const EXIT_USAGE: u8 = 2;
-
-/// The data directory is another process's for the moment: a host that starts, or a command that is at it (`EX_TEMPFAIL`).
-pub(crate) const EXIT_TRY_AGAIN: u8 = 75;
+use exit_code::exit_code;
 
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
@@ -103,11 +66,6 @@ pub(crate) fn run() -> ExitCode {
     done.unwrap_or_else(|error| failed(&error))
 }
 
-/// Whatever is made from here on is for the user of the host alone.
-pub(crate) fn make_private_files() {
-    rustix::process::umask(Mode::RWXG | Mode::RWXO);
-}
-
 async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
     match command {
         Subcommand::Serve(arguments) => Box::pin(serve::run(arguments)).await,
@@ -115,8 +73,8 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Plugin { command } => Box::pin(plugins::run(command)).await,
         Subcommand::Token { command } => tokens::run(command).await,
         Subcommand::Secret { command } => secrets::run(command).await,
-        Subcommand::Store { command } => operate::store(command).await,
-        Subcommand::Tenant { command } => operate::tenant(command).await,
+        Subcommand::Store { command } => store::run(command).await,
+        Subcommand::Tenant { command } => tenant::run(command).await,
         Subcommand::Tasks { command } => tasks::run(command).await,
         Subcommand::Limits(arguments) => limits::run(arguments).await,
         Subcommand::Top(arguments) => top::run(arguments).await,
@@ -138,28 +96,4 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
 fn failed(error: &anyhow::Error) -> ExitCode {
     print_error(format_args!("{error:#}"));
     ExitCode::from(exit_code(error))
-}
-
-/// What the program ends with after an error.
-fn exit_code(error: &anyhow::Error) -> u8 {
-    let is_usage = error.is::<bulkhead_config::Problems>() || error.is::<bulkhead_config::Problem>();
-    let is_starting = matches!(error.downcast_ref(), Some(ControlError::Starting(_)));
-    match (is_usage, is_starting || operate::is_locked(error)) {
-        (true, _) => EXIT_USAGE,
-        (_, true) => EXIT_TRY_AGAIN,
-        _ => EXIT_FAILED,
-    }
-}
-
-/// A line on stderr, for a person.
-pub(crate) fn print_error(text: impl std::fmt::Display) {
-    // If nobody reads stderr, nobody can be told.
-    let _ = writeln!(std::io::stderr(), "{PROGRAM}: {text}");
-}
-
-/// A line on stdout: what was asked for. A reader that went away has seen enough.
-pub(crate) fn print_line(text: impl std::fmt::Display) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{text}");
-    let _ = stdout.flush();
 }

@@ -1,30 +1,11 @@
 //! `bulkhead plugin changes|grants`.
 
-use bulkhead_control::commands::{PluginChanges, PluginGrants};
+use bulkhead_console::table::{Layout, cell, word};
 use bulkhead_control::views::PluginGrantsView;
 use bulkhead_plugins::{Difference, DifferenceKind, TextDifference, ToolDifference, VersionChanges};
+use bulkhead_workbench::grants::columns;
 
-use super::grants::columns;
 use super::plugins::{digest, held};
-use super::table::{Layout, cell, word};
-
-/// A plugin as people name it, with a version or without.
-fn parted(target: String) -> (String, Option<String>) {
-    match target.split_once('@') {
-        Some((name, version)) => (name.to_owned(), Some(version.to_owned())),
-        None => (target, None),
-    }
-}
-
-pub(super) fn changes_of(target: String, tool: Option<String>) -> PluginChanges {
-    let (name, version) = parted(target);
-    PluginChanges { name, version, tool }
-}
-
-pub(super) fn grants_of(target: String) -> PluginGrants {
-    let (name, version) = parted(target);
-    PluginGrants { name, version }
-}
 
 /// What a switch would change: definitions as text, imports and grants.
 pub(super) fn changes(view: &VersionChanges, _: &Layout) -> String {

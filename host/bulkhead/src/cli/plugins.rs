@@ -1,53 +1,50 @@
 //! `bulkhead plugin list|versions|add|stage|activate|promote|rollback|durable|remove|verify`; see `plugin_changes` for more.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use bulkhead_audit::Audit;
-use bulkhead_config::Config;
+use bulkhead_author_cli::{EXIT_FAILED, EXIT_REFUSED};
+use bulkhead_console::print_error;
+use bulkhead_console::table::{Layout, cell, when, word};
 use bulkhead_control::Request;
 use bulkhead_control::commands::{
-    PluginActivate, PluginAdd, PluginCanary, PluginDurable, PluginList, PluginPromote, PluginRemove, PluginRollback,
-    PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
+    PluginActivate, PluginAdd, PluginCanary, PluginChanges, PluginDurable, PluginGrants, PluginList, PluginPromote,
+    PluginRemove, PluginRollback, PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
 };
-use bulkhead_control::plugins::PluginAdmin;
-use bulkhead_control::task_control::OfflineTasks;
 use bulkhead_control::views::{
     PluginListView, PluginOutcome, PluginRemoveView, PluginResult, PluginUpdateView, PluginVersionsView, StagedView,
 };
-use bulkhead_identity::principal::Principals;
 use bulkhead_plugins::sources::Source;
 use bulkhead_plugins::{
-    CanaryThresholdOverrides, Changes, Demotion, Digest, FaultRecord, Options, PluginHealth, PluginView, Plugins,
-    Stage, SwitchEffect, SwitchResult, Verified, VersionDurability, VersionView,
+    CanaryThresholdOverrides, Changes, Demotion, Digest, FaultRecord, PluginHealth, PluginView, Stage, SwitchEffect,
+    SwitchResult, Verified, VersionDurability, VersionView,
 };
-use bulkhead_store::sled::SledStore;
+use bulkhead_workbench::{author, call, inspect, replay};
 use serde::Serialize;
 
-use super::args::{CanaryArguments, OperateArguments, PluginCommand, PluginsArguments};
-use super::inspect::EXIT_REFUSED;
-use super::operate::{Absent, execute, show, show_answer};
-use super::table::{Layout, cell, when, word};
-use super::tenants::Tenants;
+use super::operate::{Absent, OperateArguments, execute, show, show_answer};
+use super::plugin_arguments::{CanaryArguments, PluginCommand, PluginsArguments};
+use super::plugin_changes;
 use super::values::OnOff;
-use super::{EXIT_FAILED, host, plugin_changes, print_error, sources};
 
 /// How much of a digest people see.
 const DIGEST_SHOWN: usize = 12;
 
 pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
     match command {
-        PluginCommand::Inspect(arguments) => super::inspect::run(arguments).await,
-        PluginCommand::Call(arguments) => super::call::run(arguments).await,
-        PluginCommand::Replay(arguments) => super::replay::run(arguments).await,
-        PluginCommand::Author(command) => Box::pin(super::author::run(command)).await,
+        PluginCommand::Inspect(arguments) => inspect::run(arguments).await,
+        PluginCommand::Call(arguments) => call::run(arguments).await,
+        PluginCommand::Replay(arguments) => replay::run(arguments).await,
+        PluginCommand::Author(command) => Box::pin(author::run(command, install)).await,
         PluginCommand::List(operate) => show_answer(&operate, PluginList {}, list).await,
         PluginCommand::Versions { name, operate } => show_answer(&operate, PluginVersions { name }, versions).await,
-        PluginCommand::Changes { target, tool, operate } => {
-            show_answer(&operate, plugin_changes::changes_of(target, tool), plugin_changes::changes).await
+        PluginCommand::Changes { target: text, tool, operate } => {
+            let PluginTarget { name, version } = target(&text);
+            show_answer(&operate, PluginChanges { name, version, tool }, plugin_changes::changes).await
         }
-        PluginCommand::Grants { target, operate } => {
-            show_answer(&operate, plugin_changes::grants_of(target), plugin_changes::grants).await
+        PluginCommand::Grants { target: text, operate } => {
+            let PluginTarget { name, version } = target(&text);
+            show_answer(&operate, PluginGrants { name, version }, plugin_changes::grants).await
         }
         PluginCommand::Stage { source, name, sha256, operate } => {
             let source = source.absolute()?.to_string();
@@ -89,6 +86,14 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
             Ok(if view.sound { code } else { ExitCode::from(EXIT_FAILED) })
         }
     }
+}
+
+/// Switches the host on a data directory to a component, as `plugin add --accept` does.
+async fn install(data: &Path, component: PathBuf) -> anyhow::Result<()> {
+    let operate = OperateArguments { data: Some(data.to_owned()), ..OperateArguments::default() };
+    let sources = vec![Source::File(component).absolute()?.to_string()];
+    let request = PluginAdd { sources, sha256: None, name: None, accept: true };
+    answer(&operate, request, Absent::Create, switched).await.map(drop)
 }
 
 /// NAME or NAME@VERSION.
@@ -149,32 +154,6 @@ where
         PluginOutcome::Result(result) => show(operate, result, |_| text(result))?,
     };
     Ok(if view.is_done() { code } else { ExitCode::from(EXIT_REFUSED) })
-}
-
-/// The plugins that a host on this store would begin with.
-pub(super) async fn admin(
-    config: &Config,
-    store: &Arc<SledStore>,
-    calls: Arc<OfflineTasks>,
-    audit: Audit,
-) -> anyhow::Result<PluginAdmin> {
-    let principals = Principals::new(store.clone());
-    let tenants = Tenants::of(config, &principals).await?;
-    principals.adopt(&tenants.ruled).await?;
-    let options = Options {
-        store: store.clone(),
-        sandbox: host::sandbox(config, &config.server.data, None, None)?,
-        clock: Arc::clone(&calls.clock),
-        calls,
-        health: Arc::default(),
-        otherwise: sources::otherwise(config, &tenants.bounds),
-        tenants: tenants.pinning,
-        audit,
-        metrics: bulkhead_metrics::Metrics::off(),
-    };
-    let intake = sources::intake(config)?;
-    let (plugins, _) = Plugins::start(options, sources::wanted(config, &intake, &tenants.bounds)?).await?;
-    Ok(PluginAdmin { plugins, intake })
 }
 
 /// The beginning of a digest, which is enough for commands.

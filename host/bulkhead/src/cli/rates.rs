@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use bulkhead_console::table::{Layout, cell, now};
 use bulkhead_control::commands::{ActivityShow, DrainShow};
 use bulkhead_control::views::{ActivityCountsView, ActivityRowView, ActivityView, DrainView};
 use bulkhead_metrics::Outcome;
@@ -12,9 +13,7 @@ use bulkhead_tasks::ActivityGroup;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::args::OperateArguments;
-use super::operate::{Absent, execute};
-use super::table::{Layout, cell, now};
+use super::operate::{Absent, OperateArguments, execute};
 
 /// Rows in the table; all of them are in --json.
 const ROWS: usize = 30;
@@ -118,8 +117,13 @@ impl HostRates {
         let former: HashMap<Owner, &ActivityCountsView> =
             before.rows.iter().map(|row| (owner(row), &row.counts)).collect();
         let nothing = ActivityCountsView::default();
+        let calls = |counts: &ActivityCountsView| counts.outcomes.values().sum::<u64>();
         let rates = |row: &ActivityRowView| {
-            let former = former.get(&owner(row)).copied().filter(|former| goes_on(former, &row.counts));
+            // The counts must be the former ones, grown.
+            let former = former.get(&owner(row)).copied().filter(|former| {
+                let ActivityCountsView { cpu_us, refused, .. } = &row.counts;
+                calls(&row.counts) >= calls(former) && *cpu_us >= former.cpu_us && *refused >= former.refused
+            });
             let [tenant, plugin, tool, requestor] = owner(row);
             let rates = Rates::between(former.unwrap_or(&nothing), &row.counts, interval_ms);
             RateRow { tenant, plugin, tool, requestor, rates }
@@ -215,12 +219,6 @@ impl Rates {
             ms(self.p99_ms),
         ]
     }
-}
-
-/// Whether these counts are the former ones, grown.
-fn goes_on(before: &ActivityCountsView, after: &ActivityCountsView) -> bool {
-    let calls = |counts: &ActivityCountsView| counts.outcomes.values().sum::<u64>();
-    calls(after) >= calls(before) && after.cpu_us >= before.cpu_us && after.refused >= before.refused
 }
 
 fn thousandths(number: f64) -> f64 {

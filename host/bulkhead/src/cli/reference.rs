@@ -35,7 +35,7 @@ pub(crate) fn print(page: Page) {
         Page::Metrics => bulkhead_metrics::markdown(),
         Page::ClientSetup => super::client::markdown(),
     };
-    super::print_line(text.trim_end());
+    bulkhead_console::print_line(text.trim_end());
 }
 
 const INTRODUCTION: &str = "\
@@ -71,7 +71,10 @@ fn describe(page: &mut String, command: &Command, parent: &str) {
     let usage = usage.trim_start_matches("Usage: ");
     // Writing to a String cannot fail.
     let _ = write!(page, "\n## {path}\n\n{}\n\n```text\n{usage}\n```\n", escaped(&about));
-    let own: Vec<_> = command.get_arguments().filter(|argument| is_described(argument)).collect();
+    let is_help =
+        |argument: &Arg| matches!(argument.get_action(), ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong);
+    let arguments = command.get_arguments();
+    let own: Vec<_> = arguments.filter(|argument| !argument.is_hide_set() && !is_help(argument)).collect();
     if !own.is_empty() {
         page.push('\n');
     }
@@ -90,11 +93,6 @@ fn describe(page: &mut String, command: &Command, parent: &str) {
     for below in command.get_subcommands() {
         describe(page, below, &path);
     }
-}
-
-fn is_described(argument: &Arg) -> bool {
-    !argument.is_hide_set()
-        && !matches!(argument.get_action(), ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong)
 }
 
 /// What an argument means, with its words and its default.

@@ -3,14 +3,13 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bulkhead_author_cli::EXIT_FAILED;
+use bulkhead_console::table::{cell, fields};
 use bulkhead_control::commands::{ConfigReload, DrainBegin, DrainEnd, DrainShow, HealthShow};
 use bulkhead_control::views::{DrainView, ReloadView};
 use clap::Subcommand;
 
-use super::EXIT_FAILED;
-use super::args::OperateArguments;
-use super::operate::{Absent, execute, show, show_answer, show_fields};
-use super::table::{cell, fields};
+use super::operate::{Absent, OperateArguments, execute, show, show_answer, show_fields};
 
 /// Between two looks at what is left to end.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -57,19 +56,17 @@ pub(crate) async fn run(command: HostCommand) -> anyhow::Result<ExitCode> {
         HostCommand::Status(operate) | HostCommand::Drain { status: true, operate, .. } => {
             show_fields(&operate, DrainShow {}).await
         }
-        HostCommand::Health(operate) => health(&operate).await,
+        HostCommand::Health(operate) => {
+            let view = execute(&operate, HealthShow {}, Absent::Refuse).await?;
+            let code = show(&operate, &view, |_| fields(&view))?;
+            Ok(if view.healthy && view.ready { code } else { ExitCode::from(EXIT_FAILED) })
+        }
         HostCommand::Drain { undo: true, operate, .. } => show_fields(&operate, DrainEnd {}).await,
         HostCommand::Drain { no_wait, operate, .. } => drain(&operate, !no_wait).await,
         HostCommand::Reload { check, operate } => {
             show_answer(&operate, ConfigReload { check }, |view, _| reloaded(view)).await
         }
     }
-}
-
-async fn health(operate: &OperateArguments) -> anyhow::Result<ExitCode> {
-    let view = execute(operate, HealthShow {}, Absent::Refuse).await?;
-    let code = show(operate, &view, |_| fields(&view))?;
-    Ok(if view.healthy && view.ready { code } else { ExitCode::from(EXIT_FAILED) })
 }
 
 async fn drain(operate: &OperateArguments, wait: bool) -> anyhow::Result<ExitCode> {

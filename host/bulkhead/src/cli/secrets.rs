@@ -2,24 +2,18 @@
 
 use std::io::{IsTerminal as _, Read as _};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use bulkhead_calls::secrets::VALUE_BYTES;
-use bulkhead_config::{Config, SECRET_KEY_VARIABLE};
+use bulkhead_console::print_error;
+use bulkhead_console::table::{Layout, cell, fields};
 use bulkhead_control::SecretText;
 use bulkhead_control::commands::{PluginList, SecretList, SecretRemove, SecretRotate, SecretSet};
 use bulkhead_control::views::SecretListView;
-use bulkhead_store::Store;
-use bulkhead_store::vault::VaultKeys;
 use bulkhead_tasks::secrets::SecretInfo;
-use bulkhead_tasks::secrets::{KeySource, Secrets};
 use clap::Subcommand;
 
-use super::args::OperateArguments;
-use super::operate::{Absent, execute, is_host_running, show, show_answer, show_fields};
-use super::print_error;
-use super::table::{Layout, cell, fields};
+use super::operate::{Absent, OperateArguments, execute, is_host_running, show, show_answer, show_fields};
 
 /// Works with a running host (over DATA/control.sock) and without. Secrets are sealed with the keys of [secrets] key_file, or of
 /// the variable BULKHEAD_SECRET_KEY.
@@ -114,27 +108,6 @@ fn read_value() -> anyhow::Result<SecretText> {
     stdin.lock().take(bytes_max + 3).read_to_string(&mut text).context("the value cannot be read from stdin")?;
     let value = text.strip_suffix('\n').unwrap_or(&text);
     Ok(SecretText(value.strip_suffix('\r').unwrap_or(value).to_owned()))
-}
-
-/// The operator's keys: those of the file, else those of the variable.
-fn source(config: &Config) -> KeySource {
-    let file = config.secrets.key_file.clone();
-    Box::new(move || match (&file, std::env::var(SECRET_KEY_VARIABLE)) {
-        (Some(file), _) => VaultKeys::from_file(file).map(Some),
-        (None, Ok(text)) => VaultKeys::from_variable(SECRET_KEY_VARIABLE, &text).map(Some),
-        (None, Err(_)) => Ok(None),
-    })
-}
-
-/// The secrets of a store, once every one of them can be opened.
-pub(super) async fn open(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Arc<Secrets>> {
-    let secrets = Secrets::open(store, source(config)).await;
-    Ok(Arc::new(secrets.context("the secrets of plugins cannot be used")?))
-}
-
-/// The same for commands that need no value: they must do their work where a key is lost.
-pub(super) fn unopened(config: &Config, store: Arc<dyn Store>) -> Arc<Secrets> {
-    Arc::new(Secrets::unopened(store, source(config)))
 }
 
 pub(super) fn secret_table(view: &SecretListView, layout: &Layout) -> String {

@@ -13,7 +13,7 @@ use super::args::Arguments;
 
 /// Prints the script that completes commands and options in a shell.
 pub(crate) fn print_completions(shell: Shell) -> anyhow::Result<()> {
-    super::print_line(String::from_utf8(completions(shell))?.trim_end());
+    bulkhead_console::print_line(String::from_utf8(completions(shell))?.trim_end());
     Ok(())
 }
 

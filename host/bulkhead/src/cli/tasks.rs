@@ -5,6 +5,8 @@
 
 use std::process::ExitCode;
 
+use bulkhead_author_cli::EXIT_FAILED;
+use bulkhead_console::table::{Layout, cell, fields_at};
 use bulkhead_control::commands::{
     TaskFilter, TasksCancel, TasksFail, TasksHold, TasksJournal, TasksList, TasksPage, TasksPause, TasksPurge,
     TasksRelease, TasksReplay, TasksResume, TasksShow,
@@ -15,14 +17,11 @@ use bulkhead_control::views::{
 };
 use bulkhead_control::{ControlError, Request};
 use bulkhead_domain::timestamp::iso8601;
+use bulkhead_workbench::replay::EXIT_DIFFERENT;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::EXIT_FAILED;
-use super::args::OperateArguments;
-use super::operate::{Absent, execute, show, show_answer, show_fields};
-use super::replay::EXIT_DIFFERENT;
-use super::table::{Layout, cell, fields_at};
+use super::operate::{Absent, OperateArguments, execute, show, show_answer, show_fields};
 
 /// Tasks that are asked for at once.
 const PAGE: usize = 500;

@@ -5,16 +5,16 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
+use bulkhead_author_cli::EXIT_FAILED;
+use bulkhead_console::print_error;
+use bulkhead_console::table::{Layout, cell, now};
 use bulkhead_control::commands::{TokenCreate, TokenList, TokenRevoke};
 use bulkhead_control::views::TokenListView;
 use bulkhead_identity::principal::{TENANT_DEFAULT, TokenInfo};
 use clap::Subcommand;
 
-use super::args::OperateArguments;
-use super::operate::{Absent, any_token, execute, show, show_answer, show_fields};
-use super::table::{Layout, cell, now};
+use super::operate::{Absent, OperateArguments, any_token, execute, show, show_answer, show_fields};
 use super::values::duration_ms;
-use super::{EXIT_FAILED, print_error};
 
 /// Works with a running host (over DATA/control.sock) and without; `list` and `revoke` also from afar, with --url.
 #[derive(Debug, Subcommand)]
@@ -66,7 +66,8 @@ pub(crate) async fn run(command: TokenCommand) -> anyhow::Result<ExitCode> {
         TokenCommand::Create { requestor, tenant, expires, name, scopes, yes, operate } => {
             // Who may make tokens but not list them is told in any case.
             let is_first = !any_token(&operate).await.unwrap_or(false);
-            if is_first && !yes && is_terminal() && !is_wanted()? {
+            let is_person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+            if is_first && !yes && is_person && !is_wanted()? {
                 print_error("no token was made");
                 return Ok(ExitCode::from(EXIT_FAILED));
             }
@@ -88,11 +89,6 @@ pub(crate) async fn run(command: TokenCommand) -> anyhow::Result<ExitCode> {
         TokenCommand::List(operate) => show_answer(&operate, TokenList {}, token_table).await,
         TokenCommand::Revoke { id, operate } => show_fields(&operate, TokenRevoke { id }).await,
     }
-}
-
-/// Whether a person can be asked.
-fn is_terminal() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Asks before authentication is turned on for everybody.

@@ -7,19 +7,18 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bulkhead_assembly::stop_signal;
+use bulkhead_author_cli::progress::can_overwrite;
+use bulkhead_console::table::{Layout, cell, now, word};
 use bulkhead_control::commands::{DrainShow, LimitsInUse, PluginList, TaskFilter};
 use bulkhead_control::views::{DrainView, LimitCount, LimitCounts, LimitsView, PluginListView};
 use bulkhead_plugins::PluginState;
 use clap::Args;
 use serde::Serialize;
 
-use super::args::OperateArguments;
 use super::limits::{REQUESTORS, owned, percent};
-use super::operate::{Absent, execute};
+use super::operate::{Absent, OperateArguments, execute};
 use super::rates::{self, By};
-use super::serve::stop_signal;
-use super::table::{Layout, cell, now, word};
-use super::terminal;
 use super::values::duration_ms;
 
 /// Limits in the table; all of them are in --json.
@@ -119,7 +118,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
         );
     }
     let mut stop = std::pin::pin!(stop_signal()?);
-    let clears = terminal::can_overwrite(&std::io::stdout()) && !once && !operate.json;
+    let clears = can_overwrite(&std::io::stdout()) && !once && !operate.json;
     let mut former = match by {
         Some(by) => {
             let former = rates::look(&operate, by).await?;
@@ -201,7 +200,8 @@ impl HostActivity {
 
     fn text(&self, layout: &Layout) -> String {
         let mut parts = vec![summary(&self.host)];
-        let rows: Vec<_> = self.tenants.iter().filter(|tenant| !tenant.is_idle()).map(TenantActivity::cells).collect();
+        let rows: Vec<_> =
+            self.tenants.iter().filter(|tenant| tenant.counts() != [0; 7]).map(TenantActivity::cells).collect();
         let head = ["TENANT", "CALLS", "TASKS", "CALLS QUEUED", "TASKS QUEUED", "RESTING", "WAITING", "PAUSED"];
         parts.push(layout.table(&head, &rows));
         let rows: Vec<_> = self.plugins.iter().map(PluginActivity::cells).collect();
@@ -235,10 +235,6 @@ impl TenantActivity {
     fn counts(&self) -> [u64; 7] {
         let Self { calls_running, tasks_running, calls_queued, tasks_queued, resting, waiting, paused, .. } = *self;
         [calls_running, tasks_running, calls_queued, tasks_queued, resting, waiting, paused]
-    }
-
-    fn is_idle(&self) -> bool {
-        self.counts() == [0; 7]
     }
 
     fn cells(&self) -> Vec<String> {

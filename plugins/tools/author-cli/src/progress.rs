@@ -1,6 +1,6 @@
 //! A line about work that takes a person's patience.
 //!
-//! Owns when such a line comes and goes, for every command of both programs and for the start of a host. Must not write to stdout, and
+//! Owns when such a line comes and goes, for every command of both programs. Must not write to stdout, and
 //! nothing at all about what is over within a second. Invariant: on a terminal no trace is left of it when the work is over.
 
 use std::io::{IsTerminal, Write as _};
@@ -25,8 +25,6 @@ pub enum Place {
     Stderr(&'static str),
     /// Plain lines on stderr in any case: other programs write there meanwhile.
     Lines(&'static str),
-    /// A record of the log, which gets the text and the seconds that have passed.
-    Log(fn(&str, u64)),
 }
 
 /// What is to be shown.
@@ -43,13 +41,6 @@ enum Moment<'a> {
 pub async fn during<T>(place: Place, what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
     // Transfers are large, and would be so once more in every future around them.
     let work = Box::pin(work);
-    let plain = |program: &'static str| {
-        move |moment: Moment<'_>| {
-            if let Moment::Busy { what, seconds } = moment {
-                write(&format!("{program}: {what} … {seconds} s\n"));
-            }
-        }
-    };
     match place {
         Place::Stderr(program) if can_overwrite(&std::io::stderr()) => {
             let show = |moment: Moment<'_>| match moment {
@@ -58,11 +49,10 @@ pub async fn during<T>(place: Place, what: impl Fn() -> String, work: impl Futur
             };
             follow(QUIET, what, work, show).await
         }
-        Place::Stderr(program) | Place::Lines(program) => follow(PLAIN_EVERY, what, work, plain(program)).await,
-        Place::Log(log) => {
+        Place::Stderr(program) | Place::Lines(program) => {
             let show = |moment: Moment<'_>| {
                 if let Moment::Busy { what, seconds } = moment {
-                    log(what, seconds);
+                    write(&format!("{program}: {what} … {seconds} s\n"));
                 }
             };
             follow(PLAIN_EVERY, what, work, show).await

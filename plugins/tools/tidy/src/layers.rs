@@ -10,8 +10,8 @@ use crate::repository::Repository;
 
 /// Libraries with the only crates of the host that may depend on them; a name that ends in `*` stands for all that begin so.
 const OWNERS: [(&str, &[&str]); 10] = [
-    ("anyhow", &["bulkhead"]),
-    ("clap", &["bulkhead"]),
+    ("anyhow", &["assembly", "bulkhead", "workbench"]),
+    ("clap", &["bulkhead", "workbench"]),
     ("axum", &["transport"]),
     ("sled", &["store"]),
     ("wasmtime*", &["runtime"]),

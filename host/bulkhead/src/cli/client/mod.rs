@@ -14,21 +14,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
+use bulkhead_assembly::sources;
+use bulkhead_config::refused_by_clients;
+use bulkhead_console::print_line;
+use bulkhead_console::table::Layout;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+pub(super) use page::markdown;
 use serde_json::json;
 use url::Url;
 
-use super::args::SourceArguments;
-use super::table::Layout;
-use super::{print_line, sources};
-use bulkhead_config::refused_by_clients;
+use super::source_arguments::SourceArguments;
 use entry::{Entry, Server};
 use file::ClientFile;
 use known::{KNOWN, KnownClient, Program, Remote, TokenSource, UserFile, find, variable};
 use merge::{IfThere, merge};
-
-pub(super) use page::markdown;
 
 /// What stands for a token that is not said.
 const PLACEHOLDER: &str = "TOKEN";
@@ -240,7 +240,8 @@ fn token_words(client: &KnownClient, name: &str) -> String {
 /// The names of tools in the configuration that the client refuses. What is wrong with the configuration otherwise is said when it is used.
 fn refused_names(client: &KnownClient, sources: &SourceArguments) -> Vec<String> {
     let Some(chars_max) = client.tool_name_chars_max.filter(|_| sources.config.is_some()) else { return Vec::new() };
-    sources::load(sources, None).map_or_else(|_| Vec::new(), |config| refused_by_clients(&config.plugins, chars_max))
+    sources::load(sources.config.as_deref(), &sources.flags())
+        .map_or_else(|_| Vec::new(), |config| refused_by_clients(&config.plugins, chars_max))
 }
 
 /// `bulkhead stdio` with everything named from the root: clients start it in folders of their own.

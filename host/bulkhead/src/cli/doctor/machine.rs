@@ -4,6 +4,8 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bulkhead_assembly::host;
+use bulkhead_assembly::resources::{Resources, Shortage, address_space_shortage};
 use bulkhead_config::Config;
 use bulkhead_control::client::ControlClient;
 use bulkhead_runtime::{PluginSource, Source};
@@ -11,8 +13,6 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::process::{Resource, getrlimit};
 
 use super::Finding;
-use crate::cli::host;
-use crate::cli::resources::{Resources, Shortage, address_space_shortage};
 
 /// Descriptors that a host needs beside those of connections: the store, the control socket, guests' files and requests.
 const OWN_FILES: u64 = 512;

@@ -7,16 +7,15 @@ mod data;
 mod machine;
 mod toolchains;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bulkhead_config::Config;
+use bulkhead_assembly::sources;
+use bulkhead_author_cli::EXIT_FAILED;
+use bulkhead_config::{Config, Flags};
+use bulkhead_console::{print_line, progress};
 use clap::Args;
 use serde::Serialize;
-
-use super::args::SourceArguments;
-use super::progress;
-use super::{EXIT_FAILED, print_line, sources};
 
 /// Look at this machine: what a host here would lack, and what to do about it.
 ///
@@ -76,7 +75,7 @@ impl Finding {
 
 pub(super) async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
     let DoctorArguments { config, data, listen, json } = arguments;
-    let (config, first) = configuration(SourceArguments { config, data, ..SourceArguments::default() }, listen)?;
+    let (config, first) = configuration(config.as_deref(), Flags { data, listen, ..Flags::default() })?;
     let mut findings = vec![first];
     findings.extend(progress::during("looking at this machine", look(&config)).await?);
     Ok(report(&findings, json)?)
@@ -96,16 +95,15 @@ async fn look(config: &Config) -> anyhow::Result<Vec<Finding>> {
 }
 
 /// The configuration, or what holds without one where it is wrong.
-fn configuration(sources: SourceArguments, listen: Option<String>) -> anyhow::Result<(Config, Finding)> {
+fn configuration(file: Option<&Path>, flags: Flags) -> anyhow::Result<(Config, Finding)> {
     const SUBJECT: &str = "configuration";
-    let what = sources.config.as_ref().map_or_else(|| "the defaults".to_owned(), |file| file.display().to_string());
-    match sources::load(&sources, listen.as_deref()) {
+    let what = file.map_or_else(|| "the defaults".to_owned(), |file| file.display().to_string());
+    match sources::load(file, &flags) {
         Ok(config) => Ok((config, Finding::ok(SUBJECT, format!("{what}: valid")))),
         Err(error) => {
             let remedy = "Change what is named; `bulkhead help config KEY` says what a key is for, and its bounds.";
             let finding = Finding::fail(SUBJECT, format!("{what}: {error:#}"), remedy);
-            let rest = SourceArguments { data: sources.data, ..SourceArguments::default() };
-            Ok((sources::load(&rest, None)?, finding))
+            Ok((sources::load(None, &Flags { data: flags.data, ..Flags::default() })?, finding))
         }
     }
 }
@@ -154,9 +152,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("bulkhead.toml");
         std::fs::write(&file, "[server]\nlisten = 3\n").unwrap();
-        let sources =
-            SourceArguments { config: Some(file), data: Some(folder.path().into()), ..SourceArguments::default() };
-        let (config, finding) = configuration(sources, None).unwrap();
+        let flags = Flags { data: Some(folder.path().into()), ..Flags::default() };
+        let (config, finding) = configuration(Some(&file), flags).unwrap();
         assert_eq!((finding.verdict, config.server.data.as_path()), (Verdict::Fail, folder.path()));
         assert!(finding.found.contains("listen"), "{}", finding.found);
     }

@@ -27,7 +27,11 @@ pub(super) fn merge(text: &str, entry: &Entry) -> anyhow::Result<Option<String>>
     if there.is_some() {
         bail!("it has another \"{}\": take another --name, or change it by hand", entry.name);
     }
-    let after = if section.is_some() { inserted(text, entry)? } else { appended(text, entry) };
+    let newline = if text.ends_with('\n') { "" } else { "\n" };
+    let after = match section {
+        Some(_) => inserted(text, entry)?,
+        None => format!("{text}{newline}{}:\n{}", entry.section, entry.yaml("  ")),
+    };
     ensure_merged(before, read(&after)?, wanted, entry)?;
     Ok(Some(after))
 }
@@ -45,12 +49,6 @@ fn read(text: &str) -> anyhow::Result<YamlOwned> {
 
 fn key(name: &str) -> YamlOwned {
     YamlOwned::Value(ScalarOwned::String(name.to_owned()))
-}
-
-/// With the section behind everything else.
-fn appended(text: &str, entry: &Entry) -> String {
-    let newline = if text.ends_with('\n') { "" } else { "\n" };
-    format!("{text}{newline}{}:\n{}", entry.section, entry.yaml("  "))
 }
 
 /// With the entry as the first of the section, which must begin on a line of its own.

@@ -1,0 +1,17 @@
+//! What the program ends with.
+
+use bulkhead_assembly::offline;
+use bulkhead_author_cli::{EXIT_FAILED, EXIT_USAGE};
+use bulkhead_control::ControlError;
+
+/// The data directory is another process's for the moment: a host that starts, or a command that is at it (`EX_TEMPFAIL`).
+const EXIT_TRY_AGAIN: u8 = 75;
+
+/// What the program ends with after an error.
+pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.is::<bulkhead_config::Problems>() || error.is::<bulkhead_config::Problem>() {
+        return EXIT_USAGE;
+    }
+    let is_starting = matches!(error.downcast_ref(), Some(ControlError::Starting(_)));
+    if is_starting || offline::is_locked(error) { EXIT_TRY_AGAIN } else { EXIT_FAILED }
+}
