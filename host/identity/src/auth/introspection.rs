@@ -21,9 +21,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::claims::{Claims, IssuerClaim, Proof, tell_refused};
 use super::introspection_limiter::{IntrospectionLimiter, TokenReputation};
-use super::oauth::{DOCUMENT_BYTES_MAX, IntrospectionOptions};
-use super::revalidation::look_at;
-use super::{Denied, IssuerOptions, Limited, Sender};
+use super::issuer_options::{DOCUMENT_BYTES_MAX, IntrospectionOptions, IssuerOptions};
+use super::verifier::{Denied, Limited, Sender, look_at};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_net::client::{Client, ClientError, Request};

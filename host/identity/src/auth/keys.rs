@@ -19,8 +19,8 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use url::Url;
 
-use super::oauth::DOCUMENT_BYTES_MAX;
-use super::{Denied, IssuerOptions};
+use super::issuer_options::{DOCUMENT_BYTES_MAX, IssuerOptions};
+use super::verifier::Denied;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_net::client::{Client, ClientError, NotAUrl, Request, parse_server_url};
