@@ -77,18 +77,7 @@ pub use task_calls::{OfferedTool, TaskCallError, TaskCalls};
 pub use tests::fuzz;
 pub use tool_lists::{TOOLS_PER_PAGE, ToolListing};
 pub use unknown::nearest_name;
-
-/// The revisions that are spoken, newest first.
-pub const VERSIONS: [&str; 4] =
-    [modern::VERSION, version::Version::V2025_11_25.name(), version::Version::V2025_06_18.name(), BATCH_VERSION];
-
-/// The one revision that has batches.
-pub const BATCH_VERSION: &str = version::Version::V2025_03_26.name();
-
-/// Whether a name of a revision is that of one without sessions.
-pub fn is_modern_version(name: &str) -> bool {
-    modern::is_modern_version(name)
-}
+pub use version::{BATCH_VERSION, VERSIONS, is_modern_version};
 
 /// The protocol; cheap to clone.
 #[derive(Clone)]
@@ -213,5 +202,5 @@ fn unspoken(declared: Option<&Declared<'_>>) -> Option<Received> {
 fn era_of(envelope: &Envelope, declared: Option<&Declared<'_>>) -> Era {
     // Looked at first, because it is shorter.
     let declared = declared.and_then(|declared| declared.protocol_version.as_deref());
-    if declared.is_some_and(modern::is_modern_version) { Era::Modern } else { envelope.era() }
+    if declared.is_some_and(is_modern_version) { Era::Modern } else { envelope.era() }
 }

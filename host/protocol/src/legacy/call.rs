@@ -5,9 +5,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::Request;
+use super::request::Request;
 use super::server_requests::ask;
-use super::tools::Call;
+use super::tool_call::Call;
 use crate::arguments::CallRefusal;
 use crate::error::RpcError;
 use crate::exchange::{FrameSender, streaming};

@@ -9,8 +9,9 @@ use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::dispatch::dispatch;
+use super::request::Request;
 use super::sep1686_request::{TaskAugmentedRequest, origin};
-use super::{Request, dispatch};
 use crate::error::RpcError;
 use crate::exchange::streaming;
 use crate::jsonrpc::{self, error_response};

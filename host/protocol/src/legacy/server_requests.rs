@@ -336,12 +336,30 @@ async fn pursue(
 ) {
     let limit = Duration::from_millis(shared.options.request_timeout_ms);
     match tokio::time::timeout(limit, sent.outcome(&input_request.kind, reply)).await {
-        Ok(Some(reply)) => super::settle(&shared, &sent.session, &input_request, reply).await,
+        Ok(Some(reply)) => settle(&shared, &sent.session, &input_request, reply).await,
         Ok(None) => {}
         Err(_) => {
             // The task keeps its question: it is sent again when a stream opens.
             sent.withdraw.store(true, Ordering::Release);
             shared.stream_router.lost(input_request.task, &input_request.issued_key);
         }
+    }
+}
+
+/// Hands the answer to a task's question on. The first one wins: the engine ignores what comes later.
+pub(super) async fn settle(
+    shared: &ProtocolContext,
+    session: &Session,
+    input_request: &TaskInputRequest,
+    reply: Reply,
+) {
+    let answer = input_requests::answer_offloaded(&shared.tasks, session.requestor(), &input_request.kind, reply).await;
+    match shared.tasks.answer(session.requestor(), input_request.task, &input_request.issued_key, answer).await {
+        Ok(_) => {
+            session.forget_input_request(input_request.task, &input_request.issued_key);
+            shared.stream_router.answered(input_request.task, &input_request.issued_key);
+        }
+        // The task is over or gone, or the failure was logged where it happened; the question stays open in that case.
+        Err(error) => tracing::debug!(task = %input_request.task, %error, "an answer came to nothing"),
     }
 }

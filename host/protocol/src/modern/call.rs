@@ -19,10 +19,9 @@ use tokio::time::Instant;
 use super::call_handle::{self, CallHandle};
 use super::meta::RequestClient;
 use super::multi_round_trip::{Claim, Outcome, Parked, PendingInputRequests, StateLease};
-use super::respond;
-use super::result::{Ending, EndingView};
+use super::request::{refused, respond};
+use super::result::{Ending, EndingView, answered};
 use super::state::{Answers, Binding, Position};
-use super::tools::answered;
 use crate::arguments::{self, CallRefusal};
 use crate::digest::digest;
 use crate::error::RpcError;
@@ -145,11 +144,11 @@ impl RoundTrip {
             match arguments::check(&self.shared.tasks, &self.requestor, call).await {
                 Ok(()) => {}
                 Err(CallRefusal::ToolError(text)) => return answered(&self.shared, id, ToolOutput::failure(text)),
-                Err(CallRefusal::Error(error)) => return super::refused(id, &error),
+                Err(CallRefusal::Error(error)) => return refused(id, &error),
             }
             match related(&self.shared.tasks, &self.requestor, &self.client.related).await {
                 Ok(tasks) => call.related = tasks,
-                Err(error) => return super::refused(id, &error),
+                Err(error) => return refused(id, &error),
             }
         }
         if let Some(state) = state {
@@ -179,7 +178,7 @@ impl RoundTrip {
         let state = &self.shared.modern;
         match &ending {
             Ok(ending) => ending.frame(id, state),
-            Err(error) => super::refused(id, error),
+            Err(error) => refused(id, error),
         }
     }
 

@@ -13,9 +13,9 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use super::request::{Request, respond};
 use super::result::Complete;
 use super::task::{Detailed, Face, TaskNotification};
-use super::{Request, respond};
 use crate::error::RpcError;
 use crate::exchange::{FrameSender, streaming};
 use crate::jsonrpc::{self, RequestId, notification};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
-use super::Request;
+use super::request::Request;
 use super::result::{Inlined, InputRequests};
 use crate::error::RpcError;
 use crate::wire::{Body, active_name, broken, entry_if, paused, ttl_ms};
