@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::Visit;
 
 use crate::Finding;
-use crate::code::{self, Source, Token};
+use crate::code::{Source, Token};
 use crate::repository::Repository;
 
 /// The largest loop of files.
@@ -163,7 +163,7 @@ impl Module {
             file: source.name.clone(),
             imports: items.imports,
             children: items.children,
-            mentions: mentions(&code::tokens(&source.file)),
+            mentions: mentions(source.tokens()),
         }
     }
 
