@@ -148,10 +148,10 @@ impl HostOperator {
 }
 
 fn unchecked(id: &str, error: &CheckError) -> ControlError {
-    let told = format!("task {id} cannot be replayed: {error}");
+    let reason = format!("task {id} cannot be replayed: {error}");
     match error {
-        CheckError::NothingKept | CheckError::Lost(_) => ControlError::Invalid(told),
-        CheckError::Stopped(_) | CheckError::Corrupt(_) | CheckError::Host(_) => ControlError::Failed(told),
+        CheckError::NothingKept | CheckError::Lost(_) => ControlError::Invalid(reason),
+        CheckError::Stopped(_) | CheckError::Corrupt(_) | CheckError::Host(_) => ControlError::Failed(reason),
     }
 }
 

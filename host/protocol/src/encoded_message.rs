@@ -188,14 +188,14 @@ impl Iterator for Pieces {
 fn unfold(text: &[u8], piece: &mut BytesMut) -> usize {
     let mut taken = 0;
     while let Some(rest) = text.get(taken..).filter(|rest| !rest.is_empty()) {
-        let room = SMALL_BYTES - piece.len();
-        let plain = rest.iter().take(room).position(|byte| is_folded(*byte)).unwrap_or(rest.len().min(room));
+        let free = SMALL_BYTES - piece.len();
+        let plain = rest.iter().take(free).position(|byte| is_folded(*byte)).unwrap_or(rest.len().min(free));
         if plain > 0 {
             piece.put_slice(rest.get(..plain).unwrap_or_default());
             taken += plain;
             continue;
         }
-        let Some(byte) = rest.first().filter(|_| room >= ESCAPE_BYTES) else { break };
+        let Some(byte) = rest.first().filter(|_| free >= ESCAPE_BYTES) else { break };
         piece.put_slice(&unfolded(*byte));
         taken += 1;
     }

@@ -92,9 +92,9 @@ impl LiveSession {
     }
 
     /// The same for one that has its place already.
-    pub(super) fn begin_in(self: &Arc<Self>, now: &SharedClock, place: Permit) -> SessionRequest {
+    pub(super) fn begin_in(self: &Arc<Self>, now: &SharedClock, permit: Permit) -> SessionRequest {
         self.requests_open.fetch_add(1, Ordering::Relaxed);
-        SessionRequest { live: self.clone(), now: now.clone(), _place: place }
+        SessionRequest { live: self.clone(), now: now.clone(), _place: permit }
     }
 
     fn is_idle(&self, now: UnixMs, idle_ms_max: u64) -> bool {

@@ -47,8 +47,8 @@ impl LoginEndpoints {
     /// In a task of its own: a browser that goes away while it waits must not take the answer from the others.
     pub(super) async fn get(self: &Arc<Self>) -> Result<Endpoints, Denied> {
         let endpoints = Arc::clone(self);
-        let asked = tokio::spawn(async move { endpoints.ask().await }).await;
-        asked.unwrap_or_else(|error| Err(unavailable(&self.keys.options.issuer, &error.to_string())))
+        let answer = tokio::spawn(async move { endpoints.ask().await }).await;
+        answer.unwrap_or_else(|error| Err(unavailable(&self.keys.options.issuer, &error.to_string())))
     }
 
     /// Held as long as keys are, and then in place of new ones that cannot be had.

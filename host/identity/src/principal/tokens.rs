@@ -112,8 +112,8 @@ impl Principals {
     }
 
     /// Makes a token for the requestor of this name in this tenant; both come into being with their first token.
-    pub async fn create(&self, wish: TokenSpec<'_>, now: UnixMs) -> Result<NewToken, Error> {
-        let TokenSpec { requestor: name, tenant, expires_at, label, scopes } = wish;
+    pub async fn create(&self, spec: TokenSpec<'_>, now: UnixMs) -> Result<NewToken, Error> {
+        let TokenSpec { requestor: name, tenant, expires_at, label, scopes } = spec;
         check_name("requestor", name)?;
         check_name("tenant", tenant)?;
         label.map_or(Ok(()), |label| check_name("token", label))?;

@@ -133,9 +133,9 @@ impl StreamedRequest {
                     return None;
                 }
                 Next::Answers(answers) => {
-                    if let Some(asked) = asking.take() {
+                    if let Some(pending) = asking.take() {
                         // The call may be over by now.
-                        let _ = asked.reply.send(answers);
+                        let _ = pending.reply.send(answers);
                     }
                 }
                 Next::News(CallNews::Progress { progress: at, total, message }) => {

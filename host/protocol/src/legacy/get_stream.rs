@@ -55,7 +55,7 @@ struct FollowedTask {
     task: Arc<Task>,
     progress: ProgressReports,
     /// Status and message that the client was told last.
-    told: Option<(&'static str, Option<String>)>,
+    last_status: Option<(&'static str, Option<String>)>,
 }
 
 enum Next {
@@ -194,7 +194,7 @@ impl GetStream {
             None if ours => {
                 let progress =
                     ProgressReports::new(task.origin.progress_token.clone(), Some(RelatedTask::from(&*task)));
-                *known = Some(FollowedTask { task, progress, told: None });
+                *known = Some(FollowedTask { task, progress, last_status: None });
             }
             None => {}
         }
@@ -226,8 +226,8 @@ impl GetStream {
         let view = TaskView::from(task);
         let now = Some((view.status, view.status_message));
         match self.known.get_mut(&task.id) {
-            Some(Some(known)) if known.told == now => return,
-            Some(Some(known)) => known.told = now,
+            Some(Some(known)) if known.last_status == now => return,
+            Some(Some(known)) => known.last_status = now,
             _ => {}
         }
         self.frames.send(notifications::status(task));

@@ -224,10 +224,10 @@ where
             };
             let (result, call) = streamed.converse(call, &mut progress, &in_flight).await?;
             let result = result.and_then(of_kind);
-            let goes_on = result.as_ref().is_err_and(|error| fallback.goes_on(error));
+            let falls_back = result.as_ref().is_err_and(|error| fallback.tries_next(error));
             last = Some(result);
-            permit = (!goes_on).then_some(call);
-            if !goes_on {
+            permit = (!falls_back).then_some(call);
+            if !falls_back {
                 break;
             }
         }

@@ -94,7 +94,7 @@ impl RequestStream {
                 frames.send(message);
                 true
             }
-            (Self::Standalone(said), Some(message)) => said.try_send(message).is_ok(),
+            (Self::Standalone(sender), Some(message)) => sender.try_send(message).is_ok(),
         }
     }
 }

@@ -258,9 +258,9 @@ impl RoundTrip {
     /// Whether another plugin may have what this one has not.
     fn try_next_plugin(&mut self, error: &CallError) -> bool {
         let PluginCall::PluginRequests(plugin_requests) = &self.plugin_call else { return false };
-        let goes_on = self.fallback.goes_on(error) && self.plugins_tried + 1 < plugin_requests.requests.len();
-        self.plugins_tried += usize::from(goes_on);
-        goes_on
+        let falls_back = self.fallback.tries_next(error) && self.plugins_tried + 1 < plugin_requests.requests.len();
+        self.plugins_tried += usize::from(falls_back);
+        falls_back
     }
 
     fn error(&self, error: &CallError) -> RpcError {

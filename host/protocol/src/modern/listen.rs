@@ -166,7 +166,7 @@ struct Listener {
 struct LastNotification {
     revision: u64,
     /// Of the line that was said last: the line itself may be as large as a result.
-    said: [u8; 32],
+    digest: [u8; 32],
     /// It changed, and could not be read.
     missed: bool,
 }
@@ -270,8 +270,8 @@ impl Listener {
             }
             match sep1686::find_call(&self.shared.tasks, &self.requestor, wire_id).await {
                 Ok(task) => {
-                    if let Entry::Vacant(place) = self.shown.entry(task.id) {
-                        place.insert(LastNotification::default());
+                    if let Entry::Vacant(vacant) = self.shown.entry(task.id) {
+                        vacant.insert(LastNotification::default());
                         tasks.push(task);
                     }
                 }
@@ -410,9 +410,9 @@ impl Listener {
         let Some(line) = jsonrpc::large_notification("notifications/tasks", &notice) else { return };
         let Some(shown) = self.shown.get_mut(&id) else { return };
         shown.missed = false;
-        let said = line.digest();
-        if shown.said != said {
-            *shown = LastNotification { revision, said, missed: false };
+        let digest = line.digest();
+        if shown.digest != digest {
+            *shown = LastNotification { revision, digest, missed: false };
             self.frames.send_line(line);
         }
     }

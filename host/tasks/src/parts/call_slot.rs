@@ -43,9 +43,9 @@ impl CallSlot {
     }
 
     /// Counts from now on as a task, if there is room for one more, or a place was waited for. What rests needs none.
-    pub(crate) fn become_task(&mut self, place: Option<Permit>) -> Result<(), Full> {
-        match (&mut self.permit, place) {
-            (Some(permit), Some(place)) => permit.take_place(place),
+    pub(crate) fn become_task(&mut self, task_permit: Option<Permit>) -> Result<(), Full> {
+        match (&mut self.permit, task_permit) {
+            (Some(permit), Some(task_permit)) => permit.take_place(task_permit),
             (Some(permit), None) => permit.become_task()?,
             (None, _) => {}
         }

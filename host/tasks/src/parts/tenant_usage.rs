@@ -35,7 +35,7 @@ struct Written {
     /// The CPU time of each share that was written.
     cpu_us: FxHashMap<TenantId, u64>,
     /// Where the sweep goes on.
-    place: Option<Vec<u8>>,
+    swept_to: Option<Vec<u8>>,
 }
 
 impl UsageWriter {
@@ -78,8 +78,8 @@ impl UsageWriter {
                 }
             }
         }
-        match self.days.sweep(today, written.place.as_deref()).await {
-            Ok(place) => written.place = place,
+        match self.days.sweep(today, written.swept_to.as_deref()).await {
+            Ok(swept_to) => written.swept_to = swept_to,
             Err(error) => failed = Some(error),
         }
         if let Some(error) = failed {

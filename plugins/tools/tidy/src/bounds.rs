@@ -195,7 +195,7 @@ const GROWS: &[(&str, &str, By)] = &[
     ("tasks/engine.rs", "cpu_weights", OPERATORS),
     ("tasks/parts/watchers.rs", "runs", Key("limits.tasks_queued_total")),
     ("tasks/parts/feed.rs", "by_key", Key("limits.requests_open_total")),
-    ("tasks/parts/catalog_events.rs", "said", OPERATORS),
+    ("tasks/parts/catalog_events.rs", "changed_lists", OPERATORS),
     ("limits/rate.rs", "tenants", TENANTS),
     ("limits/scoped.rs", "holders", UNITS),
     ("limits/scoped.rs", "table", UNITS),

@@ -39,7 +39,7 @@ struct PlainWork {
     answers: Option<oneshot::Receiver<Answers>>,
     /// It may become a task and found no place among the running ones: its place in the queue, and what it got there.
     promotion: Option<PermitRequest>,
-    place: Option<Permit>,
+    permit: Option<Permit>,
     /// For the word whether it is a task now.
     detach: Option<oneshot::Sender<Option<String>>>,
     /// What the guest last said about itself: shown if it becomes a task.
@@ -98,7 +98,7 @@ impl PlainCall {
         let Some(call) = work.request.clone() else {
             return Err((self, Error::Illegal("only the call of a tool can become a task")));
         };
-        if let Err(full) = work.guest.call_slot.become_task(work.place.take()) {
+        if let Err(full) = work.guest.call_slot.become_task(work.permit.take()) {
             work.wait_for_place();
             return Err((self, refused(full, None)));
         }
@@ -152,7 +152,7 @@ impl PlainCall {
             identity,
             answers: None,
             promotion: None,
-            place: None,
+            permit: None,
             detach: None,
             status: None,
         };
@@ -167,15 +167,15 @@ impl PlainCall {
             drop(reply.send(None));
         }
         // One that was granted, and not used, was not wanted.
-        work.place = None;
+        work.permit = None;
         loop {
             let event = match &mut work.answers {
                 None => tokio::select! {
                     biased;
                     event = work.guest.next() => event,
-                    place = granted(&mut work.promotion) => {
+                    permit = granted(&mut work.promotion) => {
                         work.promotion = None;
-                        work.place = place;
+                        work.permit = permit;
                         return CallNews::Detach;
                     }
                 },
@@ -251,7 +251,7 @@ impl PlainWork {
 
     fn give_up_place(&mut self) {
         self.promotion = None;
-        self.place = None;
+        self.permit = None;
     }
 
     fn broken_off(&mut self) -> CallError {
