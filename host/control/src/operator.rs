@@ -413,17 +413,13 @@ fn details(task: &Task, names: &[PrincipalNames]) -> TaskDetailsView {
         revision: task.revision,
         inputs: task.inputs.iter().map(input).collect(),
         steering_waiting: task.steering.len(),
-        error: error_text(task),
+        error: match task.outcome() {
+            Some(Outcome::Error(error)) => Some(format!("{error:?}")),
+            _ => None,
+        },
         held: task.is_held(),
         durable: None,
         timeline: None,
-    }
-}
-
-fn error_text(task: &Task) -> Option<String> {
-    match task.outcome() {
-        Some(Outcome::Error(error)) => Some(format!("{error:?}")),
-        _ => None,
     }
 }
 

@@ -96,7 +96,9 @@ pub(super) async fn serve_with(
     };
     connection.in_flight.close();
     let finishing = async {
-        connection.finish().await;
+        // Open requests end first; then everything is closed, the queue to the writer last.
+        while connection.requests.join_next().await.is_some() {}
+        drop(connection);
         writing.await.unwrap_or_else(|error| Err(io::Error::other(error)))
     };
     let finished = tokio::time::timeout(grace, finishing).await;
@@ -254,11 +256,6 @@ impl Connection {
             let metrics = &self.options.quota.metrics;
             metrics.session_ended(Transport::Stdio, session.protocol_version(), since.elapsed());
         }
-    }
-
-    /// Lets open requests end, then closes everything, the queue to the writer last.
-    async fn finish(mut self) {
-        while self.requests.join_next().await.is_some() {}
     }
 }
 

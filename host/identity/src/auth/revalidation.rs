@@ -82,8 +82,11 @@ impl Revalidation {
         if self.now.steady() < self.look_at {
             return Ok(());
         }
+        let is_same = |caller: &Caller| {
+            caller.requestor == self.requestor && self.rights.as_ref().is_none_or(|rights| *rights == caller.rights)
+        };
         let ended = match self.authenticator.caller_again(&self.presented).await {
-            Ok(caller) if caller.requestor == self.requestor && self.has_rights_of(&caller) => {
+            Ok(caller) if is_same(&caller) => {
                 (self.look_at, self.ends_at) = (next_look(&caller, &self.now), caller.ends_at);
                 self.unjudged_since = None;
                 return Ok(());
@@ -104,10 +107,6 @@ impl Revalidation {
         let left = left.min(self.ends_at.saturating_sub(self.now.system()));
         self.look_at = now.saturating_add(left.min(ASK_AGAIN_MS));
         left > 0
-    }
-
-    fn has_rights_of(&self, caller: &Caller) -> bool {
-        self.rights.as_ref().is_none_or(|rights| *rights == caller.rights)
     }
 }
 

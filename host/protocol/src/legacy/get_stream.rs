@@ -125,15 +125,13 @@ impl GetStream {
 
     fn tell_updated(&self, update: &ResourceUpdate) {
         let concerns = update.concerns(self.session.requestor()) && self.session.follows(&update.uri, &update.plugin);
-        if self.listener.speaks() && concerns && self.sees(&update.plugin) {
-            self.frames.send(notifications::resource_updated(&update.uri));
+        if self.listener.speaks() && concerns {
+            // The subscription may have been made with other rights.
+            let catalog = self.shared.offered(self.session.requestor(), &self.rights).catalog;
+            if catalog.libraries().iter().any(|library| library.plugin.name == update.plugin) {
+                self.frames.send(notifications::resource_updated(&update.uri));
+            }
         }
-    }
-
-    /// Whether the reader may see a plugin's resources: the subscription may have been made with other rights.
-    fn sees(&self, plugin: &str) -> bool {
-        let catalog = self.shared.offered(self.session.requestor(), &self.rights).catalog;
-        catalog.libraries().iter().any(|library| library.plugin.name == plugin)
     }
 
     /// Searches the stored tasks for input requests that were not sent to any client.

@@ -32,7 +32,7 @@ use super::request_context::RequestContext;
 use super::sep1686::TaskMetadata;
 use super::server_features::Empty;
 use super::session::{Negotiated, PendingRequest, Reply, Session};
-use super::{Exchange, Frame, Peer, ProtocolContext, Received, Rejection, rights};
+use super::{Frame, Peer, ProtocolContext, Received, Rejection, rights};
 use bulkhead_domain::rights::Need;
 use bulkhead_domain::task::Era;
 use dispatch::dispatch;
@@ -75,7 +75,9 @@ pub(super) fn request(
             _ => session_required(Some(id)),
         };
     };
-    let unknown = || RpcError::method_not_found(format!("Method not found: {}", readable(name)));
+    // What a caller sent is cut to a length that can be sent back.
+    let shown: String = name.chars().take(128).collect();
+    let unknown = || RpcError::method_not_found(format!("Method not found: {shown}"));
     let context = RequestContext::new(shared, peer, session.settled.version.has_tasks());
     let exists = |method: &Method| exists_for(*method, &session.settled) && method.is_offered(&context.catalog);
     let Some(method) = method.filter(exists) else {
@@ -92,18 +94,13 @@ pub(super) fn request(
     let may_be_a_task = method.is_augmentable() && method != Method::ToolsCall && peer.rights.has(Need::Tasks);
     let metadata = if may_be_a_task { TaskMetadata::of(params) } else { Ok(None) };
     let exchange = metadata.and_then(|metadata| match metadata {
-        Some(metadata) => augmented(method, name, request, metadata),
         None => dispatch(method, request),
+        Some(metadata) => match server_features::taskable(method, &request)? {
+            Some(taskable) => sep1686_request::request(request, taskable, metadata),
+            None => sep1686_immediate::answer(method, name, request, metadata),
+        },
     });
     exchange.map_or_else(|error| answer(id, &error), Received::Exchange)
-}
-
-/// Takes a request with metadata of SEP-1686: plugins carry it out as a task, or the host answers it and the answer is kept.
-fn augmented(method: Method, name: &str, request: Request<'_>, metadata: TaskMetadata) -> Result<Exchange, RpcError> {
-    match server_features::taskable(method, &request)? {
-        Some(taskable) => sep1686_request::request(request, taskable, metadata),
-        None => sep1686_immediate::answer(method, name, request, metadata),
-    }
 }
 
 /// Takes a notification. What is unknown, malformed or too late is ignored.
@@ -168,9 +165,4 @@ fn session_of<'a>(peer: &'a Peer<'_>) -> Option<&'a Arc<Session>> {
 fn session_required(id: Option<&RequestId>) -> Received {
     let error = RpcError::invalid_request("there is no session: send initialize first");
     Received::Rejected { rejection: Rejection::SessionRequired, body: error_body(id, &error) }
-}
-
-/// What a caller sent, cut to a length that can be sent back.
-fn readable(text: &str) -> String {
-    text.chars().take(128).collect()
 }

@@ -37,12 +37,6 @@ pub(super) struct ClientTask {
     poll_interval: Option<u64>,
 }
 
-impl ClientTask {
-    fn is_over(&self) -> bool {
-        matches!(self.status.as_str(), "completed" | "failed" | "cancelled")
-    }
-}
-
 /// The task that a client made of a request, if that was allowed and is what it answered.
 pub(super) fn client_task(session: &Session, kind: &InputRequestKind, reply: &Reply) -> Option<ClientTask> {
     #[derive(Deserialize)]
@@ -155,7 +149,7 @@ impl ServerRequest {
         let Some(mut task) = client_task(&self.session, kind, &reply) else { return Some(reply) };
         let id = task.task_id.clone();
         self.client_task = Some(id.clone());
-        while !task.is_over() {
+        while !matches!(task.status.as_str(), "completed" | "failed" | "cancelled") {
             let poll_ms = task.poll_interval.unwrap_or(POLL_MS_DEFAULT).clamp(POLL_MS_MIN, POLL_MS_MAX);
             tokio::time::sleep(Duration::from_millis(poll_ms)).await;
             let looked = self.call("tasks/get", &id).await?;

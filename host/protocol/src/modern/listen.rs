@@ -306,7 +306,7 @@ impl Listener {
         if followed.is_empty() {
             sources.updates = None;
         }
-        while !sources.are_silent() {
+        while sources.lists.is_some() || sources.news.is_some() || sources.updates.is_some() {
             let next = tokio::select! {
                 biased;
                 () = closing.begins() => Next::Over,
@@ -419,10 +419,6 @@ impl Listener {
 }
 
 impl Sources {
-    fn are_silent(&self) -> bool {
-        self.lists.is_none() && self.news.is_none() && self.updates.is_none()
-    }
-
     async fn next(&mut self) -> Next {
         let Self { lists, news, updates } = self;
         let changed = async {

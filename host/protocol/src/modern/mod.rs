@@ -41,7 +41,6 @@ use super::version::{MODERN, VERSIONS};
 use super::{Exchange, Peer, ProtocolContext, Received, Rejection};
 use crate::rights;
 use bulkhead_domain::task::Era;
-use connection::InFlight;
 use meta::RequestClient;
 use request::{Request, refused};
 
@@ -152,12 +151,8 @@ fn request(
         | Method::ResourcesUnsubscribe => Err(RpcError::unknown_method(name)),
     }?;
     Ok(match in_flight {
-        Some(in_flight) => until_cancelled(exchange, in_flight),
+        // It ends without a response when the client cancels the request; what is dropped then stops its call.
+        Some(in_flight) => exchange.take_until(async move { in_flight.cancelled().await }).boxed(),
         None => exchange,
     })
-}
-
-/// Ends without a response when the client cancels the request; what is dropped then stops its call.
-fn until_cancelled(exchange: Exchange, in_flight: InFlight) -> Exchange {
-    exchange.take_until(async move { in_flight.cancelled().await }).boxed()
 }

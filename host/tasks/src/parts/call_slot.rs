@@ -30,12 +30,6 @@ struct Stopwatch {
     before: Duration,
 }
 
-impl Stopwatch {
-    fn stop(&mut self) {
-        self.before += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
-    }
-}
-
 impl CallSlot {
     pub(crate) fn new(admission: Arc<Admission>, requestor: Requestor, task: bool, permit: Permit) -> Self {
         let watch = Stopwatch { since: Some(Instant::now()), before: Duration::ZERO };
@@ -67,7 +61,7 @@ impl CallSlot {
     /// Gives the running permit back for as long as the call rests. Where there is no room to rest, the call keeps its permit:
     /// it then takes one of its own requestor's places and nobody else's. A call that rests already only counts as something else.
     pub(crate) fn rest(&mut self, hold: IdleState) {
-        self.watch.stop();
+        self.watch.before += self.watch.since.take().map_or(Duration::ZERO, |since| since.elapsed());
         let held = match self.permit {
             Some(_) => self.admission.hold(&self.requestor, hold).ok(),
             None => Some(self.admission.keep(&self.requestor, hold)),

@@ -99,7 +99,10 @@ impl PlainCall {
             return Err((self, Error::Illegal("only the call of a tool can become a task")));
         };
         if let Err(full) = work.guest.call_slot.become_task(work.permit.take()) {
-            work.wait_for_place();
+            // It stands in the queue for a place among the running tasks, once.
+            if work.promotion.is_none() {
+                work.promotion = work.inner.admission.enqueue(&work.guest.requestor, Purpose::Promotion).ok();
+            }
             return Err((self, refused(full, None)));
         }
         work.promotion = None;
@@ -239,13 +242,6 @@ impl PlainWork {
             CallEvent::Finished(result) => Some(CallNews::Finished(self.finish(result))),
             // The driver deals with all others.
             _ => None,
-        }
-    }
-
-    /// Stands in the queue for a place among the running tasks, once.
-    fn wait_for_place(&mut self) {
-        if self.promotion.is_none() {
-            self.promotion = self.inner.admission.enqueue(&self.guest.requestor, Purpose::Promotion).ok();
         }
     }
 
