@@ -71,8 +71,8 @@ impl Writer {
         let folder = options.folder.clone();
         let (log, cut) = Log::open(options)?;
         // Tests have to fill it.
-        let room = if cfg!(test) { 256 } else { QUEUE_MAX };
-        let (sender, receiver) = sync_channel(room);
+        let lines_max = if cfg!(test) { 256 } else { QUEUE_MAX };
+        let (sender, receiver) = sync_channel(lines_max);
         let lost = Arc::new(AtomicU64::new(0));
         let closing = Arc::new(AtomicBool::new(false));
         let refused = Arc::new(AtomicBool::new(false));

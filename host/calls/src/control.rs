@@ -38,7 +38,7 @@ pub trait CallLevers: Any + fmt::Debug + Send + Sync {
     fn promoted(&self, task_id: &str);
 
     /// Another request listens from now on. Nothing of the earlier one's wishes holds any more.
-    fn set_client(&self, audience: ClientView);
+    fn set_client(&self, client: ClientView);
 
     /// Whether messages wait for the guest. Without, it never asks for them.
     fn steering_pending(&self, pending: bool);

@@ -27,7 +27,7 @@ pub struct Tail {
     /// Of the whole journal.
     pub entries: u32,
     /// Questions that the call was answered so far.
-    pub asked: u32,
+    pub answered: u32,
     pub spent: Spent,
 }
 

@@ -117,7 +117,7 @@ impl Grants {
             format!("directory {}{}", grant.guest, if is_read { " (write)" } else { "" })
         });
         let is_wanted = |grant: &HttpGrant| {
-            wanted.http.as_ref().is_none_or(|wishes| wishes.iter().any(|wish| grant.meet(wish).is_some()))
+            wanted.http.as_ref().is_none_or(|hosts| hosts.iter().any(|host| grant.meet(host).is_some()))
         };
         let http = self.http.iter().filter(|grant| !is_wanted(grant)).map(|grant| format!("http {grant}"));
         let env = self.env.iter().filter(|key| !left.env.contains(key)).map(|key| format!("env {key}"));
@@ -128,12 +128,16 @@ impl Grants {
     /// directories, not for which one.
     pub fn missing_directories(&self, wanted: &Bound) -> Vec<String> {
         let mut missing = Vec::new();
-        let wishes = wanted.directories.iter().flatten().filter(|wish| !wish.optional);
-        for wish in wishes.filter(|wish| !wish.guest.trim_end_matches('/').is_empty()) {
-            let mut below = self.directories.iter().filter(|grant| wish.covers(&grant.guest)).peekable();
+        let directories = wanted.directories.iter().flatten().filter(|directory| !directory.optional);
+        for directory in directories.filter(|directory| !directory.guest.trim_end_matches('/').is_empty()) {
+            let mut below = self.directories.iter().filter(|grant| directory.covers(&grant.guest)).peekable();
             let is_there = below.peek().is_some();
-            if !is_there || wish.write && !below.any(|grant| grant.write) {
-                missing.push(format!("directory {} ({})", wish.guest, if wish.write { "write" } else { "read" }));
+            if !is_there || directory.write && !below.any(|grant| grant.write) {
+                missing.push(format!(
+                    "directory {} ({})",
+                    directory.guest,
+                    if directory.write { "write" } else { "read" }
+                ));
             }
         }
         missing

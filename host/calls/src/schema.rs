@@ -64,9 +64,9 @@ impl Validator {
         if !schema.is_object() {
             wrong.push("it is no object".to_owned());
         } else if objects_only && schema.get("type").and_then(Value::as_str) != Some("object") {
-            let said = schema.get("type").map_or_else(String::new, |said| format!(", but \"type\": {said}"));
+            let found = schema.get("type").map_or_else(String::new, |found| format!(", but \"type\": {found}"));
             wrong.push(format!(
-                "its root does not say \"type\": \"object\"{said}: a tool takes an object with a member for each argument"
+                "its root does not say \"type\": \"object\"{found}: a tool takes an object with a member for each argument"
             ));
         }
         if let Some(dialect) = schema.get("$schema")
@@ -93,8 +93,8 @@ impl Validator {
             )
             .build(&schema)
             .map_err(|error| {
-                let place = error.instance_path().to_string();
-                vec![format!("not a JSON Schema 2020-12{}: {error}", at(&place))]
+                let path = error.instance_path().to_string();
+                vec![format!("not a JSON Schema 2020-12{}: {error}", at(&path))]
             })?;
         Ok(Self { compiled, loops: expanded.loops, patterns })
     }

@@ -51,8 +51,8 @@ impl CallLevers for ScriptedLevers {
 
     fn promoted(&self, _: &str) {}
 
-    fn set_client(&self, audience: ClientView) {
-        *self.client.lock() = Some(audience);
+    fn set_client(&self, client: ClientView) {
+        *self.client.lock() = Some(client);
     }
 
     fn steering_pending(&self, pending: bool) {

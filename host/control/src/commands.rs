@@ -484,7 +484,10 @@ impl Command {
         self.is_for_administrators()
             || match self {
                 Self::Plugin(command) => match command {
-                    PluginCommand::Stage(PluginStage { source, .. }) => is_elsewhere(source),
+                    // No file of this machine.
+                    PluginCommand::Stage(PluginStage { source, .. }) => {
+                        source.parse::<Source>().is_ok_and(|source| source.path().is_none())
+                    }
                     PluginCommand::Update(PluginUpdate { activate, .. }) => !activate,
                     PluginCommand::Activate(PluginActivate { targets, .. })
                     | PluginCommand::Canary(PluginCanary { targets, .. }) => {
@@ -500,9 +503,4 @@ impl Command {
                 Self::Secret(_) | Self::Store(_) => false,
             }
     }
-}
-
-/// Whether a source is no file of this machine.
-fn is_elsewhere(source: &str) -> bool {
-    source.parse::<Source>().is_ok_and(|source| source.path().is_none())
 }

@@ -126,7 +126,11 @@ impl HostOperator {
             let bytes = self.store.journal_bytes(&task.requestor, task.id).await?;
             let listed = journal::list(&bytes).map_err(|corrupt| ControlError::Failed(corrupt.to_string()))?;
             let mut rest = listed.into_iter().filter(|entry| entry.number >= from);
-            let shown = rest.by_ref().take(count_max.min(ENTRIES_MAX)).map(entry_view).collect();
+            let shown = rest.by_ref().take(count_max.min(ENTRIES_MAX)).map(|entry| {
+                let ListedEntry { number, step, kind, import, bytes } = entry;
+                JournalEntryView { number, step, kind: kind.to_owned(), import, bytes }
+            });
+            let shown = shown.collect();
             (view.entries_listed, view.more) = (Some(shown), rest.next().is_some());
         }
         Ok(view)
@@ -148,10 +152,10 @@ impl HostOperator {
 }
 
 fn unchecked(id: &str, error: &CheckError) -> ControlError {
-    let told = format!("task {id} cannot be replayed: {error}");
+    let reason = format!("task {id} cannot be replayed: {error}");
     match error {
-        CheckError::NothingKept | CheckError::Lost(_) => ControlError::Invalid(told),
-        CheckError::Stopped(_) | CheckError::Corrupt(_) | CheckError::Host(_) => ControlError::Failed(told),
+        CheckError::NothingKept | CheckError::Lost(_) => ControlError::Invalid(reason),
+        CheckError::Stopped(_) | CheckError::Corrupt(_) | CheckError::Host(_) => ControlError::Failed(reason),
     }
 }
 
@@ -165,9 +169,4 @@ fn replay_view(id: String, checked: CheckedJournal) -> ReplayView {
         why: why.to_owned(),
     });
     ReplayView { id, agrees: divergence.is_none(), entries, bytes, mark, divergence }
-}
-
-fn entry_view(entry: ListedEntry) -> JournalEntryView {
-    let ListedEntry { number, step, kind, import, bytes } = entry;
-    JournalEntryView { number, step, kind: kind.to_owned(), import, bytes }
 }

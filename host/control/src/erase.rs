@@ -33,10 +33,6 @@ impl EraseHooks {
     pub fn add(&self, leave: impl Fn(TenantId) + Send + Sync + 'static) {
         self.0.lock().push(Box::new(leave));
     }
-
-    fn notify(&self, tenant: TenantId) {
-        self.0.lock().iter().for_each(|leave| leave(tenant));
-    }
 }
 
 /// What was removed.
@@ -107,7 +103,7 @@ impl HostOperator {
         for tenant in &tenants {
             self.task_control.block_tenant(*tenant);
             self.store.block_tenant(*tenant).await?;
-            self.erase_hooks.notify(*tenant);
+            self.erase_hooks.0.lock().iter().for_each(|leave| leave(*tenant));
         }
         let mut removed = Removed::default();
         let mut old_stores = 0;

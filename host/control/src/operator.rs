@@ -126,11 +126,11 @@ impl HostOperator {
         let now = self.clock.now();
         let label = name.as_deref();
         let scopes = scopes.as_deref();
-        let wish = TokenSpec { requestor, tenant, expires_at, label, scopes };
-        if wish.expires_at.is_some_and(|at| at <= self.clock.system()) {
+        let spec = TokenSpec { requestor, tenant, expires_at, label, scopes };
+        if spec.expires_at.is_some_and(|at| at <= self.clock.system()) {
             return Err(ControlError::Invalid("the token would have expired already".to_owned()));
         }
-        let new = self.principals.create(wish, now).await?;
+        let new = self.principals.create(spec, now).await?;
         tracing::info!(token.id = new.info.id, "a token was made");
         Ok(TokenCreateView { info: new.info, token: new.token })
     }
@@ -152,8 +152,8 @@ impl HostOperator {
             tasks = self.scan(count_max + 1).await?;
         } else {
             for named in names.iter().filter(|named| wanted(named)) {
-                let room = (count_max + 1).saturating_sub(tasks.len());
-                tasks.extend(self.store.list(&named.requestor, None, room).await?);
+                let left = (count_max + 1).saturating_sub(tasks.len());
+                tasks.extend(self.store.list(&named.requestor, None, left).await?);
             }
         }
         let more = tasks.len() > count_max;
@@ -413,17 +413,13 @@ fn details(task: &Task, names: &[PrincipalNames]) -> TaskDetailsView {
         revision: task.revision,
         inputs: task.inputs.iter().map(input).collect(),
         steering_waiting: task.steering.len(),
-        error: error_text(task),
+        error: match task.outcome() {
+            Some(Outcome::Error(error)) => Some(format!("{error:?}")),
+            _ => None,
+        },
         held: task.is_held(),
         durable: None,
         timeline: None,
-    }
-}
-
-fn error_text(task: &Task) -> Option<String> {
-    match task.outcome() {
-        Some(Outcome::Error(error)) => Some(format!("{error:?}")),
-        _ => None,
     }
 }
 

@@ -70,16 +70,16 @@ pub(super) async fn execute(
             outcome::<PluginActivate, _>(plugins.activate(&targets, accept).await)
         }
         PluginCommand::Canary(PluginCanary { targets, share, tenants, bounds, accept }) => {
-            let wish = wish(principals, targets, share, tenants, bounds).await?;
-            outcome::<PluginCanary, _>(plugins.begin_canary(wish, accept).await)
+            let request = canary_request(principals, targets, share, tenants, bounds).await?;
+            outcome::<PluginCanary, _>(plugins.begin_canary(request, accept).await)
         }
         PluginCommand::Promote(PluginPromote { names }) => outcome::<PluginPromote, _>(plugins.promote(&names).await),
         PluginCommand::Rollback(PluginRollback { names }) => {
             outcome::<PluginRollback, _>(plugins.rollback(&names).await)
         }
         PluginCommand::Durable(PluginDurable { name, version, durable }) => {
-            let said = plugins.set_durable(&Target { name, version }, durable).await;
-            PluginDurable::answer(&said.map_err(failed)?)
+            let outcome = plugins.set_durable(&Target { name, version }, durable).await;
+            PluginDurable::answer(&outcome.map_err(failed)?)
         }
         PluginCommand::Remove(PluginRemove { name, version: None }) => {
             outcome::<PluginRemove, _>(plugins.remove(&name).await.map(PluginRemoveView::Plugin))
@@ -110,7 +110,7 @@ async fn grants_view(
 
 /// Who is to get a version, with the ids of the tenants. One that nobody was ever of begins to exist with that, as one does that the
 /// configuration names.
-async fn wish(
+async fn canary_request(
     principals: &Principals,
     targets: Vec<PluginTarget>,
     share: Option<u16>,

@@ -35,14 +35,14 @@ pub(super) async fn execute(
         SecretCommand::Set(SecretSet { name, plugin, tenant, destinations, places, value }) => {
             let which = which(principals, name, plugin, tenant).await?;
             let read = |text: &String| text.parse().map_err(|error| ControlError::Invalid(format!("{error}")));
-            let wish = NewSecret {
+            let secret = NewSecret {
                 which,
                 destinations: destinations.iter().map(read).collect::<Result<_, _>>()?,
                 places: InjectionPoints::named(&places)
                     .ok_or_else(|| ControlError::Invalid("places are header, query and body".to_owned()))?,
                 value: value.0,
             };
-            let shown = secrets.set(wish, now).await?;
+            let shown = secrets.set(secret, now).await?;
             tracing::info!(secret = shown.name, plugin.name = shown.plugin, "a secret was set");
             SecretSet::answer(&shown)
         }

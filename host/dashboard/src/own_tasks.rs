@@ -45,7 +45,7 @@ impl Own<'_> {
     /// A page of the newest tasks, or of those after a place. Those that need their requestor come first.
     pub(crate) async fn list(&self, query: &Form) -> Answer {
         if !self.rights.has(Need::Tasks) {
-            return self.says(StatusCode::OK, "My tasks", NO_TASKS);
+            return respond::page(StatusCode::OK, pages::message(&self.frame, "My tasks", NO_TASKS));
         }
         let status = query.filled("status");
         let tool = query.filled("tool");
@@ -193,10 +193,6 @@ impl Own<'_> {
 
     pub(crate) fn failed(&self, error: &Error) -> Answer {
         refused(&self.frame, error)
-    }
-
-    fn says(&self, status: StatusCode, title: &str, said: &str) -> Answer {
-        respond::page(status, pages::message(&self.frame, title, said))
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bulkhead_control::ControlError;
-use bulkhead_domain::rights::{Need, Rights};
+use bulkhead_domain::rights::Need;
 use bulkhead_net::server::RequestBody;
 use futures::future::BoxFuture;
 use http::request::Parts;
@@ -90,13 +90,9 @@ impl Handler {
             (_, None) => false,
             (Self::Own(_), Some(_)) => true,
             (Self::Lead(_), Some((_, rights))) => rights.has(Need::Tenant),
-            (Self::Control(_), Some((_, rights))) => leads_and_controls(rights),
+            (Self::Control(_), Some((_, rights))) => rights.has(Need::Tenant) && rights.has(Need::TenantControl),
         }
     }
-}
-
-fn leads_and_controls(rights: &Rights) -> bool {
-    rights.has(Need::Tenant) && rights.has(Need::TenantControl)
 }
 
 impl Route {

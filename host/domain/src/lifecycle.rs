@@ -283,8 +283,8 @@ fn note_if_begun(next: &mut Task, transition: Transition) {
 }
 
 /// A number of questions; [`INPUTS_MAX`] bounds it.
-fn count(questions: usize) -> u32 {
-    u32::try_from(questions).unwrap_or(u32::MAX)
+fn count(requests: usize) -> u32 {
+    u32::try_from(requests).unwrap_or(u32::MAX)
 }
 
 fn end(next: &mut Task, outcome: Outcome, message: Option<String>) {

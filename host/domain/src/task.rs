@@ -340,7 +340,7 @@ impl Task {
     /// Whether it is paused until an operator releases it.
     pub fn is_held(&self) -> bool {
         let is_paused = matches!(self.phase, Phase::Paused { .. });
-        is_paused && self.status_message.as_deref().is_some_and(|said| said.starts_with(HELD))
+        is_paused && self.status_message.as_deref().is_some_and(|message| message.starts_with(HELD))
     }
 
     /// The unanswered input requests.

@@ -28,9 +28,9 @@ pub fn iso8601(at: UnixMs) -> String {
 }
 
 /// The last digits of a number, into their places.
-fn write_digits<const N: usize>(places: [&mut u8; N], mut value: u64) {
-    for place in places.into_iter().rev() {
-        *place = b'0' + (value % 10) as u8;
+fn write_digits<const N: usize>(digits: [&mut u8; N], mut value: u64) {
+    for digit in digits.into_iter().rev() {
+        *digit = b'0' + (value % 10) as u8;
         value /= 10;
     }
 }

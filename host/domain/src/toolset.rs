@@ -78,13 +78,13 @@ pub enum Hint {
 impl Hint {
     /// What a tool says. One that says nothing is what the protocol assumes of it, which is the worst.
     fn of(self, hints: Option<&ToolAnnotations>) -> bool {
-        let said = |hint: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(hint);
-        let read_only = said(|hints| hints.read_only).unwrap_or(false);
+        let hinted = |hint: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(hint);
+        let read_only = hinted(|hints| hints.read_only).unwrap_or(false);
         match self {
             Self::ReadOnly => read_only,
-            Self::Destructive => !read_only && said(|hints| hints.destructive).unwrap_or(true),
-            Self::Idempotent => read_only || said(|hints| hints.idempotent).unwrap_or(false),
-            Self::OpenWorld => said(|hints| hints.open_world).unwrap_or(true),
+            Self::Destructive => !read_only && hinted(|hints| hints.destructive).unwrap_or(true),
+            Self::Idempotent => read_only || hinted(|hints| hints.idempotent).unwrap_or(false),
+            Self::OpenWorld => hinted(|hints| hints.open_world).unwrap_or(true),
         }
     }
 }

@@ -137,8 +137,8 @@ fn after_expression(text: &[u8], operator: Option<char>, names: usize, starts: &
     let mut inside = false;
     for (at, byte) in text.iter().enumerate() {
         let starts_here = starts.get(at).copied().unwrap_or(false) && sign.is_none_or(|sign| *byte == sign);
-        let goes_on = inside && belongs(*byte);
-        inside = goes_on || (starts_here && (sign.is_some() || belongs(*byte)));
+        let is_inside = inside && belongs(*byte);
+        inside = is_inside || (starts_here && (sign.is_some() || belongs(*byte)));
         if inside && let Some(end) = ends.get_mut(at + 1) {
             *end = true;
         }

@@ -7,102 +7,44 @@
 mod claims;
 mod introspection;
 mod introspection_limiter;
+mod issuer;
+mod issuer_options;
 mod jwt;
 mod keys;
 mod login;
+mod login_endpoints;
 mod oauth;
 mod provider;
 mod resource;
 mod revalidation;
 mod stored;
 mod token_audit;
+mod unauthorized;
+mod verifier;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, header};
 use tokio::sync::watch;
 
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::{Rights, ScopeBook};
-use bulkhead_limits::rate;
 
-use bulkhead_limits::Full;
-use bulkhead_limits::failures::{self, Failures};
-
+pub use issuer::{Issuer, Trusted};
+pub use issuer_options::{IntrospectionOptions, IssuerOptions, TenantRule};
 pub use login::{LoggedIn, LoginAnswer, LoginAttempt, LoginClient, OperatorClaim};
-pub use oauth::{IntrospectionOptions, Issuer, IssuerOptions, OauthVerifier, TenantRule, Trusted};
+pub use oauth::OauthVerifier;
 pub use resource::Resource;
 pub use resource::ResourceOptions;
-pub use revalidation::{NOTICED_MS_MAX, Revalidation, look_at};
+pub use revalidation::Revalidation;
 pub use stored::{SignedProof, StoredCredential};
+pub use unauthorized::Unauthorized;
+pub use verifier::{Denied, Limited, NOTICED_MS_MAX, Scopes, Sender, Verified, Verifier, look_at};
 
 /// More than any issuer's tokens need; a longer one is refused before it is hashed.
 const TOKEN_BYTES_MAX: usize = 8192;
-
-/// Why a credential gives no requestor.
-#[derive(Debug, thiserror::Error)]
-pub enum Denied {
-    /// Unknown, expired, revoked or issued for another audience.
-    #[error("the token is not valid")]
-    Invalid,
-    /// It could not be checked; the reason was logged under this id.
-    #[error("the token cannot be checked at the moment (incident {incident})")]
-    Unavailable { incident: String },
-    /// Perhaps it is, but not now.
-    #[error(transparent)]
-    Limited(#[from] Limited),
-}
-
-/// A limit that keeps a credential from being judged, or a requestor from coming into being.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Limited {
-    /// That address sent too many invalid credentials: no issuer is asked about another one.
-    #[error("too many credentials from that address were not valid")]
-    Failures(failures::Exceeded),
-    /// Too many requestors of the tenant are new.
-    #[error("{} is exceeded", .0.limit)]
-    Rate(rate::Exceeded),
-    /// There are as many as there may be.
-    #[error("{} is at its limit", .0.limit)]
-    Full(Full),
-}
-
-/// What is known about the sender of a credential before it is verified.
-#[derive(Clone, Copy)]
-pub struct Sender<'a> {
-    pub address: IpAddr,
-    /// How many bad credentials came from where.
-    pub failures: &'a Failures,
-}
-
-/// What a token was given for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scopes {
-    /// Everything that its requestor may do.
-    All,
-    /// These, by name. Its client can ask the issuer for a token with more.
-    Granted(Vec<String>),
-    /// These, by name, and nobody can be asked for more.
-    Fixed(Vec<String>),
-}
-
-/// Whose token it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
-    pub requestor: Requestor,
-    /// What operators call it and its tenant, in rules about scopes.
-    pub name: String,
-    pub tenant: String,
-    pub scopes: Scopes,
-    /// Until when nothing can happen to the token that matters to a stream which goes on, by the steady clock: see [`look_at`].
-    pub look_at: UnixMs,
-    /// When it ends by itself, by the system's clock.
-    pub ends_at: UnixMs,
-}
 
 /// Who sent a request, and what its credential is good for.
 pub struct Caller {
@@ -122,38 +64,6 @@ enum Presented {
     Header(HeaderValue),
     /// It did so before, with a credential that is not here any more.
     Stored(StoredCredential),
-}
-
-/// Knows one kind of token.
-#[async_trait]
-pub trait Verifier: Send + Sync + 'static {
-    /// Whose token this is.
-    async fn verify(&self, token: &str, sender: Sender<'_>) -> Result<Verified, Denied>;
-
-    /// The same for a token that was good when its request began.
-    async fn verify_again(&self, token: &str) -> Result<Verified, Denied>;
-
-    /// What may be kept of a good token of this kind.
-    async fn storable(&self, _token: &str) -> Option<StoredCredential> {
-        None
-    }
-
-    /// Whose it was that this was kept of, if the token would still be good.
-    async fn verify_stored(&self, _kept: &StoredCredential) -> Result<Verified, Denied> {
-        Err(Denied::Invalid)
-    }
-
-    /// Who a request without a credential comes from, if there may be such requests at all. Asked only when the host lets
-    /// nobody but this machine's users in.
-    async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
-        Ok(None)
-    }
-
-    /// The same whatever tokens there are: who this machine's users are without one. Asked only when the operator lets them in beside
-    /// those who have tokens.
-    async fn anonymous_beside_tokens(&self) -> Result<Option<Requestor>, Denied> {
-        Ok(None)
-    }
 }
 
 /// Checks the credential of each request.
@@ -240,6 +150,37 @@ impl Authenticator {
         }
     }
 
+    /// What may be kept of the credential of a request that was let in; `None`: nothing that it could be judged by.
+    pub async fn storable(&self, caller: &Caller) -> Option<StoredCredential> {
+        let Presented::Header(header) = &caller.presented else { return None };
+        let token = bearer(header).ok()?;
+        for verifier in &self.rules.load_full().verifiers {
+            if let Some(kept) = verifier.storable(token).await {
+                return Some(kept);
+            }
+        }
+        None
+    }
+
+    /// Whether what an issuer has said of an operator still holds.
+    ///
+    /// # Errors
+    /// It does not, or cannot be judged.
+    pub async fn still_holds(&self, proof: &SignedProof) -> Result<(), Unauthorized> {
+        let rules = self.rules.load_full();
+        let oauth = rules.oauth.as_ref().ok_or(Unauthorized::Invalid)?;
+        let issuer = oauth.issuer(&proof.issuer).ok_or(Unauthorized::Invalid)?;
+        Ok(issuer.holds(proof, &oauth.now).await?)
+    }
+
+    /// The requestor behind what was kept, if the credential would still be good.
+    ///
+    /// # Errors
+    /// It is not good any more, or cannot be judged.
+    pub async fn stored_caller(&self, kept: &StoredCredential) -> Result<Caller, Unauthorized> {
+        self.rules.load_full().stored_caller(kept).await
+    }
+
     /// The value of `WWW-Authenticate`, where one belongs into the answer.
     pub fn challenge(&self, unauthorized: &Unauthorized) -> Option<HeaderValue> {
         match &self.rules.load().resource {
@@ -265,6 +206,17 @@ impl Rules {
         let verified = self.verified(token, sender).await?;
         let presented = header.cloned().map_or(Presented::Nothing, Presented::Header);
         Ok(self.admitted(verified, presented))
+    }
+
+    async fn stored_caller(&self, kept: &StoredCredential) -> Result<Caller, Unauthorized> {
+        for verifier in &self.verifiers {
+            match verifier.verify_stored(kept).await {
+                Ok(verified) => return Ok(self.admitted(verified, Presented::Stored(kept.clone()))),
+                Err(Denied::Invalid) => {}
+                Err(denied) => return Err(denied.into()),
+            }
+        }
+        Err(Unauthorized::Invalid)
     }
 
     /// With what the scopes are good for.
@@ -313,61 +265,6 @@ impl Rules {
     }
 }
 
-/// Why a request is not let in.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Unauthorized {
-    Missing,
-    Malformed,
-    Invalid,
-    Unavailable { incident: String },
-    Limited(Limited),
-}
-
-impl From<Denied> for Unauthorized {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::Invalid => Self::Invalid,
-            Denied::Unavailable { incident } => Self::Unavailable { incident },
-            Denied::Limited(limited) => Self::Limited(limited),
-        }
-    }
-}
-
-impl Unauthorized {
-    /// The challenge of a host that makes its tokens itself.
-    fn challenge(&self) -> Option<&'static str> {
-        match self {
-            Self::Missing => Some(r#"Bearer realm="bulkhead""#),
-            Self::Malformed => Some(r#"Bearer realm="bulkhead", error="invalid_request""#),
-            Self::Invalid => Some(r#"Bearer realm="bulkhead", error="invalid_token""#),
-            Self::Unavailable { .. } | Self::Limited(_) => None,
-        }
-    }
-
-    /// Whether it says nothing about the credential.
-    pub fn is_no_judgement(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::Limited(_))
-    }
-
-    /// Whether the credential was invalid, as a guessed one is.
-    pub fn is_a_failed_try(&self) -> bool {
-        matches!(self, Self::Malformed | Self::Invalid)
-    }
-
-    /// For the audit log.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Missing => "no credential",
-            Self::Malformed => "a malformed credential",
-            Self::Invalid => "an invalid credential",
-            Self::Unavailable { .. } => "the credential could not be checked",
-            Self::Limited(Limited::Failures(_)) => "too many invalid credentials from one address",
-            Self::Limited(Limited::Rate(_)) => "too many new requestors of one tenant",
-            Self::Limited(Limited::Full(full)) => full.limit,
-        }
-    }
-}
-
 /// The header with the token of a request.
 fn header_of(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Unauthorized> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
@@ -392,9 +289,12 @@ fn bearer(value: &HeaderValue) -> Result<&str, Unauthorized> {
 
 #[cfg(test)]
 mod unit {
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use async_trait::async_trait;
 
     use bulkhead_domain::requestor::{RequestorId, TenantId};
+    use bulkhead_limits::failures::Failures;
 
     use super::*;
 

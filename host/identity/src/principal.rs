@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::auth::Denied;
-use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::{LOCAL_REQUESTOR, LOCAL_TENANT, Requestor, RequestorId, TenantId};
+use bulkhead_domain::{UnixMs, hex};
 use bulkhead_limits::LiveLimits;
 use bulkhead_store::{self as store, RowKind, Store};
 
@@ -30,7 +30,6 @@ pub use tokens::{NewToken, Resolved, TokenInfo, TokenSpec};
 pub use verifier::TokenVerifier;
 
 use provisioning::Provisioning;
-use verifier::unavailable;
 
 /// The tenant of requestors that were not given another.
 pub const TENANT_DEFAULT: &str = LOCAL_TENANT;
@@ -427,4 +426,11 @@ fn decode<R: Row>(kind: RowKind, bytes: &[u8]) -> Result<R, Error> {
 
 fn corrupt(kind: RowKind, reason: &str) -> Error {
     Error::Corrupt { kind, reason: reason.to_owned() }
+}
+
+/// The refusal of a credential that could not be looked up; the reason is logged under its incident.
+fn unavailable(error: Error) -> Denied {
+    let incident = random::<8>().map_or_else(|_| "unknown".to_owned(), |bytes| hex(&bytes));
+    tracing::error!(incident, error = %error, "a credential could not be checked");
+    Denied::Unavailable { incident }
 }

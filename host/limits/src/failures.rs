@@ -49,10 +49,10 @@ impl Failures {
 
     /// Counts one bad credential.
     pub fn note(&self, client: IpAddr) -> Result<(), Exceeded> {
-        let place = self.place(client);
-        self.limiter.check_key(&place).map_err(|until| {
+        let key = self.place(client);
+        self.limiter.check_key(&key).map_err(|until| {
             let wait = until.wait_time_from(self.clock.now());
-            self.over.lock().insert(place, Instant::now() + wait);
+            self.over.lock().insert(key, Instant::now() + wait);
             self.exceeding(wait)
         })
     }

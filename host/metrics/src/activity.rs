@@ -169,10 +169,10 @@ impl Activity {
 
     fn kept(&self, plugin: &str, tool: Option<&str>) -> Arc<ActivityCounts> {
         let mut tools = self.tools.lock();
-        let place = tools.entry((plugin.to_owned(), tool.map(str::to_owned))).or_default();
-        place.upgrade().unwrap_or_else(|| {
+        let entry = tools.entry((plugin.to_owned(), tool.map(str::to_owned))).or_default();
+        entry.upgrade().unwrap_or_else(|| {
             let counts = self.counts();
-            *place = Arc::downgrade(&counts);
+            *entry = Arc::downgrade(&counts);
             counts
         })
     }

@@ -121,9 +121,9 @@ impl PluginMetrics {
         const OUTCOMES: [&str; 6] = ["failed", "1xx", "2xx", "3xx", "4xx", "5xx"];
         let at = status.map_or(0, |status| usize::from(status / 100));
         let (Some(kept), Some(outcome)) = (&self.kept, OUTCOMES.get(at)) else { return };
-        let Some(place) = kept.egress.get(at) else { return };
+        let Some(histogram) = kept.egress.get(at) else { return };
         let labels = || [kept.plugin.as_str(), *outcome];
-        place.get_or_init(|| kept.registry.histogram(&EGRESS_DURATION, labels())).observe(took);
+        histogram.get_or_init(|| kept.registry.histogram(&EGRESS_DURATION, labels())).observe(took);
     }
 
     /// So many requests of the plugin over HTTP are in doubt. That is rare, so the series is made when it happens.
@@ -170,9 +170,9 @@ impl ToolMetrics {
 
     /// Counts a call that ended like this.
     pub fn call_ended(&self, outcome: Outcome) {
-        let (Some(kept), Some(place)) = (&self.plugin.kept, self.calls.get(outcome as usize)) else { return };
+        let (Some(kept), Some(counter)) = (&self.plugin.kept, self.calls.get(outcome as usize)) else { return };
         let labels = || [kept.plugin.as_str(), self.tool.as_str(), outcome.name()];
-        place.get_or_init(|| kept.registry.counter(&CALLS, labels())).increase();
+        counter.get_or_init(|| kept.registry.counter(&CALLS, labels())).increase();
     }
 }
 

@@ -164,8 +164,8 @@ impl StoreMetrics {
     /// A journal was given up, for a reason in the host's words.
     pub fn demoted(&self, reason: &str) {
         let label = demotion_label(reason);
-        let place = DEMOTIONS.iter().position(|(known, _)| *known == label);
-        if let Some(counter) = place.and_then(|place| self.demotions.get(place)) {
+        let index = DEMOTIONS.iter().position(|(known, _)| *known == label);
+        if let Some(counter) = index.and_then(|index| self.demotions.get(index)) {
             counter.increase();
         }
     }

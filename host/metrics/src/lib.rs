@@ -213,10 +213,13 @@ impl Metrics {
     pub fn session_ended(&self, transport: Transport, version: &str, lasted: Duration) {
         let Some(registry) = &self.0.registry else { return };
         let known = VERSIONS.iter().position(|known| *known == version);
-        let places = self.0.sessions.get(transport as usize);
-        let Some(place) = places.and_then(|places| places.get(known.map_or(0, |known| known + 1))) else { return };
+        let histograms = self.0.sessions.get(transport as usize);
+        let Some(histogram) = histograms.and_then(|histograms| histograms.get(known.map_or(0, |known| known + 1)))
+        else {
+            return;
+        };
         let label = known.and_then(|known| VERSIONS.get(known)).copied().unwrap_or_default();
-        place.get_or_init(|| registry.histogram(&SESSION_DURATION, [label, transport.name()])).observe(lasted);
+        histogram.get_or_init(|| registry.histogram(&SESSION_DURATION, [label, transport.name()])).observe(lasted);
     }
 
     /// How late ticks come; `None`: nothing is counted.

@@ -179,8 +179,8 @@ impl Operation {
         let known = VERSIONS.iter().position(|known| *known == version);
         let at = (answer.index() * TRANSPORTS + transport as usize) * (VERSIONS.len() + 1)
             + known.map_or(0, |known| known + 1);
-        let Some(place) = series.histograms.get(at) else { return };
-        let histogram = place.get_or_init(|| {
+        let Some(cell) = series.histograms.get(at) else { return };
+        let histogram = cell.get_or_init(|| {
             let version = known.and_then(|known| VERSIONS.get(known)).copied().unwrap_or_default();
             let OperationSeries { registry, plugin, method, tool, prompt, .. } = &**series;
             let labels = [method, tool.as_str(), prompt, answer.error_type(), version, transport.name()];

@@ -65,13 +65,13 @@ pub fn parse_server_url(text: &str) -> Result<Url, NotAUrl> {
 pub struct Progress(Option<Arc<dyn Fn(u64, u64) + Send + Sync>>);
 
 impl Progress {
-    pub fn new(told: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(told)))
+    pub fn new(report: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(report)))
     }
 
     fn tell(&self, done: u64, of: u64) {
-        if let Some(told) = &self.0 {
-            told(done, of);
+        if let Some(report) = &self.0 {
+            report(done, of);
         }
     }
 }

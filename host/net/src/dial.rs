@@ -100,18 +100,18 @@ async fn resolve_by(
 async fn looked_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     static PLACES: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
     let late = || io::Error::new(io::ErrorKind::TimedOut, "the resolver does not answer");
-    let asked = async {
+    let addresses = async {
         // Nobody closes it.
-        let place = PLACES.acquire().await.map_err(io::Error::other)?;
+        let permit = PLACES.acquire().await.map_err(io::Error::other)?;
         let host = host.to_owned();
         let found = tokio::task::spawn_blocking(move || {
             let found = look_up(&host, port);
-            drop(place);
+            drop(permit);
             found
         });
         found.await.map_err(io::Error::other)?
     };
-    tokio::time::timeout(LOOKUP_MAX, asked).await.map_err(|_| late())?
+    tokio::time::timeout(LOOKUP_MAX, addresses).await.map_err(|_| late())?
 }
 
 /// Addresses of a name. Blocks for as long as the resolver of the system takes.

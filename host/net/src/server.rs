@@ -268,18 +268,18 @@ async fn until_changed(
 ) -> bool {
     let look = phase.clone();
     let mut changed = pin!(phase.changed());
-    let mut told: Option<Waker> = None;
+    let mut waker: Option<Waker> = None;
     poll_fn(|cx| {
         if connection.as_mut().poll(cx).is_ready() {
             return Poll::Ready(false);
         }
         unread.poll_discard(cx);
         // To ask takes a lock that all connections share, and every request comes by here; who has asked is woken.
-        let is_told = told.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        let is_told = waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         if is_told && matches!(look.has_changed(), Ok(false)) {
             return Poll::Pending;
         }
-        told = Some(cx.waker().clone());
+        waker = Some(cx.waker().clone());
         changed.as_mut().poll(cx).map(|_| true)
     })
     .await

@@ -57,7 +57,11 @@ impl EncodedMessage {
         let rendered = match render(value, BYTES_USUAL, SMALL_BYTES) {
             // Measured first: a text that grows while it is written leaves copies of its beginning behind, more bytes than itself, whose
             // pages the allocator keeps for a while.
-            Err(error) if error.is_io() => elsewhere(|| render(value, measure(value)?, usize::MAX)),
+            Err(error) if error.is_io() => elsewhere(|| {
+                let mut length = Length(0);
+                write(value, &mut length)?;
+                render(value, length.0, usize::MAX)
+            }),
             rendered => rendered,
         };
         let (text, folded) = rendered.map_err(|error| error.to_string())?;
@@ -188,14 +192,14 @@ impl Iterator for Pieces {
 fn unfold(text: &[u8], piece: &mut BytesMut) -> usize {
     let mut taken = 0;
     while let Some(rest) = text.get(taken..).filter(|rest| !rest.is_empty()) {
-        let room = SMALL_BYTES - piece.len();
-        let plain = rest.iter().take(room).position(|byte| is_folded(*byte)).unwrap_or(rest.len().min(room));
+        let free = SMALL_BYTES - piece.len();
+        let plain = rest.iter().take(free).position(|byte| is_folded(*byte)).unwrap_or(rest.len().min(free));
         if plain > 0 {
             piece.put_slice(rest.get(..plain).unwrap_or_default());
             taken += plain;
             continue;
         }
-        let Some(byte) = rest.first().filter(|_| room >= ESCAPE_BYTES) else { break };
+        let Some(byte) = rest.first().filter(|_| free >= ESCAPE_BYTES) else { break };
         piece.put_slice(&unfolded(*byte));
         taken += 1;
     }
@@ -216,13 +220,6 @@ fn render(value: &impl Serialize, bytes_expected: usize, bytes_max: usize) -> se
     let mut writer = Bounded { text: Vec::with_capacity(bytes_expected), bytes_max };
     let folded = write(value, &mut writer)?;
     Ok((writer.text, folded))
-}
-
-/// How many bytes `render` makes of a value.
-fn measure(value: &impl Serialize) -> serde_json::Result<usize> {
-    let mut length = Length(0);
-    write(value, &mut length)?;
-    Ok(length.0)
 }
 
 /// How many control characters were folded.

@@ -284,6 +284,7 @@ impl From<&CallError> for RpcError {
                 Self::host_failure(format_args!("a plugin's error code {code} lies in the reserved range"))
             }
             CallError::Custom { code, message, data } => {
+                let raw = |json: &Json| RawValue::from_string(single_line(json.as_str()).into_owned()).ok();
                 Self { data: data.as_ref().and_then(raw), ..Self::new(*code, message.as_str()) }
             }
             CallError::Fault { kind, reason } => {
@@ -301,10 +302,6 @@ impl From<&CallError> for RpcError {
             }
         }
     }
-}
-
-fn raw(json: &Json) -> Option<Box<RawValue>> {
-    RawValue::from_string(single_line(json.as_str()).into_owned()).ok()
 }
 
 /// The name of a feature, and the client capability that would declare it.

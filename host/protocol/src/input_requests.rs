@@ -103,8 +103,8 @@ pub(crate) struct InputRequestOptions<'a> {
 }
 
 /// The request as a line; `None` when what the guest asks is no JSON.
-pub(crate) fn request(id: &str, asked: &InputRequest, manner: InputRequestOptions<'_>) -> Option<String> {
-    jsonrpc::request(id, method(&asked.kind), &ask(asked, manner)?)
+pub(crate) fn request(id: &str, request: &InputRequest, options: InputRequestOptions<'_>) -> Option<String> {
+    jsonrpc::request(id, method(&request.kind), &ask(request, options)?)
 }
 
 /// A question as a part of a result, the way of 2026-07-28.
@@ -116,15 +116,15 @@ pub(crate) struct InputRequestView<'a> {
 
 impl<'a> InputRequestView<'a> {
     /// `None` when what the guest asks is no JSON.
-    pub(crate) fn new(asked: &'a InputRequest) -> Option<Self> {
-        let manner = InputRequestOptions { version: Version::V2025_11_25, related: None, task_ttl_ms: None };
+    pub(crate) fn new(request: &'a InputRequest) -> Option<Self> {
+        let options = InputRequestOptions { version: Version::V2025_11_25, related: None, task_ttl_ms: None };
         // URL elicitations have no id any more.
-        let params = InputRequestParams { elicitation_id: None, ..ask(asked, manner)? };
-        Some(Self { method: method(&asked.kind), params })
+        let params = InputRequestParams { elicitation_id: None, ..ask(request, options)? };
+        Some(Self { method: method(&request.kind), params })
     }
 }
 
-fn ask<'a>(asked: &'a InputRequest, manner: InputRequestOptions<'a>) -> Option<InputRequestParams<'a>> {
+fn ask<'a>(request: &'a InputRequest, options: InputRequestOptions<'a>) -> Option<InputRequestParams<'a>> {
     let mut ask = InputRequestParams {
         mode: None,
         message: None,
@@ -132,12 +132,12 @@ fn ask<'a>(asked: &'a InputRequest, manner: InputRequestOptions<'a>) -> Option<I
         url: None,
         elicitation_id: None,
         other: Map::new(),
-        task: manner.task_ttl_ms.map(|ttl| Ttl { ttl }),
-        meta: MetaView::new(&asked.meta, manner.related),
+        task: options.task_ttl_ms.map(|ttl| Ttl { ttl }),
+        meta: MetaView::new(&request.meta, options.related),
     };
-    match &asked.kind {
+    match &request.kind {
         InputRequestKind::Form { message, requested_schema } => {
-            ask.mode = manner.version.has_tasks().then_some("form");
+            ask.mode = options.version.has_tasks().then_some("form");
             ask.message = Some(message);
             ask.requested_schema = Some(Raw(requested_schema));
         }

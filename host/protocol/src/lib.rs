@@ -77,18 +77,7 @@ pub use task_calls::{OfferedTool, TaskCallError, TaskCalls};
 pub use tests::fuzz;
 pub use tool_lists::{TOOLS_PER_PAGE, ToolListing};
 pub use unknown::nearest_name;
-
-/// The revisions that are spoken, newest first.
-pub const VERSIONS: [&str; 4] =
-    [modern::VERSION, version::Version::V2025_11_25.name(), version::Version::V2025_06_18.name(), BATCH_VERSION];
-
-/// The one revision that has batches.
-pub const BATCH_VERSION: &str = version::Version::V2025_03_26.name();
-
-/// Whether a name of a revision is that of one without sessions.
-pub fn is_modern_version(name: &str) -> bool {
-    modern::is_modern_version(name)
-}
+pub use version::{BATCH_VERSION, VERSIONS, is_modern_version};
 
 /// The protocol; cheap to clone.
 #[derive(Clone)]
@@ -161,7 +150,9 @@ impl Mcp for Protocol {
         {
             return Received::Accepted;
         }
-        let era = era_of(envelope, peer.declared.as_ref());
+        // Headers or the body decide, never the connection; headers are looked at first, because they are shorter.
+        let version = peer.declared.as_ref().and_then(|declared| declared.protocol_version.as_deref());
+        let era = if version.is_some_and(is_modern_version) { Era::Modern } else { envelope.era() };
         if era == Era::Legacy
             && let Some(refusal) = unspoken(peer.declared.as_ref())
         {
@@ -207,11 +198,4 @@ fn unspoken(declared: Option<&Declared<'_>>) -> Option<Received> {
     let requested: String = version.chars().take(64).collect();
     let body = jsonrpc::error_body(None, &error::RpcError::unsupported_version(&VERSIONS, &requested));
     Some(Received::Rejected { rejection: Rejection::Malformed, body })
-}
-
-/// The era of a message. Its headers or its body decide, never the connection.
-fn era_of(envelope: &Envelope, declared: Option<&Declared<'_>>) -> Era {
-    // Looked at first, because it is shorter.
-    let declared = declared.and_then(|declared| declared.protocol_version.as_deref());
-    if declared.is_some_and(modern::is_modern_version) { Era::Modern } else { envelope.era() }
 }

@@ -156,6 +156,13 @@ impl Method {
         self.row().is_some_and(|row| row.long_answers.contains(&era))
     }
 
+    /// Whether a request is a task of SEP-1686 when its metadata asks for one; elsewhere the metadata is ignored, as SEP-1686 requires of
+    /// servers that do not support tasks for a request. A handshake has no session yet that could read its task, and requests about tasks are
+    /// answered out of their records. `tools/call` reads its metadata itself.
+    pub(crate) fn is_augmentable(self) -> bool {
+        !matches!(self.subject(), Subject::Handshake | Subject::Tasks | Subject::Steer | Subject::Pause)
+    }
+
     /// Whether the host has something that the method is about.
     pub(crate) fn is_offered(self, catalog: &Catalog) -> bool {
         match self.subject() {

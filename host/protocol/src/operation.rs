@@ -17,7 +17,7 @@ use super::encoded_message::Ending;
 use super::error::INVALID_REQUEST;
 use super::jsonrpc::{Message, RequestId};
 use super::methods::Method;
-use super::{Exchange, Frame, Peer, ProtocolContext, Received, modern, trace};
+use super::{Exchange, Frame, Peer, ProtocolContext, Received, trace, version};
 use bulkhead_calls::{PromptEntry, ToolEntry};
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::Era;
@@ -136,7 +136,7 @@ impl Operation {
         params: Option<&str>,
     ) -> Self {
         let version = match (era, &peer.session) {
-            (Era::Modern, _) => modern::VERSION,
+            (Era::Modern, _) => version::MODERN,
             (Era::Legacy, session) => session.as_ref().map_or("", |session| session.protocol_version()),
         };
         let transport = if peer.connection.is_some() { Transport::Stdio } else { Transport::Http };

@@ -129,8 +129,8 @@ impl RequestContext {
         if let Some(position) = self.position(METHOD, paged)? {
             let (plugin, cursor): (String, Option<String>) =
                 serde_json::from_slice(&position).map_err(|_| bad_cursor())?;
-            let place = libraries.iter().position(|library| library.plugin.name == plugin);
-            (at, inside) = (place.ok_or_else(bad_cursor)?, cursor);
+            let position = libraries.iter().position(|library| library.plugin.name == plugin);
+            (at, inside) = (position.ok_or_else(bad_cursor)?, cursor);
         }
         let mut entries = Vec::new();
         let mut listed = false;
@@ -184,7 +184,7 @@ impl RequestContext {
             let operation = Operation::ReadResource { uri: uri.to_owned() };
             match self.quietly::<Vec<_>>(&library, operation).await? {
                 Ok(_) => return Ok(Some(library)),
-                Err(error) if fallback.goes_on(&error) => {}
+                Err(error) if fallback.tries_next(&error) => {}
                 Err(error) => return Err(RpcError::from(&error)),
             }
         }

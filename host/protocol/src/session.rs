@@ -105,7 +105,7 @@ struct SessionState {
 /// An open standalone stream, as the requests of its session see it.
 struct Listening {
     stream: u64,
-    said: mpsc::Sender<String>,
+    sender: mpsc::Sender<String>,
 }
 
 impl SessionState {
@@ -278,7 +278,7 @@ impl Session {
     /// The session is over: its plain calls are cancelled, and nothing is expected of its client any more. Tasks go on.
     pub fn close(&self) {
         let mut live = self.live.lock();
-        live.in_flight.values().for_each(|cancellation| cancellation.told.notify_one());
+        live.in_flight.values().for_each(|cancellation| cancellation.cancelled.notify_one());
         live.expected.clear();
     }
 
@@ -365,7 +365,10 @@ impl Session {
     pub(crate) fn forget_input_request(&self, task: TaskId, issued_key: &str) {
         let mut live = self.live.lock();
         live.expected.retain(|_, expected| {
-            expected.input_request.as_ref().is_none_or(|asked| asked.task != task || asked.issued_key != issued_key)
+            expected
+                .input_request
+                .as_ref()
+                .is_none_or(|input_request| input_request.task != task || input_request.issued_key != issued_key)
         });
         live.rest();
     }
@@ -385,14 +388,14 @@ impl Session {
     pub(crate) fn cancel(&self, id: &RequestId) {
         if let Some(cancellation) = self.live.lock().in_flight.get(id) {
             cancellation.by_client.store(true, Ordering::Release);
-            cancellation.told.notify_one();
+            cancellation.cancelled.notify_one();
         }
     }
 
     /// Notes an open standalone stream.
     pub(crate) fn listen(self: &Arc<Self>, stream: u64) -> Listener {
-        let (said, to_say) = mpsc::channel(SAID_MAX);
-        self.live.lock().listeners.push(Listening { stream, said });
+        let (sender, to_say) = mpsc::channel(SAID_MAX);
+        self.live.lock().listeners.push(Listening { stream, sender });
         Listener { session: Arc::clone(self), stream, to_say }
     }
 
@@ -404,7 +407,7 @@ impl Session {
     /// The sender of messages on that stream; `None` without a listener, or before the handshake is over.
     pub(crate) fn standalone(&self) -> Option<mpsc::Sender<String>> {
         let is_ready = self.initialized.initialized();
-        self.live.lock().listeners.last().filter(|_| is_ready).map(|listening| listening.said.clone())
+        self.live.lock().listeners.last().filter(|_| is_ready).map(|listening| listening.sender.clone())
     }
 
     /// Forgets which lists the client knows.
@@ -459,7 +462,7 @@ impl Session {
 /// Tells a request that its client no longer waits for it.
 #[derive(Default)]
 struct Cancellation {
-    told: Notify,
+    cancelled: Notify,
     by_client: AtomicBool,
 }
 
@@ -473,7 +476,7 @@ pub(crate) struct InFlight {
 impl InFlight {
     /// Returns when the client cancels the request, or its session is over.
     pub(crate) async fn cancelled(&self) {
-        self.cancellation.told.notified().await;
+        self.cancellation.cancelled.notified().await;
     }
 
     /// Whether it was the client that cancelled the request.

@@ -50,11 +50,11 @@ pub(super) fn read_traceparent(text: &str) -> Option<TraceContext> {
     let trace_id = hex(32)?;
     let parent_id = hex(16)?;
     let flags = hex(2)?;
-    let goes_on = parts.next().is_some();
+    let has_more = parts.next().is_some();
     let trace_id = u128::from_str_radix(trace_id, 16).ok()?.to_be_bytes();
     let parent_id = u64::from_str_radix(parent_id, 16).ok()?.to_be_bytes();
     let flags = u8::from_str_radix(flags, 16).ok()?;
-    if version == "ff" || (version == "00" && goes_on) {
+    if version == "ff" || (version == "00" && has_more) {
         return None;
     }
     TraceContext::new(trace_id, parent_id, flags & SAMPLED_FLAG != 0)

@@ -184,25 +184,25 @@ pub(crate) fn ttl_ms(task: &Task) -> Option<u64> {
 
 /// The status of this revision, which knows neither a queue nor a pause, and calls a tool's own failure `failed`.
 fn status(task: &Task) -> (&'static str, Option<String>) {
-    let said = || task.status_message.clone();
+    let message = || task.status_message.clone();
     match &task.phase {
-        Phase::Active(Active::Queued) => ("working", said().or_else(|| Some("queued".to_owned()))),
-        Phase::Active(active) => (active_name(*active), said()),
+        Phase::Active(Active::Queued) => ("working", message().or_else(|| Some("queued".to_owned()))),
+        Phase::Active(active) => (active_name(*active), message()),
         Phase::Paused { before } => (active_name(*before), Some(paused(task))),
-        Phase::Ended(Outcome::Output { is_error: false }) => ("completed", said()),
+        Phase::Ended(Outcome::Output { is_error: false }) => ("completed", message()),
         Phase::Ended(Outcome::Output { is_error: true }) => {
-            ("failed", said().or_else(|| Some("The tool reported an error; its result says more".to_owned())))
+            ("failed", message().or_else(|| Some("The tool reported an error; its result says more".to_owned())))
         }
         Phase::Ended(Outcome::Error(error)) => ("failed", Some(broken(task, RpcError::from(error)))),
         Phase::Ended(Outcome::Cancelled) => {
-            ("cancelled", said().or_else(|| Some("The task was cancelled by request".to_owned())))
+            ("cancelled", message().or_else(|| Some("The task was cancelled by request".to_owned())))
         }
     }
 }
 
 /// The status message of a task that broke. One that could not go on after a restart says why.
 pub(crate) fn broken(task: &Task, error: RpcError) -> String {
-    let why = task.status_message.as_deref().filter(|said| said.starts_with(COULD_NOT));
+    let why = task.status_message.as_deref().filter(|message| message.starts_with(COULD_NOT));
     match (task.outcome(), why) {
         (Some(Outcome::Error(CallError::Interrupted)), Some(why)) => format!("{}; {why}", error.message),
         _ => error.message,

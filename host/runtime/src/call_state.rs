@@ -250,8 +250,8 @@ impl CallLevers for CallState {
         self.set_task_id(task_id.to_owned());
     }
 
-    fn set_client(&self, audience: ClientView) {
-        *self.audience.lock() = Some(audience);
+    fn set_client(&self, client: ClientView) {
+        *self.audience.lock() = Some(client);
     }
 
     fn steering_pending(&self, pending: bool) {

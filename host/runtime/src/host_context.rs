@@ -16,7 +16,7 @@ pub(super) struct HostContext {
     pub(super) names: Option<Arc<dyn TenantNames>>,
     pub(super) metrics: Metrics,
     pub(super) quotas: Arc<Quotas>,
-    pub(super) lines: RequestQuotas,
+    pub(super) request_quotas: RequestQuotas,
     pub(super) blocking: Arc<BlockingPools>,
 }
 

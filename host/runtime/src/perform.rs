@@ -113,7 +113,7 @@ async fn execute(
             return Err(CallError::Interrupted);
         }
     }
-    let line = host_context.lines.of(tenant, &share);
+    let request_quota = host_context.request_quotas.of(tenant, &share);
     let blocking = Blocking::of(&host_context.blocking, tenant);
     let owner = tenant;
     let tenant = match &host_context.names {
@@ -130,7 +130,7 @@ async fn execute(
     };
     let mut call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), around)
         .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
-    call.egress.share(line);
+    call.egress.share(request_quota);
     call.egress.record(span);
     call.egress.count(plugin.metrics.clone());
     let exports = Arc::clone(&plugin.exports);

@@ -165,7 +165,7 @@ impl Sandbox {
                 names: config.tenant_names,
                 metrics: config.metrics,
                 quotas: Arc::default(),
-                lines: Default::default(),
+                request_quotas: Default::default(),
                 blocking: Arc::default(),
             }),
             cache,

@@ -164,12 +164,12 @@ impl Append {
     /// [`Error::Fenced`] when it does not go on from what is there.
     pub(crate) fn onto(&self, present: Option<&JournalHead>, record: Option<u32>) -> Result<JournalHead, Error> {
         let takes_over = |head: &JournalHead| record.is_some() && head.attempt < self.attempt;
-        let goes_on = match present {
+        let continues = match present {
             None => self.at_row == 0,
             Some(head) => head.rows == self.at_row && (head.attempt == self.attempt || takes_over(head)),
         };
         let fits = self.at_row.checked_add(self.rows()).is_some();
-        if !goes_on || !fits || record.is_some_and(|attempt| attempt != self.attempt) {
+        if !continues || !fits || record.is_some_and(|attempt| attempt != self.attempt) {
             return Err(Error::Fenced);
         }
         let bytes = match self.head.state {

@@ -413,7 +413,7 @@ impl KeyValues {
 
     /// What is stored for a value; `None` when one of its pieces is not there.
     async fn stored(&self, space: &KeyValueNamespace, entry: &Entry) -> Result<Option<Vec<u8>>, Error> {
-        match &entry.place {
+        match &entry.value {
             StoredValue::Here(stored) => Ok(Some(stored.clone())),
             StoredValue::Pieces { stamp, count } => {
                 let mut stored = Vec::new();

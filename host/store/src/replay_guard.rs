@@ -57,8 +57,8 @@ impl SingleUseToken {
 
 /// Whose row it is.
 pub(super) fn tenant_of(row: &[u8]) -> Option<TenantId> {
-    let (place, rest) = row.split_first()?;
-    let rest = if *place == DUE { rest.get(size_of::<UnixMs>()..)? } else { rest };
+    let (kind, rest) = row.split_first()?;
+    let rest = if *kind == DUE { rest.get(size_of::<UnixMs>()..)? } else { rest };
     rest.first_chunk().copied().map(TenantId)
 }
 

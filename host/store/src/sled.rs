@@ -161,7 +161,7 @@ impl SledStore {
         let mut space = DiskSpace::new(&layout.store, free_space, options.free_bytes_min, options.ballast_bytes);
         let mut ballast_given_up = false;
         let mut is_examined = false;
-        let (database, state, stock) = match database::find(&layout)? {
+        let (database, state, counts) = match database::find(&layout)? {
             DataState::Fresh => {
                 let (database, state) = create(&layout, options.cache_bytes)?;
                 let orphans = files::orphans(&layout.files, &HashSet::new())?;
@@ -169,8 +169,8 @@ impl SledStore {
             }
             DataState::Database(state) => {
                 ballast_given_up = space.make_room_to_open();
-                let stock = match mark::recall(&layout, &state) {
-                    Some(stock) => stock,
+                let counts = match mark::recall(&layout, &state) {
+                    Some(counts) => counts,
                     None => {
                         is_examined = true;
                         said_if_slow("examining the database", || probe::probe(options.probe, &options.dir))?
@@ -181,19 +181,19 @@ impl SledStore {
                 let open = || salvage::guarded(|| database::database(&layout, options.cache_bytes, &state));
                 let database = said_if_slow("opening the database", open)?;
                 let state = StateFile::open(&layout.state, state.at(database.last.group))?;
-                (database, state, stock)
+                (database, state, counts)
             }
         };
-        let ledger = match stock.group == database.last.group {
-            true => stock.ledger,
+        let ledger = match counts.group == database.last.group {
+            true => counts.ledger,
             false => CountBuilder::of(&database.tree)?.ledger,
         };
         let left_journals = if is_examined { journal::left(&database.tree)? } else { Vec::new() };
         let sealing = Sealing::open(options.keys, &database.tree)?;
         let files = Files::open(layout.files.clone())?;
-        files.remove_orphans(&stock.orphans)?;
-        if !stock.orphans.is_empty() {
-            tracing::info!(orphans = stock.orphans.len(), "removed payload files that no task names");
+        files.remove_orphans(&counts.orphans)?;
+        if !counts.orphans.is_empty() {
+            tracing::info!(orphans = counts.orphans.len(), "removed payload files that no task names");
         }
         let shared = Arc::new(StoreInner { ledger: Mutex::new(ledger), sealing, ..StoreInner::default() });
         shared.view.give(database.tree.clone());
@@ -255,13 +255,13 @@ impl SledStore {
         let files = self.files.clone();
         let placed = tokio::task::spawn_blocking(move || {
             let mut own = Payloads::default();
-            let place = place_now(&files, part, bytes, &mut own)?;
-            Ok((place, own.files))
+            let location = place_now(&files, part, bytes, &mut own)?;
+            Ok((location, own.files))
         });
         let placed = placed.await.map_err(|error| Error::Engine(format!("a file was not written: {error}")))?;
-        let (place, written) = placed?;
+        let (location, written) = placed?;
         payloads.files.extend(written);
-        Ok(place)
+        Ok(location)
     }
 
     /// Reads a payload, off the asynchronous threads when it lies in a file.
@@ -269,16 +269,16 @@ impl SledStore {
         &self,
         key: TaskKey,
         part: Part,
-        place: fn(RecordHeader) -> Option<PayloadLocation>,
+        location: fn(RecordHeader) -> Option<PayloadLocation>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let Some(found) = self.shared.view.head(&key)?.and_then(place) else { return Ok(None) };
+        let Some(found) = self.shared.view.head(&key)?.and_then(location) else { return Ok(None) };
         match found {
             PayloadLocation::Inline(bytes) => Ok(Some(bytes)),
-            PayloadLocation::Chunks { .. } => self.shared.view.payload(&self.files, &key, part, place),
+            PayloadLocation::Chunks { .. } => self.shared.view.payload(&self.files, &key, part, location),
             PayloadLocation::File { .. } => {
                 let view = Arc::clone(&self.shared.view);
                 let files = self.files.clone();
-                let read = tokio::task::spawn_blocking(move || view.payload(&files, &key, part, place)).await;
+                let read = tokio::task::spawn_blocking(move || view.payload(&files, &key, part, location)).await;
                 read.map_err(|error| Error::Engine(format!("a file was not read: {error}")))?
             }
         }
@@ -387,8 +387,8 @@ fn place_record(bytes: Vec<u8>) -> (PayloadLocation, Option<Chunked>) {
     if bytes.len() <= RECORD_INLINE_BYTES {
         return (PayloadLocation::Inline(bytes), None);
     }
-    let place = PayloadLocation::Chunks { bytes: bytes.len() as u64, checksum: crc32fast::hash(&bytes) };
-    (place, Some(Chunked { part: Part::Record, bytes }))
+    let location = PayloadLocation::Chunks { bytes: bytes.len() as u64, checksum: crc32fast::hash(&bytes) };
+    (location, Some(Chunked { part: Part::Record, bytes }))
 }
 
 #[cfg(test)]

@@ -152,8 +152,8 @@ impl UsageDays {
     /// # Errors
     ///
     /// When the store fails.
-    pub async fn sweep(&self, today: u32, place: Option<&[u8]>) -> Result<Option<Vec<u8>>, Error> {
-        let page = self.rows.rows(RowKind::UsedToken, Some(place.unwrap_or(&[USAGE])), PAGE_ROWS).await?;
+    pub async fn sweep(&self, today: u32, after: Option<&[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        let page = self.rows.rows(RowKind::UsedToken, Some(after.unwrap_or(&[USAGE])), PAGE_ROWS).await?;
         let is_over = |row: &[u8]| read_key(row).is_some_and(|(_, day)| day.saturating_add(USAGE_DAYS_MAX) <= today);
         let over: Vec<RowState> =
             page.iter().filter(|(row, _)| is_over(row)).map(|(row, _)| (row.clone(), None)).collect();
@@ -209,12 +209,12 @@ mod tests {
                 days.add(TenantId([tenant; 16]), day, usage(1, 1)).await.unwrap();
             }
         }
-        let mut place = None;
+        let mut after = None;
         let mut looks = 0;
         loop {
-            place = days.sweep(100, place.as_deref()).await.unwrap();
+            after = days.sweep(100, after.as_deref()).await.unwrap();
             looks += 1;
-            if place.is_none() {
+            if after.is_none() {
                 break;
             }
         }

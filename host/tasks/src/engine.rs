@@ -186,7 +186,7 @@ impl Tasks {
 
     /// Waits until versions say that lists of theirs are different now, and takes what they said.
     pub async fn next_list_changes(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
-        self.inner.lists.said().await
+        self.inner.lists.changed_lists().await
     }
 
     /// A tool as a version offers it that may not be offered any more.

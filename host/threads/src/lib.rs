@@ -83,7 +83,7 @@ struct RunQueue {
     stopped: Vec<Arc<Guest>>,
     /// Threads that wait for a ready call, and those of them that were woken.
     idle: usize,
-    told: usize,
+    woken: usize,
     hurried_at: Option<Instant>,
     closed: bool,
 }
@@ -144,7 +144,7 @@ impl Threads {
         fair: FairQueue<Arc<Guest>>,
         tick: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let line = RunQueue { fair, stopped: Vec::new(), idle: 0, told: 0, hurried_at: None, closed: false };
+        let line = RunQueue { fair, stopped: Vec::new(), idle: 0, woken: 0, hurried_at: None, closed: false };
         let threads = Self(Arc::new(Pool {
             line: Mutex::new(line),
             came: Condvar::new(),
@@ -325,7 +325,7 @@ impl Pool {
             line.idle += 1;
             self.came.wait(&mut line);
             line.idle -= 1;
-            line.told = line.told.saturating_sub(1);
+            line.woken = line.woken.saturating_sub(1);
         }
     }
 }
@@ -333,8 +333,8 @@ impl Pool {
 impl RunQueue {
     /// Whether a waiting thread must be woken; it counts as woken from now on.
     fn tell_one(&mut self) -> bool {
-        let waits = self.idle > self.told;
-        self.told += usize::from(waits);
+        let waits = self.idle > self.woken;
+        self.woken += usize::from(waits);
         waits
     }
 

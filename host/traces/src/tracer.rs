@@ -42,11 +42,11 @@ pub struct TracerOptions {
 
 impl TracerOptions {
     pub(super) fn origin(&self) -> Origin {
-        let said = self.resource.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let attributes = self.resource.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let named = [("service.name", self.service_name.as_str()), ("service.version", self.service_version)];
         // What is said twice is what was said last.
-        let said: BTreeMap<_, _> = said.chain(named).collect();
-        Origin::new(said.into_iter(), ("bulkhead", self.service_version))
+        let attributes: BTreeMap<_, _> = attributes.chain(named).collect();
+        Origin::new(attributes.into_iter(), ("bulkhead", self.service_version))
     }
 }
 

@@ -45,7 +45,7 @@ impl Recipient {
     /// The response with room for it. One that has none is dropped, and an error that says so takes its place.
     pub(super) fn response(&self, line: EncodedMessage) -> (EncodedMessage, Option<Permit>) {
         match self.room(&line) {
-            Ok(place) => (line, place),
+            Ok(permit) => (line, permit),
             Err(full) => {
                 drop(line);
                 (Refusal::unread(full).to(self.id.clone()).body().into(), None)
@@ -272,13 +272,13 @@ mod unit {
             None,
             "small ones need no room"
         );
-        let (line, place) = recipient.response(large());
+        let (line, permit) = recipient.response(large());
         assert_eq!((line, in_use()), (large(), Some(700_002 + BUFFERED_BYTES)));
         assert_eq!(quota.full_of_answers(&requestor).map(|full| full.limit), Some("answer_bytes_per_requestor"));
         let (error, none) = recipient.response(large());
         assert!(none.is_none() && error.text().contains(r#""id":7,"error":{"code":1010"#), "{}", error.text());
         assert!(error.text().contains("answer_bytes_per_requestor"));
-        drop(AnswerBody::new(large(), place));
+        drop(AnswerBody::new(large(), permit));
         assert_eq!((in_use(), quota.full_of_answers(&requestor)), (Some(0), None));
     }
 }

@@ -15,7 +15,7 @@ use bulkhead_protocol::{EncodedMessage, Exchange, Frame};
 struct Waiting {
     id: Option<String>,
     message: EncodedMessage,
-    place: Option<Permit>,
+    permit: Option<Permit>,
 }
 
 struct Joining {
@@ -35,7 +35,7 @@ pub(super) fn joined(
         let id = short(id.as_deref());
         exchange.map(move |frame| (id.clone(), frame)).boxed()
     });
-    let waiting = responses.into_iter().map(|body| Waiting { id: None, message: body.into(), place: None }).collect();
+    let waiting = responses.into_iter().map(|body| Waiting { id: None, message: body.into(), permit: None }).collect();
     let joining = Joining { frames: stream::select_all(frames), waiting, recipient };
     stream::unfold(joining, |mut joining| async move {
         let frame = joining.next().await?;
@@ -56,9 +56,9 @@ impl Joining {
                 return Some(frame);
             }
             self.recipient.id = id;
-            let (message, place) = self.recipient.response(frame.message);
+            let (message, permit) = self.recipient.response(frame.message);
             let id = self.recipient.id.take();
-            self.waiting.push(Waiting { id, message, place });
+            self.waiting.push(Waiting { id, message, permit });
         }
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
@@ -71,8 +71,8 @@ impl Joining {
     fn array(&self, waiting: Vec<Waiting>) -> EncodedMessage {
         let mut ids = Vec::with_capacity(waiting.len());
         let mut messages = Vec::with_capacity(waiting.len());
-        for Waiting { id, message, place } in waiting {
-            drop(place);
+        for Waiting { id, message, permit } in waiting {
+            drop(permit);
             ids.push(id);
             messages.push(message);
         }

@@ -29,12 +29,12 @@ pub(super) struct Bodies {
     arriving: ByteRateLimiter,
     /// Reading what is thrown away costs as much as reading what is wanted, so it has a flow of its own at the same rates.
     discarded: ByteRateLimiter,
-    room: Arc<MemoryBudget>,
+    budget: Arc<MemoryBudget>,
 }
 
 impl Bodies {
     pub(super) fn new(limits: LiveLimits) -> Self {
-        let room = ScopedCounter::live(limits.clone(), |own, host| {
+        let budget = ScopedCounter::live(limits.clone(), |own, host| {
             [
                 Scope::Tenant.bound("request_bytes_open_per_tenant", own.request_bytes_open_per_tenant),
                 Scope::Requestor.bound("request_bytes_open_per_requestor", own.request_bytes_open_per_requestor),
@@ -45,16 +45,16 @@ impl Bodies {
         Self {
             arriving: flow(WAIT_MS_MAX),
             discarded: flow(DISCARD_WAIT_MS_MAX),
-            room: MemoryBudget::new(room),
+            budget: MemoryBudget::new(budget),
             limits,
         }
     }
 
     /// The most bytes that a body of a requestor may have, and the limit that says so.
     pub(super) fn largest(&self, requestor: &Requestor, body_bytes_max: usize) -> (&'static str, usize) {
-        let room = self.limits.of(requestor).request_bytes_open_per_requestor;
-        match usize::try_from(room) {
-            Ok(room) if room < body_bytes_max => ("request_bytes_open_per_requestor", room),
+        let bytes_max = self.limits.of(requestor).request_bytes_open_per_requestor;
+        match usize::try_from(bytes_max) {
+            Ok(bytes_max) if bytes_max < body_bytes_max => ("request_bytes_open_per_requestor", bytes_max),
             _ => ("body_bytes_max", body_bytes_max),
         }
     }
@@ -69,7 +69,7 @@ impl Bodies {
         if !wait.is_zero() {
             sleep(wait).await;
         }
-        match self.room.take(requestor, bytes as u64, Duration::from_millis(WAIT_MS_MAX)).await {
+        match self.budget.take(requestor, bytes as u64, Duration::from_millis(WAIT_MS_MAX)).await {
             Ok(held) => Ok(BodyPermit { held, arriving: &self.arriving }),
             Err(full) => {
                 self.arriving.release(requestor, bytes as u64);
@@ -93,7 +93,7 @@ impl Bodies {
 
     /// The memory that is taken up.
     pub(super) fn counter(&self) -> &Arc<ScopedCounter> {
-        self.room.counter()
+        self.budget.counter()
     }
 }
 

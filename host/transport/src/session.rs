@@ -92,9 +92,9 @@ impl LiveSession {
     }
 
     /// The same for one that has its place already.
-    pub(super) fn begin_in(self: &Arc<Self>, now: &SharedClock, place: Permit) -> SessionRequest {
+    pub(super) fn begin_in(self: &Arc<Self>, now: &SharedClock, permit: Permit) -> SessionRequest {
         self.requests_open.fetch_add(1, Ordering::Relaxed);
-        SessionRequest { live: self.clone(), now: now.clone(), _place: place }
+        SessionRequest { live: self.clone(), now: now.clone(), _place: permit }
     }
 
     fn is_idle(&self, now: UnixMs, idle_ms_max: u64) -> bool {
@@ -141,10 +141,6 @@ impl SessionEntry {
         }
     }
 
-    fn has_requests_open(&self) -> bool {
-        matches!(self, Self::Live(live) if live.requests_open.load(Ordering::Relaxed) > 0)
-    }
-
     fn is_idle(&self, now: UnixMs, idle_ms_max: u64) -> bool {
         match self {
             Self::Dormant { used_at, .. } => now > used_at.saturating_add(idle_ms_max),
@@ -188,7 +184,11 @@ impl Inner {
     /// The one of this requestor that was idle longest.
     fn oldest_of(&self, requestor: &Requestor) -> Option<Digest> {
         let entries = self.owners.get(requestor)?.iter().filter_map(|digest| Some((digest, self.entries.get(digest)?)));
-        let idle = entries.filter(|(_, entry)| !entry.has_requests_open());
+        let requests_open = |entry: &SessionEntry| match entry {
+            SessionEntry::Live(live) => live.requests_open.load(Ordering::Relaxed),
+            SessionEntry::Dormant { .. } => 0,
+        };
+        let idle = entries.filter(|(_, entry)| requests_open(entry) == 0);
         idle.min_by_key(|(_, entry)| entry.used_at()).map(|(digest, _)| *digest)
     }
 
@@ -267,7 +267,10 @@ impl Registry {
             after = Some(last.clone());
             for (key, value) in &page {
                 match (Digest::try_from(key.as_slice()), Row::decode(value)) {
-                    (Ok(digest), Some(row)) => registry.inner.lock().put(digest, row.dormant()),
+                    (Ok(digest), Some(row)) => {
+                        let entry = SessionEntry::Dormant { requestor: row.requestor, used_at: row.used_at };
+                        registry.inner.lock().put(digest, entry);
+                    }
                     // Of another version or damaged: nobody can use it any more.
                     _ => registry.rows.remove_row(RowKind::Session, key).await?,
                 }
@@ -536,9 +539,5 @@ impl<'a> Row<'a> {
             used_at: u64::from_be_bytes(*used_at),
             state,
         })
-    }
-
-    fn dormant(&self) -> SessionEntry {
-        SessionEntry::Dormant { requestor: self.requestor, used_at: self.used_at }
     }
 }

@@ -96,7 +96,9 @@ pub(super) async fn serve_with(
     };
     connection.in_flight.close();
     let finishing = async {
-        connection.finish().await;
+        // Open requests end first; then everything is closed, the queue to the writer last.
+        while connection.requests.join_next().await.is_some() {}
+        drop(connection);
         writing.await.unwrap_or_else(|error| Err(io::Error::other(error)))
     };
     let finished = tokio::time::timeout(grace, finishing).await;
@@ -146,8 +148,8 @@ impl Connection {
             return self.receive_batch(&message).await;
         }
         let envelope = Envelope::parse(message);
-        let place = match self.options.quota.admit_and_open(&self.requestor) {
-            Ok(place) => place,
+        let permit = match self.options.quota.admit_and_open(&self.requestor) {
+            Ok(permit) => permit,
             Err(refusal) => {
                 self.count(&refusal);
                 // What is no request gets no answer.
@@ -164,7 +166,7 @@ impl Connection {
                 let forwarded = forward(exchange, recipient, self.out.clone());
                 self.requests.spawn(async move {
                     forwarded.await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Received::Opened { session, reply } => {
@@ -186,8 +188,8 @@ impl Connection {
         let parsed = Batch::parse(message);
         let count = parsed.as_ref().map_or(1, Batch::count);
         let charged = self.options.quota.admit_batch(&self.requestor, count, 0);
-        let (batch, place) = match (parsed, charged) {
-            (Ok(batch), Ok(place)) => (batch, place),
+        let (batch, permit) = match (parsed, charged) {
+            (Ok(batch), Ok(permit)) => (batch, permit),
             (Err(body), Ok(_)) => return self.say(body).await,
             (Err(_), Err(refusal)) => {
                 self.count(&refusal);
@@ -215,7 +217,7 @@ impl Connection {
         let forwarded = forward(exchange, self.recipient(None), self.out.clone());
         self.requests.spawn(async move {
             forwarded.await;
-            drop(place);
+            drop(permit);
         });
     }
 
@@ -255,11 +257,6 @@ impl Connection {
             metrics.session_ended(Transport::Stdio, session.protocol_version(), since.elapsed());
         }
     }
-
-    /// Lets open requests end, then closes everything, the queue to the writer last.
-    async fn finish(mut self) {
-        while self.requests.join_next().await.is_some() {}
-    }
 }
 
 impl Drop for Connection {
@@ -270,15 +267,15 @@ impl Drop for Connection {
 
 async fn forward(mut exchange: Exchange, recipient: Recipient, out: mpsc::Sender<Said>) {
     while let Some(frame) = exchange.next().await {
-        let said = match frame.last {
+        let answer = match frame.last {
             true => recipient.response(frame.message),
             false => match recipient.room(&frame.message) {
-                Ok(place) => (frame.message, place),
+                Ok(permit) => (frame.message, permit),
                 // It answers nothing, and whoever wants to know asks.
                 Err(_) => continue,
             },
         };
-        if out.send(said).await.is_err() || frame.last {
+        if out.send(answer).await.is_err() || frame.last {
             return;
         }
     }
@@ -291,14 +288,14 @@ async fn write_lines(
     requestor: Requestor,
 ) -> io::Result<()> {
     let mut writer = pin!(writer);
-    while let Some((message, place)) = queue.recv().await {
+    while let Some((message, permit)) = queue.recv().await {
         for chunk in Chunks::line(message) {
             writer.write_all(&chunk).await?;
             if let Some(counts) = quota.counts(&requestor) {
                 counts.add_bytes_out(chunk.len() as u64);
             }
         }
-        drop(place);
+        drop(permit);
         if queue.is_empty() {
             writer.flush().await?;
         }

@@ -39,12 +39,12 @@ impl GrantSides {
 
     /// The first that keeps a directory from it, with everything below.
     pub fn withholding_directory(&self, guest: &str, write: bool) -> Option<GrantSide> {
-        let wish = DirBound { guest: guest.to_owned(), write, optional: false };
+        let bound = DirBound { guest: guest.to_owned(), write, optional: false };
         let is_left = |bound: &Bound, guest: &str| match &bound.directories {
             None => true,
             Some(bounds) => bounds.iter().any(|bound| bound.covers(guest) && (bound.write || !write)),
         };
-        let is_meant = |grant: &&DirGrant| wish.covers(&grant.guest) && (grant.write || !write);
+        let is_meant = |grant: &&DirGrant| bound.covers(&grant.guest) && (grant.write || !write);
         let mut granted = self.operator.directories.iter().filter(is_meant).peekable();
         first_without([
             is_left(&self.manifest, guest),

@@ -108,7 +108,7 @@ impl<'a> Walk<'a> {
         } else {
             places.extend(self.anchors.get(fragment).into_iter().flatten());
         }
-        places.into_iter().fold(before, |all, place| sum(all, self.place(place)))
+        places.into_iter().fold(before, |all, schema| sum(all, self.place(schema)))
     }
 }
 

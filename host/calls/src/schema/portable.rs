@@ -113,31 +113,31 @@ pub fn refusals(schema: &Value) -> Vec<String> {
     let mut places = vec![Vec::new(); REFUSALS.len()];
     look(schema, String::new(), &mut places);
     let found = REFUSALS.iter().zip(places).filter(|(_, places)| !places.is_empty());
-    let said = found.map(|(refusal, places)| {
+    let sentences = found.map(|(refusal, places)| {
         let more = if places.len() > 1 { format!(" and {} more", places.len() - 1) } else { String::new() };
-        let place = places.first().filter(|place| !place.is_empty()).map_or("the root", String::as_str);
-        format!("{} (at {place}{more}), which {} refuse", refusal.what, refusal.who)
+        let path = places.first().filter(|path| !path.is_empty()).map_or("the root", String::as_str);
+        format!("{} (at {path}{more}), which {} refuse", refusal.what, refusal.who)
     });
-    said.collect()
+    sentences.collect()
 }
 
-fn look(schema: &Value, place: String, places: &mut [Vec<String>]) {
+fn look(schema: &Value, path: String, places: &mut [Vec<String>]) {
     let Some(members) = schema.as_object() else { return };
     for (refusal, places) in REFUSALS.iter().zip(places.iter_mut()) {
-        if (place.is_empty() || !refusal.root) && (refusal.holds)(members) {
-            places.push(place.clone());
+        if (path.is_empty() || !refusal.root) && (refusal.holds)(members) {
+            places.push(path.clone());
         }
     }
     for (key, value) in members {
         match value {
             Value::Object(named) if BY_NAME.contains(&key.as_str()) => {
-                named.iter().for_each(|(name, value)| look(value, format!("{place}/{key}/{name}"), places));
+                named.iter().for_each(|(name, value)| look(value, format!("{path}/{key}/{name}"), places));
             }
             Value::Array(list) if LISTS.contains(&key.as_str()) => {
-                list.iter().enumerate().for_each(|(at, value)| look(value, format!("{place}/{key}/{at}"), places));
+                list.iter().enumerate().for_each(|(at, value)| look(value, format!("{path}/{key}/{at}"), places));
             }
             other if ALONE.contains(&key.as_str()) || SWITCHES.contains(&key.as_str()) => {
-                look(other, format!("{place}/{key}"), places);
+                look(other, format!("{path}/{key}"), places);
             }
             _ => {}
         }

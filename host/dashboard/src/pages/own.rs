@@ -50,7 +50,7 @@ pub(crate) fn own_tasks(frame: &Frame<'_>, page: &OwnTasks<'_>) -> Markup {
                             td { (text::line(task.work.label())) }
                             td { (text::line(task.status_message.as_deref().unwrap_or_default())) }
                             td { (frame.when(task.updated_at)) }
-                            td { a href={ "/tasks/" (task.id) } { code { (short(&task.id.to_string())) } } }
+                            td { a href={ "/tasks/" (task.id) } { code { (format!("{:.8}", task.id.to_string())) } } }
                         }
                     }
                 }))
@@ -59,11 +59,6 @@ pub(crate) fn own_tasks(frame: &Frame<'_>, page: &OwnTasks<'_>) -> Markup {
             }))
         },
     )
-}
-
-/// The begin of an id, which is enough to tell two apart.
-fn short(id: &str) -> String {
-    id.chars().take(8).collect()
 }
 
 /// One task, with everything that is its requestor's.

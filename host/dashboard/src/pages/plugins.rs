@@ -224,7 +224,7 @@ fn show_canary(frame: &Frame<'_>, session: &Session, name: &str, canary: &Canary
                 (canary.percent) " % of the requestors" @if !tenants.is_empty() { ", and tenants " (tenants) } ", since " (frame.when(canary.since))
             }
             dt { "Window" } dd {
-                (span(bounds.window_ms)) ": "
+                (text::relative(0, bounds.window_ms).trim_end_matches(" ago")) ": "
                 @match canary.seen {
                     Some(seen) => { (text::count(seen.calls as u64)) " calls, " (text::count(seen.faults as u64)) " faults" },
                     None => "no calls are counted",
@@ -289,10 +289,6 @@ fn verdict(canary: &CanaryView) -> String {
         }
         Some(_) => "within its bounds so far".to_owned(),
     }
-}
-
-fn span(ms: u64) -> String {
-    text::relative(0, ms).trim_end_matches(" ago").to_owned()
 }
 
 /// What can be done with the plugin as a whole.

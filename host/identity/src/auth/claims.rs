@@ -9,7 +9,7 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
-use super::IssuerOptions;
+use super::issuer_options::{IssuerOptions, TenantRule};
 use bulkhead_domain::UnixMs;
 
 /// Bytes of a subject or client id in a token; more cannot be an identifier.
@@ -202,10 +202,10 @@ impl Claims {
         Ok(Proof { subject, client, tenant, scopes, expires_at })
     }
 
-    fn tenant(&self, rule: &super::TenantRule) -> Result<String, &'static str> {
+    fn tenant(&self, rule: &TenantRule) -> Result<String, &'static str> {
         let (claim, allowed) = match rule {
-            super::TenantRule::Fixed(name) => return Ok(name.clone()),
-            super::TenantRule::Claim { claim, allowed } => (claim, allowed),
+            TenantRule::Fixed(name) => return Ok(name.clone()),
+            TenantRule::Claim { claim, allowed } => (claim, allowed),
         };
         let name = self.text(claim).ok_or("it names no tenant")?;
         let is_allowed = allowed.iter().any(|known| known == "*" || known == name);
@@ -301,7 +301,7 @@ mod tests {
             fetch_ms_max: 0,
             private_addresses: Vec::new(),
             introspection: None,
-            tenant: super::super::TenantRule::Fixed("acme".to_owned()),
+            tenant: TenantRule::Fixed("acme".to_owned()),
         };
         let refused = Err("its scopes are neither a text nor a list of texts");
         for (shape, expected) in [

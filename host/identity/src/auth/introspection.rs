@@ -21,9 +21,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::claims::{Claims, IssuerClaim, Proof, tell_refused};
 use super::introspection_limiter::{IntrospectionLimiter, TokenReputation};
-use super::oauth::{DOCUMENT_BYTES_MAX, IntrospectionOptions};
-use super::revalidation::look_at;
-use super::{Denied, IssuerOptions, Limited, Sender};
+use super::issuer_options::{DOCUMENT_BYTES_MAX, IntrospectionOptions, IssuerOptions};
+use super::verifier::{Denied, Limited, Sender, look_at};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_net::client::{Client, ClientError, Request};
@@ -104,31 +103,31 @@ impl Introspection {
             return known;
         }
         let unknown = sender.filter(|_| !self.was_good(&digest));
-        let standing = unknown.map_or(TokenReputation::Known, |sender| TokenReputation::Unknown(sender.address));
-        self.check_open(standing, unknown)?;
+        let reputation = unknown.map_or(TokenReputation::Known, |sender| TokenReputation::Unknown(sender.address));
+        self.check_open(reputation, unknown)?;
         let timeout = Duration::from_millis(self.options.fetch_ms_max);
-        let turn = tokio::time::timeout(timeout, self.line.turn(standing)).await;
+        let turn = tokio::time::timeout(timeout, self.line.turn(reputation)).await;
         let Ok(_turn) = turn else { return Err(self.unavailable(&IntrospectionError::Busy)) };
         // Several requests of one client come at once: the first has asked for all of them.
         if let Some(known) = self.known(&digest) {
             return known;
         }
-        self.check_open(standing, unknown)?;
+        self.check_open(reputation, unknown)?;
         match self.introspect(token).await {
             Ok(proof) => self.remember(digest, proof),
             Err(error) => {
-                self.rest(standing, &error);
+                self.rest(reputation, &error);
                 Err(self.unavailable(&error))
             }
         }
     }
 
     /// Refuses at once for a while after the issuer failed, and on behalf of an address that has sent too many bad tokens.
-    fn check_open(&self, standing: TokenReputation, unknown: Option<Sender<'_>>) -> Result<(), Denied> {
+    fn check_open(&self, reputation: TokenReputation, unknown: Option<Sender<'_>>) -> Result<(), Denied> {
         if let Some(exceeded) = unknown.and_then(|sender| sender.failures.exceeded(sender.address)) {
             return Err(Limited::Failures(exceeded).into());
         }
-        let failed_at = self.line.failed_at(standing);
+        let failed_at = self.line.failed_at(reputation);
         if failed_at != 0 && self.now.steady().saturating_sub(failed_at) < self.options.keys_retry_ms {
             return Err(Denied::Unavailable { incident: self.incident.lock().id.clone() });
         }
@@ -137,10 +136,10 @@ impl Introspection {
 
     /// Stops asking the issuer for a while where the next question would fail too. A refusal may be due to the token alone, and a rate
     /// limit to unknown tokens: a client that sends such tokens must not shut out the others.
-    fn rest(&self, standing: TokenReputation, error: &IntrospectionError) {
+    fn rest(&self, reputation: TokenReputation, error: &IntrospectionError) {
         let now = self.now.steady();
         match error {
-            IntrospectionError::Status(StatusCode::TOO_MANY_REQUESTS) => self.line.too_many(standing, now),
+            IntrospectionError::Status(StatusCode::TOO_MANY_REQUESTS) => self.line.too_many(reputation, now),
             IntrospectionError::Request(_)
             | IntrospectionError::Status(
                 StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT,

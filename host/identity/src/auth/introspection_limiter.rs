@@ -55,8 +55,8 @@ impl IntrospectionLimiter {
     }
 
     /// Waits for a turn.
-    pub(super) async fn turn(&self, standing: TokenReputation) -> IntrospectionPermit<'_> {
-        match standing {
+    pub(super) async fn turn(&self, reputation: TokenReputation) -> IntrospectionPermit<'_> {
+        match reputation {
             // Nobody closes it.
             TokenReputation::Known => IntrospectionPermit::Known(self.known.acquire().await.ok()),
             TokenReputation::Unknown(address) => {
@@ -65,16 +65,16 @@ impl IntrospectionLimiter {
         }
     }
 
-    fn failure(&self, standing: TokenReputation) -> &AtomicU64 {
-        match standing {
+    fn failure(&self, reputation: TokenReputation) -> &AtomicU64 {
+        match reputation {
             TokenReputation::Known => &self.known_failed_at,
             TokenReputation::Unknown(_) => &self.unknown_failed_at,
         }
     }
 
     /// When the issuer failed last, as far as it matters to tokens of this standing; 0: never.
-    pub(super) fn failed_at(&self, standing: TokenReputation) -> UnixMs {
-        self.failure(standing).load(Ordering::Acquire)
+    pub(super) fn failed_at(&self, reputation: TokenReputation) -> UnixMs {
+        self.failure(reputation).load(Ordering::Acquire)
     }
 
     /// The issuer fails for all requests.
@@ -84,8 +84,8 @@ impl IntrospectionLimiter {
     }
 
     /// The issuer takes no more of these questions for a while.
-    pub(super) fn too_many(&self, standing: TokenReputation, now: UnixMs) {
-        self.failure(standing).store(now, Ordering::Release);
+    pub(super) fn too_many(&self, reputation: TokenReputation, now: UnixMs) {
+        self.failure(reputation).store(now, Ordering::Release);
     }
 }
 
@@ -101,8 +101,8 @@ mod tests {
         TokenReputation::Unknown(IpAddr::from([192, 0, 2, last]))
     }
 
-    async fn turn(line: &IntrospectionLimiter, standing: TokenReputation) -> Option<IntrospectionPermit<'_>> {
-        timeout(Duration::from_millis(20), line.turn(standing)).await.ok()
+    async fn turn(line: &IntrospectionLimiter, reputation: TokenReputation) -> Option<IntrospectionPermit<'_>> {
+        timeout(Duration::from_millis(20), line.turn(reputation)).await.ok()
     }
 
     #[tokio::test]

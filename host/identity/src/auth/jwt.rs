@@ -6,8 +6,8 @@
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, dangerous, decode, decode_header};
 use serde::Deserialize;
 
-use super::IssuerOptions;
 use super::claims::Claims;
+use super::issuer_options::IssuerOptions;
 
 /// Longer names of keys are not looked for.
 const KID_BYTES_MAX: usize = 512;

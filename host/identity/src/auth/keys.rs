@@ -19,8 +19,8 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use url::Url;
 
-use super::oauth::DOCUMENT_BYTES_MAX;
-use super::{Denied, IssuerOptions};
+use super::issuer_options::{DOCUMENT_BYTES_MAX, IssuerOptions};
+use super::verifier::Denied;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_net::client::{Client, ClientError, NotAUrl, Request, parse_server_url};
@@ -249,14 +249,14 @@ impl IssuerKeys {
         let issuer = &self.options.url;
         let origin = issuer.origin().ascii_serialization();
         let path = issuer.path().trim_end_matches('/');
-        let places = [
+        let addresses = [
             format!("{origin}/.well-known/oauth-authorization-server{path}"),
             format!("{origin}/.well-known/openid-configuration{path}"),
             format!("{origin}{path}/.well-known/openid-configuration"),
         ];
         let mut last = None;
-        for place in places {
-            match self.discover_at(place, &read).await {
+        for address in addresses {
+            match self.discover_at(address, &read).await {
                 Ok(found) => return Ok(found),
                 // They are all at the same server.
                 Err(error @ FetchError::Request { .. }) => return Err(error),
@@ -272,11 +272,11 @@ impl IssuerKeys {
 
     async fn discover_at<T>(
         &self,
-        place: String,
+        address: String,
         read: impl Fn(&Metadata) -> Result<T, String>,
     ) -> Result<T, FetchError> {
-        let wrong = |reason: String| FetchError::Document { url: place.clone(), reason };
-        let url = parse_server_url(&place).map_err(|error: NotAUrl| wrong(error.to_string()))?;
+        let wrong = |reason: String| FetchError::Document { url: address.clone(), reason };
+        let url = parse_server_url(&address).map_err(|error: NotAUrl| wrong(error.to_string()))?;
         let body = self.document(&url).await?;
         let metadata: Metadata =
             serde_json::from_value(body).map_err(|_| wrong("it is no metadata of an issuer".to_owned()))?;

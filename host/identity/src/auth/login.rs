@@ -1,8 +1,8 @@
 //! People who log in at an issuer with a browser: OpenID Connect, the authorization code flow with PKCE.
 //!
 //! Owns where a browser is sent, the exchange of its code, and what the id token must say. Must not keep or log a code or a token, and
-//! must not know a browser: whose attempt it is, is the caller's to check. Invariants: who logs in is the same requestor as with an access
-//! token of that issuer; the issuer is asked where its endpoints are at most once every `keys_retry_ms`, by one request at a time.
+//! must not know a browser: whose attempt it is, is the caller's to check. Invariant: who logs in is the same requestor as with an access
+//! token of that issuer.
 
 use std::sync::Arc;
 
@@ -13,22 +13,21 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{Mutex, Semaphore};
 use url::Url;
 use url::form_urlencoded::Serializer;
 
 use super::claims::{Claims, SCOPES_MAX};
 use super::introspection::basic;
+use super::issuer::Issuer;
+use super::issuer_options::DOCUMENT_BYTES_MAX;
 use super::jwt::Purpose;
-use super::keys::{IssuerKeys, server_url};
-use super::oauth::DOCUMENT_BYTES_MAX;
+use super::login_endpoints::unavailable;
+use super::oauth::OauthVerifier;
 use super::stored::SignedProof;
-use super::{Authenticator, Denied, Issuer, OauthVerifier, Unauthorized};
-use bulkhead_domain::UnixMs;
-use bulkhead_net::client::{Client, Request};
+use super::verifier::Denied;
+use super::{Authenticator, Unauthorized};
+use bulkhead_net::client::Request;
 
-/// Codes of logins that are exchanged at one issuer at a time; more are refused. Stops strangers from keeping an issuer busy.
-const EXCHANGES_MAX: usize = 8;
 /// Characters of the code of a login at an issuer; a longer one is none.
 const CODE_CHARS_MAX: usize = 4_096;
 
@@ -71,69 +70,6 @@ pub enum LoggedIn {
     Operator(SignedProof),
     /// [`Authenticator::stored_caller`] says who that is.
     Requestor(SignedProof),
-}
-
-/// Where an issuer lets people in.
-#[derive(Clone)]
-pub(super) struct Endpoints {
-    authorization: Url,
-    token: Url,
-}
-
-/// The same, once it was asked for.
-pub(super) struct LoginEndpoints {
-    keys: Arc<IssuerKeys>,
-    client: Client,
-    known: Mutex<Known>,
-    exchanges: Semaphore,
-}
-
-#[derive(Default)]
-struct Known {
-    endpoints: Option<Endpoints>,
-    /// By the steady clock; 0: never.
-    asked_at: UnixMs,
-    found_at: UnixMs,
-}
-
-impl LoginEndpoints {
-    pub(super) fn new(keys: Arc<IssuerKeys>, client: Client) -> Arc<Self> {
-        Arc::new(Self { keys, client, known: Mutex::default(), exchanges: Semaphore::new(EXCHANGES_MAX) })
-    }
-
-    /// In a task of its own: a browser that goes away while it waits must not take the answer from the others.
-    async fn get(self: &Arc<Self>) -> Result<Endpoints, Denied> {
-        let endpoints = Arc::clone(self);
-        let asked = tokio::spawn(async move { endpoints.ask().await }).await;
-        asked.unwrap_or_else(|error| Err(unavailable(&self.keys.options.issuer, &error.to_string())))
-    }
-
-    /// Held as long as keys are, and then in place of new ones that cannot be had.
-    async fn ask(&self) -> Result<Endpoints, Denied> {
-        let mut known = self.known.lock().await;
-        let now = self.keys.now.steady();
-        let options = &self.keys.options;
-        let age = |at: UnixMs| now.saturating_sub(at);
-        let is_fresh = known.endpoints.is_some() && age(known.found_at) <= options.keys_fresh_ms;
-        let is_due = known.asked_at == 0 || age(known.asked_at) >= options.keys_retry_ms;
-        if !is_fresh && is_due {
-            let found = self.keys.discover(|metadata| {
-                let authorization = server_url(metadata.authorization_endpoint.as_deref(), "authorization_endpoint")?;
-                let token = server_url(metadata.token_endpoint.as_deref(), "token_endpoint")?;
-                Ok(Endpoints { authorization, token })
-            });
-            let found = found.await;
-            // Counted from the end: those who waited for a slow failure must not begin another one.
-            known.asked_at = self.keys.now.steady().max(1);
-            match found {
-                Ok(endpoints) => (known.endpoints, known.found_at) = (Some(endpoints), now),
-                Err(error) => {
-                    return known.endpoints.clone().ok_or_else(|| unavailable(&options.issuer, &error.to_string()));
-                }
-            }
-        }
-        known.endpoints.clone().ok_or_else(|| Denied::Unavailable { incident: "unknown".to_owned() })
-    }
 }
 
 impl Authenticator {
@@ -180,7 +116,7 @@ impl Authenticator {
         let named = |scopes: &str| scopes.split(' ').filter(|scope| !scope.is_empty()).map(str::to_owned).collect();
         proof.scopes = given.scope.as_deref().map_or_else(|| client.scopes.clone(), named);
         proof.scopes.truncate(SCOPES_MAX);
-        let proof = SignedProof::new(issuer, proof, kid);
+        let proof = SignedProof::new(client.issuer.clone(), proof, kid);
         Ok(if is_operator { LoggedIn::Operator(proof) } else { LoggedIn::Requestor(proof) })
     }
 
@@ -244,13 +180,6 @@ fn says_invalid_grant(body: &[u8]) -> bool {
 /// Of PKCE (RFC 7636, 4.2).
 fn challenge(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(verifier))
-}
-
-/// Nobody is let in, and the operator learns why.
-fn unavailable(issuer: &str, why: &str) -> Denied {
-    let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
-    tracing::error!(issuer, incident, why, "nobody can log in at the issuer");
-    Denied::Unavailable { incident }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 use http::HeaderValue;
 use serde_json::json;
 
-use super::Unauthorized;
 use super::claims::{canonical, split};
+use super::unauthorized::Unauthorized;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 

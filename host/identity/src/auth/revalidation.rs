@@ -12,16 +12,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::{Authenticator, Caller, Presented, Unauthorized};
+use super::unauthorized::Unauthorized;
+use super::verifier::NOTICED_MS_MAX;
+use super::{Authenticator, Caller, Presented};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 
-/// How long nobody notices that a token was revoked, or that requests need one by now.
-pub const NOTICED_MS_MAX: u64 = 2_000;
-/// How long nobody notices that an issuer took back the key of a signed token.
-pub(super) const SIGNED_MS_MAX: u64 = 60_000;
 /// How long, in milliseconds, calls and streams go on while nobody can say whether their credential is still good.
 const UNJUDGED_MS_MAX: u64 = 30_000;
 /// How soon it is tried again to find out.
@@ -84,8 +82,11 @@ impl Revalidation {
         if self.now.steady() < self.look_at {
             return Ok(());
         }
+        let is_same = |caller: &Caller| {
+            caller.requestor == self.requestor && self.rights.as_ref().is_none_or(|rights| *rights == caller.rights)
+        };
         let ended = match self.authenticator.caller_again(&self.presented).await {
-            Ok(caller) if caller.requestor == self.requestor && self.has_rights_of(&caller) => {
+            Ok(caller) if is_same(&caller) => {
                 (self.look_at, self.ends_at) = (next_look(&caller, &self.now), caller.ends_at);
                 self.unjudged_since = None;
                 return Ok(());
@@ -107,20 +108,10 @@ impl Revalidation {
         self.look_at = now.saturating_add(left.min(ASK_AGAIN_MS));
         left > 0
     }
-
-    fn has_rights_of(&self, caller: &Caller) -> bool {
-        self.rights.as_ref().is_none_or(|rights| *rights == caller.rights)
-    }
 }
 
 fn next_look(caller: &Caller, now: &SharedClock) -> UnixMs {
     caller.look_at.unwrap_or_else(|| now.steady().saturating_add(NOTICED_MS_MAX))
-}
-
-/// When to look again at a credential that ends then by the system's clock: in so many milliseconds, or at its end. What is given goes
-/// by the steady clock, which nobody can set back.
-pub fn look_at(now: &SharedClock, ms: u64, ends_at: UnixMs) -> UnixMs {
-    now.steady().saturating_add(ms.min(ends_at.saturating_sub(now.system())))
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::claims::Proof;
-use super::{Authenticator, Caller, Denied, Issuer, Presented, Rules, Unauthorized, bearer};
 use bulkhead_domain::UnixMs;
 
 /// Enough of a credential to judge it anew without having it.
@@ -40,54 +39,8 @@ impl From<SignedProof> for StoredCredential {
 }
 
 impl SignedProof {
-    pub(super) fn new(issuer: &Issuer, proof: Proof, kid: Option<String>) -> Self {
+    pub(super) fn new(issuer: String, proof: Proof, kid: Option<String>) -> Self {
         let Proof { subject, client, tenant, scopes, expires_at } = proof;
-        Self { issuer: issuer.options.issuer.clone(), subject, client, tenant, scopes, expires_at, kid }
-    }
-}
-
-impl Authenticator {
-    /// What may be kept of the credential of a request that was let in; `None`: nothing that it could be judged by.
-    pub async fn storable(&self, caller: &Caller) -> Option<StoredCredential> {
-        let Presented::Header(header) = &caller.presented else { return None };
-        let token = bearer(header).ok()?;
-        for verifier in &self.rules.load_full().verifiers {
-            if let Some(kept) = verifier.storable(token).await {
-                return Some(kept);
-            }
-        }
-        None
-    }
-
-    /// Whether what an issuer has said of an operator still holds.
-    ///
-    /// # Errors
-    /// It does not, or cannot be judged.
-    pub async fn still_holds(&self, proof: &SignedProof) -> Result<(), Unauthorized> {
-        let rules = self.rules.load_full();
-        let oauth = rules.oauth.as_ref().ok_or(Unauthorized::Invalid)?;
-        let issuer = oauth.issuer(&proof.issuer).ok_or(Unauthorized::Invalid)?;
-        Ok(issuer.holds(proof, &oauth.now).await?)
-    }
-
-    /// The requestor behind what was kept, if the credential would still be good.
-    ///
-    /// # Errors
-    /// It is not good any more, or cannot be judged.
-    pub async fn stored_caller(&self, kept: &StoredCredential) -> Result<Caller, Unauthorized> {
-        self.rules.load_full().stored_caller(kept).await
-    }
-}
-
-impl Rules {
-    pub(super) async fn stored_caller(&self, kept: &StoredCredential) -> Result<Caller, Unauthorized> {
-        for verifier in &self.verifiers {
-            match verifier.verify_stored(kept).await {
-                Ok(verified) => return Ok(self.admitted(verified, Presented::Stored(kept.clone()))),
-                Err(Denied::Invalid) => {}
-                Err(denied) => return Err(denied.into()),
-            }
-        }
-        Err(Unauthorized::Invalid)
+        Self { issuer, subject, client, tenant, scopes, expires_at, kid }
     }
 }

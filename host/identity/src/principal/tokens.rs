@@ -112,13 +112,13 @@ impl Principals {
     }
 
     /// Makes a token for the requestor of this name in this tenant; both come into being with their first token.
-    pub async fn create(&self, wish: TokenSpec<'_>, now: UnixMs) -> Result<NewToken, Error> {
-        let TokenSpec { requestor: name, tenant, expires_at, label, scopes } = wish;
+    pub async fn create(&self, spec: TokenSpec<'_>, now: UnixMs) -> Result<NewToken, Error> {
+        let TokenSpec { requestor: name, tenant, expires_at, label, scopes } = spec;
         check_name("requestor", name)?;
         check_name("tenant", tenant)?;
         label.map_or(Ok(()), |label| check_name("token", label))?;
-        let scopes: Option<Vec<_>> =
-            scopes.map(|scopes| scopes.iter().map(|scope| checked_scope(scope)).collect()).transpose()?;
+        let checked = |scope: &String| bulkhead_domain::names::check_scope(scope).map_err(Error::Scope);
+        let scopes: Option<Vec<_>> = scopes.map(|scopes| scopes.iter().map(checked).collect()).transpose()?;
         // Two tenants may each have an "alice": they are two requestors.
         let subject = format!("{tenant}/{name}");
         let identity = Identity { verifier: "token", issuer: ISSUER_TOKEN, subject: &subject, client: "" };
@@ -233,10 +233,6 @@ impl TokenRow {
             last_used_at: None,
         }
     }
-}
-
-fn checked_scope(scope: &str) -> Result<String, Error> {
-    bulkhead_domain::names::check_scope(scope).map_err(Error::Scope)
 }
 
 pub(super) fn digest(token: &str) -> [u8; 32] {

@@ -7,11 +7,11 @@ use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 
 use super::tokens::digest;
-use super::{Error, LastUsed, Principals, Resolved, TOKEN_PREFIX, random};
+use super::{LastUsed, Principals, Resolved, TOKEN_PREFIX, unavailable};
 use crate::auth::{Denied, NOTICED_MS_MAX, Scopes, Sender, StoredCredential, Verified, Verifier, look_at};
+use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::{UnixMs, hex};
 
 /// Bearer tokens of this host.
 pub struct TokenVerifier {
@@ -124,10 +124,4 @@ impl Verifier for TokenVerifier {
     async fn anonymous_beside_tokens(&self) -> Result<Option<Requestor>, Denied> {
         self.remembered(&self.beside_tokens, || self.look_up_local()).await
     }
-}
-
-pub(super) fn unavailable(error: Error) -> Denied {
-    let incident = random::<8>().map_or_else(|_| "unknown".to_owned(), |bytes| hex(&bytes));
-    tracing::error!(incident, error = %error, "a credential could not be checked");
-    Denied::Unavailable { incident }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::Request;
+use super::request::Request;
 use super::server_requests::ask;
-use super::tools::Call;
+use super::tool_call::Call;
 use crate::arguments::CallRefusal;
 use crate::error::RpcError;
 use crate::exchange::{FrameSender, streaming};
@@ -89,10 +89,15 @@ impl StreamedRequest {
 
     async fn run(self, id: &RequestId, mut call: Call, in_flight: &InFlight) -> Option<EncodedMessage> {
         let mut progress = ProgressReports::new(call.progress_token.take(), None);
+        let starting = async {
+            call.check(&self.shared.tasks).await.map_err(|refusal| unfit(id, refusal))?;
+            let running = self.shared.tasks.call(self.session.requestor(), call.request).await;
+            running.map_err(|error| error_response(Some(id), &error.into()))
+        };
         let started = tokio::select! {
             biased;
             () = in_flight.cancelled() => return None,
-            started = self.start(id, call) => started,
+            started = starting => started,
         };
         match started {
             Ok(running) => {
@@ -102,13 +107,6 @@ impl StreamedRequest {
             }
             Err(response) => Some(response),
         }
-    }
-
-    /// The running call, or the response that says why there is none.
-    async fn start(&self, id: &RequestId, call: Call) -> Result<PlainCall, EncodedMessage> {
-        call.check(&self.shared.tasks).await.map_err(|refusal| unfit(id, refusal))?;
-        let call = self.shared.tasks.call(self.session.requestor(), call.request).await;
-        call.map_err(|error| error_response(Some(id), &error.into()))
     }
 
     /// Carries what a call says and asks until it is over: what it came to, and the call with its permit. `None` when the client
@@ -133,9 +131,9 @@ impl StreamedRequest {
                     return None;
                 }
                 Next::Answers(answers) => {
-                    if let Some(asked) = asking.take() {
+                    if let Some(pending) = asking.take() {
                         // The call may be over by now.
-                        let _ = asked.reply.send(answers);
+                        let _ = pending.reply.send(answers);
                     }
                 }
                 Next::News(CallNews::Progress { progress: at, total, message }) => {

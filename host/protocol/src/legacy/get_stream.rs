@@ -55,7 +55,7 @@ struct FollowedTask {
     task: Arc<Task>,
     progress: ProgressReports,
     /// Status and message that the client was told last.
-    told: Option<(&'static str, Option<String>)>,
+    last_status: Option<(&'static str, Option<String>)>,
 }
 
 enum Next {
@@ -125,15 +125,13 @@ impl GetStream {
 
     fn tell_updated(&self, update: &ResourceUpdate) {
         let concerns = update.concerns(self.session.requestor()) && self.session.follows(&update.uri, &update.plugin);
-        if self.listener.speaks() && concerns && self.sees(&update.plugin) {
-            self.frames.send(notifications::resource_updated(&update.uri));
+        if self.listener.speaks() && concerns {
+            // The subscription may have been made with other rights.
+            let catalog = self.shared.offered(self.session.requestor(), &self.rights).catalog;
+            if catalog.libraries().iter().any(|library| library.plugin.name == update.plugin) {
+                self.frames.send(notifications::resource_updated(&update.uri));
+            }
         }
-    }
-
-    /// Whether the reader may see a plugin's resources: the subscription may have been made with other rights.
-    fn sees(&self, plugin: &str) -> bool {
-        let catalog = self.shared.offered(self.session.requestor(), &self.rights).catalog;
-        catalog.libraries().iter().any(|library| library.plugin.name == plugin)
     }
 
     /// Searches the stored tasks for input requests that were not sent to any client.
@@ -194,7 +192,7 @@ impl GetStream {
             None if ours => {
                 let progress =
                     ProgressReports::new(task.origin.progress_token.clone(), Some(RelatedTask::from(&*task)));
-                *known = Some(FollowedTask { task, progress, told: None });
+                *known = Some(FollowedTask { task, progress, last_status: None });
             }
             None => {}
         }
@@ -226,8 +224,8 @@ impl GetStream {
         let view = TaskView::from(task);
         let now = Some((view.status, view.status_message));
         match self.known.get_mut(&task.id) {
-            Some(Some(known)) if known.told == now => return,
-            Some(Some(known)) => known.told = now,
+            Some(Some(known)) if known.last_status == now => return,
+            Some(Some(known)) => known.last_status = now,
             _ => {}
         }
         self.frames.send(notifications::status(task));

@@ -9,9 +9,9 @@ use futures::future::BoxFuture;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::Request;
 use super::call::{StreamedRequest, in_flight, unfit};
-use super::tools::Call;
+use super::request::Request;
+use super::tool_call::Call;
 use crate::error::RpcError;
 use crate::exchange::streaming;
 use crate::jsonrpc::{RequestId, error_response, response};

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Empty;
 use crate::capabilities::{Capabilities, client_tasks, features, interaction};
 use crate::context::ServerInfo;
 use crate::error::RpcError;
 use crate::jsonrpc::{self, RequestId};
-use crate::server_features::FeatureCapabilities;
+use crate::methods::methods;
+use crate::server_features::{Empty, FeatureCapabilities};
 use crate::session::{self, Negotiated, Session};
 use crate::version::Version;
 use crate::{Peer, ProtocolContext, Received};
 use bulkhead_calls::Catalog;
 use bulkhead_domain::rights::{Need, Rights};
+use bulkhead_domain::task::Era;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -114,11 +115,24 @@ struct Experimental {
 
 impl Experimental {
     fn new(version: Version, catalog: &Catalog, rights: &Rights) -> Self {
-        let sep1686 = || json!({"list": {}, "delete": {}, "requests": super::augmentable(catalog)});
+        let sep1686 = || json!({"list": {}, "delete": {}, "requests": augmentable(catalog)});
         let steers = version.has_tasks() && rights.has(Need::Steer);
         Self {
             sep1686: rights.has(Need::Tasks).then(sep1686),
             interaction: steers.then(|| json!({"steer": true, "pause": true})),
         }
     }
+}
+
+/// The requests that can be tasks of SEP-1686, by what stands before and after the slash of their names.
+fn augmentable(catalog: &Catalog) -> serde_json::Value {
+    let mut categories = serde_json::Map::new();
+    for (name, _) in methods(Era::Legacy).filter(|(_, method)| method.is_augmentable() && method.is_offered(catalog)) {
+        let (category, rest) = name.split_once('/').unwrap_or((name, ""));
+        let members = categories.entry(category).or_insert_with(|| serde_json::json!({}));
+        if let Some(members) = members.as_object_mut().filter(|_| !rest.is_empty()) {
+            members.insert(rest.to_owned(), serde_json::json!({}));
+        }
+    }
+    categories.into()
 }

@@ -4,9 +4,11 @@
 //! in one order: session, method, rights, room for its answer, params.
 
 mod call;
+mod dispatch;
 mod get_stream;
 mod idempotent_call;
 mod initialize;
+mod request;
 mod results;
 mod sep1686_immediate;
 mod sep1686_request;
@@ -14,6 +16,7 @@ mod server_features;
 mod server_requests;
 mod stream_router;
 mod tasks;
+mod tool_call;
 mod tools;
 
 use std::sync::Arc;
@@ -23,27 +26,20 @@ use serde::Deserialize;
 use super::error::RpcError;
 use super::exchange::immediate;
 use super::jsonrpc::{self, PeerError, RequestId, error_body, error_response};
-use super::methods::{Method, Subject, methods};
+use super::methods::{Method, Subject};
 use super::operation::RequestTarget;
 use super::request_context::RequestContext;
 use super::sep1686::TaskMetadata;
 use super::server_features::Empty;
-use super::session::{Negotiated, PendingRequest, Reply, Session, TaskInputRequest};
-use super::wire::level;
-use super::{Exchange, Frame, Peer, ProtocolContext, Received, Rejection, input_requests, rights};
-use bulkhead_calls::Catalog;
+use super::session::{Negotiated, PendingRequest, Reply, Session};
+use super::{Frame, Peer, ProtocolContext, Received, Rejection, rights};
 use bulkhead_domain::rights::Need;
 use bulkhead_domain::task::Era;
+use dispatch::dispatch;
+use request::Request;
 
 pub(super) use get_stream::standalone;
 pub(super) use stream_router::StreamRouter;
-
-/// Whether a request is a task of SEP-1686 when its metadata asks for one; elsewhere the metadata is ignored, as SEP-1686 requires of
-/// servers that do not support tasks for a request. A handshake has no session yet that could read its task, and requests about tasks are
-/// answered out of their records. `tools/call` reads its metadata itself.
-fn is_augmentable(method: Method) -> bool {
-    !matches!(method.subject(), Subject::Handshake | Subject::Tasks | Subject::Steer | Subject::Pause)
-}
 
 /// Whether a session knows a method. Tasks of the core came with 2025-11-25; the methods of SEP-1686 are there in every revision. Steer,
 /// pause and resume are an experiment that a client declares.
@@ -53,18 +49,6 @@ fn exists_for(method: Method, settled: &Negotiated) -> bool {
         Subject::Pause => settled.interaction.pause,
         _ => method != Method::TasksCancel || settled.version.has_tasks(),
     }
-}
-
-/// A request in its session.
-struct Request<'a> {
-    context: RequestContext,
-    session: &'a Arc<Session>,
-    id: RequestId,
-    params: Option<&'a str>,
-    /// Whether the client reads what is said before the response.
-    reads_events: bool,
-    /// What it turns out to be about, for those who count and record.
-    target: &'a RequestTarget,
 }
 
 /// Takes a request.
@@ -91,7 +75,9 @@ pub(super) fn request(
             _ => session_required(Some(id)),
         };
     };
-    let unknown = || RpcError::method_not_found(format!("Method not found: {}", readable(name)));
+    // What a caller sent is cut to a length that can be sent back.
+    let shown: String = name.chars().take(128).collect();
+    let unknown = || RpcError::method_not_found(format!("Method not found: {shown}"));
     let context = RequestContext::new(shared, peer, session.settled.version.has_tasks());
     let exists = |method: &Method| exists_for(*method, &session.settled) && method.is_offered(&context.catalog);
     let Some(method) = method.filter(exists) else {
@@ -105,52 +91,16 @@ pub(super) fn request(
     }
     let request = Request { context, session, id: id.clone(), params, reads_events: peer.reads_events, target };
     // The design wants its metadata ignored where no task comes of it, and so it is for requestors that may have none.
-    let may_be_a_task = is_augmentable(method) && method != Method::ToolsCall && peer.rights.has(Need::Tasks);
+    let may_be_a_task = method.is_augmentable() && method != Method::ToolsCall && peer.rights.has(Need::Tasks);
     let metadata = if may_be_a_task { TaskMetadata::of(params) } else { Ok(None) };
     let exchange = metadata.and_then(|metadata| match metadata {
-        Some(metadata) => sep1686_request::request(method, name, request, metadata),
         None => dispatch(method, request),
+        Some(metadata) => match server_features::taskable(method, &request)? {
+            Some(taskable) => sep1686_request::request(request, taskable, metadata),
+            None => sep1686_immediate::answer(method, name, request, metadata),
+        },
     });
     exchange.map_or_else(|error| answer(id, &error), Received::Exchange)
-}
-
-/// The requests that can be tasks of SEP-1686, by what stands before and after the slash of their names.
-fn augmentable(catalog: &Catalog) -> serde_json::Value {
-    let mut categories = serde_json::Map::new();
-    for (name, _) in methods(Era::Legacy).filter(|(_, method)| is_augmentable(*method) && method.is_offered(catalog)) {
-        let (category, rest) = name.split_once('/').unwrap_or((name, ""));
-        let members = categories.entry(category).or_insert_with(|| serde_json::json!({}));
-        if let Some(members) = members.as_object_mut().filter(|_| !rest.is_empty()) {
-            members.insert(rest.to_owned(), serde_json::json!({}));
-        }
-    }
-    categories.into()
-}
-
-fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange, RpcError> {
-    match method {
-        Method::Initialize | Method::Ping => Ok(immediate(jsonrpc::response(&request.id, &Empty {}))),
-        Method::SetLevel => set_level(&request),
-        Method::ToolsList => tools::list(&request),
-        Method::ToolsCall => tools::call(request),
-        Method::TasksGet => tasks::get(request),
-        Method::TasksResult => results::result(request),
-        Method::TasksList => tasks::list(request),
-        Method::TasksCancel => tasks::cancel(request),
-        Method::TasksDelete => tasks::delete(request),
-        Method::TasksSteer => tasks::steer(request),
-        Method::TasksPause => tasks::pause(request),
-        Method::TasksResume => tasks::resume(request),
-        Method::ResourcesList => server_features::resources(request),
-        Method::ResourcesTemplatesList => server_features::templates(&request),
-        Method::ResourcesRead => server_features::read(request),
-        Method::ResourcesSubscribe => server_features::subscribe(request),
-        Method::ResourcesUnsubscribe => server_features::unsubscribe(&request),
-        Method::PromptsList => server_features::prompts(&request),
-        Method::PromptsGet => server_features::get_prompt(request),
-        Method::Complete => server_features::complete(request),
-        Method::Discover | Method::Listen | Method::TasksUpdate => Err(RpcError::method_not_found("Method not found")),
-    }
 }
 
 /// Takes a notification. What is unknown, malformed or too late is ignored.
@@ -190,39 +140,15 @@ pub(super) fn response(
             Some(input_request) if server_requests::client_task(session, &input_request.kind, &reply).is_none() => {
                 let shared = Arc::clone(shared);
                 let session = Arc::clone(session);
-                return Received::Settling(Box::pin(
-                    async move { settle(&shared, &session, &input_request, reply).await },
-                ));
+                return Received::Settling(Box::pin(async move {
+                    server_requests::settle(&shared, &session, &input_request, reply).await
+                }));
             }
             // Nobody waits any more: the question will be asked again.
             _ => drop(pending.reply.send(reply)),
         }
     }
     Received::Accepted
-}
-
-/// Hands the answer to a task's question on. The first one wins: the engine ignores what comes later.
-async fn settle(shared: &ProtocolContext, session: &Session, input_request: &TaskInputRequest, reply: Reply) {
-    let answer = input_requests::answer_offloaded(&shared.tasks, session.requestor(), &input_request.kind, reply).await;
-    match shared.tasks.answer(session.requestor(), input_request.task, &input_request.issued_key, answer).await {
-        Ok(_) => {
-            session.forget_input_request(input_request.task, &input_request.issued_key);
-            shared.stream_router.answered(input_request.task, &input_request.issued_key);
-        }
-        // The task is over or gone, or the failure was logged where it happened; the question stays open in that case.
-        Err(error) => tracing::debug!(task = %input_request.task, %error, "an answer came to nothing"),
-    }
-}
-
-fn set_level(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    #[derive(Deserialize)]
-    struct SetLevel {
-        level: String,
-    }
-    let wanted: SetLevel = jsonrpc::params(request.params)?;
-    let level = level(&wanted.level).ok_or_else(|| RpcError::unknown_level("params.level"))?;
-    request.session.set_log_level(level);
-    Ok(immediate(jsonrpc::response(&request.id, &Empty {})))
 }
 
 /// A refusal as a response. Only what a client has to do something about outside of MCP has a status of its own.
@@ -239,9 +165,4 @@ fn session_of<'a>(peer: &'a Peer<'_>) -> Option<&'a Arc<Session>> {
 fn session_required(id: Option<&RequestId>) -> Received {
     let error = RpcError::invalid_request("there is no session: send initialize first");
     Received::Rejected { rejection: Rejection::SessionRequired, body: error_body(id, &error) }
-}
-
-/// What a caller sent, cut to a length that can be sent back.
-fn readable(text: &str) -> String {
-    text.chars().take(128).collect()
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::Request;
 use super::call::in_flight;
+use super::request::Request;
 use super::server_requests::SentInputRequests;
 use super::tasks::TaskQuery;
 use crate::error::RpcError;

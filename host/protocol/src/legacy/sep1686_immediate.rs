@@ -9,8 +9,9 @@ use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::dispatch::dispatch;
+use super::request::Request;
 use super::sep1686_request::{TaskAugmentedRequest, origin};
-use super::{Request, dispatch};
 use crate::error::RpcError;
 use crate::exchange::streaming;
 use crate::jsonrpc::{self, error_response};
@@ -60,11 +61,6 @@ fn stored_request(name: &str, params: Option<&str>) -> Result<Json, RpcError> {
         .map_err(|error| RpcError::host_failure(format_args!("a request cannot be written: {error}")))
 }
 
-/// A session that asks again has to get what it asks for, also when another one has asked before.
-fn acts_on_its_session(method: Method) -> bool {
-    matches!(method, Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe)
-}
-
 impl TaskAugmentedRequest {
     async fn answer(
         &self,
@@ -74,7 +70,10 @@ impl TaskAugmentedRequest {
         params: Option<Box<str>>,
     ) -> Result<Option<EncodedMessage>, RpcError> {
         let found = self.found(&stored_request).await?;
-        if let Some(task) = found.filter(|_| !acts_on_its_session(method)) {
+        // A session that asks again has to get what it asks for, also when another one has asked before.
+        let is_per_session =
+            matches!(method, Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe);
+        if let Some(task) = found.filter(|_| !is_per_session) {
             return Ok(Some(self.announced(&task).response(&self.id, &task).await));
         }
         let Some(response) = self.dispatched(context, method, params.as_deref()).await? else {

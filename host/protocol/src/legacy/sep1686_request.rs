@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use super::call::{in_flight, unfit};
+use super::request::Request;
 use super::results::{ReportOptions, ResultWaiter};
-use super::tools::Call;
-use super::{Request, sep1686_immediate, server_features, server_requests};
+use super::server_features::{TaskableRequest, progress_token};
+use super::server_requests;
+use super::tool_call::Call;
 use crate::error::RpcError;
 use crate::exchange::{FrameSender, streaming};
 use crate::jsonrpc::{RequestId, error_response};
-use crate::methods::Method;
 use crate::notifications;
 use crate::sep1686::{TaskMetadata, id_in_use};
 use crate::session::{InFlight, Session};
@@ -49,19 +50,15 @@ pub(super) fn call(request: Request<'_>, call: Call, metadata: TaskMetadata) -> 
     }))
 }
 
-/// Starts the exchange of any other request.
+/// Starts the exchange of any other request that plugins carry out.
 pub(super) fn request(
-    method: Method,
-    name: &str,
     request: Request<'_>,
+    taskable: TaskableRequest,
     metadata: TaskMetadata,
 ) -> Result<Exchange, RpcError> {
-    let Some(server_features::TaskableRequest { fallback_request, uri }) = server_features::taskable(method, &request)?
-    else {
-        return sep1686_immediate::answer(method, name, request, metadata);
-    };
+    let TaskableRequest { fallback_request, uri } = taskable;
     let in_flight = in_flight(&request)?;
-    let progress_token = server_features::progress_token(request.params)?;
+    let progress_token = progress_token(request.params)?;
     let are_read = request.reads_events;
     let shared = request.context.shared;
     let session = Arc::clone(request.session);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::call::{StreamedRequest, in_flight};
-use super::{Empty, Request, server_requests};
+use super::request::Request;
+use super::server_requests;
 use crate::cursor::Paged;
 use crate::error::RpcError;
 use crate::exchange::{immediate, streaming};
@@ -13,7 +14,7 @@ use crate::jsonrpc::{self, ProgressToken, RequestId, error_response, response};
 use crate::methods::Method;
 use crate::notifications::ProgressReports;
 use crate::request_context::RequestContext;
-use crate::server_features::{self, Page};
+use crate::server_features::{self, Empty, Page};
 use crate::wire::{
     Bare, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView, WithMeta,
     prompt_output,
@@ -223,10 +224,10 @@ where
             };
             let (result, call) = streamed.converse(call, &mut progress, &in_flight).await?;
             let result = result.and_then(of_kind);
-            let goes_on = result.as_ref().is_err_and(|error| fallback.goes_on(error));
+            let falls_back = result.as_ref().is_err_and(|error| fallback.tries_next(error));
             last = Some(result);
-            permit = (!goes_on).then_some(call);
-            if !goes_on {
+            permit = (!falls_back).then_some(call);
+            if !falls_back {
                 break;
             }
         }

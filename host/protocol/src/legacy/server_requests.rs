@@ -37,12 +37,6 @@ pub(super) struct ClientTask {
     poll_interval: Option<u64>,
 }
 
-impl ClientTask {
-    fn is_over(&self) -> bool {
-        matches!(self.status.as_str(), "completed" | "failed" | "cancelled")
-    }
-}
-
 /// The task that a client made of a request, if that was allowed and is what it answered.
 pub(super) fn client_task(session: &Session, kind: &InputRequestKind, reply: &Reply) -> Option<ClientTask> {
     #[derive(Deserialize)]
@@ -94,7 +88,7 @@ impl RequestStream {
                 frames.send(message);
                 true
             }
-            (Self::Standalone(said), Some(message)) => said.try_send(message).is_ok(),
+            (Self::Standalone(sender), Some(message)) => sender.try_send(message).is_ok(),
         }
     }
 }
@@ -155,7 +149,7 @@ impl ServerRequest {
         let Some(mut task) = client_task(&self.session, kind, &reply) else { return Some(reply) };
         let id = task.task_id.clone();
         self.client_task = Some(id.clone());
-        while !task.is_over() {
+        while !matches!(task.status.as_str(), "completed" | "failed" | "cancelled") {
             let poll_ms = task.poll_interval.unwrap_or(POLL_MS_DEFAULT).clamp(POLL_MS_MIN, POLL_MS_MAX);
             tokio::time::sleep(Duration::from_millis(poll_ms)).await;
             let looked = self.call("tasks/get", &id).await?;
@@ -336,12 +330,30 @@ async fn pursue(
 ) {
     let limit = Duration::from_millis(shared.options.request_timeout_ms);
     match tokio::time::timeout(limit, sent.outcome(&input_request.kind, reply)).await {
-        Ok(Some(reply)) => super::settle(&shared, &sent.session, &input_request, reply).await,
+        Ok(Some(reply)) => settle(&shared, &sent.session, &input_request, reply).await,
         Ok(None) => {}
         Err(_) => {
             // The task keeps its question: it is sent again when a stream opens.
             sent.withdraw.store(true, Ordering::Release);
             shared.stream_router.lost(input_request.task, &input_request.issued_key);
         }
+    }
+}
+
+/// Hands the answer to a task's question on. The first one wins: the engine ignores what comes later.
+pub(super) async fn settle(
+    shared: &ProtocolContext,
+    session: &Session,
+    input_request: &TaskInputRequest,
+    reply: Reply,
+) {
+    let answer = input_requests::answer_offloaded(&shared.tasks, session.requestor(), &input_request.kind, reply).await;
+    match shared.tasks.answer(session.requestor(), input_request.task, &input_request.issued_key, answer).await {
+        Ok(_) => {
+            session.forget_input_request(input_request.task, &input_request.issued_key);
+            shared.stream_router.answered(input_request.task, &input_request.issued_key);
+        }
+        // The task is over or gone, or the failure was logged where it happened; the question stays open in that case.
+        Err(error) => tracing::debug!(task = %input_request.task, %error, "an answer came to nothing"),
     }
 }

@@ -55,17 +55,12 @@ enum Delivery {
     Answered,
 }
 
-impl Streams {
-    fn is_idle(&self) -> bool {
-        self.waiters.is_empty() && self.sent.values().all(|sent| matches!(sent, Delivery::Lost | Delivery::Answered))
-    }
-}
-
 impl StreamRouter {
     fn tasks_with_room(&self) -> MutexGuard<'_, HashMap<TaskId, Streams>> {
         let mut tasks = self.tasks.lock();
         if tasks.len() >= TASKS_MAX {
-            tasks.retain(|_, streams| !streams.is_idle());
+            let is_open = |sent: &Delivery| !matches!(sent, Delivery::Lost | Delivery::Answered);
+            tasks.retain(|_, streams| !streams.waiters.is_empty() || streams.sent.values().any(is_open));
         }
         tasks
     }

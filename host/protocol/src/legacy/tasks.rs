@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::tools::Call;
-use super::{Empty, Request};
+use super::request::Request;
+use super::tool_call::Call;
 use crate::arguments::CallRefusal;
 use crate::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::error::RpcError;
 use crate::exchange::deferred;
 use crate::jsonrpc::{self, RequestId, error_response, response};
+use crate::server_features::Empty;
 use crate::session::Session;
 use crate::version::Version;
 use crate::wire::{Created, ImmediateResponse, OnlyRelated, TaskFace, TaskResult, TaskView};

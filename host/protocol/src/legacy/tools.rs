@@ -5,8 +5,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{Request, call, idempotent_call, sep1686_request, server_requests, tasks};
-use crate::arguments::{self, CallRefusal};
+use super::request::Request;
+use super::tool_call::Call;
+use super::{call, idempotent_call, sep1686_request, server_requests, tasks};
+use crate::arguments::CallRefusal;
 use crate::checked_call::{self, CallMode, CheckedCall, EraCall};
 use crate::error::RpcError;
 use crate::exchange::{immediate, streaming};
@@ -18,12 +20,10 @@ use crate::tool_search::{Query, ToolIndex, ToolRequest};
 use crate::wire::{Bare, OutputView, PageBody, ToolMembers, ToolView, tool_output};
 use crate::{Exchange, idempotency};
 use bulkhead_calls::ListKind;
-use bulkhead_domain::Json;
 use bulkhead_domain::call::ClientFeature;
 use bulkhead_domain::rights::Need;
-use bulkhead_domain::task::{Design, Era, Origin};
 use bulkhead_domain::tool::{TaskSupport, Tool};
-use bulkhead_tasks::{CallRequest, ClientContext, RequestedTtl, Tasks};
+use bulkhead_tasks::{ClientContext, RequestedTtl};
 
 /// `tools/list`.
 pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
@@ -173,38 +173,6 @@ fn checked_key(mode: &CallMode, key: Option<String>) -> Result<Option<String>, R
             "the taskId is the idempotency key of such a call: leave params._meta[\"dev.bulkhead/idempotencyKey\"] out",
         )),
         _ => Ok(key),
-    }
-}
-
-/// A `tools/call` that begins if its arguments fit.
-pub(super) struct Call {
-    pub(super) request: CallRequest,
-    pub(super) progress_token: Option<Json>,
-    pub(super) session: Arc<Session>,
-    /// Whether the client reads what is said before the response.
-    pub(super) reads_events: bool,
-    /// Set for a call or a task that is to be made once.
-    pub(super) idempotency_key: Option<String>,
-}
-
-impl Call {
-    /// Where a task that is made of it comes from.
-    pub(super) fn origin(&self, design: Design) -> Origin {
-        let ClientContext { features, log_level, .. } = self.request.client;
-        Origin {
-            era: Era::Legacy,
-            design,
-            session: Some(self.session.digest()),
-            features,
-            log_level,
-            progress_token: self.progress_token.clone(),
-            trace: None,
-        }
-    }
-
-    /// Whether the arguments fit.
-    pub(super) async fn check(&self, tasks: &Tasks) -> Result<(), CallRefusal> {
-        arguments::check(tasks, self.session.requestor(), &self.request).await
     }
 }
 

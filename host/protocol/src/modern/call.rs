@@ -19,10 +19,9 @@ use tokio::time::Instant;
 use super::call_handle::{self, CallHandle};
 use super::meta::RequestClient;
 use super::multi_round_trip::{Claim, Outcome, Parked, PendingInputRequests, StateLease};
-use super::respond;
-use super::result::{Ending, EndingView};
+use super::request::{refused, respond};
+use super::result::{Ending, EndingView, answered};
 use super::state::{Answers, Binding, Position};
-use super::tools::answered;
 use crate::arguments::{self, CallRefusal};
 use crate::digest::digest;
 use crate::error::RpcError;
@@ -145,11 +144,11 @@ impl RoundTrip {
             match arguments::check(&self.shared.tasks, &self.requestor, call).await {
                 Ok(()) => {}
                 Err(CallRefusal::ToolError(text)) => return answered(&self.shared, id, ToolOutput::failure(text)),
-                Err(CallRefusal::Error(error)) => return super::refused(id, &error),
+                Err(CallRefusal::Error(error)) => return refused(id, &error),
             }
             match related(&self.shared.tasks, &self.requestor, &self.client.related).await {
                 Ok(tasks) => call.related = tasks,
-                Err(error) => return super::refused(id, &error),
+                Err(error) => return refused(id, &error),
             }
         }
         if let Some(state) = state {
@@ -179,7 +178,7 @@ impl RoundTrip {
         let state = &self.shared.modern;
         match &ending {
             Ok(ending) => ending.frame(id, state),
-            Err(error) => super::refused(id, error),
+            Err(error) => refused(id, error),
         }
     }
 
@@ -259,9 +258,9 @@ impl RoundTrip {
     /// Whether another plugin may have what this one has not.
     fn try_next_plugin(&mut self, error: &CallError) -> bool {
         let PluginCall::PluginRequests(plugin_requests) = &self.plugin_call else { return false };
-        let goes_on = self.fallback.goes_on(error) && self.plugins_tried + 1 < plugin_requests.requests.len();
-        self.plugins_tried += usize::from(goes_on);
-        goes_on
+        let falls_back = self.fallback.tries_next(error) && self.plugins_tried + 1 < plugin_requests.requests.len();
+        self.plugins_tried += usize::from(falls_back);
+        falls_back
     }
 
     fn error(&self, error: &CallError) -> RpcError {

@@ -55,10 +55,10 @@ fn different(header: &str) -> RpcError {
     RpcError::header_mismatch(format!("{header} is not what the message says"))
 }
 
-fn equal(header: &str, value: Option<&str>, said: &str) -> Result<(), RpcError> {
+fn equal(header: &str, value: Option<&str>, expected: &str) -> Result<(), RpcError> {
     match value {
         None => Err(missing(header)),
-        Some(value) if literal(header, value)? == said => Ok(()),
+        Some(value) if literal(header, value)? == expected => Ok(()),
         Some(_) => Err(different(header)),
     }
 }

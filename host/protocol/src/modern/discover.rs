@@ -4,16 +4,16 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 use serde_json::{Map, Value, json};
 
-use super::Request;
-use super::result::Complete;
-use super::server_features::Cacheable;
+use super::request::Request;
+use super::result::{Cacheable, Complete};
 use super::tools::scope;
+use crate::Exchange;
 use crate::capabilities::{INTERACTION_EXTENSION, TASKS_EXTENSION};
 use crate::exchange::immediate;
 use crate::jsonrpc::response;
 use crate::server_features::FeatureCapabilities;
+use crate::version::VERSIONS;
 use crate::wire::{Body, entry_if};
-use crate::{Exchange, VERSIONS};
 use bulkhead_domain::rights::Need;
 
 #[derive(Serialize)]

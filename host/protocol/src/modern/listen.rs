@@ -13,9 +13,9 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use super::request::{Request, respond};
 use super::result::Complete;
 use super::task::{Detailed, Face, TaskNotification};
-use super::{Request, respond};
 use crate::error::RpcError;
 use crate::exchange::{FrameSender, streaming};
 use crate::jsonrpc::{self, RequestId, notification};
@@ -166,7 +166,7 @@ struct Listener {
 struct LastNotification {
     revision: u64,
     /// Of the line that was said last: the line itself may be as large as a result.
-    said: [u8; 32],
+    digest: [u8; 32],
     /// It changed, and could not be read.
     missed: bool,
 }
@@ -270,8 +270,8 @@ impl Listener {
             }
             match sep1686::find_call(&self.shared.tasks, &self.requestor, wire_id).await {
                 Ok(task) => {
-                    if let Entry::Vacant(place) = self.shown.entry(task.id) {
-                        place.insert(LastNotification::default());
+                    if let Entry::Vacant(vacant) = self.shown.entry(task.id) {
+                        vacant.insert(LastNotification::default());
                         tasks.push(task);
                     }
                 }
@@ -306,7 +306,7 @@ impl Listener {
         if followed.is_empty() {
             sources.updates = None;
         }
-        while !sources.are_silent() {
+        while sources.lists.is_some() || sources.news.is_some() || sources.updates.is_some() {
             let next = tokio::select! {
                 biased;
                 () = closing.begins() => Next::Over,
@@ -410,19 +410,15 @@ impl Listener {
         let Some(line) = jsonrpc::large_notification("notifications/tasks", &notice) else { return };
         let Some(shown) = self.shown.get_mut(&id) else { return };
         shown.missed = false;
-        let said = line.digest();
-        if shown.said != said {
-            *shown = LastNotification { revision, said, missed: false };
+        let digest = line.digest();
+        if shown.digest != digest {
+            *shown = LastNotification { revision, digest, missed: false };
             self.frames.send_line(line);
         }
     }
 }
 
 impl Sources {
-    fn are_silent(&self) -> bool {
-        self.lists.is_none() && self.news.is_none() && self.updates.is_none()
-    }
-
     async fn next(&mut self) -> Next {
         let Self { lists, news, updates } = self;
         let changed = async {

@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::VERSION;
 use super::params_index::Members;
 use crate::capabilities::{Capabilities, Interaction, features};
 use crate::error::RpcError;
@@ -56,12 +55,6 @@ pub(crate) fn names_a_version(params: &str) -> bool {
     (params.contains("protocolVersion") || params.contains("\\u"))
         && reader::read_if_fits::<Params<'_>>(params)
             .is_some_and(|params| params.meta.is_some_and(|meta| meta.version.is_some()))
-}
-
-/// Whether a name of a version is this revision's or a later one's. Names of versions are dates.
-pub(crate) fn is_modern_version(name: &str) -> bool {
-    let name = name.trim();
-    name.len() == VERSION.len() && name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && name >= VERSION
 }
 
 /// The `_meta` of a request that has what every request must have.

@@ -16,6 +16,7 @@ mod listen;
 mod meta;
 mod multi_round_trip;
 mod params_index;
+mod request;
 mod result;
 mod server_features;
 mod server_state;
@@ -27,30 +28,25 @@ mod tools;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use serde::Serialize;
 use serde_json::json;
-use tokio::sync::watch;
 
 use super::capabilities::INTERACTION_EXTENSION;
 use super::error::RpcError;
 use super::exchange::immediate;
-use super::jsonrpc::{Message, RequestId, error_body, error_response, response};
+use super::jsonrpc::{Message, RequestId, error_body};
 use super::methods::{Method, Subject};
 use super::operation::RequestTarget;
 use super::request_context::RequestContext;
-use super::{Declared, Exchange, Frame, Peer, ProtocolContext, Received, Rejection, VERSIONS};
+use super::version::{MODERN, VERSIONS};
+use super::{Exchange, Peer, ProtocolContext, Received, Rejection};
 use crate::rights;
 use bulkhead_domain::task::Era;
-use connection::InFlight;
 use meta::RequestClient;
-use params_index::Members;
+use request::{Request, refused};
 
 pub use connection::Connection;
-pub(super) use meta::{is_modern_version, names_a_version};
+pub(super) use meta::names_a_version;
 pub(super) use server_state::State;
-
-/// The revision that is spoken here.
-pub(super) const VERSION: &str = "2026-07-28";
 
 /// Refuses a client that did not declare what a method belongs to.
 fn check_capabilities(method: Method, client: &RequestClient) -> Result<(), RpcError> {
@@ -64,22 +60,6 @@ fn check_capabilities(method: Method, client: &RequestClient) -> Result<(), RpcE
         Subject::Tasks => client.check_tasks(),
         _ => Ok(()),
     }
-}
-
-/// A request that was checked up to its params.
-struct Request<'a> {
-    context: RequestContext,
-    id: RequestId,
-    client: RequestClient,
-    declared: Option<&'a Declared<'a>>,
-    connection: Option<&'a Arc<Connection>>,
-    /// Becomes true when the credential of a subscription has ended.
-    ends: Option<&'a watch::Receiver<bool>>,
-    params: Option<&'a str>,
-    /// Those of the params that are looked at more than once.
-    members: Members<'a>,
-    /// What it turns out to be about, for those who count and record.
-    target: &'a RequestTarget,
 }
 
 /// Takes a message.
@@ -97,7 +77,7 @@ pub(super) fn receive(
         // The only one there is cancels, and only where requests share a connection: see `Connection`.
         Message::Notification { .. } => Received::Accepted,
         Message::Response { id, .. } => {
-            let error = RpcError::invalid_request(format!("clients of {VERSION} send requests and notifications only"));
+            let error = RpcError::invalid_request(format!("clients of {MODERN} send requests and notifications only"));
             Received::Rejected { rejection: Rejection::Malformed, body: error_body(Some(id), &error) }
         }
     }
@@ -117,7 +97,7 @@ fn request(
     if let Some(declared) = &peer.declared {
         declared::check(declared, &meta.version, name, method, &meta.members)?;
     }
-    if meta.version != VERSION {
+    if meta.version != MODERN {
         return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
     }
     let context = RequestContext::new(shared, peer, true);
@@ -171,25 +151,8 @@ fn request(
         | Method::ResourcesUnsubscribe => Err(RpcError::unknown_method(name)),
     }?;
     Ok(match in_flight {
-        Some(in_flight) => until_cancelled(exchange, in_flight),
+        // It ends without a response when the client cancels the request; what is dropped then stops its call.
+        Some(in_flight) => exchange.take_until(async move { in_flight.cancelled().await }).boxed(),
         None => exchange,
     })
-}
-
-/// Ends without a response when the client cancels the request; what is dropped then stops its call.
-fn until_cancelled(exchange: Exchange, in_flight: InFlight) -> Exchange {
-    exchange.take_until(async move { in_flight.cancelled().await }).boxed()
-}
-
-/// A refusal as a response.
-fn refused(id: &RequestId, error: &RpcError) -> Frame {
-    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection.clone() }
-}
-
-/// A response, whatever it is.
-fn respond<T: Serialize>(id: &RequestId, result: Result<T, RpcError>) -> Frame {
-    match result {
-        Ok(result) => response(id, &result).into(),
-        Err(error) => refused(id, &error),
-    }
 }

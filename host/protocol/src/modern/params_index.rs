@@ -78,7 +78,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
                         Key::InputResponses => &mut members.input_responses,
                         Key::RequestState => &mut members.request_state,
                     };
-                    member.add(map.next_value()?);
+                    let value = map.next_value()?;
+                    *member = match member {
+                        Member::Absent => Member::Once(value),
+                        Member::Once(_) | Member::Twice => Member::Twice,
+                    };
                 }
                 Ok(members)
             }
@@ -97,13 +101,6 @@ pub(super) enum Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    fn add(&mut self, value: &'a RawValue) {
-        *self = match self {
-            Self::Absent => Self::Once(value),
-            Self::Once(_) | Self::Twice => Self::Twice,
-        };
-    }
-
     /// As it stands there, or nothing.
     ///
     /// # Errors

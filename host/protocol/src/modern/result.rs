@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 
 use super::server_state::State;
 use super::task::{self, Face};
-use crate::Frame;
 use crate::input_requests::InputRequestView;
 use crate::jsonrpc::{RequestId, response};
 use crate::wire::{Blocks, Body, ContentsBody, PromptBody, Raw, entry_if, reserved};
+use crate::{Frame, ProtocolContext};
 use bulkhead_calls::Returned;
 use bulkhead_domain::call::InputRequest;
 use bulkhead_domain::task::Task;
@@ -20,6 +20,9 @@ use bulkhead_domain::tool::{Meta, ToolOutput};
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// `_meta` of everything on a listen stream.
 pub(super) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// Plugins may be exchanged while the host runs; who wants to know at once listens.
+const TTL_MS: u64 = 60_000;
 
 /// A whole result: a body with what all results have.
 pub(super) struct Complete<'a, T> {
@@ -94,6 +97,20 @@ fn write_plugin_meta<M: SerializeMap>(map: &mut M, meta: &[(String, bulkhead_dom
     Ok(())
 }
 
+/// A body with how long, and by whom, it may be kept.
+pub(super) struct Cacheable<B> {
+    pub(super) body: B,
+    pub(super) scope: &'static str,
+}
+
+impl<B: Body> Body for Cacheable<B> {
+    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        self.body.write(map)?;
+        map.serialize_entry("ttlMs", &TTL_MS)?;
+        map.serialize_entry("cacheScope", self.scope)
+    }
+}
+
 /// What a request to a plugin comes to.
 pub(super) enum Ending {
     Output(Returned),
@@ -116,6 +133,12 @@ impl Ending {
     pub(super) fn is_tool_error(&self) -> bool {
         matches!(self, Self::Output(Returned::Tool(output)) if output.is_error)
     }
+}
+
+/// The answer of a tool of the host.
+pub(super) fn answered(shared: &ProtocolContext, id: &RequestId, output: ToolOutput) -> Frame {
+    let ending = Ending::Output(Returned::Tool(output));
+    ending.frame(id, &shared.modern)
 }
 
 /// An ending as a result.

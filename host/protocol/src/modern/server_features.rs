@@ -5,41 +5,23 @@
 
 use std::sync::Arc;
 
-use serde::ser::SerializeMap;
 use serde_json::json;
 
 use super::call::{PluginCall, PluginRequests, RetryParams, RoundTrip};
-use super::result::Complete;
+use super::request::{Request, refused};
+use super::result::{Cacheable, Complete};
 use super::tools::scope;
-use super::{Request, refused};
 use crate::cursor::Paged;
 use crate::error::RpcError;
 use crate::exchange::{deferred, immediate, streaming};
 use crate::jsonrpc::{self, RequestId, response};
 use crate::request_context::RequestContext;
 use crate::server_features::{self, Page};
-use crate::wire::{Body, CompletionBody, PageBody, PromptView, ResourceView, TemplateView};
+use crate::wire::{CompletionBody, PageBody, PromptView, ResourceView, TemplateView};
 use crate::{EncodedMessage, Exchange, Frame};
 use bulkhead_calls::Operation;
 use bulkhead_domain::Json;
 use bulkhead_tasks::PluginRequest;
-
-/// Plugins may be exchanged while the host runs; who wants to know at once listens.
-const TTL_MS: u64 = 60_000;
-
-/// A body with how long, and by whom, it may be kept.
-pub(super) struct Cacheable<B> {
-    pub(super) body: B,
-    pub(super) scope: &'static str,
-}
-
-impl<B: Body> Body for Cacheable<B> {
-    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        self.body.write(map)?;
-        map.serialize_entry("ttlMs", &TTL_MS)?;
-        map.serialize_entry("cacheScope", self.scope)
-    }
-}
 
 /// `prompts/list`: the same for everybody who gets the same versions, in the order of names.
 pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
-use super::Request;
+use super::request::Request;
 use super::result::{Inlined, InputRequests};
 use crate::error::RpcError;
 use crate::wire::{Body, active_name, broken, entry_if, paused, ttl_ms};
@@ -33,15 +33,15 @@ impl Face {
     }
 
     fn status(self, task: &Task) -> (&'static str, Option<String>) {
-        let said = || task.status_message.clone();
+        let message = || task.status_message.clone();
         match &task.phase {
             Phase::Active(Active::Queued) => ("working", Some("queued: waits for its turn".to_owned())),
-            Phase::Active(active) => (active_name(*active), said()),
-            Phase::Paused { .. } if self.sees_paused => ("paused", said()),
+            Phase::Active(active) => (active_name(*active), message()),
+            Phase::Paused { .. } if self.sees_paused => ("paused", message()),
             Phase::Paused { before } => (active_name(*before), Some(paused(task))),
-            Phase::Ended(Outcome::Output { .. }) => ("completed", said()),
+            Phase::Ended(Outcome::Output { .. }) => ("completed", message()),
             Phase::Ended(Outcome::Error(error)) => ("failed", Some(broken(task, RpcError::modern(error)))),
-            Phase::Ended(Outcome::Cancelled) => ("cancelled", said()),
+            Phase::Ended(Outcome::Cancelled) => ("cancelled", message()),
         }
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::request::{Request, respond};
 use super::result::Complete;
 use super::task::{Detailed, Face};
-use super::{Request, respond};
 use crate::error::RpcError;
 use crate::exchange::deferred;
 use crate::input_requests::{read_answer, unusable_answer};

@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use super::result::{Complete, Ending};
-use super::server_features::Cacheable;
-use super::{Request, refused};
+use super::request::{Request, refused};
+use super::result::{Cacheable, Complete, answered};
+use crate::Exchange;
 use crate::error::RpcError;
 use crate::exchange::{deferred, immediate};
-use crate::jsonrpc::{RequestId, response};
+use crate::jsonrpc::response;
 use crate::server_features::Page;
 use crate::tool_search::{Query, ToolIndex};
 use crate::wire::{PageBody, ToolMembers, ToolView};
-use crate::{Exchange, Frame, ProtocolContext};
-use bulkhead_calls::Returned;
-use bulkhead_domain::tool::ToolOutput;
 
 /// The `cacheScope` of a list: public, unless another requestor may have another list.
 pub(super) fn scope(request: &Request<'_>) -> &'static str {
@@ -39,10 +36,4 @@ pub(super) fn search(request: Request<'_>, index: Arc<ToolIndex>, query: Query) 
             Err(error) => refused(&id, &error),
         }
     })
-}
-
-/// The answer of a tool of the host.
-pub(super) fn answered(shared: &ProtocolContext, id: &RequestId, output: ToolOutput) -> Frame {
-    let ending = Ending::Output(Returned::Tool(output));
-    ending.frame(id, &shared.modern)
 }

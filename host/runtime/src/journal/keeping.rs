@@ -50,8 +50,8 @@ impl CallJournal {
 
     /// A tail without the bytes: what the call was asked and has used.
     fn tail_so_far(&self) -> Option<Tail> {
-        let asked = u32::try_from(self.asked).unwrap_or(u32::MAX);
-        Some(Tail { asked, spent: self.recording()?.spent(), ..Tail::default() })
+        let answered = u32::try_from(self.asked).unwrap_or(u32::MAX);
+        Some(Tail { answered, spent: self.recording()?.spent(), ..Tail::default() })
     }
 
     /// The end of the journal, up to here.

@@ -62,7 +62,7 @@ impl Subject {
                 engines,
                 names: None,
                 quotas: Arc::default(),
-                lines: Default::default(),
+                request_quotas: Default::default(),
                 blocking: Arc::default(),
                 metrics: Default::default(),
             },

@@ -32,7 +32,7 @@ impl fmt::Debug for Logins {
 pub(super) struct Login {
     pub(super) credential: Credential,
     /// Where it was found, for messages.
-    pub(super) place: String,
+    pub(super) source: String,
 }
 
 /// What a registry wants to see.
@@ -85,9 +85,9 @@ impl Logins {
             }
         });
         for place_and_text in inline.map(Ok).into_iter().chain(files) {
-            let (place, text) = place_and_text?;
-            if let Some(credential) = find_in(&place, &text, reference)? {
-                return Ok(Some(Login { credential, place }));
+            let (source, text) = place_and_text?;
+            if let Some(credential) = find_in(&source, &text, reference)? {
+                return Ok(Some(Login { credential, source }));
             }
         }
         Ok(None)
@@ -106,8 +106,8 @@ fn is_absent(path: &Path, error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) && !path.exists()
 }
 
-fn find_in(place: &str, text: &str, reference: &OciReference) -> Result<Option<Credential>, Error> {
-    let unusable = |why: String| Error::File(format!("the credentials in {place} cannot be used: {why}"));
+fn find_in(source: &str, text: &str, reference: &OciReference) -> Result<Option<Credential>, Error> {
+    let unusable = |why: String| Error::File(format!("the credentials in {source} cannot be used: {why}"));
     let text = without_byte_order_mark(text);
     let mut config: serde_json::Value =
         serde_json::from_str(text).map_err(|_| unusable("it is not JSON".to_owned()))?;

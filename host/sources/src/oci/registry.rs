@@ -185,9 +185,9 @@ impl<'a> Registry<'a> {
     }
 
     /// What the registry wants to see, by what it asked.
-    async fn authorize(&self, asked: &Response) -> Result<HeaderValue, Error> {
+    async fn authorize(&self, response: &Response) -> Result<HeaderValue, Error> {
         let headers: Vec<_> =
-            asked.headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|header| header.to_str().ok()).collect();
+            response.headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|header| header.to_str().ok()).collect();
         let challenges: Vec<_> =
             headers.iter().filter_map(|header| http_auth::parse_challenges(header).ok()).flatten().collect();
         let login = self.fetching.logins.find(self.reference).await?;
@@ -207,8 +207,8 @@ impl<'a> Registry<'a> {
         }
         match login {
             Some(Login { credential: Credential::Password { username, password }, .. }) => basic(&username, &password),
-            Some(Login { credential: Credential::Identity(_), place }) => {
-                return Err(self.failed(format!("the registry wants a name and a password; {place} has a token")));
+            Some(Login { credential: Credential::Identity(_), source }) => {
+                return Err(self.failed(format!("the registry wants a name and a password; {source} has a token")));
             }
             None => return Err(self.unauthorized(None)),
         }
@@ -257,7 +257,7 @@ impl<'a> Registry<'a> {
         self.failed(match login {
             Some(login) => format!(
                 "the registry does not accept the credentials in {} for this; log in again (`docker login {host}`)",
-                login.place
+                login.source
             ),
             None => format!(
                 "the registry wants credentials; log in with `docker login {host}` or `podman login {host}` (looked in: {})",
@@ -278,9 +278,9 @@ impl<'a> Registry<'a> {
             return Err(self.unauthorized(login.as_ref()));
         }
         let what = if is_registry { "the registry" } else { "the server that the registry names" };
-        let said = response.bytes(ANSWER_BYTES_MAX, &Progress::default()).await.ok().and_then(|bytes| said(&bytes));
-        let said = said.map_or_else(String::new, |said| format!(": {said}"));
-        Err(self.failed(format!("{what} answered {found}{said}")))
+        let reason = response.bytes(ANSWER_BYTES_MAX, &Progress::default()).await.ok().and_then(|bytes| said(&bytes));
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        Err(self.failed(format!("{what} answered {found}{reason}")))
     }
 }
 

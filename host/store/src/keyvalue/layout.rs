@@ -38,7 +38,7 @@ pub(super) struct Entry {
     bytes: u64,
     /// Whether its value has to be opened.
     pub(super) is_sealed: bool,
-    pub(super) place: StoredValue,
+    pub(super) value: StoredValue,
 }
 
 /// Where the value is.
@@ -63,7 +63,7 @@ impl Entry {
     ) -> Result<(Self, Vec<RowState>), Error> {
         let bytes = value.len() as u64;
         let is_sealed = sealing.is_some();
-        let mut entry = Self { expires_at, bytes, is_sealed, place: StoredValue::Here(Vec::new()) };
+        let mut entry = Self { expires_at, bytes, is_sealed, value: StoredValue::Here(Vec::new()) };
         let stored = match sealing {
             Some(sealing) => {
                 let sealed = sealing.seal(&Self::context(space, key, &entry.head()), value);
@@ -72,7 +72,7 @@ impl Entry {
             None => value.to_vec(),
         };
         if stored.len() <= PIECE_BYTES {
-            entry.place = StoredValue::Here(stored);
+            entry.value = StoredValue::Here(stored);
             return Ok((entry, Vec::new()));
         }
         let mut stamp = [0; 8];
@@ -81,7 +81,7 @@ impl Entry {
             .zip(stored.chunks(PIECE_BYTES))
             .map(|(number, piece)| (space.piece(stamp, number), Some(piece.to_vec())))
             .collect();
-        entry.place = StoredValue::Pieces { stamp, count: u16::try_from(pieces.len()).unwrap_or(u16::MAX) };
+        entry.value = StoredValue::Pieces { stamp, count: u16::try_from(pieces.len()).unwrap_or(u16::MAX) };
         Ok((entry, pieces))
     }
 
@@ -118,7 +118,7 @@ impl Entry {
     /// Everything that goes with it; its own row stays.
     pub(super) fn removal(&self, space: &KeyValueNamespace, key: &str) -> Vec<RowState> {
         let mut rows: Vec<_> = self.expires_at.iter().map(|at| (space.due(*at, key), None)).collect();
-        if let StoredValue::Pieces { stamp, count } = self.place {
+        if let StoredValue::Pieces { stamp, count } = self.value {
             rows.extend((0..count).map(|number| (space.piece(stamp, number), None)));
         }
         rows
@@ -133,7 +133,7 @@ impl Entry {
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut row = self.head();
-        match &self.place {
+        match &self.value {
             StoredValue::Here(value) => {
                 row.push(0);
                 row.extend(value);
@@ -157,7 +157,7 @@ impl Entry {
             };
             let (expires_at, rest) = rest.split_first_chunk()?;
             let (bytes, rest) = rest.split_first_chunk()?;
-            let place = match rest.split_first()? {
+            let value = match rest.split_first()? {
                 (0, value) => StoredValue::Here(value.to_vec()),
                 (1, rest) => {
                     let (stamp, rest) = rest.split_first_chunk()?;
@@ -166,7 +166,7 @@ impl Entry {
                 _ => return None,
             };
             let expires_at = Some(u64::from_be_bytes(*expires_at)).filter(|at| *at != UnixMs::MAX);
-            Some(Self { expires_at, bytes: u64::from_be_bytes(*bytes), is_sealed, place })
+            Some(Self { expires_at, bytes: u64::from_be_bytes(*bytes), is_sealed, value })
         };
         read()
             .ok_or_else(|| corrupt("an entry that a plugin keeps cannot be read; a newer program may have written it"))

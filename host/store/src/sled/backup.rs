@@ -36,7 +36,7 @@ pub async fn backup(store: &SledStore, target: &Path) -> Result<(), Error> {
     if target.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Error::Exists);
     }
-    let guard = Guard::begin(&store.shared.tap, &store.files)?;
+    let guard = Guard::begin(&store.shared.change_capture, &store.files)?;
     let view = Arc::clone(&store.shared.view);
     let files = store.files.clone();
     let to = target.to_owned();
@@ -93,8 +93,8 @@ impl Copy {
     }
 
     fn copy_files(&mut self, head: &RecordHeader) -> Result<(), Error> {
-        for (_, place) in head.payloads() {
-            if let PayloadLocation::File { name, .. } = place
+        for (_, location) in head.payloads() {
+            if let PayloadLocation::File { name, .. } = location
                 && self.copied.insert(*name)
                 && let Some(bytes) = self.from.read(name)?
             {

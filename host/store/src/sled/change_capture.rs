@@ -61,13 +61,13 @@ impl ChangeCapture {
 
 /// A backup that is under way, until it is dropped.
 pub(super) struct Guard {
-    tap: Arc<ChangeCapture>,
+    change_capture: Arc<ChangeCapture>,
     files: Files,
 }
 
 impl Guard {
-    pub(super) fn begin(tap: &Arc<ChangeCapture>, files: &Files) -> Result<Self, Error> {
-        let began = tap.with(|running| {
+    pub(super) fn begin(change_capture: &Arc<ChangeCapture>, files: &Files) -> Result<Self, Error> {
+        let began = change_capture.with(|running| {
             let free = running.is_none();
             running.get_or_insert_default();
             free
@@ -75,13 +75,13 @@ impl Guard {
         if !began {
             return Err(Error::Engine("a backup or a rebuild is under way: try again when it is over".to_owned()));
         }
-        Ok(Self { tap: Arc::clone(tap), files: files.clone() })
+        Ok(Self { change_capture: Arc::clone(change_capture), files: files.clone() })
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let kept = self.tap.with(Option::take).map(|running| running.files_kept);
+        let kept = self.change_capture.with(Option::take).map(|running| running.files_kept);
         kept.into_iter().flatten().for_each(|name| self.files.remove(&name));
     }
 }

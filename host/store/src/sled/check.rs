@@ -135,9 +135,9 @@ fn examine_rows(view: &View, files: &Files, report: &mut Report) -> Result<(), E
         match examine_task(view, files, &key, value, &mut expected) {
             Ok(head) => {
                 report.tasks += 1;
-                for (_, place) in head.payloads() {
-                    report.bytes += place.bytes();
-                    report.files += u64::from(matches!(place, PayloadLocation::File { .. }));
+                for (_, location) in head.payloads() {
+                    report.bytes += location.bytes();
+                    report.files += u64::from(matches!(location, PayloadLocation::File { .. }));
                 }
             }
             Err(error) => report.problem(format!("task {}: {error}", key.id)),
@@ -238,7 +238,7 @@ fn examine_task(
 ) -> Result<RecordHeader, Error> {
     let head = RecordHeader::decode(value)?;
     expected.index.extend(head.index_rows(key)?);
-    let in_chunks = head.payloads().filter(|(_, place)| matches!(place, PayloadLocation::Chunks { .. }));
+    let in_chunks = head.payloads().filter(|(_, location)| matches!(location, PayloadLocation::Chunks { .. }));
     expected.chunks.extend(in_chunks.map(|(part, _)| (*key, part as u8)));
     let read = Payloads::read(view, files, key)?;
     let task = record::decode_task(&read.record)?;

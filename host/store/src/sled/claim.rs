@@ -32,8 +32,8 @@ impl Writer<'_> {
                 None => record::encode_task(&task)?,
                 Some(sealing) => record::seal_task(&task, &sealing)?,
             };
-            let (place, chunked) = place_record(bytes);
-            let mut head = RecordHeader::new(&task, place, old.arguments.clone(), old.reserved_bytes);
+            let (location, chunked) = place_record(bytes);
+            let mut head = RecordHeader::new(&task, location, old.arguments.clone(), old.reserved_bytes);
             head.output = old.output.clone();
             self.drop_place(key, Part::Record, Some(&old.record))?;
             self.replace(key, &old, &head)?;

@@ -104,7 +104,7 @@ impl Committer {
         first: Envelope,
         operations: &Receiver<Envelope>,
     ) -> Option<tokio::sync::oneshot::Sender<Result<(), Error>>> {
-        let room = self.room();
+        let free_room = self.room();
         let mut plan = Plan::default();
         let mut permits = Vec::new();
         let mut next = Some(first);
@@ -116,7 +116,7 @@ impl Committer {
             match operation {
                 Operation::Close { reply } => close = Some(reply),
                 Operation::Rebuild { guard, reply } => rebuild = Some((guard, reply)),
-                operation => failure = self.plan(operation, room, &mut plan).err(),
+                operation => failure = self.plan(operation, free_room, &mut plan).err(),
             }
             if close.is_some() || rebuild.is_some() {
                 break;
@@ -146,8 +146,8 @@ impl Committer {
     }
 
     /// Adds one operation to the plan. An error here is the engine's and ends the group.
-    fn plan(&mut self, operation: Operation, room: FreeRoom, plan: &mut Plan) -> Result<(), Error> {
-        let allowed = match room {
+    fn plan(&mut self, operation: Operation, free_room: FreeRoom, plan: &mut Plan) -> Result<(), Error> {
+        let allowed = match free_room {
             FreeRoom::Enough => true,
             FreeRoom::Removals => operation.gives_room(),
             FreeRoom::None => false,
@@ -171,7 +171,7 @@ impl Committer {
         match self.commit(&group) {
             Ok(()) => {
                 plan.files_new.into_iter().for_each(NewFile::keep);
-                let gone = plan.files_gone.iter().filter(|name| !self.shared.tap.keeps_file(**name));
+                let gone = plan.files_gone.iter().filter(|name| !self.shared.change_capture.keeps_file(**name));
                 gone.for_each(|name| self.files.remove(name));
                 self.left_journals.extend(plan.left_journals);
                 if let Some(metrics) = self.shared.metrics.get() {
@@ -214,7 +214,7 @@ impl Committer {
             metrics.synced(since.elapsed());
         }
         self.shared.view.hide(None);
-        self.shared.tap.note(group);
+        self.shared.change_capture.note(group);
         self.last = last;
         Ok(())
     }
@@ -237,8 +237,8 @@ impl Committer {
         if let Some(Trouble::Failed(_)) = self.trouble {
             return FreeRoom::None;
         }
-        let room = self.space.room();
-        match (room, &self.trouble) {
+        let free_room = self.space.room();
+        match (free_room, &self.trouble) {
             (FreeRoom::Enough, Some(_)) => {
                 self.trouble = None;
                 self.space.put_ballast();
@@ -253,7 +253,7 @@ impl Committer {
             }
             _ => {}
         }
-        room
+        free_room
     }
 
     /// Periodic work, with or without writes.

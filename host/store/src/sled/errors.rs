@@ -5,8 +5,8 @@ use super::super::Error;
 pub(super) fn engine_error(error: ::sled::Error) -> Error {
     match error {
         ::sled::Error::Corruption { at, .. } => {
-            let place = at.map_or_else(String::new, |at| format!(" at {at:?}"));
-            refuse(&format!("the engine cannot read its file{place}"))
+            let position = at.map_or_else(String::new, |at| format!(" at {at:?}"));
+            refuse(&format!("the engine cannot read its file{position}"))
         }
         other => Error::Engine(other.to_string()),
     }

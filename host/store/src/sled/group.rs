@@ -67,10 +67,10 @@ impl Group {
     pub(super) fn set(&mut self, tree: &::sled::Tree, key: Vec<u8>, after: Option<Vec<u8>>) -> Result<(), Error> {
         match self.writes.entry(key) {
             Entry::Occupied(mut write) => write.get_mut().after = after,
-            Entry::Vacant(place) => {
-                let before = tree.get(place.key()).map_err(engine_error)?;
+            Entry::Vacant(vacant) => {
+                let before = tree.get(vacant.key()).map_err(engine_error)?;
                 if before.is_some() || after.is_some() {
-                    place.insert(Write { before, after });
+                    vacant.insert(Write { before, after });
                 }
             }
         }
@@ -101,16 +101,16 @@ impl Group {
     }
 
     /// The census after the group.
-    pub(super) fn recount(&self, mut census: Totals) -> Totals {
+    pub(super) fn recount(&self, mut totals: Totals) -> Totals {
         for (key, write) in &self.writes {
             if let Some(before) = &write.before {
-                census.discount(key, before);
+                totals.discount(key, before);
             }
             if let Some(after) = &write.after {
-                census.count(key, after);
+                totals.count(key, after);
             }
         }
-        census
+        totals
     }
 
     /// Bytes that the group adds to the log, roughly.

@@ -124,19 +124,13 @@ impl RecordHeader {
             rows.push((key.expiry(expires_at), Vec::new()));
         }
         if !self.ended {
-            rows.push((key.unfinished(), self.lease_row()));
+            let lease = self.lease.map(|(node, until)| [node.as_slice(), &until.to_be_bytes()].concat());
+            rows.push((key.unfinished(), lease.unwrap_or_default()));
         }
         if let Some(digest) = &self.alias {
             rows.push((keys::alias(&key.requestor, digest), key.id.0.to_vec()));
         }
         Ok(rows)
-    }
-
-    fn lease_row(&self) -> Vec<u8> {
-        match self.lease {
-            Some((node, until)) => [node.as_slice(), &until.to_be_bytes()].concat(),
-            None => Vec::new(),
-        }
     }
 }
 

@@ -60,8 +60,8 @@ impl TaskKey {
         Some(Self { requestor: Requestor { tenant: TenantId(*tenant), id: RequestorId(*requestor) }, id: TaskId(id) })
     }
 
-    fn under(&self, kind: u8, room: usize) -> Vec<u8> {
-        let mut key = of_requestor(kind, &self.requestor, room + 16);
+    fn under(&self, kind: u8, more_bytes: usize) -> Vec<u8> {
+        let mut key = of_requestor(kind, &self.requestor, more_bytes + 16);
         key.extend_from_slice(&self.id.0);
         key
     }
@@ -110,8 +110,8 @@ impl TaskKey {
     }
 }
 
-fn of_requestor(kind: u8, requestor: &Requestor, room: usize) -> Vec<u8> {
-    let mut key = Vec::with_capacity(1 + 32 + room);
+fn of_requestor(kind: u8, requestor: &Requestor, more_bytes: usize) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + 32 + more_bytes);
     key.push(kind);
     key.extend_from_slice(&requestor.tenant.0);
     key.extend_from_slice(&requestor.id.0);

@@ -57,8 +57,8 @@ pub(super) fn write(layout: &Layout, state: &StateFile, ledger: &Ledger) -> Resu
 /// What was counted when the store was closed, if nothing has touched it since.
 pub(super) fn recall(layout: &Layout, state: &State) -> Option<StoreCounts> {
     let marked = state::read_mark(&layout.state, state)?;
-    let stock = StoreCounts::decode(&fs::read(&layout.counts).ok()?).ok()?;
-    (digest(layout).ok()? == marked && stock.group == state.group).then_some(stock)
+    let counts = StoreCounts::decode(&fs::read(&layout.counts).ok()?).ok()?;
+    (digest(layout).ok()? == marked && counts.group == state.group).then_some(counts)
 }
 
 /// Removes everything that [`recall`] needs: to be called before the database is opened.

@@ -95,14 +95,14 @@ pub(super) fn examine(layout: &Layout) -> Result<StoreCounts, Error> {
 /// Reads every row of the database itself and compares it with what was counted while writing.
 pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<StoreCounts, Error> {
     let opened = database(layout, PROBE_CACHE_BYTES, state)?;
-    let mut census = Totals::default();
+    let mut totals = Totals::default();
     let mut count = CountBuilder::default();
     for row in opened.tree.iter() {
         let (key, value) = row.map_err(open_error)?;
         if key.as_ref() == keys::GROUP {
             continue;
         }
-        census.count(&key, &value);
+        totals.count(&key, &value);
         if key.first() == Some(&kind::TASK) {
             let head = RecordHeader::decode(&value).map_err(|error| refuse(&error.to_string()))?;
             count.task(&key, &head)?;
@@ -117,10 +117,10 @@ pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<StoreCounts
         }
     }
     let expected = opened.last.census();
-    if census.rows != expected.rows {
-        return Err(refuse(&format!("the database holds {} rows of {}", census.rows, expected.rows)));
+    if totals.rows != expected.rows {
+        return Err(refuse(&format!("the database holds {} rows of {}", totals.rows, expected.rows)));
     }
-    if census != expected {
+    if totals != expected {
         return Err(refuse("the sum over all rows is wrong"));
     }
     let orphans = files::orphans(&layout.files, &count.named)?;

@@ -183,9 +183,11 @@ impl Operation {
                 answer(plan, reply, Ok(tasks));
             }
             Self::EndBackup { reply } => {
-                let tap = Arc::clone(&shared.tap);
+                let change_capture = Arc::clone(&shared.change_capture);
                 let view = Arc::clone(&shared.view);
-                plan.answers.push(Box::new(move |durable| drop(reply.send(durable.and_then(|()| tap.changes(&view))))));
+                plan.answers.push(Box::new(move |durable| {
+                    drop(reply.send(durable.and_then(|()| change_capture.changes(&view))))
+                }));
             }
             Self::Rebuild { reply, .. } => answer(plan, reply, Err(Error::Engine("a rebuild is no group".to_owned()))),
             Self::Close { reply } => answer(plan, reply, Ok(())),
@@ -392,9 +394,9 @@ impl Writer<'_> {
         &mut self,
         key: &TaskKey,
         part: Part,
-        place: Option<&PayloadLocation>,
+        location: Option<&PayloadLocation>,
     ) -> Result<(), Error> {
-        match place {
+        match location {
             Some(PayloadLocation::Chunks { bytes, .. }) => {
                 for number in 0..chunk_count(*bytes) {
                     self.set(key.chunk(part, number), None)?;
@@ -406,8 +408,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    pub(super) fn record_bytes(&self, key: &TaskKey, place: &PayloadLocation) -> Result<Vec<u8>, Error> {
-        match place {
+    pub(super) fn record_bytes(&self, key: &TaskKey, location: &PayloadLocation) -> Result<Vec<u8>, Error> {
+        match location {
             PayloadLocation::Inline(bytes) => Ok(bytes.clone()),
             PayloadLocation::Chunks { bytes, .. } => {
                 let mut whole = Vec::new();
@@ -430,8 +432,8 @@ impl Writer<'_> {
         for (row, _) in old.index_rows(key)? {
             self.set(row, None)?;
         }
-        for (part, place) in old.payloads() {
-            self.drop_place(key, part, Some(place))?;
+        for (part, location) in old.payloads() {
+            self.drop_place(key, part, Some(location))?;
         }
         self.set(key.task(), None)?;
         self.remove_journal(key)?;

@@ -67,8 +67,8 @@ fn end_with_host() {
 
 /// What the probe prints and how it exits.
 fn answer(data: &Path) -> (String, u8) {
-    match open::examine(&Layout::new(data)).and_then(|stock| stock.encode()) {
-        Ok(stock) => (format!("{SOUND}{}\n", BASE64.encode(stock)), 0),
+    match open::examine(&Layout::new(data)).and_then(|counts| counts.encode()) {
+        Ok(counts) => (format!("{SOUND}{}\n", BASE64.encode(counts)), 0),
         Err(Error::Corrupt(reason)) => (reason, EXIT_CORRUPT),
         Err(Error::Engine(reason)) => (reason, EXIT_OTHER),
         Err(other) => (other.to_string(), EXIT_OTHER),
@@ -101,13 +101,13 @@ fn in_child(command: &mut Command) -> Result<StoreCounts, Error> {
         tracing::warn!("the process that examines the database was killed: another one begins again");
         ended = run(command)?;
     }
-    let Ended { status, told, said } = ended;
+    let Ended { status, answer, errors } = ended;
     match status.code().and_then(|code| u8::try_from(code).ok()) {
-        Some(0) => stock(&told),
-        Some(EXIT_CORRUPT) => Err(Error::Corrupt(told)),
-        Some(EXIT_OTHER) => Err(Error::Engine(told)),
+        Some(0) => stock(&answer),
+        Some(EXIT_CORRUPT) => Err(Error::Corrupt(answer)),
+        Some(EXIT_OTHER) => Err(Error::Engine(answer)),
         // It panicked or aborted, which says nothing about the bytes if it lacked something.
-        _ => Err(shortage(&said).unwrap_or_else(|| status.signal().map_or_else(panicked, ended_by))),
+        _ => Err(shortage(&errors).unwrap_or_else(|| status.signal().map_or_else(panicked, ended_by))),
     }
 }
 
@@ -115,9 +115,9 @@ fn in_child(command: &mut Command) -> Result<StoreCounts, Error> {
 struct Ended {
     status: ExitStatus,
     /// Its answer, on standard output.
-    told: String,
+    answer: String,
     /// What its end was about, on standard error.
-    said: String,
+    errors: String,
 }
 
 /// What a child writes, up to a bound; the rest is thrown away.
@@ -145,12 +145,12 @@ fn run(command: &mut Command) -> Result<Ended, Error> {
     let output = child.stdout.take();
     let errors = child.stderr.take();
     // A child that is not read stands still.
-    let told = reader(output, u64::MAX)?;
-    let said = reader(errors, SAID_BYTES_MAX)?;
+    let answer = reader(output, u64::MAX)?;
+    let errors = reader(errors, SAID_BYTES_MAX)?;
     let status = wait(&mut child)?;
-    let told = told.join().unwrap_or_else(|_| Ok(String::new())).map_err(cannot)?;
-    let said = said.join().unwrap_or_else(|_| Ok(String::new())).map_err(cannot)?;
-    Ok(Ended { status, told, said })
+    let answer = answer.join().unwrap_or_else(|_| Ok(String::new())).map_err(cannot)?;
+    let errors = errors.join().unwrap_or_else(|_| Ok(String::new())).map_err(cannot)?;
+    Ok(Ended { status, answer, errors })
 }
 
 fn wait(child: &mut Child) -> Result<ExitStatus, Error> {
@@ -168,9 +168,9 @@ fn wait(child: &mut Child) -> Result<ExitStatus, Error> {
 }
 
 /// What a probe has counted.
-fn stock(told: &str) -> Result<StoreCounts, Error> {
+fn stock(answer: &str) -> Result<StoreCounts, Error> {
     let no_probe = || Error::Engine("the running program cannot be its own probe".to_owned());
-    let counted = told.lines().find_map(|line| line.split_once(SOUND)).ok_or_else(no_probe)?.1;
+    let counted = answer.lines().find_map(|line| line.split_once(SOUND)).ok_or_else(no_probe)?.1;
     StoreCounts::decode(&BASE64.decode(counted).map_err(|_| no_probe())?)
 }
 

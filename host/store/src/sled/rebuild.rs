@@ -67,7 +67,7 @@ pub fn rebuild(data: &Path, from: Option<&mut dyn BufRead>) -> Result<Rebuilt, E
 /// [`Error::ReadOnly`] when the store cannot write at the moment; [`Error::Engine`] when there is no room for a second copy, or
 /// while a backup is under way.
 pub async fn rebuild_running(store: &SledStore) -> Result<Rebuilt, Error> {
-    let guard = Guard::begin(&store.shared.tap, &store.files)?;
+    let guard = Guard::begin(&store.shared.change_capture, &store.files)?;
     store.ask(|reply| Operation::Rebuild { guard, reply }).await
 }
 
@@ -226,7 +226,7 @@ fn import(layout: &Layout, lines: &mut dyn BufRead) -> Result<Moved, Error> {
     let (database, state) = create(layout, CACHE_BYTES)?;
     drop(state);
     let files = Files::open(layout.files.clone())?;
-    let mut import = Import { tree: database.tree.clone(), files, census: Totals::default(), taken: HashSet::new() };
+    let mut import = Import { tree: database.tree.clone(), files, totals: Totals::default(), taken: HashSet::new() };
     let mut moved = Moved::default();
     for (number, line) in (1..).zip(lines.lines()) {
         let at = |reason: &str| Error::Corrupt(format!("line {number} of the export: {reason}"));
@@ -254,7 +254,7 @@ fn import(layout: &Layout, lines: &mut dyn BufRead) -> Result<Moved, Error> {
             }
         }
     }
-    let Totals { rows, sum } = import.census;
+    let Totals { rows, sum } = import.totals;
     let last = GroupRow { group: database.last.group + 1, rows, sum, ..database.last };
     import.tree.insert(keys::GROUP, last.encode()?).map_err(engine_error)?;
     drop(database);
@@ -269,7 +269,7 @@ fn bytes(text: &str) -> Result<Vec<u8>, String> {
 struct Import {
     tree: ::sled::Tree,
     files: Files,
-    census: Totals,
+    totals: Totals,
     /// Aliases and tasks so far: an export that was put together by hand may name one twice.
     taken: HashSet<Vec<u8>>,
 }
@@ -281,7 +281,7 @@ impl Import {
             if !self.taken.insert(key.clone()) {
                 return Err(Error::Corrupt(format!("a key of kind {} comes twice", label(&key))));
             }
-            self.census.count(&key, &value);
+            self.totals.count(&key, &value);
             batch.insert(key, value);
         }
         self.tree.apply_batch(batch).map_err(engine_error)

@@ -27,12 +27,12 @@ const NO_MEMORY: &str = "the system gives it no more memory";
 const MORE_MEMORY: &str = "raise MemoryMax= (systemd), --memory (containers) or `ulimit -v`";
 
 /// What is lacking, if that is why the engine stopped: nothing is known to be damaged then.
-pub(super) fn shortage(said: &str) -> Option<Error> {
-    let number = number_after(said, "Os { code: ").or_else(|| number_after(said, "(os error "));
+pub(super) fn shortage(message: &str) -> Option<Error> {
+    let number = number_after(message, "Os { code: ").or_else(|| number_after(message, "(os error "));
     let known = number.and_then(|number| {
         SHORTAGES.iter().find(|(numbers, ..)| numbers.iter().any(|known| u64::from(*known) == number))
     });
-    let allocation = number_after(said, "memory allocation of ").filter(|bytes| *bytes <= ALLOCATION_BYTES_MAX);
+    let allocation = number_after(message, "memory allocation of ").filter(|bytes| *bytes <= ALLOCATION_BYTES_MAX);
     let (lacking, cure) = match (known, allocation) {
         (Some((_, lacking, cure)), _) => (*lacking, *cure),
         (None, Some(_)) => (NO_MEMORY, MORE_MEMORY),
@@ -44,8 +44,8 @@ pub(super) fn shortage(said: &str) -> Option<Error> {
 }
 
 /// The number that follows these words.
-fn number_after(said: &str, words: &str) -> Option<u64> {
-    let (_, rest) = said.split_once(words)?;
+fn number_after(message: &str, words: &str) -> Option<u64> {
+    let (_, rest) = message.split_once(words)?;
     let digits = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
     rest.get(..digits)?.parse().ok()
 }
@@ -79,9 +79,9 @@ mod tests {
             ("range end index 900 out of range for slice of length 110".to_owned(), None),
             (String::new(), None),
         ];
-        for (said, cure) in cases {
-            let found = shortage(&said).map(|error| error.to_string());
-            assert_eq!(found.is_some(), cure.is_some(), "{said}: {found:?}");
+        for (message, cure) in cases {
+            let found = shortage(&message).map(|error| error.to_string());
+            assert_eq!(found.is_some(), cure.is_some(), "{message}: {found:?}");
             if let (Some(found), Some(cure)) = (found, cure) {
                 assert!(found.contains(cure) && !found.contains("rebuild") && !found.contains("corrupt"), "{found}");
             }
@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn panic_says_its_text() {
-        let said = |act: fn()| panic_text(&*std::panic::catch_unwind(act).unwrap_err()).to_owned();
-        assert_eq!(said(|| panic!("plain")), "plain");
-        assert_eq!(said(|| panic!("number {}", 7)), "number 7");
-        assert_eq!(said(|| std::panic::panic_any(7)), "");
+        let message = |act: fn()| panic_text(&*std::panic::catch_unwind(act).unwrap_err()).to_owned();
+        assert_eq!(message(|| panic!("plain")), "plain");
+        assert_eq!(message(|| panic!("number {}", 7)), "number 7");
+        assert_eq!(message(|| std::panic::panic_any(7)), "");
     }
 }

@@ -66,7 +66,10 @@ pub(super) struct StateFile {
 /// Reads the newest valid slot; `None` when there is no file.
 pub(super) fn read(path: &Path) -> Result<Option<State>, Error> {
     let Some(bytes) = read_file(path)? else { return Ok(None) };
-    let newest = bytes.chunks(SLOT_BYTES).take(SLOTS.len()).filter_map(read_slot).max_by_key(|state| state.turn);
+    // A slot begins with the length of its bytes, which end with a checksum.
+    let slots = bytes.chunks(SLOT_BYTES).take(SLOTS.len());
+    let states = slots.filter_map(|slot| decode_checked::<State>(sized(slot)?, "state").ok());
+    let newest = states.max_by_key(|state| state.turn);
     newest.map(Some).ok_or_else(|| Error::Corrupt(format!("{} holds no valid state", path.display())))
 }
 
@@ -82,11 +85,6 @@ pub(super) fn refuse_unreleased(path: &Path) -> Result<(), Error> {
 
 fn read_file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     if_there(std::fs::read(path)).map_err(|error| io_error("read", path, &error))
-}
-
-/// A slot begins with the length of its bytes, which end with a checksum.
-fn read_slot(slot: &[u8]) -> Option<State> {
-    decode_checked(sized(slot)?, "state").ok()
 }
 
 fn sized(bytes: &[u8]) -> Option<&[u8]> {

@@ -31,8 +31,8 @@ impl CountBuilder {
     pub(super) fn task(&mut self, key: &[u8], head: &RecordHeader) -> Result<(), Error> {
         let key = keys::parse_task(key).ok_or_else(|| refuse("a task has an unreadable key"))?;
         self.ledger.add(&key.requestor, head.usage());
-        for (_, place) in head.payloads() {
-            if let PayloadLocation::File { name, .. } = place {
+        for (_, location) in head.payloads() {
+            if let PayloadLocation::File { name, .. } = location {
                 self.named.insert(*name);
             }
         }

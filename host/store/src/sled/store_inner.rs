@@ -21,7 +21,7 @@ use bulkhead_metrics::StoreMetrics;
 pub(super) struct StoreInner {
     pub(super) view: Arc<View>,
     pub(super) sealing: Sealing,
-    pub(super) tap: Arc<ChangeCapture>,
+    pub(super) change_capture: Arc<ChangeCapture>,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) leases: Mutex<Leases>,
     pub(super) read_only: Mutex<Option<String>>,

@@ -157,12 +157,12 @@ impl View {
         files: &Files,
         key: &TaskKey,
         part: Part,
-        place: impl Fn(RecordHeader) -> Option<PayloadLocation>,
+        location: impl Fn(RecordHeader) -> Option<PayloadLocation>,
     ) -> Result<Option<Vec<u8>>, Error> {
         // Record chunks change and everything goes with its task, in between two reads: then the head has changed as well.
         for _ in 0..ATTEMPTS {
-            let Some(place) = self.head(key)?.and_then(&place) else { return Ok(None) };
-            if let Some(bytes) = self.read_place(files, key, part, place)? {
+            let Some(location) = self.head(key)?.and_then(&location) else { return Ok(None) };
+            if let Some(bytes) = self.read_place(files, key, part, location)? {
                 return Ok(Some(bytes));
             }
         }
@@ -175,9 +175,9 @@ impl View {
         files: &Files,
         key: &TaskKey,
         part: Part,
-        place: PayloadLocation,
+        location: PayloadLocation,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let (bytes, bytes_expected, checksum) = match place {
+        let (bytes, bytes_expected, checksum) = match location {
             PayloadLocation::Inline(bytes) => return Ok(Some(bytes)),
             PayloadLocation::File { name, bytes, checksum } => {
                 (files.read(&name)?.unwrap_or_default(), bytes, checksum)

@@ -51,7 +51,7 @@ impl VaultKeys {
     /// [`Error::Text`], with what to do about it.
     pub fn from_variable(name: &str, value: &str) -> Result<Self, Error> {
         let parts = value.split([',', ' ', '\n']).filter(|part| !part.is_empty());
-        let wrong = |problem| Error::Text { place: format!("environment variable {name}"), problem };
+        let wrong = |problem| Error::Text { origin: format!("environment variable {name}"), problem };
         Self::parse(parts, "key").map_err(wrong)
     }
 

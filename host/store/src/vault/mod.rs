@@ -26,8 +26,8 @@ pub const SEAL_BYTES: usize = 1 + ID_BYTES + NONCE_BYTES + TAG_BYTES;
 pub enum Error {
     #[error("the key file {path}: {problem}")]
     File { path: String, problem: String },
-    #[error("{place}: {problem}")]
-    Text { place: String, problem: String },
+    #[error("{origin}: {problem}")]
+    Text { origin: String, problem: String },
     #[error("it was sealed with key {id}, which is not among the keys that were given: add that key again")]
     UnknownKey { id: KeyId },
     #[error("it was changed, or sealed for something else")]

@@ -173,7 +173,7 @@ fn requestor_alias(ids: &[u8; 32]) -> String {
 fn ids(requestor: &Requestor) -> [u8; 32] {
     let mut ids = [0; 32];
     let both = requestor.tenant.0.iter().chain(&requestor.id.0);
-    ids.iter_mut().zip(both).for_each(|(place, byte)| *place = *byte);
+    ids.iter_mut().zip(both).for_each(|(target, byte)| *target = *byte);
     ids
 }
 

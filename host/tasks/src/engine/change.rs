@@ -83,8 +83,8 @@ impl Tasks {
     pub async fn pause(&self, requestor: &Requestor, id: TaskId, message: Option<String>) -> Result<Arc<Task>, Error> {
         let inner = &self.inner;
         let event = Event::Pause { message };
-        let place = match inner.admission.hold(requestor, IdleState::Paused) {
-            Ok(place) => place,
+        let slot = match inner.admission.hold(requestor, IdleState::Paused) {
+            Ok(slot) => slot,
             Err(full) => {
                 inner.may_look(requestor)?;
                 // What cannot be paused says that, however many others are.
@@ -97,7 +97,7 @@ impl Tasks {
         };
         let task = self.change(requestor, id, event).await?;
         if let Some(run) = inner.watchers.run(id) {
-            run.keep_paused(place);
+            run.keep_paused(slot);
         }
         Ok(task)
     }
@@ -115,10 +115,10 @@ impl Tasks {
     /// Stops a task until it is released, also one that is paused. `message` is shown as the status. It is not refused for want of a place
     /// among the paused tasks: those are the requestor's to fill.
     pub async fn hold(&self, requestor: &Requestor, id: TaskId, message: String) -> Result<Arc<Task>, Error> {
-        let place = self.inner.admission.keep(requestor, IdleState::Paused);
+        let slot = self.inner.admission.keep(requestor, IdleState::Paused);
         let task = self.change(requestor, id, Event::Hold { message }).await?;
         if let Some(run) = self.inner.watchers.run(id) {
-            run.keep_paused(place);
+            run.keep_paused(slot);
         }
         Ok(task)
     }

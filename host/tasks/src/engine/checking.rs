@@ -11,7 +11,7 @@ use crate::error::{Error, host_failure};
 use crate::parts::call_identity::{DrawnIdentity, Identity};
 use crate::parts::job::Attempt;
 use crate::parts::journal::Beginning;
-use bulkhead_calls::journal::{Corrupt, Divergence, History, JournalStatus, list};
+use bulkhead_calls::journal::{Corrupt, Divergence, JournalStatus, list};
 use bulkhead_calls::{CallEvent, CallSpec, Journaling, RunningCall};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::task::Task;
@@ -57,7 +57,10 @@ impl Tasks {
         let beginning = Beginning::read(task).ok_or(CheckError::NothingKept)?;
         let kept = history(&self.inner, task).await.map_err(unread)?;
         let (head, history) = kept.ok_or(CheckError::NothingKept)?;
-        let checked = measured(&history)?;
+        let entries = list(&history.0).map_err(CheckError::Corrupt)?;
+        let mark = entries.last().map_or(0, |last| last.step);
+        let bytes = history.0.len() as u64;
+        let checked = CheckedJournal { entries: entries.len() as u64, bytes, mark, divergence: None };
         let visit = recall(&self.inner, task).await.map_err(unread)?.into_iter().next();
         let Attempt { plugin, operation, limits, .. } = visit.ok_or(CheckError::NothingKept)?;
 
@@ -82,12 +85,6 @@ impl Tasks {
         let divergence = verdict(running).instrument(span).await?;
         Ok(CheckedJournal { divergence, ..checked })
     }
-}
-
-fn measured(history: &History) -> Result<CheckedJournal, CheckError> {
-    let entries = list(&history.0).map_err(CheckError::Corrupt)?;
-    let mark = entries.last().map_or(0, |last| last.step);
-    Ok(CheckedJournal { entries: entries.len() as u64, bytes: history.0.len() as u64, mark, divergence: None })
 }
 
 /// Waits for the end of the replay, which says and asks nothing: if it did, it would get no reply.

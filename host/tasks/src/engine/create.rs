@@ -158,8 +158,8 @@ impl EngineContext {
         let order = match self.admission.try_permit(requestor, Purpose::Task) {
             Some(permit) => StartOrder::Now(permit),
             None => {
-                let place = self.admission.hold(requestor, IdleState::Queued);
-                StartOrder::Later(place.map_err(|full| refused(full, Some(1_000)))?)
+                let slot = self.admission.hold(requestor, IdleState::Queued);
+                StartOrder::Later(slot.map_err(|full| refused(full, Some(1_000)))?)
             }
         };
         let begin = if let StartOrder::Now(_) = order { Begin::Started } else { Begin::Queued };
@@ -170,7 +170,7 @@ impl EngineContext {
         };
         let begin = match order {
             StartOrder::Now(permit) => RunStart::Running(permit),
-            StartOrder::Later(place) => self.queue(requestor, place),
+            StartOrder::Later(slot) => self.queue(requestor, slot),
         };
         self.start_run(task.clone(), begin, Some(request.job), missed_notifications).await;
         self.may_expire(&task);
@@ -302,11 +302,11 @@ impl EngineContext {
     /// blocks new tasks until there is room.
     fn reserved_bytes(&self, requestor: &Requestor, result_bytes: u64) -> u64 {
         let limits = self.admission.limits(requestor);
-        let places = u64::from(limits.tasks_running_per_requestor)
+        let tasks = u64::from(limits.tasks_running_per_requestor)
             + u64::from(limits.tasks_queued_per_requestor)
             + u64::from(limits.tasks_waiting_per_requestor)
             + u64::from(limits.tasks_paused_per_requestor);
-        result_bytes.min(limits.tasks_stored_bytes_per_requestor / 2 / places.max(1))
+        result_bytes.min(limits.tasks_stored_bytes_per_requestor / 2 / tasks.max(1))
     }
 
     pub(crate) fn stored_caps(&self, requestor: &Requestor) -> StoredCaps {

@@ -162,19 +162,19 @@ impl Tasks {
             task = self.held(task).await?;
         }
         // What was acknowledged is taken even if the operator has lowered the limit since.
-        let place = |task: &Task| inner.admission.keep(&task.requestor, IdleState::Queued);
+        let slot = |task: &Task| inner.admission.keep(&task.requestor, IdleState::Queued);
         let (count, begin) = match task.phase {
             Phase::Ended(_) => {
                 recovered.interrupted += 1;
                 return Ok(());
             }
-            Phase::Paused { .. } if resumes => (&mut recovered.resumed, RunStart::Resumed(place(&task), None)),
+            Phase::Paused { .. } if resumes => (&mut recovered.resumed, RunStart::Resumed(slot(&task), None)),
             Phase::Active(_) if resumes => {
                 let request = inner.admission.enqueue(&task.requestor, Purpose::Task).ok();
-                (&mut recovered.resumed, RunStart::Resumed(place(&task), request))
+                (&mut recovered.resumed, RunStart::Resumed(slot(&task), request))
             }
-            Phase::Paused { .. } => (&mut recovered.paused, RunStart::Queued(place(&task), None)),
-            Phase::Active(_) => (&mut recovered.queued, inner.queue(&task.requestor, place(&task))),
+            Phase::Paused { .. } => (&mut recovered.paused, RunStart::Queued(slot(&task), None)),
+            Phase::Active(_) => (&mut recovered.queued, inner.queue(&task.requestor, slot(&task))),
         };
         *count += 1;
         inner.start_run(task, begin, None, missed_notifications).await;

@@ -43,7 +43,7 @@ struct LookupCounts {
     /// Failed look-ups since the last block of this minute.
     failed: u32,
     /// Whether it was said in this minute: a later block in it begins in silence.
-    said: bool,
+    reported: bool,
     early: u32,
     blocked_until: UnixMs,
     polls: Vec<(TaskId, UnixMs)>,
@@ -93,7 +93,7 @@ impl AbuseDetector {
         seen.blocked_until = now.saturating_add(blocked_ms);
         self.blocked_until_max.fetch_max(seen.blocked_until, Ordering::Release);
         let count = std::mem::take(&mut seen.failed);
-        let was_said = std::mem::replace(&mut seen.said, true);
+        let was_said = std::mem::replace(&mut seen.reported, true);
         (!was_said).then_some(AbuseReport { event: "requestor.probing", count, blocked_ms })
     }
 
@@ -136,13 +136,13 @@ impl AbuseDetector {
             }
             if all.len() >= REQUESTORS_MAX {
                 let free = all.iter().filter(|(_, seen)| seen.blocked_until <= now);
-                let quietest = *free.min_by_key(|(_, seen)| (seen.said, seen.failed))?.0;
+                let quietest = *free.min_by_key(|(_, seen)| (seen.reported, seen.failed))?.0;
                 all.remove(&quietest);
             }
         }
         let seen = all.entry(*requestor).or_default();
         if now.saturating_sub(seen.since) >= WINDOW_MS {
-            (seen.since, seen.failed, seen.said, seen.early) = (now, 0, false, 0);
+            (seen.since, seen.failed, seen.reported, seen.early) = (now, 0, false, 0);
         }
         Some(seen)
     }

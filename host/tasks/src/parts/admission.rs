@@ -158,10 +158,10 @@ impl Permit {
     }
 
     /// The same with a place that was waited for.
-    pub(crate) fn take_place(&mut self, mut place: Self) {
+    pub(crate) fn take_place(&mut self, mut permit: Self) {
         if self.sums.running_tasks == 0 {
-            self.sums.running_tasks = place.sums.running_tasks;
-            place.admission = None;
+            self.sums.running_tasks = permit.sums.running_tasks;
+            permit.admission = None;
         }
     }
 

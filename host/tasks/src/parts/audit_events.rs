@@ -70,7 +70,7 @@ impl CallAudit {
         let Some(entry) = self.entry.take() else { return };
         let entry = entry.event("call.ended");
         self.audit.note(|| match result {
-            Ok(Returned::Tool(output)) => entry.outcome(said(output)).result_bytes(bytes(output)),
+            Ok(Returned::Tool(output)) => entry.outcome(outcome_name(output)).result_bytes(bytes(output)),
             Ok(_) => entry.outcome("succeeded"),
             Err(error) => entry.outcome("failed").because(&why(error)),
         });
@@ -185,7 +185,7 @@ impl TaskAudit {
             let entry = Entry::new("task.completed").of(task);
             match (task.outcome(), output) {
                 (Some(Outcome::Output { .. }), Some(TaskOutput::Tool(output))) => {
-                    entry.outcome(said(output)).result_bytes(bytes(output))
+                    entry.outcome(outcome_name(output)).result_bytes(bytes(output))
                 }
                 (Some(Outcome::Output { .. }), _) => entry.outcome("succeeded"),
                 (Some(Outcome::Error(error)), _) => entry.outcome("failed").because(&why(error)),
@@ -195,7 +195,7 @@ impl TaskAudit {
     }
 }
 
-fn said(output: &ToolOutput) -> &'static str {
+fn outcome_name(output: &ToolOutput) -> &'static str {
     if output.is_error { "tool_error" } else { "succeeded" }
 }
 

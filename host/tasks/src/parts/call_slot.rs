@@ -30,12 +30,6 @@ struct Stopwatch {
     before: Duration,
 }
 
-impl Stopwatch {
-    fn stop(&mut self) {
-        self.before += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
-    }
-}
-
 impl CallSlot {
     pub(crate) fn new(admission: Arc<Admission>, requestor: Requestor, task: bool, permit: Permit) -> Self {
         let watch = Stopwatch { since: Some(Instant::now()), before: Duration::ZERO };
@@ -43,9 +37,9 @@ impl CallSlot {
     }
 
     /// Counts from now on as a task, if there is room for one more, or a place was waited for. What rests needs none.
-    pub(crate) fn become_task(&mut self, place: Option<Permit>) -> Result<(), Full> {
-        match (&mut self.permit, place) {
-            (Some(permit), Some(place)) => permit.take_place(place),
+    pub(crate) fn become_task(&mut self, task_permit: Option<Permit>) -> Result<(), Full> {
+        match (&mut self.permit, task_permit) {
+            (Some(permit), Some(task_permit)) => permit.take_place(task_permit),
             (Some(permit), None) => permit.become_task()?,
             (None, _) => {}
         }
@@ -67,7 +61,7 @@ impl CallSlot {
     /// Gives the running permit back for as long as the call rests. Where there is no room to rest, the call keeps its permit:
     /// it then takes one of its own requestor's places and nobody else's. A call that rests already only counts as something else.
     pub(crate) fn rest(&mut self, hold: IdleState) {
-        self.watch.stop();
+        self.watch.before += self.watch.since.take().map_or(Duration::ZERO, |since| since.elapsed());
         let held = match self.permit {
             Some(_) => self.admission.hold(&self.requestor, hold).ok(),
             None => Some(self.admission.keep(&self.requestor, hold)),

@@ -43,8 +43,8 @@ pub(crate) struct CatalogEvents {
     changes: watch::Sender<u64>,
     updates: broadcast::Sender<ResourceUpdate>,
     /// What versions reported since it was last taken: three lists of each at most.
-    said: Mutex<HashMap<PluginVersion, HashSet<ListKind>>>,
-    spoke: Notify,
+    changed_lists: Mutex<HashMap<PluginVersion, HashSet<ListKind>>>,
+    list_changed: Notify,
 }
 
 impl Default for CatalogEvents {
@@ -52,8 +52,8 @@ impl Default for CatalogEvents {
         Self {
             changes: watch::channel(0).0,
             updates: broadcast::channel(UPDATES_BEHIND_MAX).0,
-            said: Mutex::default(),
-            spoke: Notify::new(),
+            changed_lists: Mutex::default(),
+            list_changed: Notify::new(),
         }
     }
 }
@@ -64,19 +64,19 @@ impl CatalogEvents {
     }
 
     /// A version says that a list of its own is different now.
-    pub(crate) fn says(&self, version: &PluginVersion, kind: ListKind) {
-        self.said.lock().entry(version.clone()).or_default().insert(kind);
-        self.spoke.notify_one();
+    pub(crate) fn note_changed_list(&self, version: &PluginVersion, kind: ListKind) {
+        self.changed_lists.lock().entry(version.clone()).or_default().insert(kind);
+        self.list_changed.notify_one();
     }
 
     /// Waits until versions say something, and takes it.
-    pub(crate) async fn said(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
+    pub(crate) async fn changed_lists(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
         loop {
-            let said = std::mem::take(&mut *self.said.lock());
-            if !said.is_empty() {
-                return said;
+            let changed_lists = std::mem::take(&mut *self.changed_lists.lock());
+            if !changed_lists.is_empty() {
+                return changed_lists;
             }
-            self.spoke.notified().await;
+            self.list_changed.notified().await;
         }
     }
 

@@ -193,7 +193,7 @@ fn written<T>(write: Result<Result<T, keyvalue::KeyValueError>, JoinError>) -> R
         Ok(Err(keyvalue::KeyValueError::Store(error))) => Err(unavailable(&error)),
         Ok(Err(error @ keyvalue::KeyValueError::TooLarge { .. })) => Err(KeyValueError::TooLarge(error.to_string())),
         Ok(Err(error @ keyvalue::KeyValueError::Quota { .. })) => Err(KeyValueError::Quota(error.to_string())),
-        Err(_) => Err(stopping()),
+        Err(_) => Err(KeyValueError::Unavailable("the host is shutting down".to_owned())),
     }
 }
 
@@ -207,10 +207,6 @@ fn unavailable(error: &store::Error) -> KeyValueError {
         }
         .to_owned(),
     )
-}
-
-fn stopping() -> KeyValueError {
-    KeyValueError::Unavailable("the host is shutting down".to_owned())
 }
 
 #[cfg(test)]

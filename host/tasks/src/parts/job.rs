@@ -304,7 +304,7 @@ pub struct Fallback {
 
 impl Fallback {
     /// Whether another plugin is to be asked after this answer.
-    pub fn goes_on(&mut self, error: &CallError) -> bool {
+    pub fn tries_next(&mut self, error: &CallError) -> bool {
         match error {
             CallError::NotFound(_) => true,
             CallError::Fault { .. } | CallError::Internal { .. } => {

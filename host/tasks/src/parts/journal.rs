@@ -62,7 +62,7 @@ impl Beginning {
 
     /// The marker of a run that begins so.
     pub(crate) fn marker(self, attempt: u32, engine_hash: u64) -> Option<DurableMarker> {
-        let promoted = self.promoted.map_or(0, |asked| asked.saturating_add(1));
+        let promoted = self.promoted.map_or(0, |promoted| promoted.saturating_add(1));
         let detail = [self.attempt, self.inputs, self.resumes, promoted].map(u32::to_le_bytes).concat();
         DurableMarker::new(JOURNAL_VERSION, attempt, engine_hash, detail)
     }
@@ -238,8 +238,8 @@ impl Writer {
             Destination::Held(held) => {
                 let mut bytes = std::mem::take(&mut held.tail.bytes);
                 bytes.extend_from_slice(&append.bytes);
-                let &Tail { step, entries, asked, spent, .. } = tail;
-                held.tail = Tail { at: 0, bytes, step, entries, asked, spent };
+                let &Tail { step, entries, answered, spent, .. } = tail;
+                held.tail = Tail { at: 0, bytes, step, entries, answered, spent };
             }
         }
     }
@@ -324,7 +324,8 @@ impl Writer {
     /// What the record of the task begins with that the call becomes, whose attempt is this one: its marker, and the journal so far.
     pub(crate) fn promoted(&self, attempt: u32, engine_hash: u64) -> Option<(DurableMarker, Append)> {
         let Destination::Held(held) = &*self.destination else { return None };
-        let beginning = Beginning { attempt: FIRST_ATTEMPT, promoted: Some(held.tail.asked), ..Beginning::default() };
+        let beginning =
+            Beginning { attempt: FIRST_ATTEMPT, promoted: Some(held.tail.answered), ..Beginning::default() };
         let (bytes, state) = match &held.given_up {
             Some(reason) => (Vec::new(), JournalState::Demoted { reason: reason.clone() }),
             None => (held.tail.bytes.clone(), JournalState::Sound),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bulkhead_domain::task::{Outcome, TaskOutput};
-use bulkhead_domain::tool::{ContentKind, ToolOutput};
+use bulkhead_domain::tool::ContentKind;
 
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
 pub(crate) const OUTCOME_RETRY: Duration = Duration::from_secs(1);
@@ -14,17 +14,13 @@ const STATUS_CHARS_MAX: usize = 200;
 /// How a task ended that came to this, and what its status says of it.
 pub(crate) fn outcome(output: &TaskOutput) -> (Outcome, Option<String>) {
     let message = match output {
-        TaskOutput::Tool(output) if output.is_error => first_line(output),
+        TaskOutput::Tool(output) if output.is_error => output.content.iter().find_map(|content| match &content.kind {
+            ContentKind::Text(text) => Some(line(text)),
+            _ => None,
+        }),
         _ => None,
     };
     (Outcome::Output { is_error: output.is_error() }, message)
-}
-
-fn first_line(output: &ToolOutput) -> Option<String> {
-    output.content.iter().find_map(|content| match &content.kind {
-        ContentKind::Text(text) => Some(line(text)),
-        _ => None,
-    })
 }
 
 /// One line without control characters, cut where it gets long.

@@ -71,10 +71,10 @@ impl Run {
     }
 
     /// Keeps a place among the paused tasks, for as long as the record says that this is one.
-    pub(crate) fn keep_paused(&self, place: IdleSlot) {
+    pub(crate) fn keep_paused(&self, slot: IdleSlot) {
         let mut shown = self.shown.lock();
         if self.task().is_some_and(|task| is_paused(&task)) {
-            shown.paused = Some(place);
+            shown.paused = Some(slot);
         }
     }
 

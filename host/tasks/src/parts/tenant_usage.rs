@@ -35,7 +35,7 @@ struct Written {
     /// The CPU time of each share that was written.
     cpu_us: FxHashMap<TenantId, u64>,
     /// Where the sweep goes on.
-    place: Option<Vec<u8>>,
+    swept_to: Option<Vec<u8>>,
 }
 
 impl UsageWriter {
@@ -51,7 +51,8 @@ impl UsageWriter {
         cpu_us: impl FnOnce() -> Vec<(TenantId, u64)>,
         availability: &Availability,
     ) {
-        let today = day_of(now);
+        // Counted from 1970-01-01 in UTC.
+        let today = u32::try_from(now / DAY_MS).unwrap_or(u32::MAX);
         let mut written = self.written.lock().await;
         let mut used: FxHashMap<TenantId, (TakenUsage, u64)> = FxHashMap::default();
         for (tenant, taken) in self.counts.take() {
@@ -78,8 +79,8 @@ impl UsageWriter {
                 }
             }
         }
-        match self.days.sweep(today, written.place.as_deref()).await {
-            Ok(place) => written.place = place,
+        match self.days.sweep(today, written.swept_to.as_deref()).await {
+            Ok(swept_to) => written.swept_to = swept_to,
             Err(error) => failed = Some(error),
         }
         if let Some(error) = failed {
@@ -94,9 +95,4 @@ impl UsageWriter {
         let usage = DayUsage { calls, cpu_us, bytes_in, bytes_out, stored_bytes: stored.bytes };
         self.days.add(tenant, day, usage).await
     }
-}
-
-/// The day of a time, counted from 1970-01-01 in UTC.
-fn day_of(now: UnixMs) -> u32 {
-    u32::try_from(now / DAY_MS).unwrap_or(u32::MAX)
 }

@@ -135,10 +135,10 @@ impl Secrets {
     /// # Errors
     ///
     /// What is wrong with the wish, and failures of vault and store.
-    pub async fn set(&self, wish: NewSecret, now: UnixMs) -> Result<SecretInfo, Error> {
+    pub async fn set(&self, secret: NewSecret, now: UnixMs) -> Result<SecretInfo, Error> {
         let keys = self.keys()?;
-        check(&wish)?;
-        let NewSecret { which, destinations, places, value } = wish;
+        check(&secret)?;
+        let NewSecret { which, destinations, places, value } = secret;
         let scope = Scope::of(&which);
         let beside = self.all(&Scope::within(&scope.plugin, scope.tenant)).await?;
         if beside.len() >= SECRETS_PER_PLUGIN_MAX && !beside.iter().any(|(found, _)| *found == scope) {
@@ -268,9 +268,9 @@ impl Secrets {
     }
 }
 
-fn check(wish: &NewSecret) -> Result<(), Error> {
+fn check(secret: &NewSecret) -> Result<(), Error> {
     let invalid = |why: String| Err(Error::Invalid(why));
-    let NewSecret { which, destinations, places, value } = wish;
+    let NewSecret { which, destinations, places, value } = secret;
     for (what, text) in [("secret", &which.name), ("plugin", &which.plugin)] {
         if !is_name(text) {
             return invalid(format!("the name of a {what} is 1 to 64 characters of A-Z a-z 0-9 _ . -"));

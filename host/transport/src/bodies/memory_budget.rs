@@ -29,7 +29,7 @@ struct MemoryWaiter {
 
 /// Room that is taken, until it is dropped.
 pub(super) struct MemoryReservation {
-    room: Arc<MemoryBudget>,
+    budget: Arc<MemoryBudget>,
     requestor: Requestor,
     bytes: u64,
 }
@@ -113,7 +113,7 @@ impl MemoryBudget {
     }
 
     fn held(self: &Arc<Self>, requestor: &Requestor, bytes: u64) -> MemoryReservation {
-        MemoryReservation { room: Arc::clone(self), requestor: *requestor, bytes }
+        MemoryReservation { budget: Arc::clone(self), requestor: *requestor, bytes }
     }
 }
 
@@ -127,8 +127,8 @@ impl MemoryReservation {
         let unused = self.bytes.saturating_sub(bytes);
         if unused > 0 {
             self.bytes = bytes;
-            self.room.counter.release(&self.requestor, unused);
-            self.room.serve();
+            self.budget.counter.release(&self.requestor, unused);
+            self.budget.serve();
         }
         unused
     }
@@ -136,8 +136,8 @@ impl MemoryReservation {
 
 impl Drop for MemoryReservation {
     fn drop(&mut self) {
-        self.room.counter.release(&self.requestor, self.bytes);
-        self.room.serve();
+        self.budget.counter.release(&self.requestor, self.bytes);
+        self.budget.serve();
     }
 }
 
@@ -167,55 +167,56 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn body_room_timeout_names_the_full_limit() {
-        let room = room();
+        let budget = room();
         let alice = requestor(1, 1);
         let ann = requestor(1, 2);
         let bob = requestor(2, 3);
-        let first = room.take(&alice, 80, WAIT).await.unwrap();
+        let first = budget.take(&alice, 80, WAIT).await.unwrap();
         let full = |value, limit| Some(Full { limit, value });
-        assert_eq!(room.take(&alice, 30, WAIT).await.err(), full(100, "requestor"));
-        let _second = room.take(&ann, 70, WAIT).await.unwrap();
-        assert_eq!(room.take(&ann, 10, WAIT).await.err(), full(150, "tenant"));
-        assert_eq!(room.take(&bob, 60, WAIT).await.err(), full(200, "total"));
+        assert_eq!(budget.take(&alice, 30, WAIT).await.err(), full(100, "requestor"));
+        let _second = budget.take(&ann, 70, WAIT).await.unwrap();
+        assert_eq!(budget.take(&ann, 10, WAIT).await.err(), full(150, "tenant"));
+        assert_eq!(budget.take(&bob, 60, WAIT).await.err(), full(200, "total"));
         drop(first);
-        assert!(room.take(&bob, 60, WAIT).now_or_never().unwrap().is_ok());
-        assert!(room.line.lock().is_empty());
+        assert!(budget.take(&bob, 60, WAIT).now_or_never().unwrap().is_ok());
+        assert!(budget.line.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn body_room_is_granted_in_order_per_requestor() {
-        let room = room();
+        let budget = room();
         let alice = requestor(1, 1);
         let bob = requestor(2, 2);
-        let mut first = room.take(&alice, 100, WAIT).await.unwrap();
-        let mut large = Box::pin(room.take(&alice, 90, WAIT));
-        let mut small = Box::pin(room.take(&alice, 10, WAIT));
+        let mut first = budget.take(&alice, 100, WAIT).await.unwrap();
+        let mut large = Box::pin(budget.take(&alice, 90, WAIT));
+        let mut small = Box::pin(budget.take(&alice, 10, WAIT));
         assert!((&mut large).now_or_never().is_none() && (&mut small).now_or_never().is_none());
-        let other = room.take(&bob, 100, WAIT).now_or_never().expect("nobody waits for somebody else's room").unwrap();
+        let other =
+            budget.take(&bob, 100, WAIT).now_or_never().expect("nobody waits for somebody else's room").unwrap();
         assert_eq!(first.shrink(50), 50);
         assert!((&mut small).now_or_never().is_none(), "it does not overtake what came before it");
         drop(first);
         let large = large.await.unwrap();
         let small = small.await.unwrap();
-        assert_eq!(room.counter.total(), 200);
+        assert_eq!(budget.counter.total(), 200);
         drop((large, small, other));
-        assert_eq!(room.counter.total(), 0);
+        assert_eq!(budget.counter.total(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn abandoned_body_room_waiter_leaves_nothing() {
-        let room = room();
+        let budget = room();
         let alice = requestor(1, 1);
-        let first = room.take(&alice, 100, WAIT).await.unwrap();
+        let first = budget.take(&alice, 100, WAIT).await.unwrap();
         for _ in 0..100 {
-            assert!(room.take(&alice, 10, WAIT).now_or_never().is_none());
+            assert!(budget.take(&alice, 10, WAIT).now_or_never().is_none());
         }
         // Granted, and never looked at.
-        let mut granted = Box::pin(room.take(&alice, 20, WAIT));
+        let mut granted = Box::pin(budget.take(&alice, 20, WAIT));
         assert!((&mut granted).now_or_never().is_none());
         drop(first);
-        assert_eq!(room.counter.total(), 20);
+        assert_eq!(budget.counter.total(), 20);
         drop(granted);
-        assert_eq!((room.counter.total(), room.line.lock().len()), (0, 0));
+        assert_eq!((budget.counter.total(), budget.line.lock().len()), (0, 0));
     }
 }

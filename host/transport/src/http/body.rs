@@ -45,7 +45,7 @@ pub(super) struct Large {
 pub(super) struct WholeBody {
     pub(super) bytes: Bytes,
     /// That of its request among the open ones, which a large body has before it is read.
-    pub(super) place: Option<Permit>,
+    pub(super) permit: Option<Permit>,
 }
 
 /// The length that is announced.
@@ -130,7 +130,7 @@ impl Server {
     }
 
     async fn try_take_in(&self, requestor: &Requestor, large: &mut Large) -> Result<WholeBody, Refusal> {
-        let place = self.quota.admit_and_open(requestor)?;
+        let permit = self.quota.admit_and_open(requestor)?;
         let bodies = &self.quota.bodies;
         let (limit, largest) = bodies.largest(requestor, self.options.body_bytes_max);
         // Without a length it may become as large as any.
@@ -140,7 +140,7 @@ impl Server {
         }
         let intake = bodies.admit(requestor, bytes_max).await?;
         match in_time(large.read(bytes_max)).await?? {
-            Some(bytes) => Ok(WholeBody { bytes: intake.keep(bytes), place: Some(place) }),
+            Some(bytes) => Ok(WholeBody { bytes: intake.keep(bytes), permit: Some(permit) }),
             None => Err(too_large(limit, largest)),
         }
     }

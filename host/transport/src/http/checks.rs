@@ -122,8 +122,8 @@ impl Server {
             .and_then(|origin| origin.to_str().ok())
             .is_some_and(|origin| self.is_configured_origin(origin));
         if configured {
-            let asked = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|names| names.to_str().ok());
-            let allowed = asked.unwrap_or_default().split(',').map(str::trim).filter(|name| {
+            let names = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|names| names.to_str().ok());
+            let allowed = names.unwrap_or_default().split(',').map(str::trim).filter(|name| {
                 let name = name.to_ascii_lowercase();
                 CORS_HEADERS.contains(&name.as_str()) || name.starts_with(PARAM_PREFIX)
             });
@@ -154,7 +154,7 @@ impl Server {
 pub(super) fn check_agreed(headers: &HeaderMap, session: &Session) -> Result<(), Refusal> {
     let agreed = session.protocol_version();
     match single(headers, &PROTOCOL_VERSION)? {
-        Some(said) if said != agreed && [said, agreed].contains(&BATCH_VERSION) => {
+        Some(declared) if declared != agreed && [declared, agreed].contains(&BATCH_VERSION) => {
             let message = format!("This session agreed on {agreed}: send MCP-Protocol-Version: {agreed}");
             Err(Refusal::new(StatusCode::BAD_REQUEST, message))
         }

@@ -85,7 +85,7 @@ impl Server {
         let tells = end.is_some();
         let mut revalidation = None;
         let mut streams = events;
-        let (first, place) = loop {
+        let (first, permit) = loop {
             let sse_after = Duration::from_millis(self.options.sse_after_ms);
             // Most answers are there at once, and need no timer.
             let frame = match work.frame().now_or_never() {
@@ -125,13 +125,13 @@ impl Server {
             // The call and whoever reads its stream come to their ends apart, so the latter has a place of its own. The call has begun
             // and is not refused any more: without room for a stream, its answer comes alone.
             match live.as_ref().map(|live| live.begin(&self.now, &self.quota)).transpose() {
-                Ok(place) => break (first, place),
+                Ok(permit) => break (first, permit),
                 Err(_) => streams = false,
             }
         };
         let revalidation =
             revalidation.unwrap_or_else(|| Revalidation::new(&self.authenticator, caller, tells, &self.now));
-        let Some((live, open)) = live.zip(place) else {
+        let Some((live, open)) = live.zip(permit) else {
             let (exchange, held) = work.take();
             let recipient = self.recipient(&caller.requestor, &request);
             let frames = futures::stream::iter(first).chain(exchange).boxed();
@@ -164,11 +164,11 @@ impl Server {
         line: EncodedMessage,
         held: Option<RequestGuard>,
     ) -> Response {
-        let (line, place) = match line.is_small() {
+        let (line, permit) = match line.is_small() {
             true => (line, None),
             false => self.recipient(requestor, request).response(line),
         };
-        let mut response = Response::new(Body::new(AnswerBody::new(line, (held, place))));
+        let mut response = Response::new(Body::new(AnswerBody::new(line, (held, permit))));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response
     }

@@ -106,11 +106,11 @@ impl<H: Send + 'static> Direct<H> {
 
     /// `None` ends the stream: a message that answers nothing has no room. Its client is too slow, and asks again what it wants to know.
     fn write(&mut self, frame: Frame) -> Option<()> {
-        let (message, place) = match frame.last {
+        let (message, permit) = match frame.last {
             true => self.recipient.response(frame.message),
-            false => self.recipient.room(&frame.message).ok().map(|place| (frame.message, place))?,
+            false => self.recipient.room(&frame.message).ok().map(|permit| (frame.message, permit))?,
         };
-        self.writing = (Chunks::event("", message), place);
+        self.writing = (Chunks::event("", message), permit);
         self.over = frame.last;
         Some(())
     }
@@ -233,8 +233,8 @@ pub(super) struct Source {
     mcp: Arc<dyn Mcp>,
     live: Arc<LiveSession>,
     rights: Rights,
-    place: u64,
-    places: watch::Receiver<Vec<u64>>,
+    number: u64,
+    numbers: watch::Receiver<Vec<u64>>,
     frames: Option<Exchange>,
     phase: watch::Receiver<Phase>,
 }
@@ -246,21 +246,21 @@ impl Source {
         rights: Rights,
         phase: watch::Receiver<Phase>,
     ) -> Self {
-        let mut place = 0;
-        live.standalone().send_modify(|places| {
-            place = places.last().map_or(0, |last| last + 1);
-            places.push(place);
+        let mut number = 0;
+        live.standalone().send_modify(|numbers| {
+            number = numbers.last().map_or(0, |last| last + 1);
+            numbers.push(number);
         });
-        let places = live.standalone().subscribe();
+        let numbers = live.standalone().subscribe();
         // A call of the session may have to ask on it before the stream is first read.
         let frames = Some(mcp.standalone(&live.session, rights.clone()));
-        Self { mcp, live, rights, place, places, frames, phase }
+        Self { mcp, live, rights, number, numbers, frames, phase }
     }
 
     /// `None` when the session is over or the host is going down.
     async fn next(&mut self) -> Option<Frame> {
         loop {
-            let newest = self.places.borrow_and_update().last() == Some(&self.place);
+            let newest = self.numbers.borrow_and_update().last() == Some(&self.number);
             if !newest {
                 self.frames = None;
             }
@@ -277,7 +277,7 @@ impl Source {
             tokio::select! {
                 biased;
                 _ = self.phase.wait_for(|phase| *phase > Phase::Serving) => return None,
-                _ = self.places.changed() => {}
+                _ = self.numbers.changed() => {}
                 frame = frame => return frame,
             }
         }
@@ -288,7 +288,7 @@ impl Drop for Source {
     fn drop(&mut self) {
         // The stream goes first: the next one must find what it did not give.
         self.frames = None;
-        let place = self.place;
-        self.live.standalone().send_modify(|places| places.retain(|other| *other != place));
+        let number = self.number;
+        self.live.standalone().send_modify(|numbers| numbers.retain(|other| *other != number));
     }
 }

@@ -195,7 +195,7 @@ const GROWS: &[(&str, &str, By)] = &[
     ("tasks/engine.rs", "cpu_weights", OPERATORS),
     ("tasks/parts/watchers.rs", "runs", Key("limits.tasks_queued_total")),
     ("tasks/parts/feed.rs", "by_key", Key("limits.requests_open_total")),
-    ("tasks/parts/catalog_events.rs", "said", OPERATORS),
+    ("tasks/parts/catalog_events.rs", "changed_lists", OPERATORS),
     ("limits/rate.rs", "tenants", TENANTS),
     ("limits/scoped.rs", "holders", UNITS),
     ("limits/scoped.rs", "table", UNITS),
@@ -385,8 +385,8 @@ fn growing_fields(file: &syn::File) -> Vec<String> {
 }
 
 fn unbounded_channels(source: &Source) -> Vec<Finding> {
-    let tokens = code::tokens(&source.file);
-    let unbounded = tokens.into_iter().filter(|token| token.text.starts_with("unbounded_"));
+    let tokens = source.tokens();
+    let unbounded = tokens.iter().filter(|token| token.text.starts_with("unbounded_"));
     unbounded.map(|token| format!("{}:{}: {} has no bound", source.name, token.line, token.text)).collect()
 }
 
@@ -442,8 +442,8 @@ fn is_constant(word: &str) -> bool {
 /// Constants that size a queue or are a share of something, and are not called a bound: the table would not list them.
 fn unnamed_bounds(source: &Source) -> Vec<Finding> {
     const SHARES: [&str; 5] = ["_PER_ADDRESS", "_PER_MINUTE", "_PER_REQUESTOR", "_PER_SECOND", "_PER_TENANT"];
-    let tokens = code::tokens(&source.file);
-    let mut named: Vec<String> = arguments(&tokens).filter(|word| is_constant(word)).map(str::to_owned).collect();
+    let tokens = source.tokens();
+    let mut named: Vec<String> = arguments(tokens).filter(|word| is_constant(word)).map(str::to_owned).collect();
     let declared = constants(&source.file).into_iter().map(|constant| constant.name);
     named.extend(declared.filter(|name| SHARES.iter().any(|share| name.contains(share))));
     let unlisted = named.into_iter().filter(|name| !name.ends_with("_MAX"));
@@ -484,9 +484,9 @@ fn unknown_limits(source: &Source, keys: &BTreeSet<String>) -> Vec<Finding> {
             && !text.starts_with('_')
             && (text.contains("_per_") || text.ends_with("_total"))
     };
-    let tokens = code::tokens(&source.file).into_iter();
-    let literals = tokens.filter_map(|token| Some((token.string?, token.line)));
-    let unknown = literals.filter(|(text, _)| is_limit(text) && !names.contains(text.as_str()));
+    let tokens = source.tokens().iter();
+    let literals = tokens.filter_map(|token| Some((token.string.as_deref()?, token.line)));
+    let unknown = literals.filter(|(text, _)| is_limit(text) && !names.contains(text));
     unknown.map(|(text, line)| format!("{}:{line}: no key is called {text}", source.name)).collect()
 }
 

@@ -1,5 +1,6 @@
 //! Rust sources without their tests, and their tokens.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,33 +13,55 @@ use syn::{Attribute, Meta, punctuated::Punctuated};
 
 use crate::repository;
 
+/// A Rust file as it stands there, by its path below the folder that was read.
+pub(crate) struct Parsed {
+    pub(crate) path: PathBuf,
+    pub(crate) file: syn::File,
+}
+
+/// Reads every Rust file below a folder.
+pub(crate) fn parse(folder: &Path) -> anyhow::Result<Vec<Parsed>> {
+    let mut parsed = Vec::new();
+    for path in repository::files(folder)?.into_iter().filter(|path| path.extension().is_some_and(|is| is == "rs")) {
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let file = syn::parse_file(&text).with_context(|| path.display().to_string())?;
+        parsed.push(Parsed { path: path.strip_prefix(folder)?.to_owned(), file });
+    }
+    Ok(parsed)
+}
+
 /// A source file without its tests.
 pub(crate) struct Source {
     /// The crate's folder and the path below its `src`: `store/sled/head.rs`.
     pub(crate) name: String,
     pub(crate) file: syn::File,
+    tokens: OnceCell<Vec<Token>>,
 }
 
-/// Reads every source below a crate's `src`, except the files of modules that only tests compile.
-pub(crate) fn sources(root: &Path, crate_name: &str) -> anyhow::Result<Vec<Source>> {
-    let mut parsed = Vec::new();
-    let mut only_tests = BTreeSet::new();
-    for path in repository::files(root)?.into_iter().filter(|path| path.extension().is_some_and(|is| is == "rs")) {
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let file = syn::parse_file(&text).with_context(|| path.display().to_string())?;
-        only_tests.extend(test_modules(&file).map(|module| module_folder(&path).join(module)));
-        parsed.push((path, without_tests(file)));
+impl Source {
+    pub(crate) fn new(name: String, file: syn::File) -> Self {
+        Self { name, file: without_tests(file), tokens: OnceCell::new() }
     }
+
+    /// Its tokens, which most checks look at.
+    pub(crate) fn tokens(&self) -> &[Token] {
+        self.tokens.get_or_init(|| tokens(&self.file))
+    }
+}
+
+/// The sources of a crate, except the files of modules that only tests compile.
+pub(crate) fn sources(parsed: Vec<Parsed>, crate_name: &str) -> Vec<Source> {
+    let of_file = |Parsed { path, file }: &Parsed| {
+        let folder = module_folder(path);
+        test_modules(file).map(|module| folder.join(module)).collect::<Vec<_>>()
+    };
+    let only_tests: BTreeSet<_> = parsed.iter().flat_map(of_file).collect();
     let is_test = |path: &Path| {
         let module = path.with_extension("");
         module.ancestors().any(|above| only_tests.contains(above))
     };
-    let kept = parsed.into_iter().filter(|(path, _)| !is_test(path));
-    let source = |(path, file): (PathBuf, syn::File)| {
-        let below = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-        Source { name: format!("{crate_name}/{below}"), file }
-    };
-    Ok(kept.map(source).collect())
+    let kept = parsed.into_iter().filter(|parsed| !is_test(&parsed.path));
+    kept.map(|Parsed { path, file }| Source::new(format!("{crate_name}/{}", path.display()), file)).collect()
 }
 
 /// The folder in which a file's modules lie.
@@ -58,7 +81,7 @@ fn test_modules(file: &syn::File) -> impl Iterator<Item = String> {
 }
 
 /// The code of a file without what only tests, their fixtures and the fuzzer compile. This is the one place that decides it.
-pub(crate) fn without_tests(mut file: syn::File) -> syn::File {
+fn without_tests(mut file: syn::File) -> syn::File {
     TestRemover.visit_file_mut(&mut file);
     file
 }
@@ -186,8 +209,12 @@ fn flatten(stream: TokenStream, found: &mut Vec<Token>) {
                 found.push(Token { text: close.to_owned(), string: None, line: group.span_close().end().line });
             }
             TokenTree::Literal(literal) => {
-                let string = syn::parse_str::<syn::LitStr>(&literal.to_string()).ok().map(|text| text.value());
-                found.push(Token { text: literal.to_string(), string, line });
+                let text = literal.to_string();
+                let string = match syn::Lit::new(literal) {
+                    syn::Lit::Str(string) => Some(string.value()),
+                    _ => None,
+                };
+                found.push(Token { text, string, line });
             }
             other => found.push(Token { text: other.to_string(), string: None, line }),
         }
@@ -246,7 +273,7 @@ pub(crate) fn documentation(attributes: &[Attribute]) -> String {
 
 #[cfg(test)]
 pub(crate) fn source(name: &str, text: &str) -> Source {
-    Source { name: name.to_owned(), file: without_tests(syn::parse_file(text).unwrap()) }
+    Source::new(name.to_owned(), syn::parse_file(text).unwrap())
 }
 
 #[cfg(test)]
@@ -293,7 +320,7 @@ mod tests {
         ] {
             fs::write(root.join(name), text).unwrap();
         }
-        let names: Vec<_> = sources(&root, "x").unwrap().into_iter().map(|source| source.name).collect();
+        let names: Vec<_> = sources(parse(&root).unwrap(), "x").into_iter().map(|source| source.name).collect();
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(names, ["x/deep.rs", "x/lib.rs"]);
     }

@@ -6,7 +6,7 @@ use quote::ToTokens as _;
 use syn::visit::Visit;
 
 use crate::Finding;
-use crate::code::{self, Source};
+use crate::code::Source;
 use crate::repository::Repository;
 
 const PAGE: &str = "host/docs/reference/errors.md";
@@ -58,9 +58,9 @@ fn codes(file: &syn::File) -> Vec<String> {
 
 /// The statuses that a file names, as `StatusCode` calls them.
 fn statuses(source: &Source) -> Vec<String> {
-    let tokens: Vec<_> = code::tokens(&source.file).into_iter().map(|token| token.text).collect();
+    let tokens: Vec<_> = source.tokens().iter().map(|token| token.text.as_str()).collect();
     let named = tokens.windows(4).filter_map(|window| match window {
-        [name, colon, other, status] if name == "StatusCode" && colon == ":" && other == ":" => Some(status.clone()),
+        ["StatusCode", ":", ":", status] => Some((*status).to_owned()),
         _ => None,
     });
     named.filter(|status| status.len() > 1 && !status.contains(|letter: char| letter.is_ascii_lowercase())).collect()
@@ -74,7 +74,7 @@ mod tests {
     fn missing_and_invented_headings_are_found() {
         let text = "const A: i32 = -32_700;\nconst B: i32 = 1010;\nconst C: u32 = 5_000;\nconst D: i32 = 5;\n\
             fn f() { refuse(StatusCode::NOT_FOUND); refuse(http::StatusCode::OK); StatusCode::from_u16(3) }";
-        let source = Source { name: "transport/a.rs".to_owned(), file: syn::parse_file(text).unwrap() };
+        let source = crate::code::source("transport/a.rs", text);
         let page = "# Errors\n### 1010 quota\n### 404 Not Found\n### 410 Gone\n### 1999 never\n";
         assert_eq!(
             wrong_headings(page, &[&source]),

@@ -83,12 +83,12 @@ fn wrong_dependencies(crate_name: &str, manifest: &toml::Table) -> Vec<Finding> 
 fn wrong_code(source: &Source) -> Vec<Finding> {
     let name = source.name.as_str();
     let crate_name = name.split('/').next().unwrap_or_default();
-    let tokens = code::tokens(&source.file);
+    let tokens = source.tokens();
     let imports = code::imports(&source.file);
     let mut findings = Vec::new();
     if name != DIALER {
         for way in DIALING {
-            let lines = code::lines_with(&tokens, way);
+            let lines = code::lines_with(tokens, way);
             findings.extend(lines.iter().map(|line| format!("{name}:{line}: only {DIALER} may use {way}")));
         }
     }
@@ -96,7 +96,7 @@ fn wrong_code(source: &Source) -> Vec<Finding> {
     findings.extend(of_tests.map(|path| format!("{name}: {path} is compiled for tests only, and the host is not")));
     if crate_name == "domain" {
         for module in IMPURE {
-            let lines = code::lines_with(&tokens, module);
+            let lines = code::lines_with(tokens, module);
             findings.extend(lines.iter().map(|line| format!("{name}:{line}: the domain is pure, and {module} is not")));
             let imported = imports.iter().filter(|path| path.starts_with(module));
             findings.extend(imported.map(|path| format!("{name}: the domain is pure, and {path} is not")));

@@ -9,37 +9,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::Visit;
 
 use crate::Finding;
-use crate::code::{self, Source, Token};
+use crate::code::{Source, Token};
 use crate::repository::Repository;
 
 /// The largest loop of files.
 const FILES_MAX: usize = 10;
-
-/// Crates whose loops are still larger, with how many files the largest has: it may shrink, and then this row does.
-const LARGER: &[(&str, usize)] = &[("identity", 16), ("protocol", 29)];
 
 pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
     let mut by_crate: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in repository.host() {
         by_crate.entry(source.name.split('/').next().unwrap_or_default()).or_default().push(source);
     }
-    Ok(by_crate.into_iter().flat_map(|(name, sources)| findings(name, &sources)).collect())
+    Ok(by_crate.values().flat_map(|sources| findings(sources)).collect())
 }
 
-fn findings(crate_name: &str, sources: &[&Source]) -> Vec<Finding> {
-    let larger = LARGER.iter().find(|(name, _)| *name == crate_name).map(|(_, files)| *files);
+fn findings(sources: &[&Source]) -> Vec<Finding> {
     let files = Crate::read(sources);
-    let loops = files.loops();
-    let largest = loops.iter().map(Vec::len).max().unwrap_or_default();
-    let mut findings: Vec<Finding> = loops
-        .iter()
-        .filter(|files| files.len() > larger.unwrap_or(FILES_MAX))
-        .map(|files| format!("{} files import each other: {}", files.len(), files.join(", ")))
-        .collect();
-    if let Some(files) = larger.filter(|files| largest < *files) {
-        findings.push(format!("the largest loop of {crate_name} has {largest} files: its row in LARGER says {files}"));
-    }
-    findings
+    let too_large = files.loops().into_iter().filter(|files| files.len() > FILES_MAX);
+    too_large.map(|files| format!("{} files import each other: {}", files.len(), files.join(", "))).collect()
 }
 
 /// A module by the names on the way to it; the root of the crate has none.
@@ -163,7 +150,7 @@ impl Module {
             file: source.name.clone(),
             imports: items.imports,
             children: items.children,
-            mentions: mentions(&code::tokens(&source.file)),
+            mentions: mentions(source.tokens()),
         }
     }
 
@@ -285,8 +272,8 @@ mod tests {
         let modules: String = (0..11).map(|index| format!("mod m{index};")).collect();
         let root = source("x/lib.rs", &modules);
         let all: Vec<_> = sources.iter().chain([&root]).collect();
-        assert_eq!(findings("x", &all).len(), 1);
+        assert_eq!(findings(&all).len(), 1);
         let opened: Vec<_> = all.iter().filter(|source| source.name != "x/m5.rs").copied().collect();
-        assert!(findings("x", &opened).is_empty());
+        assert!(findings(&opened).is_empty());
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use anyhow::Context as _;
 
+use crate::Finding;
 use crate::repository::Repository;
-use crate::{Finding, tests_named};
 
 pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
     let script = repository.text(".ci/run")?;
@@ -25,7 +25,7 @@ pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
         }
     }
     anyhow::ensure!(asking.len() > 5, "only {} modules ask how often: has `rounds` another name?", asking.len());
-    Ok(wrong_entries(&listed, &asking, &tests_named::all(repository)?))
+    Ok(wrong_entries(&listed, &asking, repository.tests()))
 }
 
 /// The names in the list `scaled` of the script.

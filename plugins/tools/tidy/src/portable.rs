@@ -56,15 +56,15 @@ fn wrong_dependencies(folder: &str, manifest: &toml::Table) -> Vec<Finding> {
 
 fn wrong_code(source: &Source) -> Vec<Finding> {
     let name = &source.name;
-    let tokens = code::tokens(&source.file);
+    let tokens = source.tokens();
     let mut findings = Vec::new();
     let mut add = |line: usize, what: &str| {
         findings.push(format!("{name}:{line}: {what} is Linux alone; authors work on other systems as well"));
     };
     for path in LINUX_CODE {
-        code::lines_with(&tokens, path).into_iter().for_each(|line| add(line, path));
+        code::lines_with(tokens, path).into_iter().for_each(|line| add(line, path));
     }
-    for token in &tokens {
+    for token in tokens {
         if let Some(call) = LINUX_CALLS.iter().find(|call| token.text == **call) {
             add(token.line, call);
         }

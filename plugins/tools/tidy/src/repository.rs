@@ -1,18 +1,25 @@
 //! The repository as the checks see it: the host's crates without their tests, and every other file as text.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
 use crate::code::{self, Source};
+use crate::tests_named;
 
 /// The repository, read once.
 pub(crate) struct Repository {
     root: PathBuf,
     /// The host's crates by the name of their folder, each with its sources.
     crates: Vec<(String, Vec<Source>)>,
+    tests: BTreeSet<String>,
 }
+
+/// Folders beside the host's crates that have tests which documents name, each with the crate's name there.
+const OTHER_TESTS: [(&str, &str); 3] =
+    [("sdk", "plugins/sdk/rust/src"), ("suite", "tests/suite"), ("tidy", "plugins/tools/tidy/src")];
 
 impl Repository {
     /// Reads the repository that this program was built in.
@@ -21,14 +28,20 @@ impl Repository {
             Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).context("the crate lies in a repository")?;
         let host = root.join("host");
         let mut crates = Vec::new();
+        let mut tests = BTreeSet::new();
         for name in folders(&host)? {
             let sources = host.join(&name).join("src");
             if sources.is_dir() {
-                crates.push((name.clone(), code::sources(&sources, &name)?));
+                let parsed = code::parse(&sources)?;
+                tests.extend(tests_named::all(&format!("host::{name}"), &parsed));
+                crates.push((name.clone(), code::sources(parsed, &name)));
             }
         }
+        for (name, folder) in OTHER_TESTS {
+            tests.extend(tests_named::all(name, &code::parse(&root.join(folder))?));
+        }
         anyhow::ensure!(!crates.is_empty(), "{} has no crates", host.display());
-        Ok(Self { root: root.to_owned(), crates })
+        Ok(Self { root: root.to_owned(), crates, tests })
     }
 
     /// The names of the host's crates: `store` for `host/store`.
@@ -44,7 +57,12 @@ impl Repository {
     /// The sources of a crate anywhere in the repository, without their tests.
     pub(crate) fn sources(&self, folder: &str) -> anyhow::Result<Vec<Source>> {
         let name = folder.rsplit('/').next().unwrap_or(folder);
-        code::sources(&self.root.join(folder).join("src"), name)
+        Ok(code::sources(code::parse(&self.root.join(folder).join("src"))?, name))
+    }
+
+    /// The names of all tests that are not ignored, as documents write them.
+    pub(crate) fn tests(&self) -> &BTreeSet<String> {
+        &self.tests
     }
 
     /// A file of the repository as text.

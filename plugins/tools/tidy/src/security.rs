@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::Finding;
 use crate::repository::Repository;
-use crate::{Finding, tests_named};
 
 const MODEL: &str = "host/docs/security.md";
 const PROMISES: &str = "host/docs/reference/promises.md";
@@ -15,7 +15,7 @@ pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
     let text = repository.text(PROMISES)?;
     let promises = promises(&text).len();
     anyhow::ensure!(promises >= 30, "only {promises} promises: where is the table of {PROMISES}?");
-    let mut findings = wrong_promises(&text, &tests_named::all(repository)?);
+    let mut findings = wrong_promises(&text, repository.tests());
     let model = repository.text(MODEL)?;
     let missing = SECTIONS.iter().filter(|section| !model.contains(*section));
     findings.extend(missing.map(|section| format!("{MODEL} has no section {section}")));

@@ -1,37 +1,18 @@
 //! The names of the repository's tests, as its documents write them: `host::store::sled::tests::NAME`, `sdk::…`, `suite::…`.
 
-use std::collections::BTreeSet;
-
-use anyhow::Context as _;
 use syn::visit::Visit;
 
-use crate::code;
-use crate::repository::Repository;
+use crate::code::{self, Parsed};
 
-/// Every test that is not ignored, by crate and module.
-pub(crate) fn all(repository: &Repository) -> anyhow::Result<BTreeSet<String>> {
-    let mut folders = vec![
-        ("sdk".to_owned(), "plugins/sdk/rust/src".to_owned()),
-        ("suite".to_owned(), "tests/suite".to_owned()),
-        ("tidy".to_owned(), "plugins/tools/tidy/src".to_owned()),
-    ];
-    folders.extend(repository.crates().map(|name| (format!("host::{name}"), format!("host/{name}/src"))));
-    let mut names = BTreeSet::new();
-    for (crate_name, folder) in folders {
-        for path in repository.files(&folder)? {
-            if path.extension().is_none_or(|extension| extension != "rs") {
-                continue;
-            }
-            let text = repository.text(&format!("{folder}/{}", path.display()))?;
-            let file = syn::parse_file(&text).with_context(|| format!("{folder}/{}", path.display()))?;
-            let below = path.with_extension("");
-            let parts = below.iter().map(|part| part.to_string_lossy().into_owned());
-            let parts = parts.filter(|part| !matches!(part.as_str(), "mod" | "lib" | "main"));
-            let module = std::iter::once(crate_name.clone()).chain(parts).collect();
-            names.extend(of_file(&file, module));
-        }
-    }
-    Ok(names)
+/// Every test of a crate that is not ignored, by module.
+pub(crate) fn all(crate_name: &str, files: &[Parsed]) -> Vec<String> {
+    let of_file = |Parsed { path, file }: &Parsed| {
+        let below = path.with_extension("");
+        let parts = below.iter().map(|part| part.to_string_lossy().into_owned());
+        let parts = parts.filter(|part| !matches!(part.as_str(), "mod" | "lib" | "main"));
+        of_file(file, std::iter::once(crate_name.to_owned()).chain(parts).collect())
+    };
+    files.iter().flat_map(of_file).collect()
 }
 
 /// The tests of one file, `module` being its path.
@@ -82,6 +63,7 @@ impl<'a> Visit<'a> for Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::repository::Repository;
 
     #[test]
     fn ignored_tests_and_plain_functions_are_not_listed() {
@@ -95,7 +77,8 @@ mod tests {
 
     #[test]
     fn tests_of_every_folder_are_found() {
-        let names = all(&Repository::read().unwrap()).unwrap();
+        let repository = Repository::read().unwrap();
+        let names = repository.tests();
         assert!(names.contains("tidy::tests_named::tests::tests_of_every_folder_are_found"));
         assert!(names.len() > 1_000, "{}", names.len());
     }

@@ -1,6 +1,6 @@
 //! Words that were given up, with the word to use instead: names in the code, and phrases in its documentation.
 //!
-//! A name is refused where it is declared: modules, types, variants, functions and constants of the host.
+//! A name is refused where it is declared: modules, types, variants, functions, constants, fields, parameters and locals of the host.
 
 use syn::visit::Visit;
 
@@ -39,7 +39,6 @@ const WORDS: &[(&str, &str)] = &[
     ("unheard", "receiver gone"),
     ("untold", "missed notifications"),
     ("upkeep", "store maintenance"),
-    ("wants", "manifest"),
     ("workshop", "compile cache"),
 ];
 
@@ -66,6 +65,7 @@ const NAMES: &[(&str, &str)] = &[
     ("Supply", "ComponentSource"),
     ("Tap", "ChangeCapture"),
     ("Turn", "the permit's or the outcome's own name"),
+    ("Wants", "Manifest"),
     ("Wish", "TaskMetadata"),
     ("heard_by", "set_client"),
     ("obey", "apply"),
@@ -74,6 +74,34 @@ const NAMES: &[(&str, &str)] = &[
     ("seal_row", "with_checksum"),
     ("talk", "streaming"),
 ];
+
+/// Names of fields, parameters and locals that are refused, with what to use. A name that is refused of a type is no better for a value
+/// of that type; `line`, `room` for text and `audience` of a token are words of their fields.
+const VALUES: &[(&str, &str)] = &[
+    ("absence", "fallback"),
+    ("asked", "the request's own name"),
+    ("census", "totals"),
+    ("desk", "listener"),
+    ("goes_on", "what it is that continues"),
+    ("ground", "host_context"),
+    ("manner", "mode, or options"),
+    ("marks", "header_params"),
+    ("occupied", "in_flight"),
+    ("outlet", "frame_sender"),
+    ("place", "permit, slot, location, position or source"),
+    ("presence", "call_count"),
+    ("room", "budget, or how many bytes are free"),
+    ("said", "message, or what was sent"),
+    ("standing", "backoff, or reputation"),
+    ("stock", "counts"),
+    ("supply", "component_source"),
+    ("tap", "change_capture"),
+    ("told", "what was reported, or who was notified"),
+    ("wish", "spec, or the request's own name"),
+];
+
+/// Crates whose fields, parameters and locals still have such names: a row goes when the last of them does.
+const WITH_OLD_VALUES: &[&str] = &["bulkhead", "config", "dashboard", "plugins", "runtime"];
 
 /// Names of modules that are refused, with what to use.
 const MODULES: &[(&str, &str)] = &[
@@ -98,6 +126,7 @@ const MODULES: &[(&str, &str)] = &[
     ("stall", "write_timeout"),
     ("terms", "policy_reload"),
     ("turns", "fair_order"),
+    ("wants", "manifest"),
 ];
 
 /// Phrases of documentation that hide who does what, with what to write instead.
@@ -109,21 +138,45 @@ const PHRASES: [(&str, &str); 4] = [
 ];
 
 pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
-    Ok(repository.host().flat_map(|source| [refused_names(source), refused_phrases(source)]).flatten().collect())
+    let in_source = |source| [refused_names(source), refused_phrases(source)].into_iter().flatten();
+    let mut findings: Vec<_> = repository.host().flat_map(in_source).collect();
+    for crate_name in WITH_OLD_VALUES {
+        if !repository.host().any(|source| crate_of(source) == *crate_name && !refused_values(source).is_empty()) {
+            findings
+                .push(format!("{crate_name} has no refused field, parameter or local: take it out of WITH_OLD_VALUES"));
+        }
+    }
+    Ok(findings)
 }
 
+fn crate_of(source: &Source) -> &str {
+    source.name.split('/').next().unwrap_or_default()
+}
+
+/// What is declared in a file under a refused name.
 fn refused_names(source: &Source) -> Vec<Finding> {
-    let mut names = Names::default();
-    names.visit_file(&source.file);
+    let mut findings = refused(source, Names::of(source).items, NAMES);
+    if !WITH_OLD_VALUES.contains(&crate_of(source)) {
+        findings.extend(refused_values(source));
+    }
     // A module's name is its file's, wherever it is declared.
     let path = source.name.trim_end_matches(".rs").trim_end_matches("/mod");
     let module = (path.rsplit('/').next().unwrap_or(path).to_owned(), 1);
-    let whole = names.0.into_iter().map(|name| (name, NAMES)).chain([(module, MODULES)]);
+    findings.extend(refused(source, vec![module], MODULES));
+    findings
+}
+
+fn refused_values(source: &Source) -> Vec<Finding> {
+    refused(source, Names::of(source).values, VALUES)
+}
+
+/// Those of the names that have a refused word in them, or are refused as a whole.
+fn refused(source: &Source, names: Vec<(String, usize)>, whole: &[(&str, &str)]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for ((name, line), refused) in whole {
+    for (name, line) in names {
         let parts = parts(&name);
         let word = WORDS.iter().find(|(word, _)| parts.iter().any(|part| part == word));
-        let whole = refused.iter().find(|(refused, _)| *refused == name);
+        let whole = whole.iter().find(|(refused, _)| *refused == name);
         if let Some((refused, instead)) = word.or(whole) {
             findings.push(format!("{}:{line}: `{name}`: not {refused} but {instead}", source.name));
         }
@@ -150,21 +203,45 @@ fn parts(name: &str) -> Vec<String> {
 
 /// Declared names, each with its line.
 #[derive(Default)]
-struct Names(Vec<(String, usize)>);
+struct Names {
+    /// Of types, variants, functions and constants.
+    items: Vec<(String, usize)>,
+    /// Of fields, parameters and locals.
+    values: Vec<(String, usize)>,
+}
 
 impl Names {
-    fn add(&mut self, name: &syn::Ident) {
-        self.0.push((name.to_string(), name.span().start().line));
+    fn of(source: &Source) -> Self {
+        let mut names = Self::default();
+        names.visit_file(&source.file);
+        names
     }
+
+    fn add(&mut self, name: &syn::Ident) {
+        self.items.push(named(name));
+    }
+}
+
+/// A name with its line.
+fn named(name: &syn::Ident) -> (String, usize) {
+    (name.to_string(), name.span().start().line)
 }
 
 impl<'a> Visit<'a> for Names {
     fn visit_item_struct(&mut self, item: &'a syn::ItemStruct) {
         self.add(&item.ident);
+        syn::visit::visit_item_struct(self, item);
     }
     fn visit_item_enum(&mut self, item: &'a syn::ItemEnum) {
         self.add(&item.ident);
-        item.variants.iter().for_each(|variant| self.add(&variant.ident));
+        syn::visit::visit_item_enum(self, item);
+    }
+    fn visit_variant(&mut self, variant: &'a syn::Variant) {
+        self.add(&variant.ident);
+        syn::visit::visit_variant(self, variant);
+    }
+    fn visit_field(&mut self, field: &'a syn::Field) {
+        self.values.extend(field.ident.as_ref().map(named));
     }
     fn visit_item_trait(&mut self, item: &'a syn::ItemTrait) {
         self.add(&item.ident);
@@ -178,6 +255,12 @@ impl<'a> Visit<'a> for Names {
     }
     fn visit_signature(&mut self, signature: &'a syn::Signature) {
         self.add(&signature.ident);
+        syn::visit::visit_signature(self, signature);
+    }
+    /// What a parameter or a local is bound to; a constant in a pattern is declared elsewhere.
+    fn visit_pat_ident(&mut self, pattern: &'a syn::PatIdent) {
+        self.values.push(named(&pattern.ident));
+        syn::visit::visit_pat_ident(self, pattern);
     }
 }
 
@@ -207,12 +290,25 @@ mod tests {
 
     #[test]
     fn refused_names_are_found_where_they_are_declared() {
-        let text = "struct BelongingsOfTenant; fn run_tend() { let turn = tend(); } impl Turn { fn returned() {} }
+        let text = "struct BelongingsOfTenant; fn run_tend() { let returned = tend(); } impl Turn { fn returned() {} }
             enum Turn {} const ATTENDANCE: u8 = 1; trait T { fn obey(&self); }";
         let lines = refused_names(&source("tasks/lanes.rs", text));
         let names: Vec<_> = lines.iter().filter_map(|line| line.split('`').nth(1)).collect();
         assert_eq!(names, ["BelongingsOfTenant", "run_tend", "Turn", "ATTENDANCE", "obey", "lanes"]);
         assert!(refused_names(&source("tasks/a.rs", "fn attendances() {} struct Returns;")).is_empty());
+    }
+
+    #[test]
+    fn refused_fields_parameters_and_locals_are_found() {
+        let text = "struct A { ground: u8, line: u8 } enum B { C { wish: u8 } }
+            fn f(said: u8, (told, x): (u8, u8)) { let mut manner = 1; match y { Some(place) => place, _ => 2 }; }
+            fn g() { z.map(|asked| asked.ground); B::C { wish: 1 }; fn inner(my_upkeep: u8) {} self.said = said(); }";
+        let found = |name: &str| {
+            let lines = refused_names(&source(name, text));
+            lines.iter().filter_map(|line| line.split('`').nth(1)).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(found("tasks/a.rs"), ["ground", "wish", "said", "told", "manner", "place", "asked", "my_upkeep"]);
+        assert!(found("runtime/a.rs").is_empty(), "its fields, parameters and locals are still to be renamed");
     }
 
     #[test]

@@ -11,8 +11,10 @@ use tokio::time::Instant;
 
 use super::super::meta::RequestClient;
 use super::super::params_index::Members;
+use super::super::request::{Request, refused};
+use super::super::result::answered;
 use super::super::state::{Answers, Binding};
-use super::super::{Request, declared, refused, tools};
+use super::super::{declared, tools};
 use super::{PluginCall, RoundTrip};
 use crate::arguments::CallRefusal;
 use crate::checked_call::{self, CallMode, CheckedCall, EraCall};
@@ -98,7 +100,7 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
         Ok(ToolRequest::Call { name, arguments, through }) => (name, arguments, through),
         Ok(ToolRequest::Search { index, query }) => return Ok(tools::search(request, index, query)),
         Err(CallRefusal::ToolError(text)) => {
-            return Ok(immediate(tools::answered(&context.shared, &request.id, ToolOutput::failure(text))));
+            return Ok(immediate(answered(&context.shared, &request.id, ToolOutput::failure(text))));
         }
         Err(CallRefusal::Error(error)) => return Err(error),
     };

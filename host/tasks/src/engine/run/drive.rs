@@ -69,8 +69,8 @@ impl EngineContext {
     }
 
     /// A place at the end of this requestor's queue.
-    pub(crate) fn queue(&self, requestor: &Requestor, place: IdleSlot) -> RunStart {
-        RunStart::Queued(place, self.admission.enqueue(requestor, Purpose::Task).ok())
+    pub(crate) fn queue(&self, requestor: &Requestor, slot: IdleSlot) -> RunStart {
+        RunStart::Queued(slot, self.admission.enqueue(requestor, Purpose::Task).ok())
     }
 }
 
@@ -156,8 +156,8 @@ async fn give_up(inner: &Arc<EngineContext>, run: &Run, task: &Task) {
 async fn drive(inner: &Arc<EngineContext>, run: &Arc<Run>, task: &Arc<Task>, begin: RunStart, job: Option<Job>) {
     let mut held = drive_once(inner, run, task, begin, job).await;
     while held {
-        let place = inner.admission.keep(&task.requestor, IdleState::Queued);
-        held = drive_once(inner, run, task, RunStart::Resumed(place, None), None).await;
+        let slot = inner.admission.keep(&task.requestor, IdleState::Queued);
+        held = drive_once(inner, run, task, RunStart::Resumed(slot, None), None).await;
     }
 }
 
@@ -177,16 +177,16 @@ async fn drive_once(
             return false;
         }
         RunStart::Running(permit) => (permit, task.clone(), false),
-        RunStart::Queued(place, request) => {
+        RunStart::Queued(slot, request) => {
             let started = leave_queue(inner, run, task, NextRun::Start(job.as_ref()), request).await;
             let Some((permit, task)) = started else { return false };
-            drop(place);
+            drop(slot);
             (permit, task, false)
         }
-        RunStart::Resumed(place, request) => {
+        RunStart::Resumed(slot, request) => {
             let started = leave_queue(inner, run, task, NextRun::Resume, request).await;
             let Some((permit, task)) = started else { return false };
-            drop(place);
+            drop(slot);
             (permit, task, true)
         }
     };
@@ -250,7 +250,7 @@ async fn visit(
             Err(error) => Err(error),
         };
         match result {
-            Err(error) if fallback.goes_on(&error) => last = error,
+            Err(error) if fallback.tries_next(&error) => last = error,
             result => return Some(result),
         }
     }
@@ -323,7 +323,7 @@ pub(crate) async fn recall(inner: &Arc<EngineContext>, task: &Task) -> Result<Ve
         let journal = tool.journal.clone();
         return Ok(vec![Attempt { plugin, operation, limits, journal }]);
     }
-    let (operation, asked) = job::operation(&arguments).ok_or(CallError::Interrupted)?;
+    let (operation, arguments) = job::operation(&arguments).ok_or(CallError::Interrupted)?;
     let first = inner.executor.library(&task.plugin).await;
     let first = first.ok_or_else(|| {
         let name = &task.plugin.name;
@@ -334,6 +334,6 @@ pub(crate) async fn recall(inner: &Arc<EngineContext>, task: &Task) -> Result<Ve
         _ => Vec::new(),
     };
     // What its requestor may use is known only while it asks.
-    let others = others.into_iter().filter(|other| asked.contains(&other.plugin.name)).collect();
+    let others = others.into_iter().filter(|other| arguments.contains(&other.plugin.name)).collect();
     Ok(visits(&operation, first, others))
 }

@@ -214,7 +214,7 @@ impl GuestDriver {
                 return Some(CallEvent::InputRequests { requests, journal, reply });
             }
             CallEvent::Steering { reply, .. } if self.is_cancelled => drop(reply.send(Vec::new())),
-            CallEvent::ListsChanged(kind) => self.context.lists.says(&self.guest.plugin, kind),
+            CallEvent::ListsChanged(kind) => self.context.lists.note_changed_list(&self.guest.plugin, kind),
             CallEvent::GrantDenied(grant) => {
                 self.context.audit.note_denied(&self.requestor, &self.guest.plugin, self.task, &grant)
             }

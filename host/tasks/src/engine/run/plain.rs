@@ -39,7 +39,7 @@ struct PlainWork {
     answers: Option<oneshot::Receiver<Answers>>,
     /// It may become a task and found no place among the running ones: its place in the queue, and what it got there.
     promotion: Option<PermitRequest>,
-    place: Option<Permit>,
+    permit: Option<Permit>,
     /// For the word whether it is a task now.
     detach: Option<oneshot::Sender<Option<String>>>,
     /// What the guest last said about itself: shown if it becomes a task.
@@ -98,8 +98,11 @@ impl PlainCall {
         let Some(call) = work.request.clone() else {
             return Err((self, Error::Illegal("only the call of a tool can become a task")));
         };
-        if let Err(full) = work.guest.call_slot.become_task(work.place.take()) {
-            work.wait_for_place();
+        if let Err(full) = work.guest.call_slot.become_task(work.permit.take()) {
+            // It stands in the queue for a place among the running tasks, once.
+            if work.promotion.is_none() {
+                work.promotion = work.inner.admission.enqueue(&work.guest.requestor, Purpose::Promotion).ok();
+            }
             return Err((self, refused(full, None)));
         }
         work.promotion = None;
@@ -152,7 +155,7 @@ impl PlainCall {
             identity,
             answers: None,
             promotion: None,
-            place: None,
+            permit: None,
             detach: None,
             status: None,
         };
@@ -167,15 +170,15 @@ impl PlainCall {
             drop(reply.send(None));
         }
         // One that was granted, and not used, was not wanted.
-        work.place = None;
+        work.permit = None;
         loop {
             let event = match &mut work.answers {
                 None => tokio::select! {
                     biased;
                     event = work.guest.next() => event,
-                    place = granted(&mut work.promotion) => {
+                    permit = granted(&mut work.promotion) => {
                         work.promotion = None;
-                        work.place = place;
+                        work.permit = permit;
                         return CallNews::Detach;
                     }
                 },
@@ -242,16 +245,9 @@ impl PlainWork {
         }
     }
 
-    /// Stands in the queue for a place among the running tasks, once.
-    fn wait_for_place(&mut self) {
-        if self.promotion.is_none() {
-            self.promotion = self.inner.admission.enqueue(&self.guest.requestor, Purpose::Promotion).ok();
-        }
-    }
-
     fn give_up_place(&mut self) {
         self.promotion = None;
-        self.place = None;
+        self.permit = None;
     }
 
     fn broken_off(&mut self) -> CallError {

@@ -39,7 +39,7 @@ pub(crate) enum NextRun<'a> {
 impl NextRun<'_> {
     /// Marks the record as running.
     async fn begin(self, inner: &EngineContext, task: &Task) -> Result<Applied, ApplyError> {
-        let Self::Start(job) = self else { return resuming::go_on(inner, task).await };
+        let Self::Start(job) = self else { return resuming::mark_resumed(inner, task).await };
         let durable = match keeps_journal(inner, task, job).await {
             true => Beginning::of(task, task.attempt.saturating_add(1)).marker(0, inner.executor.engine_hash()),
             false => None,
@@ -68,12 +68,12 @@ pub(crate) async fn leave_queue(
             seen.changed().await.ok()?;
             continue;
         }
-        let place = match &mut request {
-            Some(place) => place,
+        let waiting = match &mut request {
+            Some(waiting) => waiting,
             None => request.insert(inner.admission.enqueue(&task.requestor, Purpose::Task).ok()?),
         };
         let permit = tokio::select! {
-            permit = place.permit() => permit?,
+            permit = waiting.permit() => permit?,
             changed = seen.changed() => {
                 changed.ok()?;
                 continue;

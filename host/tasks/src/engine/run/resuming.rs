@@ -98,7 +98,7 @@ fn resumes(beginning: &Beginning, head: Option<&JournalHead>) -> u32 {
 }
 
 /// Marks the record as running again, and takes the journal over.
-pub(crate) async fn go_on(inner: &EngineContext, task: &Task) -> Result<Applied, ApplyError> {
+pub(crate) async fn mark_resumed(inner: &EngineContext, task: &Task) -> Result<Applied, ApplyError> {
     crash_points::reach("wake.permit");
     let head = inner.store.journal(&task.requestor, task.id).await.map_err(ApplyError::Store)?;
     let beginning = Beginning::read(task).ok_or(ApplyError::Refused(Refusal::Stale))?;

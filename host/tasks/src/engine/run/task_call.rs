@@ -28,7 +28,7 @@ pub(crate) struct TaskCall {
     /// The record as it was seen last.
     task: Arc<Task>,
     /// The issued keys of the input requests that the guest waits for.
-    asked: Vec<String>,
+    issued_keys: Vec<String>,
     /// The task is over, and the guest has until then to notice.
     grace_until: Option<Instant>,
     /// Why the journal of an earlier run cannot bring the call back.
@@ -36,12 +36,12 @@ pub(crate) struct TaskCall {
 }
 
 /// Whether two questions say the same, beside which trace they are part of.
-fn is_same_question(asked: &InputRequest, asks: &InputRequest) -> bool {
+fn is_same_question(before: &InputRequest, request: &InputRequest) -> bool {
     let meta = |request: &InputRequest| {
         let own = request.meta.iter().filter(|(key, _)| key != TRACEPARENT);
         own.cloned().collect::<Vec<_>>()
     };
-    (&asked.key, &asked.kind) == (&asks.key, &asks.kind) && meta(asked) == meta(asks)
+    (&before.key, &before.kind) == (&request.key, &request.kind) && meta(before) == meta(request)
 }
 
 /// What happens next.
@@ -55,7 +55,7 @@ impl TaskCall {
     pub(crate) fn new(inner: Arc<EngineContext>, run: Arc<Run>, task: Arc<Task>, guest: GuestDriver) -> Self {
         let mut seen = run.watch();
         seen.mark_changed();
-        Self { inner, guest, run, seen, task, asked: Vec::new(), grace_until: None, replay_failure: None }
+        Self { inner, guest, run, seen, task, issued_keys: Vec::new(), grace_until: None, replay_failure: None }
     }
 
     /// The guest's result and the slot that it occupied, or `None` when the record is over before the guest is. The guest is stopped
@@ -122,15 +122,15 @@ impl TaskCall {
 
     /// Lets the guest have its answers once all of them are there.
     fn pass_answers(&mut self) {
-        if self.asked.is_empty() {
+        if self.issued_keys.is_empty() {
             return;
         }
         let answer = |key: &String| {
             let input = self.task.inputs.iter().find(|input| input.issued_key == *key);
             input.and_then(|input| input.answer.clone())
         };
-        if let Some(answers) = self.asked.iter().map(answer).collect::<Option<Vec<_>>>() {
-            self.asked.clear();
+        if let Some(answers) = self.issued_keys.iter().map(answer).collect::<Option<Vec<_>>>() {
+            self.issued_keys.clear();
             self.guest.answer(Ok(answers));
         }
     }
@@ -178,16 +178,16 @@ impl TaskCall {
         let inner = &self.inner;
         let task = &self.task;
         let event = Event::RequestInput { attempt: task.attempt, requests };
-        let asked = match journaled {
+        let applied = match journaled {
             Some((journal, question)) => inner.apply_journaled(task, event, journal, &|_| question.tail.clone()).await,
             None => inner.apply(&task.requestor, task.id, event, None).await,
         };
         crash_points::reach("ask.after");
-        let error = match asked {
+        let error = match applied {
             Ok(applied) => {
                 let inputs = &applied.after.inputs;
                 let first = inputs.len().saturating_sub(count);
-                self.asked = inputs.iter().skip(first).map(|input| input.issued_key.clone()).collect();
+                self.issued_keys = inputs.iter().skip(first).map(|input| input.issued_key.clone()).collect();
                 self.guest.await_answers(reply);
                 return;
             }
@@ -212,7 +212,7 @@ impl TaskCall {
         }
         let is_same = |(input, request): (&&Input, &InputRequest)| is_same_question(&input.request, request);
         if known.len() == requests.len() && known.iter().zip(requests).all(is_same) {
-            self.asked = known.iter().map(|input| input.issued_key.clone()).collect();
+            self.issued_keys = known.iter().map(|input| input.issued_key.clone()).collect();
             return true;
         }
         let why = format!("question {} is another one than was asked before", asked_before + 1);
@@ -249,9 +249,9 @@ impl TaskCall {
     fn report_status(&self) {
         self.run.report(|task, status| {
             if let Phase::Active(_) = task.phase {
-                let mut said = Task::clone(task);
-                said.status_message = status.map(str::to_owned);
-                self.inner.watchers.publish(&task.requestor, task.id, &TaskNews::Changed(Arc::new(said)));
+                let mut shown = Task::clone(task);
+                shown.status_message = status.map(str::to_owned);
+                self.inner.watchers.publish(&task.requestor, task.id, &TaskNews::Changed(Arc::new(shown)));
             }
         });
     }

@@ -125,8 +125,8 @@ async fn promoted_call_takes_along_what_it_saw_before() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let journal = TaskJournal::held(Arc::clone(&store));
     assert!(journal.is_eager(), "whoever promotes it asks for all of it");
-    journal.submit(Tail { asked: 2, ..tail(0, b"abc") });
-    journal.append(Tail { asked: 2, ..tail(3, b"d") }).await.unwrap();
+    journal.submit(Tail { answered: 2, ..tail(0, b"abc") });
+    journal.append(Tail { answered: 2, ..tail(3, b"d") }).await.unwrap();
     assert_eq!(journal.kept(), 4);
     let (task, head) = promoted(&store, &journal).await;
     assert_eq!((head.attempt, head.bytes, &head.state), (1, 4, &JournalState::Sound));

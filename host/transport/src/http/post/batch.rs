@@ -33,11 +33,11 @@ impl Server {
     ) -> Result<Response, Refusal> {
         self.check_version(headers)?;
         let requestor = caller.requestor;
-        let WholeBody { bytes: message, place } = body;
+        let WholeBody { bytes: message, permit } = body;
         let is_large = message.len() > INLINE_BYTES_MAX;
         let parse = move || Batch::parse(&message);
         let parsed = if is_large { self.offload(&requestor, parse).await? } else { parse() };
-        let admitted = place.map_or(0, |_| 1);
+        let admitted = permit.map_or(0, |_| 1);
         let count = parsed.as_ref().map_or(1, Batch::count);
         let charged = self.quota.admit_batch(&requestor, count, admitted);
         let batch = match parsed {
@@ -47,8 +47,8 @@ impl Server {
                 return Ok(json_response(StatusCode::BAD_REQUEST, body));
             }
         };
-        let place = match charged {
-            Ok(place) => place,
+        let permit = match charged {
+            Ok(permit) => permit,
             Err(mut refusal) => {
                 // As to a single request of these revisions: a status would look like a broken connection.
                 let Some(body) = refusal.batch_body(&batch) else { return Err(refusal) };
@@ -57,7 +57,7 @@ impl Server {
                 return Ok(response);
             }
         };
-        let held = RequestGuard::Session(live.begin_in(&self.now, place));
+        let held = RequestGuard::Session(live.begin_in(&self.now, permit));
         // The stream of a batch goes by the first of its requests.
         let first = RequestRef::Id(short(batch.ids().next()));
         let full = self.quota.full_of_answers(&requestor);

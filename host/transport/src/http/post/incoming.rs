@@ -83,7 +83,7 @@ impl IncomingPost<'_> {
         if message.is_legacy {
             server.check_version(headers)?;
         }
-        let held = self.admit(body.place, &message, live.as_ref())?;
+        let held = self.admit(body.permit, &message, live.as_ref())?;
         // Only a subscription ends with a result of its own when its credential does.
         let (end, ends) = checks::listens(headers).then(|| watch::channel(false)).unzip();
         let full = server.quota.full_of_answers(&caller.requestor);
@@ -139,7 +139,7 @@ impl IncomingPost<'_> {
     async fn read(&self, body: Body) -> Result<WholeBody, Ended> {
         let Self { server, caller, headers, preference } = *self;
         let large = match body::begin(body, headers, server.options.body_bytes_max).await? {
-            Arrived::Small(bytes) => return Ok(WholeBody { bytes, place: None }),
+            Arrived::Small(bytes) => return Ok(WholeBody { bytes, permit: None }),
             Arrived::Large(large) => large,
         };
         preference.set_large_body(true).await;
@@ -177,14 +177,14 @@ impl IncomingPost<'_> {
     /// Takes a place among the open requests, unless the body has one already.
     fn admit(
         &self,
-        place: Option<Permit>,
+        permit: Option<Permit>,
         message: &ParsedMessage,
         live: Option<&Arc<LiveSession>>,
     ) -> Result<RequestGuard, Ended> {
-        let admitted = place.map_or_else(|| self.server.quota.admit_and_open(&self.caller.requestor), Ok);
+        let admitted = permit.map_or_else(|| self.server.quota.admit_and_open(&self.caller.requestor), Ok);
         match (admitted, live) {
-            (Ok(place), Some(live)) => Ok(RequestGuard::Session(live.begin_in(&self.server.now, place))),
-            (Ok(place), None) => Ok(RequestGuard::Connection(place)),
+            (Ok(permit), Some(live)) => Ok(RequestGuard::Session(live.begin_in(&self.server.now, permit))),
+            (Ok(permit), None) => Ok(RequestGuard::Connection(permit)),
             (Err(refusal), _) => {
                 // Clients of the older revisions take a status for a broken connection.
                 let id = request_id(&message.envelope);
