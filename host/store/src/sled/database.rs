@@ -167,7 +167,8 @@ pub(super) fn unchecked(layout: &Layout, cache_bytes: u64) -> Result<Database, E
     Ok(Database { tree, file, last })
 }
 
-fn compare(last: &GroupRow, state: &State) -> Result<(), Error> {
+/// Whether a database has come as far as its state says.
+pub(super) fn compare(last: &GroupRow, state: &State) -> Result<(), Error> {
     if last.id != state.id {
         return Err(refuse("the database and the file `state` beside it belong to different stores"));
     }

@@ -30,6 +30,12 @@ impl Totals {
         self.sum = self.sum.wrapping_add(row_sum(key, value));
     }
 
+    /// Counts the rows that were counted there, too.
+    pub(super) fn join(&mut self, other: Self) {
+        self.rows = self.rows.wrapping_add(other.rows);
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+
     fn discount(&mut self, key: &[u8], value: &[u8]) {
         self.rows = self.rows.wrapping_sub(1);
         self.sum = self.sum.wrapping_sub(row_sum(key, value));

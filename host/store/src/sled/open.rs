@@ -8,18 +8,13 @@ use std::io::{Read, Seek, Write};
 use std::time::Duration;
 
 use super::super::Error;
-use super::super::record;
 use super::database::{DataState, database, find, open_error};
-use super::errors::refuse;
-use super::files::{self, create_folder, io_error, sync_folder};
-use super::group::Totals;
-use super::head::{PayloadLocation, RecordHeader};
-use super::keys::{self, kind};
+use super::examination::Examination;
+use super::files::{create_folder, io_error, sync_folder};
 use super::layout::Layout;
 use super::state::{self, State};
-use super::store_counts::{CountBuilder, StoreCounts};
-use super::{journal, salvage};
-use crate::journal::layout::HEAD;
+use super::store_counts::StoreCounts;
+use super::{reading, salvage};
 
 /// A process that was just started from the last holder keeps the lock until it runs its own program.
 const DIRECTORY_LOCK_TRIES: u32 = 25;
@@ -86,45 +81,29 @@ fn finish_rebuild(layout: &Layout) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads every row of a copy of a database and compares it with what was counted while writing.
+/// Reads every row of a database and compares it with what was counted while writing. What reading alone does not show to be sound is
+/// opened as a copy.
 pub(super) fn examine(layout: &Layout) -> Result<StoreCounts, Error> {
     let DataState::Database(state) = find(layout)? else { return Ok(StoreCounts::default()) };
-    salvage::on_a_copy(layout, |copied| examine_rows(copied, &state))
+    salvage::remove_stale(&layout.store);
+    match reading::examine(layout, &state) {
+        Ok(counts) => Ok(counts),
+        Err(doubt) => {
+            tracing::info!(%doubt, "the database is examined as a copy");
+            salvage::on_a_copy(layout, |copied| examine_rows(copied, &state))
+        }
+    }
 }
 
 /// Reads every row of the database itself and compares it with what was counted while writing.
 pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<StoreCounts, Error> {
     let opened = database(layout, PROBE_CACHE_BYTES, state)?;
-    let mut totals = Totals::default();
-    let mut count = CountBuilder::default();
+    let mut examination = Examination::default();
     for row in opened.tree.iter() {
         let (key, value) = row.map_err(open_error)?;
-        if key.as_ref() == keys::GROUP {
-            continue;
-        }
-        totals.count(&key, &value);
-        if key.first() == Some(&kind::TASK) {
-            let head = RecordHeader::decode(&value).map_err(|error| refuse(&error.to_string()))?;
-            count.task(&key, &head)?;
-            if let PayloadLocation::Inline(bytes) = &head.record {
-                record::decode_task(bytes).map_err(|error| refuse(&error.to_string()))?;
-            }
-        }
-        if let Some((key, HEAD)) = keys::parse_journal(&key)
-            && let Ok(head) = journal::decode_head(&value)
-        {
-            count.journal(&key, &head);
-        }
+        examination.row(&key, &value)?;
     }
-    let expected = opened.last.census();
-    if totals.rows != expected.rows {
-        return Err(refuse(&format!("the database holds {} rows of {}", totals.rows, expected.rows)));
-    }
-    if totals != expected {
-        return Err(refuse("the sum over all rows is wrong"));
-    }
-    let orphans = files::orphans(&layout.files, &count.named)?;
-    Ok(StoreCounts { group: opened.last.group, ledger: count.ledger, orphans })
+    examination.conclude(layout, &opened.last)
 }
 
 const PROBE_CACHE_BYTES: u64 = 16 << 20;

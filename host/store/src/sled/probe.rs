@@ -1,7 +1,7 @@
 //! Examining a database where a panic does no harm.
 //!
-//! Owns the child process that opens the database first: bytes that were flipped on disk make sled panic, and a panic in the
-//! host would be a crash without a message. Must not outlive the host that started it, nor call a database damaged that it was kept
+//! Owns the child process that reads the database first, and opens a copy of it where that leaves a [doubt](super::reading): bytes that were
+//! flipped on disk make sled panic, and a panic in the host would be a crash without a message. Must not outlive the host that started it, nor call a database damaged that it was kept
 //! from reading. Invariant: the host opens only what a probe has read to the end, or what [`mark`](super::mark) says it left itself.
 
 use std::io::{Read, Write};

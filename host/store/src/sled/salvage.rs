@@ -98,7 +98,7 @@ impl Drop for Scratch {
 }
 
 /// Removes copies that no process uses. Best effort: they only cost disk space.
-fn remove_stale(store: &Path) {
+pub(super) fn remove_stale(store: &Path) {
     for entry in fs::read_dir(store).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(SCRATCH) {
             continue;

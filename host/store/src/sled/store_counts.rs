@@ -44,6 +44,14 @@ impl CountBuilder {
         self.ledger.add(&key.requestor, journal::usage(Some(head)));
     }
 
+    /// Takes what was counted elsewhere.
+    pub(super) fn join(&mut self, other: Self) {
+        for (requestor, usage) in other.ledger.holders() {
+            self.ledger.add(requestor, *usage);
+        }
+        self.named.extend(other.named);
+    }
+
     /// Counts every task and journal of an open database.
     pub(super) fn of(tree: &::sled::Tree) -> Result<Self, Error> {
         let mut count = Self::default();

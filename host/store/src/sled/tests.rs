@@ -19,7 +19,7 @@ use std::sync::Arc;
 use super::{ProbeMode, SledOptions, SledStore};
 
 /// Options for tests: the test binary cannot be its own probe, and no test needs room to spare.
-fn options(dir: &Path) -> SledOptions {
+pub(super) fn options(dir: &Path) -> SledOptions {
     SledOptions {
         probe: ProbeMode::InProcess,
         ballast_bytes: 0,
@@ -34,12 +34,12 @@ fn open(dir: &Path) -> Arc<SledStore> {
 }
 
 /// How often something random is tried.
-fn rounds(gate: u32, nightly: u32) -> u32 {
+pub(super) fn rounds(gate: u32, nightly: u32) -> u32 {
     let mode = std::env::var("XTASK_TEST_MODE").unwrap_or_default();
     if mode == "nightly" { nightly } else { gate }
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(super) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 

@@ -168,11 +168,12 @@ impl EngineContext {
         let Some(task) = self.record(requestor, &request, record).await? else {
             return Ok(None);
         };
-        let begin = match order {
-            StartOrder::Now(permit) => RunStart::Running(permit),
-            StartOrder::Later(slot) => self.queue(requestor, slot),
+        let (begin, job) = match order {
+            StartOrder::Now(permit) => (RunStart::Running(Box::new(permit)), Some(Box::new(request.job))),
+            // It may wait for long: then the store alone keeps what it is to do.
+            StartOrder::Later(slot) => (self.queue(requestor, slot), None),
         };
-        self.start_run(task.clone(), begin, Some(request.job), missed_notifications).await;
+        self.start_run(task.clone(), begin, job, missed_notifications).await;
         self.may_expire(&task);
         Ok(Some(task))
     }

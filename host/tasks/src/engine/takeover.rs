@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 
 use crate::engine::Tasks;
 use crate::engine::change::ApplyError;
-use crate::engine::run::drive::RunStart;
+use crate::engine::run::drive::{QueuePlace, RunStart};
+use crate::engine::run::queued::NextRun;
 use crate::engine::run::resuming::{holding, interrupted, interruption};
 use crate::error::Error;
 use crate::parts::admission::{IdleState, Purpose};
@@ -163,17 +164,19 @@ impl Tasks {
         }
         // What was acknowledged is taken even if the operator has lowered the limit since.
         let slot = |task: &Task| inner.admission.keep(&task.requestor, IdleState::Queued);
+        let place =
+            |task: &Task, request, next| RunStart::Queued(Box::new(QueuePlace { slot: slot(task), request, next }));
         let (count, begin) = match task.phase {
             Phase::Ended(_) => {
                 recovered.interrupted += 1;
                 return Ok(());
             }
-            Phase::Paused { .. } if resumes => (&mut recovered.resumed, RunStart::Resumed(slot(&task), None)),
+            Phase::Paused { .. } if resumes => (&mut recovered.resumed, place(&task, None, NextRun::Resume)),
             Phase::Active(_) if resumes => {
                 let request = inner.admission.enqueue(&task.requestor, Purpose::Task).ok();
-                (&mut recovered.resumed, RunStart::Resumed(slot(&task), request))
+                (&mut recovered.resumed, place(&task, request, NextRun::Resume))
             }
-            Phase::Paused { .. } => (&mut recovered.paused, RunStart::Queued(slot(&task), None)),
+            Phase::Paused { .. } => (&mut recovered.paused, place(&task, None, NextRun::Start)),
             Phase::Active(_) => (&mut recovered.queued, inner.queue(&task.requestor, slot(&task))),
         };
         *count += 1;

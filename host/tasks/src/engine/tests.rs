@@ -6,6 +6,7 @@ mod driving;
 mod expiry;
 mod kept_from_its_end;
 mod pausing;
+mod queued;
 mod racing;
 mod resuming;
 mod tenant_usage;

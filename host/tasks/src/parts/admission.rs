@@ -247,12 +247,12 @@ impl IdleState {
 pub(crate) struct IdleSlot {
     admission: Arc<Admission>,
     requestor: Requestor,
-    sums: Sums,
+    state: IdleState,
 }
 
 impl Drop for IdleSlot {
     fn drop(&mut self) {
-        self.admission.state.lock().counts.release(&self.requestor, self.sums);
+        self.admission.state.lock().counts.release(&self.requestor, self.state.sums());
     }
 }
 
@@ -349,15 +349,15 @@ impl Admission {
     }
 
     /// A place among the queued, waiting or paused tasks of this requestor, if there is one.
-    pub(crate) fn hold(self: &Arc<Self>, requestor: &Requestor, hold: IdleState) -> Result<IdleSlot, Full> {
-        self.try_add(&mut self.state.lock(), requestor, hold.sums())?;
-        Ok(IdleSlot { admission: self.clone(), requestor: *requestor, sums: hold.sums() })
+    pub(crate) fn hold(self: &Arc<Self>, requestor: &Requestor, state: IdleState) -> Result<IdleSlot, Full> {
+        self.try_add(&mut self.state.lock(), requestor, state.sums())?;
+        Ok(IdleSlot { admission: self.clone(), requestor: *requestor, state })
     }
 
     /// The same for what is there already and stays, whatever the limits say.
-    pub(crate) fn keep(self: &Arc<Self>, requestor: &Requestor, hold: IdleState) -> IdleSlot {
-        self.state.lock().counts.add(requestor, hold.sums());
-        IdleSlot { admission: self.clone(), requestor: *requestor, sums: hold.sums() }
+    pub(crate) fn keep(self: &Arc<Self>, requestor: &Requestor, state: IdleState) -> IdleSlot {
+        self.state.lock().counts.add(requestor, state.sums());
+        IdleSlot { admission: self.clone(), requestor: *requestor, state }
     }
 
     /// Which limit keeps this requestor from running one more call: its tenant's, its own, or that of the host.

@@ -4,7 +4,6 @@
 //! the run sees the new record and acts. Invariant: a panic in here fails this task alone.
 
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,13 +37,21 @@ use bulkhead_traces::{InSpan as _, Span};
 /// How a run begins.
 pub(crate) enum RunStart {
     /// The record already says that it runs.
-    Running(Permit),
-    /// It waits for its turn; the place counts as queued. A paused task has no request for a permit yet.
-    Queued(IdleSlot, Option<PermitRequest>),
-    /// The same, and then it goes on where an earlier run was.
-    Resumed(IdleSlot, Option<PermitRequest>),
+    Running(Box<Permit>),
+    /// It waits for its turn.
+    Queued(Box<QueuePlace>),
     /// A plain call that became a task on the way.
     Promoted(Box<GuestDriver>),
+}
+
+/// Where a task waits for its turn.
+pub(crate) struct QueuePlace {
+    /// Counts it as queued.
+    #[expect(dead_code, reason = "it counts for as long as it is there")]
+    pub(crate) slot: IdleSlot,
+    /// `None` while the task is paused.
+    pub(crate) request: Option<PermitRequest>,
+    pub(crate) next: NextRun,
 }
 
 impl EngineContext {
@@ -54,7 +61,7 @@ impl EngineContext {
         self: &Arc<Self>,
         task: Arc<Task>,
         begin: RunStart,
-        known: Option<Job>,
+        known: Option<Box<Job>>,
         before: NotificationMark,
     ) {
         let run = Arc::new(Run::new(task.clone()));
@@ -70,23 +77,29 @@ impl EngineContext {
 
     /// A place at the end of this requestor's queue.
     pub(crate) fn queue(&self, requestor: &Requestor, slot: IdleSlot) -> RunStart {
-        RunStart::Queued(slot, self.admission.enqueue(requestor, Purpose::Task).ok())
+        let request = self.admission.enqueue(requestor, Purpose::Task).ok();
+        RunStart::Queued(Box::new(QueuePlace { slot, request, next: NextRun::Start }))
     }
 }
 
-/// Starts the run on the runtime of the caller.
-fn spawn(inner: Arc<EngineContext>, run: Arc<Run>, task: Arc<Task>, begin: RunStart, job: Option<Job>) {
+/// Starts the run on the runtime of the caller. Most runs wait in a queue for most of the time: what only a call that runs needs is
+/// made when it runs.
+fn spawn(inner: Arc<EngineContext>, run: Arc<Run>, task: Arc<Task>, begin: RunStart, job: Option<Box<Job>>) {
     let span = task_span(&inner, &task);
     let recorded = span.clone();
     let work = async move {
         let left = time_left(&inner, &task);
-        let driven = AssertUnwindSafe(Box::pin(drive(&inner, &run, &task, begin, job))).catch_unwind();
-        if beside(driven, left, give_up(&inner, &run, &task)).await.is_err() {
-            let incident = incident();
-            tracing::error!(incident, task.id = %task.id, tool.name = task.work.label(), "a task's run panicked");
-            let error = CallError::Internal { incident };
-            let message = line(&error.to_string());
-            write(&inner, &run, &task, &Event::Abandon { error, message }, None).await;
+        let driven = Box::pin(drive(inner.clone(), run.clone(), task.clone(), begin, job));
+        let driven = AssertUnwindSafe(driven).catch_unwind();
+        let ended = match left {
+            None => driven.await,
+            Some(left) => {
+                let give_up = async { Box::pin(give_up(&inner, &run, &task)).await };
+                Box::pin(beside(driven, left, give_up)).await
+            }
+        };
+        if ended.is_err() {
+            Box::pin(panicked(&inner, &run, &task)).await;
         }
         if let Some(span) = recorded {
             end_span(&span, &run);
@@ -95,6 +108,15 @@ fn spawn(inner: Arc<EngineContext>, run: Arc<Run>, task: Arc<Task>, begin: RunSt
     };
     // The log tells whose request began it.
     tokio::spawn(Box::pin(work).in_span(span).in_current_span());
+}
+
+/// Ends the record of a task whose run is gone.
+async fn panicked(inner: &Arc<EngineContext>, run: &Run, task: &Task) {
+    let incident = incident();
+    tracing::error!(incident, task.id = %task.id, tool.name = task.work.label(), "a task's run panicked");
+    let error = CallError::Internal { incident };
+    let message = line(&error.to_string());
+    write(inner, run, task, &Event::Abandon { error, message }, None).await;
 }
 
 /// The span of a task whose creating request was recorded, in the trace of that request, however long ago that was.
@@ -133,16 +155,12 @@ fn time_left(inner: &EngineContext, task: &Task) -> Option<Duration> {
 }
 
 /// Does the work; when its time is over, the other thing beside it. The work is never dropped: it may be about to commit.
-async fn beside<F: Future>(work: F, left: Option<Duration>, when_over: impl Future<Output = ()>) -> F::Output {
-    let mut work = pin!(work);
-    if let Some(left) = left {
-        tokio::select! {
-            done = &mut work => return done,
-            () = tokio::time::sleep(left) => {}
-        }
-        return tokio::join!(work, when_over).0;
+async fn beside<F: Future + Unpin>(mut work: F, left: Duration, when_over: impl Future<Output = ()>) -> F::Output {
+    tokio::select! {
+        done = &mut work => return done,
+        () = tokio::time::sleep(left) => {}
     }
-    work.await
+    tokio::join!(work, when_over).0
 }
 
 /// Ends the record; the run sees that and stops.
@@ -153,11 +171,18 @@ async fn give_up(inner: &Arc<EngineContext>, run: &Run, task: &Task) {
 }
 
 /// Drives the task to its end; where it is held on the way, waits for it to be tried again.
-async fn drive(inner: &Arc<EngineContext>, run: &Arc<Run>, task: &Arc<Task>, begin: RunStart, job: Option<Job>) {
-    let mut held = drive_once(inner, run, task, begin, job).await;
+pub(crate) async fn drive(
+    inner: Arc<EngineContext>,
+    run: Arc<Run>,
+    task: Arc<Task>,
+    begin: RunStart,
+    job: Option<Box<Job>>,
+) {
+    let mut held = drive_once(&inner, &run, &task, begin, job).await;
     while held {
         let slot = inner.admission.keep(&task.requestor, IdleState::Queued);
-        held = drive_once(inner, run, task, RunStart::Resumed(slot, None), None).await;
+        let place = Box::new(QueuePlace { slot, request: None, next: NextRun::Resume });
+        held = drive_once(&inner, &run, &task, RunStart::Queued(place), None).await;
     }
 }
 
@@ -167,45 +192,55 @@ async fn drive_once(
     run: &Arc<Run>,
     task: &Arc<Task>,
     begin: RunStart,
-    job: Option<Job>,
+    job: Option<Box<Job>>,
 ) -> bool {
     let (permit, task, resumes) = match begin {
         RunStart::Promoted(guest) => {
-            if let Some((result, _)) = follow(inner, run, task, *guest).await {
-                finish(inner, run, task, result).await;
-            }
+            Box::pin(go_on(inner, run, task, *guest)).await;
             return false;
         }
         RunStart::Running(permit) => (permit, task.clone(), false),
-        RunStart::Queued(slot, request) => {
-            let started = leave_queue(inner, run, task, NextRun::Start(job.as_ref()), request).await;
-            let Some((permit, task)) = started else { return false };
-            drop(slot);
-            (permit, task, false)
-        }
-        RunStart::Resumed(slot, request) => {
-            let started = leave_queue(inner, run, task, NextRun::Resume, request).await;
-            let Some((permit, task)) = started else { return false };
-            drop(slot);
-            (permit, task, true)
+        RunStart::Queued(place) => {
+            let resumes = place.next == NextRun::Resume;
+            let Some((permit, task)) = leave_queue(inner, run, task, place).await else { return false };
+            (permit, task, resumes)
         }
     };
-    let call_slot = CallSlot::new(inner.admission.clone(), task.requestor, true, permit);
+    Box::pin(call(inner, run, &task, job, resumes, permit)).await
+}
+
+/// Follows the call of a task that ran before it became one.
+async fn go_on(inner: &Arc<EngineContext>, run: &Arc<Run>, task: &Arc<Task>, guest: GuestDriver) {
+    if let Some((result, _)) = follow(inner, run, task, guest).await {
+        finish(inner, run, task, result).await;
+    }
+}
+
+/// Makes the call of a task that has left the queue; whether the task is held.
+async fn call(
+    inner: &Arc<EngineContext>,
+    run: &Arc<Run>,
+    task: &Arc<Task>,
+    job: Option<Box<Job>>,
+    resumes: bool,
+    permit: Box<Permit>,
+) -> bool {
+    let call_slot = CallSlot::new(inner.admission.clone(), task.requestor, true, *permit);
     let visits = match job {
         Some(job) => Ok(job.visits()),
-        None => recall(inner, &task).await,
+        None => recall(inner, task).await,
     };
     let result = match visits {
-        Ok(visits) => visit(inner, run, &task, visits, resumes, call_slot).await,
+        Ok(visits) => visit(inner, run, task, visits, resumes, call_slot).await,
         Err(error) => Some(Err(error)),
     };
     match (result, run.take_replay_failure()) {
         (Some(_), Some(failure)) => {
-            inner.audit.note_diverged(&task);
-            resuming::not_brought_back(inner, run, &task, &failure).await
+            inner.audit.note_diverged(task);
+            resuming::not_brought_back(inner, run, task, &failure).await
         }
         (Some(result), None) => {
-            finish(inner, run, &task, result).await;
+            finish(inner, run, task, result).await;
             false
         }
         (None, _) => false,

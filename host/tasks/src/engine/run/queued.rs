@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use super::drive::QueuePlace;
 use super::resuming;
 use crate::engine::EngineContext;
 use crate::engine::change::{Applied, ApplyError};
-use crate::parts::admission::{Permit, PermitRequest, Purpose};
-use crate::parts::job::Job;
+use crate::parts::admission::{Permit, Purpose};
 use crate::parts::journal::Beginning;
 use crate::parts::outcome::OUTCOME_RETRY;
 use crate::parts::run_state::{Run, Seen, is_paused};
@@ -17,30 +17,26 @@ use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::Task;
 
 /// Whether the call of a task that starts is to keep a journal.
-async fn keeps_journal(inner: &EngineContext, task: &Task, job: Option<&Job>) -> bool {
-    match (job, task.work.tool()) {
-        (Some(job), _) => job.tool().is_some_and(|tool| inner.health.may_keep_journal(tool)),
-        (None, Some(name)) => {
-            let tool = inner.executor.tool(&task.plugin, name).await;
-            tool.is_some_and(|tool| inner.health.may_keep_journal(&tool))
-        }
-        (None, None) => false,
-    }
+async fn keeps_journal(inner: &EngineContext, task: &Task) -> bool {
+    let Some(name) = task.work.tool() else { return false };
+    inner.executor.tool(&task.plugin, name).await.is_some_and(|tool| inner.health.may_keep_journal(&tool))
 }
 
 /// What a task does when it leaves the queue.
-#[derive(Clone, Copy)]
-pub(crate) enum NextRun<'a> {
-    /// With what it does, as far as that has not to be read again.
-    Start(Option<&'a Job>),
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NextRun {
+    Start,
+    /// It goes on where an earlier run was.
     Resume,
 }
 
-impl NextRun<'_> {
+impl NextRun {
     /// Marks the record as running.
     async fn begin(self, inner: &EngineContext, task: &Task) -> Result<Applied, ApplyError> {
-        let Self::Start(job) = self else { return resuming::mark_resumed(inner, task).await };
-        let durable = match keeps_journal(inner, task, job).await {
+        if let Self::Resume = self {
+            return resuming::mark_resumed(inner, task).await;
+        }
+        let durable = match keeps_journal(inner, task).await {
             true => Beginning::of(task, task.attempt.saturating_add(1)).marker(0, inner.executor.engine_hash()),
             false => None,
         };
@@ -54,9 +50,8 @@ pub(crate) async fn leave_queue(
     inner: &Arc<EngineContext>,
     run: &Arc<Run>,
     task: &Arc<Task>,
-    next: NextRun<'_>,
-    mut request: Option<PermitRequest>,
-) -> Option<(Permit, Arc<Task>)> {
+    mut place: Box<QueuePlace>,
+) -> Option<(Box<Permit>, Arc<Task>)> {
     let mut seen = run.watch();
     loop {
         let paused = match &*seen.borrow_and_update() {
@@ -64,27 +59,28 @@ pub(crate) async fn leave_queue(
             Seen::Record(_) | Seen::Gone => return None,
         };
         if paused {
-            request = None;
+            place.request = None;
             seen.changed().await.ok()?;
             continue;
         }
-        let waiting = match &mut request {
-            Some(waiting) => waiting,
-            None => request.insert(inner.admission.enqueue(&task.requestor, Purpose::Task).ok()?),
+        let request = match &mut place.request {
+            Some(request) => request,
+            None => place.request.insert(inner.admission.enqueue(&task.requestor, Purpose::Task).ok()?),
         };
         let permit = tokio::select! {
-            permit = waiting.permit() => permit?,
+            permit = request.permit() => Box::new(permit?),
             changed = seen.changed() => {
                 changed.ok()?;
                 continue;
             }
         };
-        request = None;
+        place.request = None;
         let record = run.task()?;
-        match next.begin(inner, &record).await {
+        // It takes a while, and many wait for it.
+        match Box::pin(place.next.begin(inner, &record)).await {
             Ok(applied) => return Some((permit, applied.after)),
             // Another run goes on with it.
-            Err(ApplyError::Refused(Refusal::Illegal(_))) if matches!(next, NextRun::Resume) => return None,
+            Err(ApplyError::Refused(Refusal::Illegal(_))) if place.next == NextRun::Resume => return None,
             Err(ApplyError::Refused(Refusal::Illegal(_) | Refusal::Paused)) => {}
             Err(ApplyError::Refused(_) | ApplyError::NotFound) => return None,
             Err(ApplyError::Store(error)) => {

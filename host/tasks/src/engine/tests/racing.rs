@@ -16,7 +16,7 @@ impl World {
         let drawn = draw_identity().unwrap();
         let missed_notifications = inner.watchers.mark();
         let task = inner.record_running(&ANNA, request, drawn, None).await.unwrap();
-        (task, RunStart::Running(permit), job, missed_notifications)
+        (task, RunStart::Running(Box::new(permit)), job, missed_notifications)
     }
 
     async fn until_nothing_runs(&self) {
@@ -36,7 +36,7 @@ async fn cancel_before_run_prevents_it() {
     let mut news = world.tasks.feed(&ANNA);
     let (task, begin, job, missed_notifications) = world.written("forever").await;
     world.tasks.cancel(&ANNA, task.id).await.unwrap();
-    world.tasks.inner.start_run(task, begin, Some(job), missed_notifications).await;
+    world.tasks.inner.start_run(task, begin, Some(Box::new(job)), missed_notifications).await;
     world.until_nothing_runs().await;
     assert!(matches!(news.try_recv(), Ok(TaskNews::Created(_))));
     let Ok(TaskNews::Changed(told)) = news.try_recv() else { panic!("nobody was told") };
@@ -48,7 +48,7 @@ async fn pause_before_run_prevents_it_and_counts() {
     let world = world();
     let (task, begin, job, missed_notifications) = world.written("forever").await;
     world.tasks.pause(&ANNA, task.id, None).await.unwrap();
-    world.tasks.inner.start_run(task.clone(), begin, Some(job), missed_notifications).await;
+    world.tasks.inner.start_run(task.clone(), begin, Some(Box::new(job)), missed_notifications).await;
     world.until_nothing_runs().await;
     assert_eq!(world.tasks.in_use().counts.total().paused, 1);
     world.tasks.resume(&ANNA, task.id).await.unwrap();
@@ -60,7 +60,7 @@ async fn removed_task_does_not_run() {
     let world = world();
     let (task, begin, job, missed_notifications) = world.written("forever").await;
     world.tasks.discard(&ANNA, task.id).await.unwrap();
-    world.tasks.inner.start_run(task, begin, Some(job), missed_notifications).await;
+    world.tasks.inner.start_run(task, begin, Some(Box::new(job)), missed_notifications).await;
     world.until_nothing_runs().await;
 }
 
