@@ -29,8 +29,8 @@ async fn server_of_either_era_serves_clients_of_both() {
         let params = json!({"name": "my_count", "arguments": {}, "_meta": {"progressToken": "p"}});
         let (outcome, heard) = legacy.call_hearing("tools/call", params).await;
         assert_eq!(text(&outcome.expect("a result")), "counted");
-        let progress = heard.iter().filter(|message| message["method"] == "notifications/progress");
-        let last = progress.last().expect("progress");
+        let mut progress = heard.iter().filter(|message| message["method"] == "notifications/progress");
+        let last = progress.next_back().expect("progress");
         assert_eq!(
             (&last["params"]["progressToken"], &last["params"]["progress"]),
             (&json!("p"), &json!(2.0)),
@@ -94,4 +94,22 @@ async fn operators_are_told_what_a_server_is_and_what_of_it_is_dropped() {
     let call = ["plugin", "call", &file, "echo", r#"{"text": "hi"}"#, "--json"];
     let said = command::run(&mut command::bulkhead(), &call, None).await;
     assert!(said.contains("\"hi\""), "{said}");
+}
+
+#[tokio::test]
+async fn task_of_a_server_goes_on_with_its_question_after_a_kill() {
+    let setup = Setup::new().plugin_as("server", "foreign_mcp", "");
+    let mut host = setup.start().await;
+    let task = Modern::full(&host, None).task("ask", json!({})).await;
+    Modern::full(&host, None).until_status(&task, "input_required").await;
+    host.kill().await;
+    host = setup.start().await;
+    let modern = Modern::full(&host, None);
+    modern.until_status(&task, "input_required").await;
+    let answers = json!({"name": {"action": "accept", "content": {"name": "Ada"}}});
+    modern.result("tasks/update", json!({"taskId": task, "inputResponses": answers})).await;
+    let done = modern.until_status(&task, "completed").await;
+    assert_eq!(text(&done["result"]), "Hello, Ada, after round 1");
+    let page = modern.result("resources/list", json!({})).await;
+    assert_eq!(page["resources"][0]["uri"], "note://one", "{page}");
 }

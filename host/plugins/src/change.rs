@@ -1,8 +1,8 @@
 //! What becomes of one plugin in a change, from the question whether it makes sense to the rows that say that it was done.
 
-use super::definition::accept;
 use super::difference::Changes;
 use super::entry::CanaryRow;
+use super::pinning::accept;
 use super::registry::Draft;
 use super::switch::{SwitchEffect, SwitchedPlugin};
 use super::{Digest, Error, Plugins, State};

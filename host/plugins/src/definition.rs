@@ -4,24 +4,13 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::canonical::canonical;
-use super::entry::Entry;
 use bulkhead_domain::Json;
 use bulkhead_domain::tool::Tool;
 use bulkhead_runtime::LoadedPlugin;
-use bulkhead_sources::Digest;
 
 /// The hashes of a version's tools by their own names, without the operator's prefix.
 pub(super) fn hashes(plugin: &LoadedPlugin) -> impl Iterator<Item = (String, [u8; 32])> {
     plugin.own_tools().map(|(name, tool)| (name.to_owned(), hash(name, tool)))
-}
-
-/// Accepts what a version offers.
-pub(super) fn accept(entry: &mut Entry, plugin: &LoadedPlugin) {
-    let digest = Digest(plugin.version.digest);
-    entry.accept(&digest, hashes(plugin));
-    if !entry.is_canary(&digest) {
-        entry.head.mcp = plugin.mcp_server().is_some();
-    }
 }
 
 /// SHA-256 over the canonical JSON of everything that a client is told of a tool and may rely on.

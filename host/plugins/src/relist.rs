@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::definition::{accept, hashes};
+use super::definition::hashes;
 use super::difference::Changes;
+use super::pinning::accept;
 use super::registry::{Draft, PluginRegistry};
 use super::{AcceptChanges, Digest, Error, Inner, Plugins, Policies};
 use bulkhead_calls::ListKind;

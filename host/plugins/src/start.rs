@@ -12,8 +12,8 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use tokio::sync::{Mutex, Notify};
 
-use super::definition::accept;
 use super::entry::{Entry, Version};
+use super::pinning::accept;
 use super::registry::{Draft, PluginRegistry};
 use super::staging::Arriving;
 use super::{ComponentSource, Digest, Error, Inner, Options, Plugins, Policies, Policy, Provenance, State, version};

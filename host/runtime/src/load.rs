@@ -198,9 +198,10 @@ pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<L
         _ => Wrong::from(vec![format!("{what} (it may need more than {INSTANCES_MAX} instances; see the log)")]),
     };
     let mut visits = ListingVisits::new(host_context, &linked, &limits);
-    if let Some(Found { server, tools }) = visits.server().await? {
-        let listing = RawListing { tools, templates: Vec::new(), prompts: Vec::new() };
-        return Ok(Listed { linked, listing, resources: Vec::new(), server: Some(Arc::new(server)) });
+    if let Some(Found { server, tools, templates, resources, prompts }) = visits.server().await? {
+        let listing = RawListing { tools, templates, prompts };
+        let resources = server_features::listable(resources);
+        return Ok(Listed { linked, listing, resources, server: Some(Arc::new(server)) });
     }
     let detached_call = || {
         let call = detached_call(host_context, &name, Arc::clone(&granted.others), &limits, Arc::default());
@@ -330,12 +331,13 @@ pub(super) fn finish(
         rerun: source.rerun,
         journal: (source.durable != Durability::Off).then(|| source.journal.clone()),
     };
+    let features = server.as_ref().map(|server| server.features).unwrap_or_default();
     let library = Arc::new(CatalogPlugin {
         plugin: version.clone(),
         limits: limits.clone(),
-        has_resources: exports.has_resources(),
-        has_prompts: exports.has_prompts(),
-        has_completions: exports.has_completions(),
+        has_resources: exports.has_resources() || features.resources,
+        has_prompts: exports.has_prompts() || features.prompts,
+        has_completions: exports.has_completions() || features.completions,
         activity: Arc::clone(&activity),
     });
     if exports.is_typed() && server.is_none() {

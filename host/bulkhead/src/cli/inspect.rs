@@ -157,13 +157,13 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
 
 /// What was found out about an MCP server.
 pub(super) fn server_json(server: &McpServer) -> Value {
-    let McpServer { era, path, server, dropped } = server;
+    let McpServer { era, path, server, dropped, .. } = server;
     json!({"revision": era.revision(), "path": path, "server": server, "dropped": dropped})
 }
 
 /// The same in lines: where it is, and what it says that no client sees.
 pub(super) fn server_lines(server: &McpServer) -> Vec<String> {
-    let McpServer { era, path, server, dropped } = server;
+    let McpServer { era, path, server, dropped, .. } = server;
     let name = server.as_ref().map(|name| format!(", {}", plain(name))).unwrap_or_default();
     let dropped = dropped.iter().map(|dropped| format!("dropped: {}", plain(dropped)));
     std::iter::once(format!("server of {} at {path}{name}", era.revision())).chain(dropped).collect()

@@ -3,7 +3,8 @@
 use super::*;
 use crate::programs::mcp::McpEra;
 use bulkhead_domain::call::{ElicitationAction, InputResponse};
-use bulkhead_domain::tool::TaskSupport;
+use bulkhead_domain::server_features::{Completion, PartialArgument, PromptOutput, Reference, ResourcePage};
+use bulkhead_domain::tool::{ResourceBody, TaskSupport};
 
 fn server(path: Option<&str>, mode: Option<McpMode>) -> Option<PluginSource> {
     let mcp = McpSettings { mode, path: path.map(str::to_owned) };
@@ -174,4 +175,38 @@ async fn server_lists_under_one_seed_and_without_grants() {
     let Some((house, loaded)) = house(Some("/clock")).await else { return };
     let again = house.sandbox.relist(&loaded).await.unwrap();
     assert!(!again.lists_like(&loaded), "it lists by the clock, which a host compares with what was accepted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_s_resources_prompts_and_completions_are_the_plugin_s() {
+    let Some((house, loaded)) = house(None).await else { return };
+    let offers = &loaded.offers;
+    assert!(offers.library.has_resources && offers.library.has_prompts && offers.library.has_completions);
+    assert_eq!(offers.resources[0].uri, "note://one");
+    assert_eq!(offers.templates[0].template.uri_template, "note://{name}");
+    let prompt = &offers.prompts[0].prompt;
+    assert!(prompt.described.name == "greet" && prompt.arguments[0].required, "{prompt:?}");
+    let ask = async |operation: Operation| {
+        let mut running = house.start_with("echo", "{}", |spec| spec.operation = operation);
+        match running.events.recv().await {
+            Some(CallEvent::Finished(outcome)) => outcome,
+            other => panic!("{other:?}"),
+        }
+    };
+    let page = ask(Operation::ListResources { cursor: None }).await.unwrap();
+    assert_eq!(ResourcePage::try_from(page).unwrap().items.len(), 1);
+    let read = async |uri: &str| ask(Operation::ReadResource { uri: uri.to_owned() }).await;
+    let Returned::Contents(contents) = read("note://one").await.unwrap() else { panic!() };
+    assert_eq!(contents[0].body, ResourceBody::Text("the first note".to_owned()));
+    assert!(matches!(read("note://two").await, Err(CallError::NotFound(_))));
+    let arguments = vec![("who".to_owned(), "Ada".to_owned())];
+    let prompt = ask(Operation::GetPrompt { prompt: "greet".to_owned(), arguments }).await.unwrap();
+    let ContentKind::Text(text) = &PromptOutput::try_from(prompt).unwrap().messages[0].content.kind.clone() else {
+        panic!()
+    };
+    assert_eq!(text, "Greet Ada.");
+    let reference = Reference::Prompt("greet".to_owned());
+    let argument = PartialArgument { name: "who".to_owned(), value: "A".to_owned(), context: Vec::new() };
+    let completion = ask(Operation::Complete { reference, argument }).await.unwrap();
+    assert_eq!(Completion::try_from(completion).unwrap().values, ["Ada"]);
 }

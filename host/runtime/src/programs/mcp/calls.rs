@@ -4,18 +4,21 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::{Map, Value, json};
 use wasmtime::component::InstancePre;
 use wasmtime_wasi_http::p2::bindings::ProxyIndices;
 
 use super::content::tool_output;
 use super::errors::{Failure, failure};
 use super::exchange::{Answer, exchange};
+use super::features::{self, Page};
 use super::messages::Reply;
-use super::questions::{self, Asked, Round};
 use super::requests::{Request, argument_headers};
+use super::rounds::{self, InputNeeded, Round};
 use super::{McpEra, McpServer};
 use crate::bindings::bulkhead::plugin::task::{AskError, Host as _};
 use crate::bindings::bulkhead::plugin::types as wit;
+use crate::bindings::exports::bulkhead::plugin::resources::ResourcePage;
 use crate::call::Call;
 use crate::engines::GuestEngine;
 use crate::exports::RawOutput;
@@ -26,6 +29,7 @@ use bulkhead_calls::{Operation, ToolEntry};
 use bulkhead_domain::call::ClientFeatures;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::server_features::Reference;
 
 /// Rounds of one call. Stops a server that never comes to an end.
 const ROUNDS_MAX: u32 = 16;
@@ -44,7 +48,7 @@ pub(crate) struct Rooms<'a> {
 enum RoundEnd {
     Output(RawOutput),
     Error(wit::CallError),
-    Asked(Asked),
+    InputNeeded(InputNeeded),
 }
 
 /// Has the server do what the operation says. `entry`: the tool that it calls.
@@ -64,13 +68,13 @@ pub(crate) async fn perform(
         let (after, answer) = rooms.visit(call, request).await?;
         call = after;
         let asked = match round_end(server.era, operation, answer)? {
-            RoundEnd::Asked(asked) => asked,
+            RoundEnd::InputNeeded(asked) => asked,
             ended => {
                 call.leave_journal();
                 return Ok(ended.returned());
             }
         };
-        round = match ask(&mut call, asked).await? {
+        round = match ask(&mut call, operation, asked).await? {
             Ok(round) => round,
             Err(ended) => {
                 call.leave_journal();
@@ -86,7 +90,7 @@ impl RoundEnd {
         match self {
             Self::Output(output) => Ok(output),
             Self::Error(error) => Err(error),
-            Self::Asked(_) => Err(wit::CallError::Internal("a question was not asked".to_owned())),
+            Self::InputNeeded(_) => Err(wit::CallError::Internal("a question was not asked".to_owned())),
         }
     }
 }
@@ -120,13 +124,30 @@ fn request(
     features: ClientFeatures,
     round: &Round,
 ) -> Option<Request> {
-    let Operation::CallTool { tool, arguments } = operation else { return None };
-    let schema = &entry?.declared().input_schema;
-    let mut request = Request::new(server.era, &server.path, "tools/call")
-        .with("name", serde_json::Value::from(&**tool).to_string())
-        .with("arguments", arguments.as_str().to_owned());
-    request.name = Some(tool.to_string());
-    request.headers = argument_headers(schema.as_str(), arguments.as_str());
+    let new = |method| Request::new(server.era, &server.path, method);
+    let mut request = match operation {
+        Operation::CallTool { tool, arguments } => {
+            let schema = &entry?.declared().input_schema;
+            let mut request = new("tools/call").named("name", tool).with("arguments", arguments.as_str().to_owned());
+            request.headers = argument_headers(schema.as_str(), arguments.as_str());
+            request
+        }
+        Operation::ListResources { cursor } => new("resources/list").at_cursor(cursor.as_deref()),
+        Operation::ReadResource { uri } => new("resources/read").named("uri", uri),
+        Operation::GetPrompt { prompt, arguments } => {
+            new("prompts/get").named("name", prompt).with("arguments", object_of(arguments).to_string())
+        }
+        Operation::Complete { reference, argument } => {
+            let reference = match reference {
+                Reference::Prompt(name) => json!({"type": "ref/prompt", "name": name}),
+                Reference::Template(uri) => json!({"type": "ref/resource", "uri": uri}),
+            };
+            let context = json!({"arguments": object_of(&argument.context)});
+            let argument = json!({"name": argument.name, "value": argument.value});
+            let request = new("completion/complete").with("ref", reference.to_string());
+            request.with("argument", argument.to_string()).with("context", context.to_string())
+        }
+    };
     request.features = features;
     let Round { responses, state } = round;
     for (member, json) in [("inputResponses", responses), ("requestState", state)] {
@@ -137,13 +158,17 @@ fn request(
     Some(request)
 }
 
+fn object_of(pairs: &[(String, String)]) -> Value {
+    pairs.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect::<Map<_, _>>().into()
+}
+
 fn round_end(era: McpEra, operation: &Operation, answer: Answer) -> Result<RoundEnd, BrokenAnswer> {
     let result = match answer.reply {
         Some(Reply::Result(result)) => result,
         Some(Reply::Error(error)) => {
             return Ok(match failure(error, matches!(operation, Operation::ReadResource { .. })) {
                 Failure::Error(error) => RoundEnd::Error(error),
-                Failure::Asked(asked) => RoundEnd::Asked(asked),
+                Failure::InputNeeded(asked) => RoundEnd::InputNeeded(asked),
             });
         }
         None if answer.status.is_success() => {
@@ -153,22 +178,36 @@ fn round_end(era: McpEra, operation: &Operation, answer: Answer) -> Result<Round
     };
     let wrong = |what: String| BrokenAnswer(format!("the server's result: {what}").into());
     if era == McpEra::Modern
-        && let Some(asked) = questions::asked(&result).map_err(wrong)?
+        && let Some(asked) = rounds::asked(&result).map_err(wrong)?
     {
-        return Ok(RoundEnd::Asked(asked));
+        return Ok(RoundEnd::InputNeeded(asked));
     }
-    let output = tool_output(&result).map_err(wrong)?;
-    Ok(RoundEnd::Output(RawOutput::Tool(output)))
+    let output = match operation {
+        Operation::CallTool { .. } => tool_output(&result).map(RawOutput::Tool),
+        Operation::ListResources { .. } => features::resource_page(&result)
+            .map(|Page { items, next }| RawOutput::Resources(ResourcePage { items, next, meta: Vec::new() })),
+        Operation::ReadResource { .. } => features::contents(&result).map(RawOutput::Contents),
+        Operation::GetPrompt { .. } => features::prompt_output(&result).map(RawOutput::Prompt),
+        Operation::Complete { .. } => features::completion(&result).map(RawOutput::Completion),
+    };
+    output.map(RoundEnd::Output).map_err(wrong)
+}
+
+/// Why a question has no answer: for the model where there is one.
+fn unanswered(operation: &Operation, why: String) -> RoundEnd {
+    match operation {
+        Operation::CallTool { .. } => RoundEnd::Output(RawOutput::Tool(said(why))),
+        _ => RoundEnd::Error(wit::CallError::Internal(why)),
+    }
 }
 
 /// Asks the client, and makes the next round of its answers. `Err` in it: the call ends with that.
-async fn ask(call: &mut Call, asked: Asked) -> wasmtime::Result<Result<Round, RoundEnd>> {
-    let Asked { questions, state, is_agreement } = asked;
+async fn ask(call: &mut Call, operation: &Operation, asked: InputNeeded) -> wasmtime::Result<Result<Round, RoundEnd>> {
+    let InputNeeded { questions, state, is_agreement } = asked;
     if questions.is_empty() {
-        let round = questions::round(Vec::new(), state, is_agreement);
-        return Ok(round.map_err(|why| RoundEnd::Output(RawOutput::Tool(said(why)))));
+        return Ok(rounds::round(Vec::new(), state, is_agreement).map_err(|why| unanswered(operation, why)));
     }
-    let responses = match call.ask(questions::requests(questions)).await? {
+    let responses = match call.ask(rounds::requests(questions)).await? {
         Ok(responses) => responses,
         Err(AskError::Unsupported(feature)) => {
             return Ok(Err(RoundEnd::Error(wit::CallError::MissingCapability(feature))));
@@ -177,13 +216,9 @@ async fn ask(call: &mut Call, asked: Asked) -> wasmtime::Result<Result<Round, Ro
             return Err(BrokenAnswer(format!("the server asks what nobody can be asked: {wrong}").into()).into());
         }
         Err(AskError::Unreachable(why)) => {
-            let why = format!("What the tool asked was not answered: {why}");
-            return Ok(Err(RoundEnd::Output(RawOutput::Tool(said(why)))));
+            return Ok(Err(unanswered(operation, format!("What the tool asked was not answered: {why}"))));
         }
-        Err(AskError::Cancelled) => {
-            return Ok(Err(RoundEnd::Output(RawOutput::Tool(said("The call was cancelled.")))));
-        }
+        Err(AskError::Cancelled) => return Ok(Err(unanswered(operation, "The call was cancelled.".to_owned()))),
     };
-    let round = questions::round(responses, state, is_agreement);
-    Ok(round.map_err(|why| RoundEnd::Output(RawOutput::Tool(said(why)))))
+    Ok(rounds::round(responses, state, is_agreement).map_err(|why| unanswered(operation, why)))
 }

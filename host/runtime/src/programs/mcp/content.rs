@@ -27,7 +27,7 @@ pub(super) struct ToolResult {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Annotations {
+pub(super) struct Annotations {
     #[serde(default)]
     audience: Vec<Role>,
     priority: Option<f64>,
@@ -36,7 +36,7 @@ struct Annotations {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Role {
+pub(super) enum Role {
     User,
     Assistant,
 }
@@ -72,7 +72,7 @@ struct Block {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Contents {
+pub(super) struct Contents {
     uri: String,
     mime_type: Option<String>,
     text: Option<String>,
@@ -103,7 +103,7 @@ pub(super) fn parsed<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, String
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-fn block(text: &str) -> Result<wit::Content, String> {
+pub(super) fn block(text: &str) -> Result<wit::Content, String> {
     let block: Block = parsed(text)?;
     let annotations = block.annotations.map(annotated);
     let members = meta(block.meta);
@@ -138,7 +138,7 @@ fn block(text: &str) -> Result<wit::Content, String> {
     }
 }
 
-fn resource(contents: Contents) -> Result<wit::ResourceContents, String> {
+pub(super) fn resource(contents: Contents) -> Result<wit::ResourceContents, String> {
     let body = match (contents.text, contents.blob) {
         (Some(text), None) => wit::ResourceBody::Text(text),
         (None, Some(blob)) => wit::ResourceBody::Blob(decoded(&blob)?),
@@ -152,11 +152,14 @@ fn decoded(text: &str) -> Result<Vec<u8>, String> {
     STANDARD.decode(text).map_err(|error| format!("its data is no base64: {error}"))
 }
 
-fn annotated(annotations: Annotations) -> wit::Annotations {
-    let role = |role| match role {
+pub(super) fn role(role: Role) -> wit::Role {
+    match role {
         Role::User => wit::Role::User,
         Role::Assistant => wit::Role::Assistant,
-    };
+    }
+}
+
+pub(super) fn annotated(annotations: Annotations) -> wit::Annotations {
     let Annotations { audience, priority, last_modified } = annotations;
     wit::Annotations { audience: audience.into_iter().map(role).collect(), priority, last_modified }
 }

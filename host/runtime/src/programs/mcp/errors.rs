@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::messages::{Members, RpcError};
-use super::questions::{Asked, Question};
+use super::rounds::{InputNeeded, Question};
 use crate::bindings::bulkhead::plugin::task;
 use crate::bindings::bulkhead::plugin::types as wit;
 
@@ -17,7 +17,7 @@ const URL_ELICITATION_REQUIRED: i64 = -32042;
 pub(super) enum Failure {
     Error(wit::CallError),
     /// The same request again, after the client was sent to these addresses.
-    Asked(Asked),
+    InputNeeded(InputNeeded),
 }
 
 #[derive(Deserialize)]
@@ -57,7 +57,7 @@ pub(super) fn failure(error: RpcError, reads: bool) -> Failure {
             None => internal(&error),
         },
         URL_ELICITATION_REQUIRED => match serde_json::from_str::<Required>(data) {
-            Ok(Required { elicitations }) => return Failure::Asked(addresses(elicitations)),
+            Ok(Required { elicitations }) => return Failure::InputNeeded(addresses(elicitations)),
             Err(_) => internal(&error),
         },
         _ => internal(&error),
@@ -85,10 +85,14 @@ fn feature(missing: Missing) -> Option<wit::ClientFeature> {
     })
 }
 
-fn addresses(elicitations: Vec<Elicitation>) -> Asked {
+fn addresses(elicitations: Vec<Elicitation>) -> InputNeeded {
     let question = |(at, Elicitation { message, url }): (usize, Elicitation)| Question {
         key: format!("url-{}", at + 1),
         question: task::Question::Url(task::UrlRequest { message, url }),
     };
-    Asked { questions: elicitations.into_iter().enumerate().map(question).collect(), state: None, is_agreement: true }
+    InputNeeded {
+        questions: elicitations.into_iter().enumerate().map(question).collect(),
+        state: None,
+        is_agreement: true,
+    }
 }

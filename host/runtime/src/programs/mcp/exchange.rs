@@ -88,8 +88,7 @@ async fn read(
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| BrokenAnswer("the server broke off the body of its response".into()))?;
         let Some(data) = frame.data_ref() else { continue };
-        reader.take(data)?;
-        while let Some(message) = reader.next() {
+        for message in reader.take(data)? {
             if let Some(reply) = listener.hear(&message)? {
                 return Ok(answer(Some(reply)));
             }

@@ -10,12 +10,13 @@ mod content;
 mod dialect;
 mod errors;
 mod exchange;
+mod features;
 mod listener;
 mod messages;
-mod questions;
 mod reader;
 mod recognition;
 mod requests;
+mod rounds;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -54,4 +55,13 @@ pub struct McpServer {
     pub server: Option<String>,
     /// What it says and no client sees.
     pub dropped: Vec<String>,
+    pub(crate) features: McpFeatures,
+}
+
+/// What a server has beside its tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct McpFeatures {
+    pub(crate) resources: bool,
+    pub(crate) prompts: bool,
+    pub(crate) completions: bool,
 }

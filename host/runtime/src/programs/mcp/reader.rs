@@ -3,8 +3,6 @@
 //! Owns the framing: one JSON text, or server-sent events. Must not know what messages mean. Invariant: neither one message nor all of
 //! them together become longer than the call's result allows, whatever still comes; comments count as well.
 
-use std::collections::VecDeque;
-
 use crate::limits::LimitHit;
 
 /// All messages of one answer may be so many times as long as a result.
@@ -21,7 +19,6 @@ pub(super) struct MessageReader {
     /// The data of the event, or of the body, so far.
     data: Vec<u8>,
     has_data: bool,
-    ready: VecDeque<Vec<u8>>,
 }
 
 impl MessageReader {
@@ -29,39 +26,35 @@ impl MessageReader {
     pub(super) fn new(is_events: bool, bytes_max: u64) -> Self {
         let line = Vec::new();
         let data = Vec::new();
-        let ready = VecDeque::new();
-        Self { is_events, bytes_max, total: 0, line, was_return: false, data, has_data: false, ready }
+        Self { is_events, bytes_max, total: 0, line, was_return: false, data, has_data: false }
     }
 
-    /// Takes more of the body.
+    /// Takes more of the body, and gives the messages that are whole by now.
     ///
     /// # Errors
     ///
     /// A message, or all of them, can only get too long.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), LimitHit> {
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, LimitHit> {
+        let mut whole = Vec::new();
         self.total = self.total.saturating_add(bytes.len() as u64);
         if !self.is_events {
             self.data.extend_from_slice(bytes);
             self.has_data = true;
-            return self.check();
+            self.check()?;
+            return Ok(whole);
         }
         for byte in bytes {
             let is_second_half = *byte == b'\n' && self.was_return;
             self.was_return = *byte == b'\r';
             match byte {
                 _ if is_second_half => {}
-                b'\r' | b'\n' => self.end_line(),
+                b'\r' | b'\n' => whole.extend(self.end_line()),
                 byte => self.line.push(*byte),
             }
             self.check()?;
         }
         let bytes_max = self.bytes_max.saturating_mul(MESSAGES_PER_RESULT);
-        if self.total > bytes_max { Err(LimitHit::Messages { bytes_max }) } else { Ok(()) }
-    }
-
-    /// The next whole message.
-    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
-        self.ready.pop_front()
+        if self.total > bytes_max { Err(LimitHit::Messages { bytes_max }) } else { Ok(whole) }
     }
 
     /// What is left at the end of the body. An event that was not ended is none.
@@ -75,20 +68,21 @@ impl MessageReader {
         if bytes > self.bytes_max { Err(hit) } else { Ok(()) }
     }
 
-    fn end_line(&mut self) {
+    /// The message that an empty line ends.
+    fn end_line(&mut self) -> Option<Vec<u8>> {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {
             let data = std::mem::take(&mut self.data);
-            if std::mem::take(&mut self.has_data) {
-                self.ready.push_back(data);
-            }
-        } else if let Some(rest) = line.strip_prefix(b"data").and_then(value_of) {
+            return std::mem::take(&mut self.has_data).then_some(data);
+        }
+        if let Some(rest) = line.strip_prefix(b"data").and_then(value_of) {
             if self.has_data {
                 self.data.push(b'\n');
             }
             self.data.extend_from_slice(rest);
             self.has_data = true;
         }
+        None
     }
 }
 

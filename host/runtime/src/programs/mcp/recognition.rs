@@ -9,10 +9,13 @@ use serde::Deserialize;
 
 use super::content::parsed;
 use super::exchange::Answer;
+use super::features::{self, Page};
 use super::messages::{Members, Reply, RpcError};
 use super::requests::Request;
 use super::tools::{self, ToolPage};
-use super::{McpEra, McpServer};
+use super::{McpEra, McpFeatures, McpServer};
+use crate::bindings::exports::bulkhead::plugin::prompts::Prompt;
+use crate::bindings::exports::bulkhead::plugin::resources::{ResourceInfo, ResourceTemplate};
 use crate::bindings::exports::bulkhead::plugin::tools::Tool;
 use crate::exports::LISTED_PAGES_MAX;
 use crate::load::Wrong;
@@ -40,6 +43,10 @@ pub(crate) trait Ask: Send {
 pub(crate) struct Found {
     pub(crate) server: McpServer,
     pub(crate) tools: Vec<Tool>,
+    pub(crate) templates: Vec<ResourceTemplate>,
+    /// As far as some pages go.
+    pub(crate) resources: Vec<ResourceInfo>,
+    pub(crate) prompts: Vec<Prompt>,
 }
 
 #[derive(Deserialize)]
@@ -53,11 +60,13 @@ struct Discovered {
     meta: Members,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Initialized {
     server_info: Option<ServerInfo>,
     instructions: Option<String>,
+    #[serde(default)]
+    capabilities: Members,
 }
 
 #[derive(Deserialize)]
@@ -155,7 +164,9 @@ impl<A: Ask> Search<'_, A> {
         let info = info.and_then(|(_, info)| parsed::<ServerInfo>(info.get()).ok());
         let has_tools = capabilities.0.iter().any(|(name, _)| name == "tools");
         let page = if has_tools { self.tools(McpEra::Modern, None).await? } else { ToolPage::default() };
-        Ok(self.found(McpEra::Modern, info, instructions, page))
+        let mut found = self.found(McpEra::Modern, info, instructions, page);
+        self.beside(&mut found, &capabilities).await?;
+        Ok(found)
     }
 
     async fn legacy(&mut self) -> Result<Result<Found, String>, Wrong> {
@@ -170,44 +181,86 @@ impl<A: Ask> Search<'_, A> {
             let said = quoted(&error.message);
             return Err(self.without_sessions(&format!("it refuses a request without a session ({said})")));
         }
-        let Some(first) = answer.result().and_then(|result| tools::page(result).ok()) else {
-            return Ok(Err(format!("is none ({})", answer.status)));
+        let Some(result) = answer.result() else { return Ok(Err(format!("is none ({})", answer.status))) };
+        let first = match tools::page(result) {
+            Ok(first) => first,
+            Err(wrong) => return Ok(Err(format!("is none (tools/list: {wrong})"))),
         };
         let page = self.tools(McpEra::Legacy, Some(first)).await?;
         let greeted = self.answer(Request::initialize(self.path)).await?;
         let result = greeted.as_ref().ok().and_then(Answer::result);
         let greeting = result.and_then(|result| parsed::<Initialized>(result.as_str()).ok());
-        let (info, instructions) =
-            greeting.map_or((None, None), |greeting| (greeting.server_info, greeting.instructions));
-        Ok(Ok(self.found(McpEra::Legacy, info, instructions, page)))
+        let Initialized { server_info, instructions, capabilities } = greeting.unwrap_or_default();
+        let mut found = self.found(McpEra::Legacy, server_info, instructions, page);
+        self.beside(&mut found, &capabilities).await?;
+        Ok(Ok(found))
     }
 
     /// All pages of its tools, after a first one that is there already.
     async fn tools(&mut self, era: McpEra, first: Option<ToolPage>) -> Result<ToolPage, Wrong> {
+        let mut all = ToolPage::default();
+        let read =
+            |result: &Json| tools::page(result).map(|mut page| Page { next: page.next.take(), items: vec![page] });
+        let first = first.map(|mut page| Page { next: page.next.take(), items: vec![page] });
+        for page in self.pages(era, "tools/list", first, read).await? {
+            all.tools.extend(page.tools);
+            all.dropped.extend(page.dropped);
+            all.problems.extend(page.problems);
+        }
+        if all.problems.is_empty() { Ok(all) } else { Err(all.problems.into()) }
+    }
+
+    /// All pages of a list.
+    async fn pages<T: Send>(
+        &mut self,
+        era: McpEra,
+        method: &'static str,
+        first: Option<Page<T>>,
+        read: impl Fn(&Json) -> Result<Page<T>, String> + Send,
+    ) -> Result<Vec<T>, Wrong> {
         let wrong =
-            |what: String| Wrong::from(vec![format!("tools/list of its MCP server ({}): {what}", era.revision())]);
+            |what: String| Wrong::from(vec![format!("{method} of its MCP server ({}): {what}", era.revision())]);
         let mut pages = usize::from(first.is_some());
-        let has_begun = first.is_some();
-        let mut all = first.unwrap_or_default();
-        let mut next = all.next.take();
-        while next.is_some() || !has_begun && pages == 0 {
+        let mut page = match first {
+            Some(page) => page,
+            None => Page { items: Vec::new(), next: None },
+        };
+        let mut items = Vec::new();
+        loop {
+            items.append(&mut page.items);
+            if pages > 0 && page.next.is_none() {
+                return Ok(items);
+            }
             if pages >= LISTED_PAGES_MAX {
                 return Err(wrong(format!("it has more than {LISTED_PAGES_MAX} pages")));
             }
             pages += 1;
-            let mut request = Request::new(era, self.path, "tools/list");
-            if let Some(cursor) = next {
-                request = request.with("cursor", serde_json::Value::from(cursor).to_string());
-            }
-            let answer = self.answer(request).await?.map_err(wrong)?;
+            let answer = self.answer(Request::new(era, self.path, method).at_cursor(page.next.as_deref())).await?;
+            let answer = answer.map_err(wrong)?;
             let result = answer.result().ok_or_else(|| wrong(answer.failure()))?;
-            let page = tools::page(result).map_err(wrong)?;
-            all.tools.extend(page.tools);
-            all.dropped.extend(page.dropped);
-            all.problems.extend(page.problems);
-            next = page.next;
+            page = read(result).map_err(wrong)?;
         }
-        if all.problems.is_empty() { Ok(all) } else { Err(all.problems.into()) }
+    }
+
+    /// What it has beside its tools.
+    async fn beside(&mut self, found: &mut Found, capabilities: &Members) -> Result<(), Wrong> {
+        let has = |name: &str| capabilities.0.iter().any(|(capability, _)| capability == name);
+        let features =
+            McpFeatures { resources: has("resources"), prompts: has("prompts"), completions: has("completions") };
+        let era = found.server.era;
+        found.server.features = features;
+        if features.resources {
+            // Many servers with resources have no templates, and say so by an error.
+            let templates = self.pages(era, "resources/templates/list", None, features::template_page).await;
+            found.templates = templates.or_else(|wrong| if wrong.passing { Err(wrong) } else { Ok(Vec::new()) })?;
+            // What cannot be listed now may well be listed in a call.
+            let resources = self.pages(era, "resources/list", None, features::resource_page).await;
+            found.resources = resources.or_else(|wrong| if wrong.passing { Err(wrong) } else { Ok(Vec::new()) })?;
+        }
+        if features.prompts {
+            found.prompts = self.pages(era, "prompts/list", None, features::prompt_page).await?;
+        }
+        Ok(())
     }
 
     fn found(
@@ -227,8 +280,9 @@ impl<A: Ask> Search<'_, A> {
             let text = format!("{} {}", info.name, info.version);
             escaped(beginning(text.trim(), QUOTED_BYTES_MAX)).to_string()
         };
-        let server = McpServer { era, path: self.path.to_owned(), server: info.map(named), dropped };
-        Found { server, tools }
+        let features = McpFeatures::default();
+        let server = McpServer { era, path: self.path.to_owned(), server: info.map(named), dropped, features };
+        Found { server, tools, templates: Vec::new(), resources: Vec::new(), prompts: Vec::new() }
     }
 
     fn without_sessions(&self, what: &str) -> Wrong {

@@ -71,6 +71,20 @@ impl Request {
         self
     }
 
+    /// About something that the headers name as well.
+    pub(super) fn named(mut self, member: &'static str, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self.with(member, Value::from(name).to_string())
+    }
+
+    /// A later page of a list.
+    pub(super) fn at_cursor(self, cursor: Option<&str>) -> Self {
+        match cursor {
+            Some(cursor) => self.with("cursor", Value::from(cursor).to_string()),
+            None => self,
+        }
+    }
+
     /// As HTTP has it; `None`: its path is none.
     pub(super) fn into_http(self) -> Option<http::Request<Bytes>> {
         let body = self.body();

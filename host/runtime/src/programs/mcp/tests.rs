@@ -9,11 +9,11 @@ use super::errors::{Failure, failure};
 use super::exchange::Answer;
 use super::listener::Listener;
 use super::messages::{Message, Reply, RpcError, read};
-use super::questions::{Round, asked, requests as questions_of, round};
 use super::reader::MessageReader;
 use super::recognition::{Ask, recognize};
 use super::requests::{Request, argument_headers, header_value};
-use super::{McpEra, tools};
+use super::rounds::{Round, asked, requests as questions_of, round};
+use super::{McpEra, features, tools};
 use crate::bindings::bulkhead::plugin::task;
 use crate::bindings::bulkhead::plugin::types as wit;
 use crate::events::Outbox;
@@ -82,8 +82,7 @@ fn messages(is_events: bool, body: &str, piece: usize) -> Result<Vec<String>, Li
     let mut reader = MessageReader::new(is_events, 100);
     let mut messages = Vec::new();
     for bytes in body.as_bytes().chunks(piece) {
-        reader.take(bytes)?;
-        messages.extend(std::iter::from_fn(|| reader.next()));
+        messages.extend(reader.take(bytes)?);
     }
     messages.extend(reader.finish());
     Ok(messages.into_iter().map(|message| String::from_utf8(message).unwrap()).collect())
@@ -231,7 +230,7 @@ fn error_codes_become_the_interface_s_errors() {
         let data = data.map(|data| serde_json::value::to_raw_value(&data).unwrap());
         match failure(RpcError { code, message: message.to_owned(), data }, reads) {
             Failure::Error(error) => error,
-            Failure::Asked(_) => panic!("asked"),
+            Failure::InputNeeded(_) => panic!("asked"),
         }
     };
     assert!(matches!(of(-32602, "bad", None, false), wit::CallError::InvalidParams(text) if text == "bad"));
@@ -255,7 +254,7 @@ fn error_codes_become_the_interface_s_errors() {
     let data =
         json!({"elicitations": [{"mode": "url", "elicitationId": "1", "url": "https://a.example", "message": "m"}]});
     let data = Some(serde_json::value::to_raw_value(&data).unwrap());
-    let Failure::Asked(asked) = failure(RpcError { code: -32042, message: String::new(), data }, false) else {
+    let Failure::InputNeeded(asked) = failure(RpcError { code: -32042, message: String::new(), data }, false) else {
         panic!("not asked")
     };
     assert!(asked.is_agreement && asked.state.is_none() && asked.questions.len() == 1, "{asked:?}");
@@ -407,4 +406,26 @@ async fn endless_list_is_refused_and_what_is_dropped_is_said() {
     let page = tools::page(&text_of(&page)).unwrap();
     assert_eq!(page.dropped, ["execution of tool t", "_meta io.modelcontextprotocol/x of tool t"]);
     assert_eq!(page.tools[0].meta, [("own".to_owned(), "2".to_owned())]);
+}
+
+#[test]
+fn resources_prompts_and_completions_become_records() {
+    let page = features::resource_page(&text_of(&json!({"nextCursor": "2", "resources": [
+        {"uri": "a:b", "name": "n", "size": 3, "annotations": {"audience": ["assistant"]},
+         "_meta": {"io.modelcontextprotocol/x": 1, "ui": {}}}]})));
+    let page = page.unwrap();
+    assert_eq!((page.next.as_deref(), page.items[0].size, page.items[0].meta.len()), (Some("2"), Some(3), 1));
+    let page =
+        features::template_page(&text_of(&json!({"resourceTemplates": [{"uriTemplate": "a:{b}", "name": "n"}]})));
+    assert_eq!(page.unwrap().items[0].uri_template, "a:{b}");
+    let page = features::prompt_page(&text_of(&json!({"prompts": [{"name": "p", "arguments": [{"name": "a"}]}]})));
+    assert!(!page.unwrap().items[0].arguments[0].required);
+    let message = json!({"role": "assistant", "content": {"type": "text", "text": "t"}});
+    let output = features::prompt_output(&text_of(&json!({"messages": [message]}))).unwrap();
+    assert!(output.messages[0].role == wit::Role::Assistant && output.description.is_none());
+    let wrong = json!({"messages": [{"role": "user", "content": {"type": "text"}}]});
+    assert_eq!(features::prompt_output(&text_of(&wrong)).unwrap_err(), "message 0: it has no text");
+    let completion = json!({"completion": {"values": ["a"], "total": 7, "hasMore": true}});
+    let completion = features::completion(&text_of(&completion)).unwrap();
+    assert_eq!((completion.values.len(), completion.total, completion.has_more), (1, Some(7), true));
 }

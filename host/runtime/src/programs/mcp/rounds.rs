@@ -16,7 +16,7 @@ pub(super) const STATE_BYTES_MAX: usize = 64 << 10;
 
 /// What is asked before the next round.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct InputNeeded {
     pub(super) questions: Vec<Question>,
     /// As the server wrote it.
     pub(super) state: Option<String>,
@@ -71,7 +71,7 @@ struct Elicitation {
 /// # Errors
 ///
 /// It is neither.
-pub(super) fn asked(result: &Json) -> Result<Option<Asked>, String> {
+pub(super) fn asked(result: &Json) -> Result<Option<InputNeeded>, String> {
     match parsed::<Kind>(result.as_str())?.result_type.as_deref() {
         None | Some("complete") => return Ok(None),
         Some("input_required") => {}
@@ -89,7 +89,7 @@ pub(super) fn asked(result: &Json) -> Result<Option<Asked>, String> {
         let question = question(text.get()).map_err(|wrong| format!("input request {key:?}: {wrong}"))?;
         Ok(Question { key, question })
     });
-    Ok(Some(Asked { questions: questions.collect::<Result<_, String>>()?, state, is_agreement: false }))
+    Ok(Some(InputNeeded { questions: questions.collect::<Result<_, String>>()?, state, is_agreement: false }))
 }
 
 fn question(text: &str) -> Result<wit::Question, String> {
