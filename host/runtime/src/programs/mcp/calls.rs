@@ -13,8 +13,8 @@ use super::errors::{Failure, failure};
 use super::exchange::{Answer, exchange};
 use super::features::{self, Page};
 use super::messages::Reply;
+use super::multi_round_trip::{self, InputNeeded, Round};
 use super::requests::{Request, argument_headers};
-use super::rounds::{self, InputNeeded, Round};
 use super::{McpEra, McpServer};
 use crate::bindings::bulkhead::plugin::task::{AskError, Host as _};
 use crate::bindings::bulkhead::plugin::types as wit;
@@ -178,7 +178,7 @@ fn round_end(era: McpEra, operation: &Operation, answer: Answer) -> Result<Round
     };
     let wrong = |what: String| BrokenAnswer(format!("the server's result: {what}").into());
     if era == McpEra::Modern
-        && let Some(asked) = rounds::asked(&result).map_err(wrong)?
+        && let Some(asked) = multi_round_trip::asked(&result).map_err(wrong)?
     {
         return Ok(RoundEnd::InputNeeded(asked));
     }
@@ -205,9 +205,9 @@ fn unanswered(operation: &Operation, why: String) -> RoundEnd {
 async fn ask(call: &mut Call, operation: &Operation, asked: InputNeeded) -> wasmtime::Result<Result<Round, RoundEnd>> {
     let InputNeeded { questions, state, is_agreement } = asked;
     if questions.is_empty() {
-        return Ok(rounds::round(Vec::new(), state, is_agreement).map_err(|why| unanswered(operation, why)));
+        return Ok(multi_round_trip::round(Vec::new(), state, is_agreement).map_err(|why| unanswered(operation, why)));
     }
-    let responses = match call.ask(rounds::requests(questions)).await? {
+    let responses = match call.ask(multi_round_trip::requests(questions)).await? {
         Ok(responses) => responses,
         Err(AskError::Unsupported(feature)) => {
             return Ok(Err(RoundEnd::Error(wit::CallError::MissingCapability(feature))));
@@ -220,5 +220,5 @@ async fn ask(call: &mut Call, operation: &Operation, asked: InputNeeded) -> wasm
         }
         Err(AskError::Cancelled) => return Ok(Err(unanswered(operation, "The call was cancelled.".to_owned()))),
     };
-    Ok(rounds::round(responses, state, is_agreement).map_err(|why| unanswered(operation, why)))
+    Ok(multi_round_trip::round(responses, state, is_agreement).map_err(|why| unanswered(operation, why)))
 }

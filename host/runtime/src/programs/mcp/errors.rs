@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::messages::{Members, RpcError};
-use super::rounds::{InputNeeded, Question};
+use super::multi_round_trip::{InputNeeded, Question};
 use crate::bindings::bulkhead::plugin::task;
 use crate::bindings::bulkhead::plugin::types as wit;
 

@@ -13,10 +13,10 @@ mod exchange;
 mod features;
 mod listener;
 mod messages;
+mod multi_round_trip;
 mod reader;
 mod recognition;
 mod requests;
-mod rounds;
 #[cfg(test)]
 mod tests;
 mod tools;
