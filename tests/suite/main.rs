@@ -33,6 +33,7 @@ mod keeping;
 mod language_offers;
 mod languages;
 mod limits;
+mod mcp_servers;
 mod metrics;
 mod modern;
 mod network;

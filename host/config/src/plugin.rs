@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use http::header::HeaderName;
+use http::uri::PathAndQuery;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -22,7 +23,9 @@ use bulkhead_domain::tool::{TaskSupport, ToolAnnotations};
 use bulkhead_domain::toolset::HOST_TOOLS;
 use bulkhead_plugins::sources::{Digest, Source};
 use bulkhead_plugins::{AcceptChanges, CanaryThresholds, DrainThen, FAULTS_IN_A_ROW, Policy};
-use bulkhead_runtime::{self as runtime, COMPOSED_MAX, PluginSource, Presentation, ToolPolicy, WasiVersion};
+use bulkhead_runtime::{
+    self as runtime, COMPOSED_MAX, McpMode, McpSettings, PluginSource, Presentation, ToolPolicy, WasiVersion,
+};
 
 /// 30 days.
 const DRAIN_MS_MAX: u64 = 2_592_000_000;
@@ -191,6 +194,12 @@ table!(PLUGIN, PluginKeys, "[[plugin]]", "A plugin: where its component comes fr
         "`required`: a component without a manifest is refused; otherwise it wants all that it is granted";
     wasi: WasiVersion = |item| item.choice(&[("0.2", WasiVersion::V0_2), ("0.3", WasiVersion::V0_3)]), "\"0.2\"",
         "`0.3`: its component may need WASI 0.3 and have asynchronous functions, whose implementation in wasmtime is experimental and gets no promised security fixes; at most 512 calls of such plugins are in progress at a time, 448 of them of one tenant, and more wait within their `wall_ms`";
+    mcp: McpMode = |item| {
+        item.choice(&[("auto", McpMode::Auto), ("http", McpMode::Http), ("off", McpMode::Off)])
+    }, "\"auto\"",
+        "Whether a web service is an MCP server, whose tools are the plugin's own: `auto`: if it answers as one when it is loaded; without this key a plugin whose tool `request` was accepted before keeps that; `http`: it is one, or is refused; `off`: it is not asked";
+    mcp_path: String = |item| item.parsed(mcp_path), "`/mcp`, then `/`",
+        "The path at which the MCP server answers";
     quarantine_after: u32 = |item| item.number(0..=QUARANTINE_AFTER_MAX), "10",
         "Faults in a row (traps and limits) after which a requestor is kept from the plugin for a while; 0: never";
     grants: Grants = read_grants, "nothing",
@@ -211,6 +220,12 @@ fn header_name(text: &str) -> Result<Option<HeaderName>, String> {
         return Ok(None);
     }
     text.parse().map(Some).map_err(|_| format!("{text:?} is not the name of a header; empty means none"))
+}
+
+/// A path of a request, with a query if there is one.
+fn mcp_path(text: &str) -> Result<String, String> {
+    let is_path = text.starts_with('/') && text.parse::<PathAndQuery>().is_ok();
+    is_path.then(|| text.to_owned()).ok_or_else(|| format!("{text:?} is not the path of a request"))
 }
 
 fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
@@ -239,6 +254,7 @@ fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
     }
     policy.source.manifest_required = keys.manifest.unwrap_or_default();
     policy.source.wasi = keys.wasi.unwrap_or_default();
+    policy.source.mcp = McpSettings { mode: keys.mcp, path: keys.mcp_path };
     policy.source.name = keys.name;
     policy.source.prefix = keys.prefix.unwrap_or_default();
     policy.source.config = keys.config.unwrap_or_default();

@@ -1,8 +1,8 @@
 //! What becomes of one plugin in a change, from the question whether it makes sense to the rows that say that it was done.
 
-use super::definition::hashes;
 use super::difference::Changes;
 use super::entry::CanaryRow;
+use super::pinning::accept;
 use super::registry::Draft;
 use super::switch::{SwitchEffect, SwitchedPlugin};
 use super::{Digest, Error, Plugins, State};
@@ -105,19 +105,19 @@ impl Plugins {
                 ChangeTarget::Version(to) => {
                     let digest = Digest(to.version.digest);
                     entry.activate(Some(digest), now);
-                    entry.accept(&digest, hashes(to));
+                    accept(entry, to);
                 }
                 ChangeTarget::Nothing => entry.activate(None, now),
                 ChangeTarget::Back { to, from, why } => {
                     let digest = Digest(to.version.digest);
                     entry.activate(Some(digest), now);
                     // What the failed version offered was accepted over it; a start compares with what is accepted.
-                    entry.accept(&digest, hashes(to));
+                    accept(entry, to);
                     entry.take_back(from, why.clone(), now);
                 }
                 ChangeTarget::Canary(to, row) => {
                     entry.begin_canary(row.clone());
-                    entry.accept(&row.version, hashes(to));
+                    accept(entry, to);
                 }
                 ChangeTarget::NoCanary { why, .. } => entry.end_canary(why.clone(), now),
             }

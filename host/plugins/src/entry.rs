@@ -10,6 +10,7 @@ use super::{CanaryThresholds, Digest, Pinning, Provenance};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::route::Route;
+use bulkhead_runtime::REQUEST_TOOL;
 
 /// Characters of a source that are kept: a row is small, and people have seen enough.
 const SOURCE_CHARS_MAX: usize = 800;
@@ -25,6 +26,9 @@ pub(super) struct PluginHead {
     /// What a part of the requestors gets instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) canary: Option<CanaryRow>,
+    /// Whether what was accepted last are the tools of an MCP server.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) mcp: bool,
     /// Grows with every change of anything below the name.
     pub(super) changes: u64,
 }
@@ -179,6 +183,11 @@ impl Entry {
 
     pub(super) fn is_canary(&self, digest: &Digest) -> bool {
         self.head.canary.as_ref().is_some_and(|canary| canary.version == *digest)
+    }
+
+    /// Whether all that was ever accepted of it is the one tool of a web service, which it keeps until its operator says otherwise.
+    pub(super) fn keeps_request(&self) -> bool {
+        !self.head.mcp && self.accepted.len() == 1 && self.accepted.contains_key(REQUEST_TOOL)
     }
 
     /// What was accepted as the definition of a tool, for this version.

@@ -51,7 +51,7 @@ use bulkhead_domain::clock::Clock;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_metrics::Metrics;
-use bulkhead_runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox};
+use bulkhead_runtime::{Canary, LoadError, LoadedPlugin, McpMode, PluginSource, Sandbox};
 use bulkhead_store::{self as store, RowStore};
 
 pub use bulkhead_sources::Digest;
@@ -257,11 +257,32 @@ struct Policies {
     otherwise: Policy,
     /// Tenants that have a say of their own about definitions that change.
     tenants: HashMap<TenantId, Pinning>,
+    /// Of plugins whose operator does not say whether they are MCP servers, and who are known as what they were before that was asked.
+    unasked: HashMap<String, Policy>,
 }
 
 impl Policies {
+    fn new(
+        by_name: HashMap<String, Policy>,
+        otherwise: Policy,
+        tenants: HashMap<TenantId, Pinning>,
+        book: &PluginRegistry,
+    ) -> Self {
+        let mut policies = Self { by_name, otherwise, tenants, unasked: HashMap::new() };
+        let keeping = book.iter().filter(|(_, entry)| entry.keeps_request());
+        let unasked = keeping.filter_map(|(name, _)| {
+            let mut policy = policies.of(name).clone();
+            let mode = &mut policy.source.mcp.mode;
+            mode.is_none().then(|| *mode = Some(McpMode::Off))?;
+            Some((name.clone(), policy))
+        });
+        let unasked = unasked.collect();
+        policies.unasked = unasked;
+        policies
+    }
+
     fn of(&self, name: &str) -> &Policy {
-        self.by_name.get(name).unwrap_or(&self.otherwise)
+        self.unasked.get(name).or_else(|| self.by_name.get(name)).unwrap_or(&self.otherwise)
     }
 }
 

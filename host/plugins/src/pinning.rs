@@ -97,6 +97,15 @@ impl Inner {
     }
 }
 
+/// Accepts what a version offers.
+pub(super) fn accept(entry: &mut Entry, plugin: &LoadedPlugin) {
+    let digest = Digest(plugin.version.digest);
+    entry.accept(&digest, hashes(plugin));
+    if !entry.is_canary(&digest) {
+        entry.head.mcp = plugin.mcp_server().is_some();
+    }
+}
+
 /// What a version changes of what was accepted, as far as that is not within `passing`, one sentence each.
 pub(super) fn changes(
     entry: &Entry,

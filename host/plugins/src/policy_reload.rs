@@ -62,7 +62,7 @@ impl Plugins {
                 by_name.insert(name, policy);
             }
         }
-        let policies = Policies { by_name, otherwise, tenants };
+        let policies = Policies::new(by_name, otherwise, tenants, &state.book);
         let mut problems = Vec::new();
         let mut shown = Vec::new();
         let mut table = Vec::with_capacity(state.table.len());
@@ -136,7 +136,8 @@ impl PreparedPolicies<'_> {
     pub fn take_over(mut self) {
         let inner = &self.plugins.inner;
         inner.sandbox.remember_others(|name| terms_of(&self.policies, name));
-        for (name, policy) in &self.policies.by_name {
+        for name in self.policies.by_name.keys() {
+            let policy = self.policies.of(name);
             inner.sandbox.remember(name, &policy.source);
             inner.health.set_quarantine_after(name, policy.quarantine_after);
         }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::definition::hashes;
 use super::difference::Changes;
+use super::pinning::accept;
 use super::registry::{Draft, PluginRegistry};
 use super::{AcceptChanges, Digest, Error, Inner, Plugins, Policies};
 use bulkhead_calls::ListKind;
@@ -99,7 +100,7 @@ impl Plugins {
         if !state.pinned.contains(&version.name) && state.book.get(&version.name).is_some() {
             let mut draft = Draft::default();
             let entry = draft.entry(&state.book, &version.name);
-            entry.accept(&Digest(version.digest), hashes(&now));
+            accept(entry, &now);
             state.book.commit(&*inner.store, draft).await?;
         }
         inner.show(version, &[shown, unlike.shown].concat());
@@ -146,6 +147,21 @@ impl Policies {
         let Some(entry) = book.get(name) else { return DefinitionDrift::default() };
         let digest = Digest(plugin.version.digest);
         let say = self.pinning_decision(name, Some(entry), &digest);
+        let is_server = plugin.mcp_server().is_some();
+        if entry.head.active == Some(digest)
+            && (is_server && entry.keeps_request() || !is_server && entry.head.mcp)
+            && say.passing != AcceptChanges::Anything
+        {
+            let what = if is_server {
+                "its tools are those of its MCP server now, and its one tool `request` is what was accepted"
+            } else {
+                "its one tool is `request` now, and the tools of its MCP server are what was accepted"
+            };
+            let advice = format!(
+                "{what}: a host with this configuration accepts it by `bulkhead plugin activate {name}@{digest}`"
+            );
+            return DefinitionDrift { held: vec![advice], shown: Vec::new() };
+        }
         if plugin.is_typed() || (say.passing == AcceptChanges::Anything && !say.shown) {
             return DefinitionDrift::default();
         }

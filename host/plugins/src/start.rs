@@ -12,8 +12,8 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use tokio::sync::{Mutex, Notify};
 
-use super::definition::hashes;
 use super::entry::{Entry, Version};
+use super::pinning::accept;
 use super::registry::{Draft, PluginRegistry};
 use super::staging::Arriving;
 use super::{ComponentSource, Digest, Error, Inner, Options, Plugins, Policies, Policy, Provenance, State, version};
@@ -136,7 +136,7 @@ impl Plugins {
             calls,
             health,
             clock,
-            policies: ArcSwap::from_pointee(Policies { by_name: policies, otherwise, tenants }),
+            policies: ArcSwap::from_pointee(Policies::new(policies, otherwise, tenants, &book)),
             audit,
             metrics,
             state: Mutex::new(State { book, names, awaited, broken, ..State::default() }),
@@ -145,6 +145,9 @@ impl Plugins {
             arriving: Arriving::default(),
             adding: Arriving::default(),
         };
+        for plan in &mut plans {
+            plan.policy = inner.policy(&plan.name);
+        }
         let plugins = Self { inner: Arc::new(inner) };
         refused.extend(plugins.begin(plans).await);
         Ok((plugins, refused))
@@ -439,7 +442,7 @@ impl Inner {
             (version.checked_at, version.tools) = (version.checked_at.or(Some(now)), plugin.tools.len());
             entry.head.configured = true;
             entry.activate(Some(digest), now);
-            entry.accept(&digest, hashes(plugin));
+            accept(entry, plugin);
         }
         Ok(state.book.commit(&*self.store, draft).await?)
     }

@@ -3,6 +3,7 @@
 mod canary;
 mod deferred_fetch;
 mod demotion;
+mod mcp;
 mod policy_reload;
 
 use std::path::Path;

@@ -133,6 +133,12 @@ impl Call {
         self.table = resource_table();
     }
 
+    /// Leaves nothing of an instance that is gone to the next one of the same call.
+    pub(super) fn forget_instance(&mut self) {
+        self.drop_resources();
+        self.limiter = self.limiter.renewed();
+    }
+
     /// A store for it, with every limit set.
     pub(super) fn into_store(self: Box<Self>, engine: &wasmtime::Engine, limits: &CallLimits) -> wasmtime::Store<Self> {
         let mut store = wasmtime::Store::new(engine, *self);

@@ -22,8 +22,8 @@ use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::server_features::Reference;
 use bulkhead_domain::text::escaped;
 
-/// Pages of resources that are looked at when a plugin is loaded.
-const LISTED_PAGES_MAX: usize = 10;
+/// Pages of a list that are looked at when a plugin is loaded.
+pub(super) const LISTED_PAGES_MAX: usize = 10;
 
 type Store = wasmtime::Store<Call>;
 /// Parameters and result of `call-tool`.
@@ -115,6 +115,14 @@ impl Exports {
     /// Whether the component says nothing of tools: they are made of what it exports.
     pub(super) fn is_typed(&self) -> bool {
         matches!(self.tools, Tools::Typed(_) | Tools::Programs(_))
+    }
+
+    /// The component as a program or a web service.
+    pub(super) fn programs(&self) -> Option<&Programs> {
+        match &self.tools {
+            Tools::Programs(programs) => Some(programs),
+            Tools::Listed { .. } | Tools::Typed(_) => None,
+        }
     }
 
     /// What the call of a command has around it; `None`: the operation is none.

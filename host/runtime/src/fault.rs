@@ -59,7 +59,7 @@ pub(super) fn classify(plugin: &str, error: &wasmtime::Error, passed_max: u64) -
         return CallError::Interrupted;
     }
     if let Some(broken) = error.downcast_ref::<BrokenAnswer>() {
-        return invalid_output(broken.0);
+        return invalid_output(broken.0.clone());
     }
     if error.is::<wasmtime::PoolConcurrencyLimitError>() {
         return internal(plugin, &format!("the instance pool is full: {error:#}"));

@@ -5,6 +5,7 @@ use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
 
 pub use super::manifest::{Manifest, RequestedLimits, RequestedPolicy};
+use super::programs::mcp::McpServer;
 use bulkhead_domain::imports::Grant;
 use bulkhead_domain::server_features::{Prompt, Resource, ResourceTemplate};
 use bulkhead_domain::tool::Tool;
@@ -23,6 +24,8 @@ pub struct Inspection {
     pub exports: Vec<String>,
     /// Whether the component knows nothing of this host, so that its functions are the tools.
     pub typed: bool,
+    /// Of a component that is an MCP server: what was found out about it.
+    pub mcp: Option<McpServer>,
     /// Whether it uses WASI 0.3.
     pub is_concurrent: bool,
     /// Its functions that cannot be tools, each with the reason.

@@ -128,7 +128,7 @@ fn is_meta_key(key: &str) -> bool {
 
 /// MCP keeps prefixes whose second label is `modelcontextprotocol` or `mcp`, and the bare token of progress. Meta of a plugin
 /// must not pass for the protocol's.
-fn is_reserved(key: &str) -> bool {
+pub(super) fn is_reserved(key: &str) -> bool {
     let Some((prefix, _)) = key.split_once('/') else { return key == "progressToken" };
     prefix.split('.').take(2).any(|label| matches!(label, "modelcontextprotocol" | "mcp"))
 }

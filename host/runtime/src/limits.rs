@@ -103,6 +103,18 @@ pub(super) enum LimitHit {
         what: &'static str,
         bytes_max: u64,
     },
+    /// Of all messages of one answer of an MCP server.
+    Messages {
+        bytes_max: u64,
+    },
+    /// Of those that are nothing of the call's.
+    StrayMessages {
+        bytes_max: u64,
+    },
+    /// Of one call of an MCP server.
+    Rounds {
+        count_max: u32,
+    },
     /// In one request.
     RandomBytes {
         count: u64,
@@ -117,6 +129,13 @@ impl fmt::Display for LimitHit {
             Self::Output { what, bytes_max } => {
                 write!(f, "the tool's {what} is longer than {}, which is call.result_bytes", Bytes(*bytes_max))
             }
+            Self::Messages { bytes_max } => {
+                write!(f, "the tool's messages are longer than {}, which follows call.result_bytes", Bytes(*bytes_max))
+            }
+            Self::StrayMessages { bytes_max } => {
+                write!(f, "the tool sent more than {} of messages that are nothing of its call's", Bytes(*bytes_max))
+            }
+            Self::Rounds { count_max } => write!(f, "the tool asked {count_max} times and came to no end"),
             Self::RandomBytes { count } => {
                 write!(f, "the tool asked for {count} random bytes at once; {RANDOM_BYTES_MAX} is the most")
             }
@@ -207,6 +226,12 @@ pub(super) struct Limiter {
 impl Limiter {
     pub(super) fn new(memory: Arc<MemoryUse>) -> Self {
         Self { memory, table_elements: 0 }
+    }
+
+    /// For the next instance of the same call, once the one before is gone.
+    pub(super) fn renewed(&self) -> Self {
+        self.memory.memories.store(0, Ordering::Relaxed);
+        Self::new(Arc::clone(&self.memory))
     }
 
     /// Bytes of all memories. They never shrink.

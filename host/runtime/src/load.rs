@@ -2,25 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::mpsc;
 use wasmtime::component::InstancePre;
 
 use super::blocking::Blocking;
 use super::call::{Call, Surroundings};
+use super::call_state::CallState;
 use super::declared::{self, DeclarationPolicy};
 use super::events::Outbox;
 use super::exports::{Exports, RawListing};
+use super::fault;
 use super::host_context::HostContext;
 use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS};
 use super::manifest::RequestedPolicy;
 use super::output;
 use super::perform::visit;
 use super::plugin::{CallCount, Plugin};
-use super::plugin_source::{PluginSource, ToolPolicy, UnknownTools};
+use super::plugin_source::{McpMode, PluginSource, ToolPolicy, UnknownTools};
+use super::programs::mcp::{self, Answer, Ask, Found, McpServer, Request};
 use super::server_features;
+use super::trap_causes::HostFailure;
 use super::typed;
-use crate::granted::GrantedTo;
+use crate::granted::{Granted, GrantedTo};
 use bulkhead_calls::catalog::PluginFeatures;
 use bulkhead_calls::{CallContext, CatalogPlugin, Durability, ToolEntry};
 use bulkhead_domain::call::{CallError, FaultKind};
@@ -129,7 +134,12 @@ impl LoadedPlugin {
 
     /// Whether its tools are the component's own functions, which never change.
     pub fn is_typed(&self) -> bool {
-        self.plugin.exports.is_typed()
+        self.plugin.is_typed()
+    }
+
+    /// What is known of the MCP server that its component is.
+    pub fn mcp_server(&self) -> Option<&McpServer> {
+        self.plugin.server.as_deref()
     }
 
     /// Whether it lists the same as another listing of the same version.
@@ -171,6 +181,7 @@ pub(super) struct Listed {
     listing: RawListing,
     /// The resources that it lists without a caller.
     resources: Vec<Resource>,
+    server: Option<Arc<McpServer>>,
 }
 
 /// Lists the component's tools, resources and prompts in a separate instance with the plugin's grants.
@@ -186,16 +197,15 @@ pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<L
         CallError::Interrupted => Wrong::passing("the host is shutting down"),
         _ => Wrong::from(vec![format!("{what} (it may need more than {INSTANCES_MAX} instances; see the log)")]),
     };
-    // Input requests and reports of a plugin while it is listed are dropped.
+    let mut visits = ListingVisits::new(host_context, &linked, &limits);
+    if let Some(Found { server, tools, templates, resources, prompts }) = visits.server().await? {
+        let listing = RawListing { tools, templates, prompts };
+        let resources = server_features::listable(resources);
+        return Ok(Listed { linked, listing, resources, server: Some(Arc::new(server)) });
+    }
     let detached_call = || {
-        let (sender, _) = mpsc::channel(1);
-        let outbox = Outbox::new(sender, 1, 0);
-        let blocking = Blocking::of(&host_context.blocking, TenantId([0; 16]));
-        let around =
-            Surroundings { tenant: None, quotas: &host_context.quotas, blocking, program: None, journal: None };
-        let granted = Arc::clone(&granted.others);
-        Call::new(Arc::clone(&name), granted, CallContext::detached(), &limits, Arc::default(), outbox, around)
-            .map_err(|failure| Wrong::from(vec![failure.0]))
+        let call = detached_call(host_context, &name, Arc::clone(&granted.others), &limits, Arc::default());
+        call.map_err(|failure| Wrong::from(vec![failure.0]))
     };
     let visitor = Arc::clone(exports);
     let listing = visit(host_context, instance, None, detached_call()?, &limits, move |store, instance| {
@@ -206,7 +216,7 @@ pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<L
         .map_err(failed)?
         .map_err(|refusal| failed(output::refusal(&name, limits.result_bytes, refusal)))?;
     if !exports.has_resources() {
-        return Ok(Listed { linked, listing, resources: Vec::new() });
+        return Ok(Listed { linked, listing, resources: Vec::new(), server: None });
     }
     let visitor = Arc::clone(exports);
     let resources = visit(host_context, instance, None, detached_call()?, &limits, move |store, instance| {
@@ -218,7 +228,84 @@ pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<L
         tracing::debug!(plugin = &*name, error, "resources cannot be listed at load");
         Vec::new()
     });
-    Ok(Listed { linked, listing, resources: server_features::listable(resources) })
+    Ok(Listed { linked, listing, resources: server_features::listable(resources), server: None })
+}
+
+/// Input requests and reports of a plugin while it is listed are dropped.
+fn detached_call(
+    host_context: &HostContext,
+    name: &Arc<str>,
+    granted: Arc<Granted>,
+    limits: &CallLimits,
+    shared: Arc<CallState>,
+) -> Result<Box<Call>, HostFailure> {
+    let (sender, _) = mpsc::channel(1);
+    let outbox = Outbox::new(sender, 1, 0);
+    let blocking = Blocking::of(&host_context.blocking, TenantId([0; 16]));
+    let around = Surroundings { tenant: None, quotas: &host_context.quotas, blocking, program: None, journal: None };
+    Call::new(Arc::clone(name), granted, CallContext::detached(), limits, shared, outbox, around)
+}
+
+/// The instances in which a web service says whether it is an MCP server, and lists what it has: without any grant, and all of them within
+/// the time of one listing.
+struct ListingVisits<'a> {
+    host_context: &'a HostContext,
+    linked: &'a Linked,
+    limits: &'a CallLimits,
+    begun: Instant,
+    cpu_ms: u64,
+}
+
+impl<'a> ListingVisits<'a> {
+    fn new(host_context: &'a HostContext, linked: &'a Linked, limits: &'a CallLimits) -> Self {
+        Self { host_context, linked, limits, begun: Instant::now(), cpu_ms: 0 }
+    }
+
+    /// The MCP server that the component is, if it is one.
+    async fn server(&mut self) -> Result<Option<Found>, Wrong> {
+        let settings = &self.linked.source.mcp;
+        let programs = self.linked.exports.programs();
+        match (settings.mode, programs) {
+            (Some(McpMode::Off), _) => Ok(None),
+            (Some(McpMode::Http), programs) if programs.is_none_or(|programs| programs.service().is_none()) => {
+                Err(Wrong::from(vec![
+                    "the configuration says `mcp = \"http\"`, and the component exports no wasi:http/incoming-handler@0.2 \
+                     by which it could answer, or functions of its own beside it"
+                        .to_owned(),
+                ]))
+            }
+            (mode, Some(programs))
+                if programs.service().is_some() && (mode == Some(McpMode::Http) || !programs.has_command()) =>
+            {
+                mcp::recognize(self, settings).await
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Ask for ListingVisits<'_> {
+    async fn ask(&mut self, request: Request) -> Result<Answer, CallError> {
+        let Some(service) = self.linked.exports.programs().and_then(|programs| programs.service()).cloned() else {
+            return Err(CallError::NotFound("it is no web service".to_owned()));
+        };
+        let elapsed_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let limits = CallLimits {
+            cpu_ms: self.limits.cpu_ms.saturating_sub(self.cpu_ms).max(1),
+            wall_ms: self.limits.wall_ms.saturating_sub(elapsed_ms).max(1),
+            ..self.limits.clone()
+        };
+        let name = Arc::from(self.linked.version.name.as_str());
+        let shared = Arc::<CallState>::default();
+        let call = detached_call(self.host_context, &name, Arc::default(), &limits, Arc::clone(&shared))
+            .map_err(|failure| fault::internal(&name, &failure.0))?;
+        let answer = visit(self.host_context, &self.linked.instance, None, call, &limits, move |store, instance| {
+            Box::pin(async move { mcp::exchange(&service, store, &instance, request).await })
+        });
+        let answer = answer.await;
+        self.cpu_ms += u64::try_from(shared.cpu().as_millis()).unwrap_or(u64::MAX);
+        answer
+    }
 }
 
 /// The last step: its tools, resources and prompts, on the operator's terms.
@@ -227,7 +314,7 @@ pub(super) fn finish(
     unknown_tools: UnknownTools,
     metrics: &Metrics,
 ) -> Result<LoadedPlugin, Vec<String>> {
-    let Listed { linked, mut listing, resources } = listed;
+    let Listed { linked, mut listing, resources, server } = listed;
     let Linked { source, version, granted, wanted, instance, exports, call_count } = linked;
     let limits = wanted.limits.within(&source.limits);
     let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.limits.within(&policy.limits), ..policy.clone() };
@@ -244,15 +331,16 @@ pub(super) fn finish(
         rerun: source.rerun,
         journal: (source.durable != Durability::Off).then(|| source.journal.clone()),
     };
+    let features = server.as_ref().map(|server| server.features).unwrap_or_default();
     let library = Arc::new(CatalogPlugin {
         plugin: version.clone(),
         limits: limits.clone(),
-        has_resources: exports.has_resources(),
-        has_prompts: exports.has_prompts(),
-        has_completions: exports.has_completions(),
+        has_resources: exports.has_resources() || features.resources,
+        has_prompts: exports.has_prompts() || features.prompts,
+        has_completions: exports.has_completions() || features.completions,
         activity: Arc::clone(&activity),
     });
-    if exports.is_typed() {
+    if exports.is_typed() && server.is_none() {
         typed::present(&mut listing.tools, &source.tools);
     } else {
         refuse_annotations(&source.tools)?;
@@ -269,6 +357,7 @@ pub(super) fn finish(
         name: version.name.as_str().into(),
         instance,
         exports,
+        server,
         granted,
         wanted,
         entries: tools.clone(),

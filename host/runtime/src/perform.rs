@@ -12,22 +12,26 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use wasmtime::component::{Instance, InstancePre};
 
+use super::bindings::bulkhead::plugin::types as wit;
 use super::blocking::Blocking;
 use super::call::{Call, Surroundings, passed_max};
 use super::call_state::CallState;
 use super::counted_call::CountedCall;
-use super::engines::CallSlots;
+use super::denials::Denials;
+use super::engines::{CallSlots, GuestEngine};
 use super::events::Outbox;
+use super::exports::RawOutput;
 use super::fault;
 use super::host_context::HostContext;
 use super::journal::{self, Beginning};
 use super::output;
 use super::plugin::{InFlight, Plugin};
-use super::programs::Program;
+use super::programs::mcp::{self, McpServer, Rooms};
+use super::programs::{Program, Programs};
 use super::supervise::{Stopped, Supervised};
 use super::wasi_context::StderrTail;
 use bulkhead_calls::policy::DirGrant;
-use bulkhead_calls::{CallEvent, CallSpec, Fenced, Journaling, Returned, ToolEntry};
+use bulkhead_calls::{CallEvent, CallSpec, Fenced, Journaling, Operation, Returned, ToolEntry};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
@@ -120,7 +124,10 @@ async fn execute(
         Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
         _ => None,
     };
-    let program = plugin.exports.program(&operation, &name, &limits)?;
+    let program = match &plugin.server {
+        Some(_) => None,
+        None => plugin.exports.program(&operation, &name, &limits)?,
+    };
     let around = Surroundings {
         tenant: tenant.as_deref(),
         quotas: &host_context.quotas,
@@ -133,19 +140,28 @@ async fn execute(
     call.egress.share(request_quota);
     call.egress.record(span);
     call.egress.count(plugin.metrics.clone());
-    let exports = Arc::clone(&plugin.exports);
     let denials = call.denials.clone();
-    let returned = visit(host_context, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
-        Box::pin(async move {
-            let returned = exports.perform(&mut *store, &instance, &operation).await;
-            let call = store.data_mut();
-            if call.journal.is_some() {
-                call.end_journal(|| journal::outcome_of(&returned))?;
-            }
-            returned
-        })
-    });
-    let outcome = returned.await.and_then(|returned| match returned {
+    let returned = match &plugin.server {
+        Some(server) => {
+            let engine = host_context.engines.behind(plugin.instance.component().engine());
+            serve(engine, plugin, server, &operation, owner, call, &limits).await
+        }
+        None => {
+            let exports = Arc::clone(&plugin.exports);
+            let returned = visit(host_context, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
+                Box::pin(async move {
+                    let returned = exports.perform(&mut *store, &instance, &operation).await;
+                    let call = store.data_mut();
+                    if call.journal.is_some() {
+                        call.end_journal(|| journal::outcome_of(&returned))?;
+                    }
+                    returned
+                })
+            });
+            returned.await
+        }
+    };
+    let outcome = returned.and_then(|returned| match returned {
         Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
         Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
     });
@@ -161,7 +177,7 @@ fn with_stderr(error: CallError, plugin: &Plugin, program: Option<&Program>, std
     fault::log_crash(&plugin.name, &line);
     let told = match program {
         Some(_) => Some(line),
-        None => stderr.last_line().filter(|_| plugin.exports.is_typed()),
+        None => stderr.last_line().filter(|_| plugin.is_typed()),
     };
     let reason = match told {
         Some(told) => fault::cut(format!("{reason}; the end of its standard error: {told}")),
@@ -181,15 +197,12 @@ pub(super) async fn visit<T: Send>(
     body: impl for<'a> FnOnce(&'a mut wasmtime::Store<Call>, Instance) -> BoxFuture<'a, wasmtime::Result<T>> + Send,
 ) -> Result<T, CallError> {
     let engine = host_context.engines.behind(component.engine());
-    let denials = call.denials.clone();
-    let shared = Arc::clone(&call.shared);
-    let outbox = call.outbox.clone();
-    let recorded = Arc::clone(&shared);
-    let has_begun = AtomicBool::new(false);
+    let watch = Watch::of(&call);
+    let recorded = Arc::clone(&call.shared);
     let guest = async {
         // Dropped after the store, which takes the place.
         let _slot = engine.slots.acquire(tenant).await;
-        has_begun.store(true, Ordering::Relaxed);
+        watch.has_begun.store(true, Ordering::Relaxed);
         let mut store = call.into_store(&engine.engine, limits);
         let returned = match component.instantiate_async(&mut store).await {
             Ok(instance) => body(&mut store, instance).await,
@@ -202,13 +215,67 @@ pub(super) async fn visit<T: Send>(
         }
         returned
     };
-    let returned = Supervised::new(Box::pin(guest), shared, outbox, limits).await;
-    if let Some(span) = &recorded.span {
-        span.set("bulkhead.cpu_ms", i64::try_from(recorded.cpu().as_millis()).unwrap_or(i64::MAX));
+    watch.over(Box::pin(guest), &engine.slots, limits).await
+}
+
+/// Has an MCP server do what an operation says, in as many instances as that takes.
+async fn serve(
+    engine: &GuestEngine,
+    plugin: &Plugin,
+    server: &McpServer,
+    operation: &Operation,
+    tenant: TenantId,
+    call: Box<Call>,
+    limits: &CallLimits,
+) -> Result<Result<RawOutput, wit::CallError>, CallError> {
+    let service = plugin.exports.programs().and_then(Programs::service);
+    let service = service.ok_or_else(|| fault::internal(&plugin.name, "an MCP server that is no web service"))?;
+    let watch = Watch::of(&call);
+    let rooms = Rooms {
+        engine,
+        component: &plugin.instance,
+        service,
+        tenant: Some(tenant),
+        limits,
+        has_begun: &watch.has_begun,
+    };
+    let entry = plugin.entry(operation).map(|entry| &**entry);
+    let guest = mcp::perform(rooms, server, entry, operation, call);
+    watch.over(Box::pin(guest), &engine.slots, limits).await
+}
+
+/// What is seen of a call from outside.
+struct Watch {
+    denials: Denials,
+    shared: Arc<CallState>,
+    outbox: Outbox,
+    /// Whether it has had a place.
+    has_begun: AtomicBool,
+}
+
+impl Watch {
+    fn of(call: &Call) -> Self {
+        let denials = call.denials.clone();
+        let shared = Arc::clone(&call.shared);
+        let outbox = call.outbox.clone();
+        Self { denials, shared, outbox, has_begun: AtomicBool::new(false) }
     }
-    let waited_for = (!has_begun.load(Ordering::Relaxed)).then_some(&engine.slots);
-    let returned = returned.map_err(|stopped| stopped_because(stopped, limits, waited_for))?;
-    returned.map_err(|error| fault::classify(denials.plugin(), &error, passed_max(limits)))
+
+    /// Runs a guest within its budgets, and says why it ended if it was not by itself.
+    async fn over<T>(
+        &self,
+        guest: BoxFuture<'_, wasmtime::Result<T>>,
+        slots: &CallSlots,
+        limits: &CallLimits,
+    ) -> Result<T, CallError> {
+        let returned = Supervised::new(guest, Arc::clone(&self.shared), self.outbox.clone(), limits).await;
+        if let Some(span) = &self.shared.span {
+            span.set("bulkhead.cpu_ms", i64::try_from(self.shared.cpu().as_millis()).unwrap_or(i64::MAX));
+        }
+        let waited_for = (!self.has_begun.load(Ordering::Relaxed)).then_some(slots);
+        let returned = returned.map_err(|stopped| stopped_because(stopped, limits, waited_for))?;
+        returned.map_err(|error| fault::classify(self.denials.plugin(), &error, passed_max(limits)))
+    }
 }
 
 /// The public reason of a call that was stopped from outside, maybe while it still waited for a place.

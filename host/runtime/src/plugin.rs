@@ -10,6 +10,7 @@ use wasmtime::component::InstancePre;
 use super::call::Call;
 use super::exports::Exports;
 use super::manifest::RequestedPolicy;
+use super::programs::mcp::McpServer;
 use crate::granted::GrantedTo;
 use bulkhead_calls::{Operation, ToolEntry};
 use bulkhead_metrics::{ActivityCounts, PluginMetrics};
@@ -20,6 +21,8 @@ pub(super) struct Plugin {
     pub(super) name: Arc<str>,
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
+    /// Of a component that is one.
+    pub(super) server: Option<Arc<McpServer>>,
     pub(super) granted: Arc<GrantedTo>,
     /// What its manifest requests.
     pub(super) wanted: Arc<RequestedPolicy>,
@@ -50,6 +53,11 @@ impl Plugin {
     /// How many calls of it there are at this moment, running and waiting.
     pub(super) fn calls(&self) -> usize {
         self.call_count.calls.load(Ordering::Acquire)
+    }
+
+    /// Whether its tools are made of what the component exports.
+    pub(super) fn is_typed(&self) -> bool {
+        self.exports.is_typed() && self.server.is_none()
     }
 
     /// Done when its calls have to end.

@@ -39,6 +39,8 @@ pub struct PluginSource {
     pub wasi: WasiVersion,
     /// For each call: the defaults with the plugin's own values already in place.
     pub limits: CallLimits,
+    /// Whether its component is an MCP server.
+    pub mcp: McpSettings,
     /// By the name of a tool that every client takes, without prefix.
     pub tools: BTreeMap<String, ToolPolicy>,
     /// Whether an interrupted task may run again, where the tool is idempotent.
@@ -62,12 +64,33 @@ impl PluginSource {
             manifest_required: false,
             wasi: WasiVersion::default(),
             limits,
+            mcp: McpSettings::default(),
             tools: BTreeMap::new(),
             rerun: false,
             durable: Durability::default(),
             journal: JournalPolicy::default(),
         }
     }
+}
+
+/// What the operator says of a web service that may be an MCP server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct McpSettings {
+    /// `None`: nothing is said, which is `Auto` for a plugin that is not known yet.
+    pub mode: Option<McpMode>,
+    /// Where it answers, if not at one of the usual places.
+    pub path: Option<String>,
+}
+
+/// Whether a web service is taken for an MCP server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum McpMode {
+    /// If it answers as one.
+    Auto,
+    /// It is one, or is refused.
+    Http,
+    /// It is not asked.
+    Off,
 }
 
 /// `[plugin.tool.NAME]`.

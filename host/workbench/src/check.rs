@@ -15,7 +15,7 @@ use bulkhead_runtime::inspect::Inspection;
 use serde_json::{Value, json};
 
 use super::durability::PluginDurability;
-use super::inspect::wrong_integers;
+use super::inspect::{server_json, server_lines, wrong_integers};
 
 /// Bytes of a description that a model reads at every turn.
 const DESCRIPTION_LONG: usize = 2048;
@@ -244,6 +244,7 @@ fn as_json(report: &Report) -> Value {
         "sha256": facts.map(|facts| &facts.digest),
         "bytes": facts.map(|facts| facts.size),
         "tools": facts.map(|facts| facts.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>()),
+        "mcp": facts.and_then(|facts| facts.mcp.as_ref()).map(server_json),
         "durable": report.facts.as_ref().map(|(_, durable)| durable.as_json()),
         "loadMs": u64::try_from(report.load_ms).unwrap_or(u64::MAX),
         "refused": report.refused,
@@ -260,6 +261,7 @@ fn as_text(report: &Report) -> String {
     match &report.facts {
         Some((facts, durable)) => {
             lines.extend(durable.as_lines().into_iter().map(|line| format!("durable: {line}")));
+            lines.extend(facts.mcp.iter().flat_map(server_lines).map(|line| format!("mcp: {line}")));
             lines.push(format!(
                 "{}: a host takes it: {} tools, {} bytes, loaded in {} ms, {} errors, {} warnings",
                 report.name,

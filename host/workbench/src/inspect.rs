@@ -12,7 +12,7 @@ use bulkhead_domain::server_features::{Described, Prompt, PromptArgument};
 use bulkhead_domain::text::on_terminal;
 use bulkhead_protocol::{prompt_json, resource_json, template_json, tool_json};
 use bulkhead_runtime::inspect::Inspection;
-use bulkhead_runtime::{LoadError, Presentation};
+use bulkhead_runtime::{LoadError, McpServer, Presentation};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -51,6 +51,7 @@ pub async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode> {
     };
     if let Some(entry) = config.plugins.iter().find(of_file) {
         source.wasi = entry.policy.source.wasi;
+        source.mcp = entry.policy.source.mcp.clone();
     }
     let inspecting = sandbox.inspect(source);
     let what = format!("compiling {}", arguments.file.display());
@@ -153,11 +154,27 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
         "resourceTemplates": templates,
     });
     // Where there are any: what is said of other components stays as it was.
+    let server = inspection.mcp.iter().map(server_json).map(|server| ("mcp", server));
     let more = [("leftOut", json!(inspection.left_out)), ("usableGrants", json!(usable))]
         .into_iter()
-        .filter(|(_, list)| *list != json!([]));
+        .filter(|(_, list)| *list != json!([]))
+        .chain(server);
     let members = told.as_object().cloned().unwrap_or_default().into_iter();
     Ok(members.chain(more.map(|(name, list)| (name.to_owned(), list))).collect())
+}
+
+/// What was found out about an MCP server.
+pub(super) fn server_json(server: &McpServer) -> Value {
+    let McpServer { era, path, server, dropped, .. } = server;
+    json!({"revision": era.revision(), "path": path, "server": server, "dropped": dropped})
+}
+
+/// The same in lines: where it is, and what it says that no client sees.
+pub(super) fn server_lines(server: &McpServer) -> Vec<String> {
+    let McpServer { era, path, server, dropped, .. } = server;
+    let name = server.as_ref().map(|name| format!(", {}", plain(name))).unwrap_or_default();
+    let dropped = dropped.iter().map(|dropped| format!("dropped: {}", plain(dropped)));
+    std::iter::once(format!("server of {} at {path}{name}", era.revision())).chain(dropped).collect()
 }
 
 /// What it is for comes first, what it needs for that after it.
@@ -168,6 +185,7 @@ fn text(inspection: &Inspection, value: &Value, table: &Table, durable: &PluginD
         format!("bytes    {}", inspection.size),
     ];
     lines.extend(durable.as_lines().into_iter().map(|line| format!("durable  {line}")));
+    lines.extend(inspection.mcp.iter().flat_map(server_lines).map(|line| format!("mcp      {line}")));
     tools(inspection, value, &mut lines);
     offers(inspection, &mut lines);
     let mut list = |title: &str, items: &[String]| {

@@ -2,6 +2,7 @@
 
 use super::*;
 use bulkhead_plugins::{AcceptChanges, DrainThen, Pinning};
+use bulkhead_runtime::{McpMode, McpSettings};
 
 #[test]
 fn plugin_change_policy_is_read() {
@@ -185,5 +186,23 @@ fn plugin_kv_table_grants_keyvalue_quota() {
         ("kv = true", "table"),
     ] {
         refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3:", why);
+    }
+}
+
+#[test]
+fn plugin_says_whether_it_is_an_mcp_server_and_where() {
+    let read = |toml: &str| {
+        let file = format!("[[plugin]]\nname = 'a'\nfile = 'a.wasm'\n{toml}");
+        load(&file).unwrap().plugins[0].policy.source.mcp.clone()
+    };
+    assert_eq!(read(""), McpSettings::default());
+    assert_eq!(read("mcp = 'off'").mode, Some(McpMode::Off));
+    let both = read("mcp = 'http'\nmcp_path = '/api/mcp?v=1'");
+    assert_eq!(both, McpSettings { mode: Some(McpMode::Http), path: Some("/api/mcp?v=1".to_owned()) });
+    for (toml, why) in
+        [("mcp = 'stdio'", "not one of auto, http, off"), ("mcp_path = 'mcp'", "not the path of a request")]
+    {
+        let file = format!("[[plugin]]\nname = 'a'\nfile = 'a.wasm'\n{toml}");
+        refused_once(&file, "etc/bulkhead.toml:4: plugin.a.mcp", why);
     }
 }

@@ -176,6 +176,15 @@ impl Call {
         let _ = self.settle();
         ended
     }
+
+    /// The same of a guest that was left in the middle of what it did, because its answer was there: a replay may leave it at another place.
+    pub(super) fn leave_journal(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        if !journal.is_over_with_its_call() {
+            self.shared.keep_report(journal.report());
+        }
+        let _ = self.settle();
+    }
 }
 
 /// How a guest ended, for the digest of the end: what it returned, or what its fault is called.

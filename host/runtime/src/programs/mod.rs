@@ -6,6 +6,7 @@
 
 mod answers;
 mod command;
+pub(super) mod mcp;
 mod service;
 
 use serde_json::Value;
@@ -29,7 +30,7 @@ const RUN: &str = "wasi:cli/run@0.2.";
 /// Exported by what answers HTTP requests, likewise.
 const HANDLER: &str = "wasi:http/incoming-handler@0.2.";
 /// The tool of a web service. That of a command is called like its plugin.
-const REQUEST: &str = "request";
+pub const REQUEST: &str = "request";
 
 /// What a component exports of the two.
 pub(super) struct Programs {
@@ -47,6 +48,15 @@ impl Programs {
         let command = exported(instance, RUN, CommandIndices::new)?;
         let service = exported(instance, HANDLER, ProxyIndices::new)?;
         Ok((command.is_some() || service.is_some()).then_some(Self { command, service }))
+    }
+
+    /// What answers HTTP requests.
+    pub(super) fn service(&self) -> Option<&ProxyIndices> {
+        self.service.as_ref()
+    }
+
+    pub(super) fn has_command(&self) -> bool {
+        self.command.is_some()
     }
 
     /// The tools, of a plugin of this name. How long they run is unknown, so they may become tasks; the operator may narrow that.

@@ -222,7 +222,7 @@ pub(super) async fn request(
     match try_join(guest, answer).await?.1 {
         Answer::Response(head, body) => Ok(output(&head, body)),
         Answer::Error(code) => Ok(said(unanswered(&code, bytes_max))),
-        Answer::Nothing => Err(BrokenAnswer("the service ended without a response").into()),
+        Answer::Nothing => Err(BrokenAnswer("the service ended without a response".into()).into()),
     }
 }
 
@@ -242,7 +242,7 @@ async fn collect(response: http::Response<HyperOutgoingBody>, bytes_max: u64) ->
     let (head, mut body) = response.into_parts();
     let mut taken = ResponseBody::default();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| BrokenAnswer("the service broke off the body of its response"))?;
+        let frame = frame.map_err(|_| BrokenAnswer("the service broke off the body of its response".into()))?;
         let Some(data) = frame.data_ref() else { continue };
         taken.add(data, bytes_max)?;
     }

@@ -53,7 +53,7 @@ impl Sandbox {
             return Ok(loaded);
         }
         let wit = match &loaded.source.component {
-            Source::File(path) if loaded.plugin.exports.is_typed() => typed::wit_file(&path.with_extension("wit")).ok(),
+            Source::File(path) if loaded.is_typed() => typed::wit_file(&path.with_extension("wit")).ok(),
             _ => None,
         };
         let host = Arc::clone(self);
@@ -392,7 +392,8 @@ impl Sandbox {
             manifest: raw.manifest,
             imports,
             exports,
-            typed: loaded.plugin.exports.is_typed(),
+            typed: loaded.is_typed(),
+            mcp: loaded.mcp_server().cloned(),
             left_out: loaded.plugin.exports.left_out().to_vec(),
             tools: loaded.tools.iter().map(|entry| entry.tool.clone()).collect(),
             own_names: loaded.tools.iter().map(|entry| entry.plugin_tool.to_string()).collect(),

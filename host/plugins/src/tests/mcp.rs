@@ -1,0 +1,75 @@
+//! Plugins that are MCP servers, beside what was accepted of them.
+
+use super::*;
+use bulkhead_runtime::{McpMode, McpSettings};
+
+/// The servers of `plugins/fixtures/foreign`, which knows nothing of this host.
+fn servers() -> Option<Candidate> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/plugins/foreign_mcp.wasm");
+    let Ok(bytes) = std::fs::read(&file) else {
+        eprintln!("NOT RUN: {} is not built (cargo xtask plugins)", file.display());
+        return None;
+    };
+    let name = Some("text".to_owned());
+    Some(Candidate {
+        name,
+        fallback_name: None,
+        bytes: bytes.into(),
+        wit: Wit::Free(None),
+        provenance: Provenance::default(),
+        is_attended: true,
+    })
+}
+
+fn mcp(mode: Option<McpMode>, path: Option<&str>) -> Policy {
+    let mut policy = policy();
+    policy.source.mcp = McpSettings { mode, path: path.map(str::to_owned) };
+    policy
+}
+
+fn offers(world: &World, tool: &str) -> bool {
+    world.sandbox.catalog().get(tool).is_some()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plugin_known_by_its_tool_request_keeps_it_until_the_operator_says_and_accepts() {
+    let Some(servers) = servers() else { return };
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
+    let (world, _) = start_with(&store, &clock, mcp(Some(McpMode::Off), None)).await;
+    let version = world.plugins.stage(servers).await.unwrap().version;
+    assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
+    // The key is gone: what was accepted stays.
+    let (world, refused) = start_with(&store, &clock, policy()).await;
+    assert_eq!(refused, Vec::new());
+    assert!(offers(&world, "request") && !offers(&world, "echo"));
+    let prepared = world.plugins.prepare(Vec::new(), mcp(Some(McpMode::Auto), None), HashMap::new()).await;
+    let refused = prepared.err().unwrap().to_string();
+    assert!(refused.contains("its tools are those of its MCP server now"), "{refused}");
+    let (world, refused) = start_with(&store, &clock, mcp(Some(McpMode::Auto), None)).await;
+    assert!(refused[0].to_string().contains("its one tool `request` is what was accepted"), "{refused:?}");
+    assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
+    assert!(offers(&world, "echo") && !offers(&world, "request"));
+    let (world, refused) = start_with(&store, &clock, policy()).await;
+    assert_eq!(refused, Vec::new());
+    assert!(offers(&world, "echo"), "from then on without the key as well");
+    // Nor does it become a web service unnoticed.
+    let (_, refused) = start_with(&store, &clock, mcp(Some(McpMode::Off), None)).await;
+    assert!(refused[0].to_string().contains("its one tool is `request` now"), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_lists_otherwise_than_accepted_waits_for_the_operator() {
+    let Some(servers) = servers() else { return };
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
+    let terms = || mcp(None, Some("/clock"));
+    let (world, _) = start_with(&store, &clock, terms()).await;
+    let version = world.plugins.stage(servers).await.unwrap().version;
+    assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
+    let (world, refused) = start_with(&store, &clock, terms()).await;
+    assert!(refused[0].to_string().contains("the tool now is not the one that was accepted before"), "{refused:?}");
+    assert!(!offers(&world, "now"));
+    assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
+    assert!(offers(&world, "now"));
+}
