@@ -9,6 +9,7 @@ use wasmtime::component::InstancePre;
 use super::blocking::Blocking;
 use super::call::{Call, Surroundings};
 use super::declared::{self, DeclarationPolicy};
+use super::engines::GuestEngine;
 use super::events::Outbox;
 use super::exports::{Exports, RawListing};
 use super::host_context::HostContext;
@@ -160,6 +161,8 @@ pub(super) struct Linked {
     pub(super) granted: Arc<GrantedTo>,
     /// What its manifest requests.
     pub(super) wanted: Arc<RequestedPolicy>,
+    /// What runs it.
+    pub(super) engine: Arc<GuestEngine>,
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     pub(super) call_count: CallCount,
@@ -175,7 +178,7 @@ pub(super) struct Listed {
 
 /// Lists the component's tools, resources and prompts in a separate instance with the plugin's grants.
 pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<Listed, Wrong> {
-    let Linked { source, version, granted, wanted, instance, exports, .. } = &linked;
+    let Linked { source, version, granted, wanted, engine, instance, exports, .. } = &linked;
     let name: Arc<str> = version.name.as_str().into();
     let limits = CallLimits { cpu_ms: LIST_CPU_MS, wall_ms: LIST_WALL_MS, ..wanted.limits.within(&source.limits) };
     let what = if exports.is_typed() { "it cannot be started" } else { "list-tools failed" };
@@ -198,7 +201,7 @@ pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<L
             .map_err(|failure| Wrong::from(vec![failure.0]))
     };
     let visitor = Arc::clone(exports);
-    let listing = visit(host_context, instance, None, detached_call()?, &limits, move |store, instance| {
+    let listing = visit(engine, instance, None, detached_call()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.list(store, &instance).await })
     });
     let listing = listing
@@ -209,7 +212,7 @@ pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<L
         return Ok(Listed { linked, listing, resources: Vec::new() });
     }
     let visitor = Arc::clone(exports);
-    let resources = visit(host_context, instance, None, detached_call()?, &limits, move |store, instance| {
+    let resources = visit(engine, instance, None, detached_call()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.resources(store, &instance).await })
     });
     // What cannot be listed now may well be listed in a call; then it belongs to nobody beforehand.
@@ -228,7 +231,7 @@ pub(super) fn finish(
     metrics: &Metrics,
 ) -> Result<LoadedPlugin, Vec<String>> {
     let Listed { linked, mut listing, resources } = listed;
-    let Linked { source, version, granted, wanted, instance, exports, call_count } = linked;
+    let Linked { source, version, granted, wanted, engine, instance, exports, call_count } = linked;
     let limits = wanted.limits.within(&source.limits);
     let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.limits.within(&policy.limits), ..policy.clone() };
     let policies = source.tools.iter().map(|(name, policy)| (name.clone(), within(policy))).collect();
@@ -267,6 +270,7 @@ pub(super) fn finish(
     };
     let plugin = Plugin {
         name: version.name.as_str().into(),
+        engine,
         instance,
         exports,
         granted,

@@ -16,7 +16,7 @@ use super::blocking::Blocking;
 use super::call::{Call, Surroundings, passed_max};
 use super::call_state::CallState;
 use super::counted_call::CountedCall;
-use super::engines::CallSlots;
+use super::engines::{CallSlots, GuestEngine};
 use super::events::Outbox;
 use super::fault;
 use super::host_context::HostContext;
@@ -96,7 +96,7 @@ async fn execute(
         let beginning = Beginning {
             component: version.digest,
             engine: host_context.engines.plain().hash,
-            kind: host_context.engines.behind(plugin.instance.component().engine()).kind,
+            kind: plugin.engine.kind,
             operation: &operation,
             limits: &limits,
             granted: &granted,
@@ -135,7 +135,7 @@ async fn execute(
     call.egress.count(plugin.metrics.clone());
     let exports = Arc::clone(&plugin.exports);
     let denials = call.denials.clone();
-    let returned = visit(host_context, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
+    let returned = visit(&plugin.engine, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
         Box::pin(async move {
             let returned = exports.perform(&mut *store, &instance, &operation).await;
             let call = store.data_mut();
@@ -173,14 +173,13 @@ fn with_stderr(error: CallError, plugin: &Plugin, program: Option<&Program>, std
 /// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end. Waiting for a
 /// place is the call's own time: tenants that take all of them cannot have another one wait longer than its calls may take.
 pub(super) async fn visit<T: Send>(
-    host_context: &HostContext,
+    engine: &GuestEngine,
     component: &InstancePre<Call>,
     tenant: Option<TenantId>,
     call: Box<Call>,
     limits: &CallLimits,
     body: impl for<'a> FnOnce(&'a mut wasmtime::Store<Call>, Instance) -> BoxFuture<'a, wasmtime::Result<T>> + Send,
 ) -> Result<T, CallError> {
-    let engine = host_context.engines.behind(component.engine());
     let denials = call.denials.clone();
     let shared = Arc::clone(&call.shared);
     let outbox = call.outbox.clone();

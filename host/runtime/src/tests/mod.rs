@@ -10,6 +10,7 @@ mod imports;
 mod journal;
 mod limits;
 mod loading;
+mod memory_images;
 mod offers;
 mod programs;
 mod typed;
