@@ -114,6 +114,10 @@ impl Measured {
         Self { per_second: times.len() as f64 / elapsed.as_secs_f64(), times }
     }
 
+    pub(crate) fn calls(&self) -> usize {
+        self.times.len()
+    }
+
     /// Several turns of the same length as one measurement.
     pub(crate) fn of_turns(turns: Vec<Self>) -> Self {
         let per_second = turns.iter().map(|turn| turn.per_second).sum::<f64>() / turns.len() as f64;

@@ -93,6 +93,9 @@ async fn main() -> anyhow::Result<()> {
     if plan.wants("sandbox") {
         guests::sandbox_alone(&plan, &mut report).await?;
     }
+    if plan.wants("resets") {
+        guests::resets(&plan, &mut report).await?;
+    }
     if plan.wants("tasks") {
         store::creations(&plan, &mut report).await?;
         throughput::created_to_completed(&plan, &mut report).await?;

@@ -140,6 +140,7 @@ fn sandbox_compiling(
         compile: config.compile.clone(),
         compiler,
         epoch_tick_ms: config.call.epoch_tick_ms,
+        memory_images: config.server.memory_images,
         io: tokio::runtime::Handle::current(),
         environment: sources::variable,
         tenant_names,

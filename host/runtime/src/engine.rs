@@ -15,6 +15,7 @@ use wasmtime::{
 };
 
 use super::limits::{TABLE_SLOT_ELEMENTS, TABLES_MAX};
+use super::memory_images::{ImagedComponent, SharedSlots};
 use super::wasi_needs::{PARTS_MAX, WasiVersion};
 use bulkhead_metrics::Histogram;
 
@@ -132,6 +133,18 @@ fn config(kind: EngineKind, effort: Effort, instances_max: u32, reset_in_place: 
     Ok(config)
 }
 
+/// The engine for one component whose memory has an image. It has no pool: its slots are those of the image.
+pub(super) fn with_image(
+    component: &ImagedComponent,
+    effort: Effort,
+    shared: &SharedSlots,
+) -> wasmtime::Result<Engine> {
+    let mut config = of_code(EngineKind::Plain, effort)?;
+    config.async_stack_size(STACK_BYTES).allocation_strategy(InstanceAllocationStrategy::OnDemand);
+    component.configure(&mut config, shared)?;
+    Engine::new(&config)
+}
+
 /// How good compiled code is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effort {
@@ -188,14 +201,28 @@ pub(super) fn compatibility_hash(engine: &Engine, effort: Effort) -> u64 {
     hasher.finish()
 }
 
-/// Starts the thread that ends the time slice of every guest once per tick. It ends with the engine. `late` counts how late the
-/// ticks come.
-pub(super) fn tick(engine: &Engine, every: Duration, late: Option<Arc<Histogram>>) -> std::io::Result<()> {
+/// The key of code whose data was taken out, on a host where other code has this one.
+pub(super) fn imaged_hash(plain: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    plain.hash(&mut hasher);
+    "image".hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Starts the thread that ends the time slice of every guest of an engine once per tick, and of what it ticks `beside` that. It ends with
+/// the engine. `late` counts how late the ticks come.
+pub(super) fn tick(
+    engine: &Engine,
+    every: Duration,
+    late: Option<Arc<Histogram>>,
+    beside: impl Fn() + Send + 'static,
+) -> std::io::Result<()> {
     let engine = engine.weak();
     thread::Builder::new().name("epoch".to_owned()).spawn(move || {
         while let Some(engine) = engine.upgrade() {
             engine.increment_epoch();
             drop(engine);
+            beside();
             let since = late.as_ref().map(|_| Instant::now());
             thread::sleep(every);
             if let (Some(late), Some(since)) = (&late, since) {
@@ -209,7 +236,7 @@ pub(super) fn tick(engine: &Engine, every: Duration, late: Option<Arc<Histogram>
 /// Why this process can never be swapped out, or why that cannot be shown.
 ///
 /// It matters because the page map scan of wasmtime 48 skips pages that are swapped out: they would keep the last call's data.
-fn proof_of_no_swap() -> Result<&'static str, &'static str> {
+pub(super) fn proof_of_no_swap() -> Result<&'static str, &'static str> {
     if let Ok(swaps) = fs::read_to_string("/proc/swaps")
         && no_swap_devices(&swaps)
     {

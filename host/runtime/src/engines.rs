@@ -1,8 +1,9 @@
 //! The engines of a sandbox, each with what only its own guests can use: linker, pool, key of the code cache.
 //!
-//! Owns when the second one is made, with the first plugin of WASI 0.3, so that a host without such plugins pays nothing for it; and who
-//! gets a place in its pool. Invariants: a component is compiled, linked and run by the same engine; where not every call of the host has
-//! a place, one tenant cannot take all of them.
+//! Owns when the second one is made, with the first plugin of WASI 0.3, so that a host without such plugins pays nothing for it; who
+//! gets a place in its pool; and the engines of components whose memory has an image, each made with its component and gone with it.
+//! Invariants: a component is compiled, linked and run by the same engine; where not every call of the host has a place, one tenant
+//! cannot take all of them.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -16,6 +17,7 @@ use wasmtime::{Engine, EngineWeak};
 use super::call::Call;
 use super::engine::{self, Effort, EngineKind};
 use super::link;
+use super::memory_images::{ImagedComponent, SharedSlots};
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_limits::ScopedSemaphore;
 use bulkhead_metrics::Histogram;
@@ -33,7 +35,13 @@ pub(super) struct GuestEngine {
 
 impl GuestEngine {
     /// One whose clock goes, with a pool for the calls of such a host.
-    fn start(kind: EngineKind, effort: Effort, calls_max: u32, ticks: &Ticks) -> Result<Arc<Self>, StartFailure> {
+    fn start(
+        kind: EngineKind,
+        effort: Effort,
+        calls_max: u32,
+        ticks: &Ticks,
+        beside: impl Fn() + Send + 'static,
+    ) -> Result<Arc<Self>, StartFailure> {
         let slots = CallSlots::new(kind, calls_max);
         let build = || {
             let engine = engine::build(kind, effort, kind.calls_max(calls_max))?;
@@ -42,7 +50,7 @@ impl GuestEngine {
             Ok(Self { kind, engine, linker, hash, slots })
         };
         let built = build().map_err(StartFailure::Engine)?;
-        engine::tick(&built.engine, ticks.every, ticks.late.clone()).map_err(StartFailure::Thread)?;
+        engine::tick(&built.engine, ticks.every, ticks.late.clone(), beside).map_err(StartFailure::Thread)?;
         Ok(Arc::new(built))
     }
 }
@@ -105,7 +113,7 @@ impl fmt::Display for CallSlots {
     }
 }
 
-/// Both.
+/// All of them.
 pub(super) struct Engines {
     plain: Arc<GuestEngine>,
     concurrent: OnceLock<Arc<GuestEngine>>,
@@ -116,14 +124,44 @@ pub(super) struct Engines {
     effort: Effort,
     ticks: Ticks,
     clocks: Arc<Clocks>,
+    /// Of the components whose memory has an image. None where they stay in the pool.
+    images: Option<SharedSlots>,
 }
 
 impl Engines {
-    /// With the first one alone.
-    pub(super) fn start(calls_max: u32, effort: Effort, ticks: Ticks) -> Result<Self, StartFailure> {
-        let plain = GuestEngine::start(EngineKind::Plain, effort, calls_max, &ticks)?;
-        let clocks = Arc::new(Clocks { plain: plain.engine.weak(), concurrent: OnceLock::new() });
-        Ok(Self { plain, concurrent: OnceLock::new(), making: Mutex::default(), calls_max, effort, ticks, clocks })
+    /// With the first one alone. `with_images` says whether components may have engines of their own.
+    pub(super) fn start(calls_max: u32, effort: Effort, ticks: Ticks, with_images: bool) -> Result<Self, StartFailure> {
+        let imaged = Arc::<ImagedClocks>::default();
+        let beside = Arc::clone(&imaged);
+        let plain = GuestEngine::start(EngineKind::Plain, effort, calls_max, &ticks, move || beside.tick())?;
+        let clocks = Arc::new(Clocks { plain: plain.engine.weak(), concurrent: OnceLock::new(), imaged });
+        let images = if with_images { shared_slots() } else { None };
+        let concurrent = OnceLock::new();
+        Ok(Self { plain, concurrent, making: Mutex::default(), calls_max, effort, ticks, clocks, images })
+    }
+
+    /// A component whose memory has an image, if this one is such and may have an engine of its own.
+    pub(super) fn imaged(&self, kind: EngineKind, component: &[u8]) -> Option<ImagedComponent> {
+        self.images.as_ref().filter(|_| kind == EngineKind::Plain).and_then(|_| ImagedComponent::of(component))
+    }
+
+    /// An engine for such a component alone.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made now.
+    pub(super) fn with_image(&self, component: &ImagedComponent) -> Result<Arc<GuestEngine>, StartFailure> {
+        let kind = EngineKind::Plain;
+        let build = || {
+            let shared = self.images.as_ref().ok_or_else(|| wasmtime::Error::msg("images are not offered"))?;
+            let engine = engine::with_image(component, self.effort, shared)?;
+            let linker = link::linker(&engine, kind)?;
+            let hash = engine::imaged_hash(self.plain.hash);
+            Ok(GuestEngine { kind, engine, linker, hash, slots: CallSlots::new(kind, self.calls_max) })
+        };
+        let built = Arc::new(build().map_err(StartFailure::Engine)?);
+        self.clocks.imaged.add(built.engine.weak());
+        Ok(built)
     }
 
     /// That of a kind; the second one is made when it is asked for first, which blocks for a moment.
@@ -139,7 +177,7 @@ impl Engines {
         if let Some(made) = self.concurrent.get() {
             return Ok(Arc::clone(made));
         }
-        let made = GuestEngine::start(kind, self.effort, self.calls_max, &self.ticks)?;
+        let made = GuestEngine::start(kind, self.effort, self.calls_max, &self.ticks, || ())?;
         self.clocks.concurrent.get_or_init(|| made.engine.weak());
         tracing::info!(calls_max = kind.calls_max(self.calls_max), "the engine for plugins of WASI 0.3 has started");
         Ok(Arc::clone(self.concurrent.get_or_init(|| made)))
@@ -148,14 +186,6 @@ impl Engines {
     /// The first one.
     pub(super) fn plain(&self) -> &GuestEngine {
         &self.plain
-    }
-
-    /// That which a component was compiled for.
-    pub(super) fn behind(&self, engine: &Engine) -> &GuestEngine {
-        match self.concurrent.get() {
-            Some(concurrent) if Engine::same(&concurrent.engine, engine) => concurrent,
-            _ => &self.plain,
-        }
     }
 
     /// What ends time slices early.
@@ -177,6 +207,7 @@ pub(super) enum StartFailure {
 pub(super) struct Clocks {
     plain: EngineWeak,
     concurrent: OnceLock<EngineWeak>,
+    imaged: Arc<ImagedClocks>,
 }
 
 impl Clocks {
@@ -185,7 +216,33 @@ impl Clocks {
         let engines = [Some(&self.plain), self.concurrent.get()];
         let running = engines.into_iter().flatten().filter_map(EngineWeak::upgrade);
         running.for_each(|engine| engine.increment_epoch());
+        self.imaged.tick();
     }
+}
+
+/// The clocks of the components with images.
+#[derive(Default)]
+struct ImagedClocks(Mutex<Vec<EngineWeak>>);
+
+impl ImagedClocks {
+    fn add(&self, engine: EngineWeak) {
+        let mut engines = self.0.lock();
+        engines.retain(|engine| engine.upgrade().is_some());
+        engines.push(engine);
+    }
+
+    fn tick(&self) {
+        let engines = self.0.lock();
+        engines.iter().filter_map(EngineWeak::upgrade).for_each(|engine| engine.increment_epoch());
+    }
+}
+
+/// What components with images share, where a slot can be restored page by page.
+fn shared_slots() -> Option<SharedSlots> {
+    let shared = engine::proof_of_no_swap()
+        .map_err(ToOwned::to_owned)
+        .and_then(|_| SharedSlots::new().map_err(|error| error.to_string()));
+    shared.map_err(|reason| tracing::debug!(reason, "memories of scripts stay in the pool")).ok()
 }
 
 #[cfg(test)]

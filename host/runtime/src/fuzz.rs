@@ -59,6 +59,7 @@ fn yard() -> Option<&'static FuzzSandbox> {
             compile: CompileLimits { memory_bytes: 1 << 30, cpu_ms: 10_000, functions_max: 10_000 },
             compiler: CompilerMode::InProcess,
             epoch_tick_ms: 10,
+            memory_images: true,
             io: threads.handle().clone(),
             environment: |_| None,
             tenant_names: None,

@@ -44,6 +44,7 @@ mod limits;
 mod link;
 mod load;
 mod manifest;
+mod memory_images;
 mod output;
 mod perform;
 mod plugin;

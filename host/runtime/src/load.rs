@@ -11,6 +11,7 @@ use super::blocking::Blocking;
 use super::call::{Call, Surroundings};
 use super::call_state::CallState;
 use super::declared::{self, DeclarationPolicy};
+use super::engines::GuestEngine;
 use super::events::Outbox;
 use super::exports::{Exports, RawListing};
 use super::fault;
@@ -170,6 +171,8 @@ pub(super) struct Linked {
     pub(super) granted: Arc<GrantedTo>,
     /// What its manifest requests.
     pub(super) wanted: Arc<RequestedPolicy>,
+    /// What runs it.
+    pub(super) engine: Arc<GuestEngine>,
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     pub(super) call_count: CallCount,
@@ -186,7 +189,7 @@ pub(super) struct Listed {
 
 /// Lists the component's tools, resources and prompts in a separate instance with the plugin's grants.
 pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<Listed, Wrong> {
-    let Linked { source, version, granted, wanted, instance, exports, .. } = &linked;
+    let Linked { source, version, granted, wanted, engine, instance, exports, .. } = &linked;
     let name: Arc<str> = version.name.as_str().into();
     let limits = CallLimits { cpu_ms: LIST_CPU_MS, wall_ms: LIST_WALL_MS, ..wanted.limits.within(&source.limits) };
     let what = if exports.is_typed() { "it cannot be started" } else { "list-tools failed" };
@@ -208,7 +211,7 @@ pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<L
         call.map_err(|failure| Wrong::from(vec![failure.0]))
     };
     let visitor = Arc::clone(exports);
-    let listing = visit(host_context, instance, None, detached_call()?, &limits, move |store, instance| {
+    let listing = visit(engine, instance, None, detached_call()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.list(store, &instance).await })
     });
     let listing = listing
@@ -219,7 +222,7 @@ pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<L
         return Ok(Listed { linked, listing, resources: Vec::new(), server: None });
     }
     let visitor = Arc::clone(exports);
-    let resources = visit(host_context, instance, None, detached_call()?, &limits, move |store, instance| {
+    let resources = visit(engine, instance, None, detached_call()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.resources(store, &instance).await })
     });
     // What cannot be listed now may well be listed in a call; then it belongs to nobody beforehand.
@@ -299,7 +302,7 @@ impl Ask for ListingVisits<'_> {
         let shared = Arc::<CallState>::default();
         let call = detached_call(self.host_context, &name, Arc::default(), &limits, Arc::clone(&shared))
             .map_err(|failure| fault::internal(&name, &failure.0))?;
-        let answer = visit(self.host_context, &self.linked.instance, None, call, &limits, move |store, instance| {
+        let answer = visit(&self.linked.engine, &self.linked.instance, None, call, &limits, move |store, instance| {
             Box::pin(async move { mcp::exchange(&service, store, &instance, request).await })
         });
         let answer = answer.await;
@@ -315,7 +318,7 @@ pub(super) fn finish(
     metrics: &Metrics,
 ) -> Result<LoadedPlugin, Vec<String>> {
     let Listed { linked, mut listing, resources, server } = listed;
-    let Linked { source, version, granted, wanted, instance, exports, call_count } = linked;
+    let Linked { source, version, granted, wanted, engine, instance, exports, call_count } = linked;
     let limits = wanted.limits.within(&source.limits);
     let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.limits.within(&policy.limits), ..policy.clone() };
     let policies = source.tools.iter().map(|(name, policy)| (name.clone(), within(policy))).collect();
@@ -355,6 +358,7 @@ pub(super) fn finish(
     };
     let plugin = Plugin {
         name: version.name.as_str().into(),
+        engine,
         instance,
         exports,
         server,

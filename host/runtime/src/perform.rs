@@ -100,7 +100,7 @@ async fn execute(
         let beginning = Beginning {
             component: version.digest,
             engine: host_context.engines.plain().hash,
-            kind: host_context.engines.behind(plugin.instance.component().engine()).kind,
+            kind: plugin.engine.kind,
             operation: &operation,
             limits: &limits,
             granted: &granted,
@@ -142,22 +142,20 @@ async fn execute(
     call.egress.count(plugin.metrics.clone());
     let denials = call.denials.clone();
     let returned = match &plugin.server {
-        Some(server) => {
-            let engine = host_context.engines.behind(plugin.instance.component().engine());
-            serve(engine, plugin, server, &operation, owner, call, &limits).await
-        }
+        Some(server) => serve(&plugin.engine, plugin, server, &operation, owner, call, &limits).await,
         None => {
             let exports = Arc::clone(&plugin.exports);
-            let returned = visit(host_context, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
-                Box::pin(async move {
-                    let returned = exports.perform(&mut *store, &instance, &operation).await;
-                    let call = store.data_mut();
-                    if call.journal.is_some() {
-                        call.end_journal(|| journal::outcome_of(&returned))?;
-                    }
-                    returned
-                })
-            });
+            let returned =
+                visit(&plugin.engine, &plugin.instance, Some(owner), call, &limits, move |store, instance| {
+                    Box::pin(async move {
+                        let returned = exports.perform(&mut *store, &instance, &operation).await;
+                        let call = store.data_mut();
+                        if call.journal.is_some() {
+                            call.end_journal(|| journal::outcome_of(&returned))?;
+                        }
+                        returned
+                    })
+                });
             returned.await
         }
     };
@@ -189,14 +187,13 @@ fn with_stderr(error: CallError, plugin: &Plugin, program: Option<&Program>, std
 /// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end. Waiting for a
 /// place is the call's own time: tenants that take all of them cannot have another one wait longer than its calls may take.
 pub(super) async fn visit<T: Send>(
-    host_context: &HostContext,
+    engine: &GuestEngine,
     component: &InstancePre<Call>,
     tenant: Option<TenantId>,
     call: Box<Call>,
     limits: &CallLimits,
     body: impl for<'a> FnOnce(&'a mut wasmtime::Store<Call>, Instance) -> BoxFuture<'a, wasmtime::Result<T>> + Send,
 ) -> Result<T, CallError> {
-    let engine = host_context.engines.behind(component.engine());
     let watch = Watch::of(&call);
     let recorded = Arc::clone(&call.shared);
     let guest = async {

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use wasmtime::component::InstancePre;
 
 use super::call::Call;
+use super::engines::GuestEngine;
 use super::exports::Exports;
 use super::manifest::RequestedPolicy;
 use super::programs::mcp::McpServer;
@@ -19,6 +20,8 @@ use bulkhead_metrics::{ActivityCounts, PluginMetrics};
 pub(super) struct Plugin {
     /// Shared with every call.
     pub(super) name: Arc<str>,
+    /// What runs it.
+    pub(super) engine: Arc<GuestEngine>,
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     /// Of a component that is one.

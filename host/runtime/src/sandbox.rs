@@ -65,6 +65,8 @@ pub struct SandboxConfig {
     pub compiler: CompilerMode,
     /// The length of a guest's time slice.
     pub epoch_tick_ms: u64,
+    /// Whether guests with much data, such as scripts, have memories of their own kind rather than the pool's.
+    pub memory_images: bool,
     /// Where timers, DNS and sockets live.
     pub io: tokio::runtime::Handle,
     /// Reads the host's environment, for grants of its keys.
@@ -134,10 +136,11 @@ impl Sandbox {
         let instances = config.calls_running_total.saturating_add(config.calls_resting_total);
         let tick = Duration::from_millis(config.epoch_tick_ms.max(1));
         let ticks = Ticks { every: tick, late: config.metrics.ticks_late() };
-        let engines = Engines::start(instances, effort, ticks).map_err(|failure| match failure {
-            StartFailure::Engine(error) => SandboxError::Engine(format!("{error:#}")),
-            StartFailure::Thread(error) => SandboxError::Threads(error),
-        })?;
+        let engines =
+            Engines::start(instances, effort, ticks, config.memory_images).map_err(|failure| match failure {
+                StartFailure::Engine(error) => SandboxError::Engine(format!("{error:#}")),
+                StartFailure::Thread(error) => SandboxError::Threads(error),
+            })?;
         let kept = ComponentStore::open(&config.data).map_err(SandboxError::Data)?;
         let engine_hash = engines.plain().hash;
         let own_cache = || {

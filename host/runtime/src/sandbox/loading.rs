@@ -8,6 +8,7 @@ use wasmtime::component::Component;
 use super::Sandbox;
 use crate::compile::CompileError;
 use crate::component_store::Wit;
+use crate::engine::EngineKind;
 use crate::engines::GuestEngine;
 use crate::files;
 use crate::granted::{Granted, GrantedTo};
@@ -107,20 +108,20 @@ impl Sandbox {
                     "its kept component has been changed: `bulkhead plugin add` repairs it".to_owned(),
                 ]));
             }
-            let engine = host.host_context.engines.of(raw.needs.version(source.wasi)?.into());
-            let engine = engine.map_err(|failure| Wrong::passing(failure.to_string()))?;
-            let ready = host.cache.load(&engine.engine, &raw.digest, engine.hash);
-            Ok((source, raw, engine, ready))
+            let target = host.compile_target(&raw, raw.needs.version(source.wasi)?.into())?;
+            let ready = host.cache.load(&target.engine.engine, &raw.digest, target.engine.hash);
+            Ok((source, raw, target, ready))
         });
         let panicked = || vec!["the host panicked while reading it".to_owned()];
-        let (source, raw, engine, ready) = read.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
+        let (source, raw, mut target, ready) = read.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
         if let Some(counted) = &self.code_metrics {
             counted.looked_up(ready.is_some());
         }
         let component = match ready {
             Some(component) => Ok(component),
-            None => self.compile(&engine, &raw, name).await,
+            None => self.compile(&mut target, &raw, name).await,
         };
+        let engine = target.engine;
         let host = Arc::clone(self);
         let linked = tokio::task::spawn_blocking(move || {
             let mut problems = Vec::new();
@@ -142,6 +143,7 @@ impl Sandbox {
                 version,
                 granted: Arc::new(granted),
                 wanted: Arc::new(wanted),
+                engine,
                 instance,
                 exports: Arc::new(exports),
                 call_count: CallCount::default(),
@@ -208,6 +210,7 @@ impl Sandbox {
             version: loaded.version.clone(),
             granted,
             wanted: Arc::clone(&plugin.wanted),
+            engine: Arc::clone(&plugin.engine),
             instance: plugin.instance.clone(),
             exports: Arc::clone(&plugin.exports),
             call_count: plugin.call_count.clone(),
@@ -234,17 +237,49 @@ impl Sandbox {
         });
     }
 
+    /// Where a component runs.
+    fn compile_target(&self, raw: &ComponentBytes, kind: EngineKind) -> Result<CompileTarget, Wrong> {
+        let engines = &self.host_context.engines;
+        if let Some(imaged) = engines.imaged(kind, &raw.bytes) {
+            match engines.with_image(&imaged) {
+                Ok(engine) => return Ok(CompileTarget { engine, code: imaged.code, is_imaged: true }),
+                Err(error) => tracing::warn!(component = hex(&raw.digest), %error, "its memory stays in the pool"),
+            }
+        }
+        let engine = engines.of(kind).map_err(|failure| Wrong::passing(failure.to_string()))?;
+        Ok(CompileTarget { engine, code: Arc::clone(&raw.bytes), is_imaged: false })
+    }
+
     /// Compiles what is not in the cache, and keeps it there.
     async fn compile(
         self: &Arc<Self>,
-        engine: &Arc<GuestEngine>,
+        target: &mut CompileTarget,
         raw: &ComponentBytes,
+        name: String,
+    ) -> Result<Component, CompileError> {
+        let compiled = self.compile_for(&target.engine, &target.code, raw.digest, name.clone()).await;
+        if !target.is_imaged || !matches!(compiled, Err(CompileError::Refused(_))) {
+            return compiled;
+        }
+        // What is wrong is said of the component as its author knows it.
+        let kind = target.engine.kind;
+        let engine =
+            self.host_context.engines.of(kind).map_err(|failure| CompileError::Passing(failure.to_string()))?;
+        *target = CompileTarget { engine, code: Arc::clone(&raw.bytes), is_imaged: false };
+        self.compile_for(&target.engine, &target.code, raw.digest, name).await
+    }
+
+    /// Compiles `code`, which is a component or what stands for it.
+    async fn compile_for(
+        self: &Arc<Self>,
+        engine: &Arc<GuestEngine>,
+        code: &Arc<[u8]>,
+        digest: [u8; 32],
         name: String,
     ) -> Result<Component, CompileError> {
         let panicked = || CompileError::Refused("the host panicked while taking over its code".to_owned());
         let _turn = self.compiler.turn().await;
         let host = Arc::clone(self);
-        let digest = raw.digest;
         let own = Arc::clone(engine);
         // Somebody else may have compiled the same meanwhile.
         let ready = move || host.cache.load(&own.engine, &digest, own.hash);
@@ -253,9 +288,10 @@ impl Sandbox {
         }
         let _under_way = self.loads.compile(name);
         let begin = Instant::now();
-        let code = self.compiler.compile(&engine.engine, engine.kind, &raw.bytes).await?;
+        let bytes = code.len();
+        let code = self.compiler.compile(&engine.engine, engine.kind, code).await?;
         let took_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        tracing::debug!(component = hex(&digest), bytes = raw.bytes.len(), took_ms, "a component was compiled");
+        tracing::debug!(component = hex(&digest), bytes, took_ms, "a component was compiled");
         if let Some(counted) = &self.code_metrics {
             counted.compiled(begin.elapsed());
         }
@@ -402,6 +438,14 @@ impl Sandbox {
             resources: loaded.offers.resources,
         })
     }
+}
+
+/// Where a component runs.
+struct CompileTarget {
+    engine: Arc<GuestEngine>,
+    /// What is compiled for that: the component, or what stands for it beside its image.
+    code: Arc<[u8]>,
+    is_imaged: bool,
 }
 
 /// What a plugin is called before its name is known.

@@ -14,7 +14,7 @@ use super::*;
 use crate::blocking::Blocking;
 use crate::call::{Call, Surroundings};
 use crate::engine::{Effort, EngineKind};
-use crate::engines::{Engines, Ticks};
+use crate::engines::{Engines, GuestEngine, Ticks};
 use crate::events::Outbox;
 use crate::fault;
 use crate::granted::Granted;
@@ -43,6 +43,7 @@ fn component(body: &str) -> String {
 /// A component in an engine with a pool of four, and its clock.
 pub(super) struct Subject {
     pub(super) host_context: HostContext,
+    engine: Arc<GuestEngine>,
     instance: InstancePre<Call>,
 }
 
@@ -53,7 +54,8 @@ impl Subject {
 
     pub(super) fn of(kind: EngineKind, wat: &str) -> Self {
         let engines =
-            Engines::start(INSTANCES, Effort::Usual, Ticks { every: Duration::from_millis(10), late: None }).unwrap();
+            Engines::start(INSTANCES, Effort::Usual, Ticks { every: Duration::from_millis(10), late: None }, false)
+                .unwrap();
         let own = engines.of(kind).unwrap();
         let component = Component::from_binary(&own.engine, &wat::parse_str(wat).unwrap()).unwrap();
         let instance = own.linker.instantiate_pre(&component).unwrap();
@@ -66,6 +68,7 @@ impl Subject {
                 blocking: Arc::default(),
                 metrics: Default::default(),
             },
+            engine: own,
             instance,
         }
     }
@@ -88,7 +91,7 @@ impl Subject {
     pub(super) async fn run_with(&self, limits: &CallLimits, shared: Arc<CallState>) -> Result<(), CallError> {
         let (sender, _receiver) = mpsc::channel(1);
         let call = self.call(limits, shared, Outbox::new(sender, 10, 0));
-        let ran = visit(&self.host_context, &self.instance, Some(TENANT), call, limits, |store, instance| {
+        let ran = visit(&self.engine, &self.instance, Some(TENANT), call, limits, |store, instance| {
             Box::pin(async move {
                 let run = instance.get_func(&mut *store, "run").unwrap();
                 run.call_async(store, &[], &mut []).await
@@ -257,7 +260,8 @@ pub(super) async fn wait_until(mut happened: impl FnMut() -> bool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn oversized_components_are_refused_at_load() {
     let engines =
-        Engines::start(INSTANCES, Effort::Usual, Ticks { every: Duration::from_millis(10), late: None }).unwrap();
+        Engines::start(INSTANCES, Effort::Usual, Ticks { every: Duration::from_millis(10), late: None }, false)
+            .unwrap();
     let own = engines.plain();
     let memories: String = (0..9).map(|_| "(core instance (instantiate $m))").collect();
     let wat = format!("(component (core module $m (memory 1)) {memories})");

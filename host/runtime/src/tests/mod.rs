@@ -11,6 +11,7 @@ mod journal;
 mod limits;
 mod loading;
 mod mcp;
+mod memory_images;
 mod offers;
 mod programs;
 mod typed;
