@@ -177,14 +177,14 @@ impl ConfigReloader {
         } else {
             Some(parts.watch(&ready.config)?)
         };
-        let said = ReloadView {
+        let view = ReloadView {
             done: !check,
             changed: ready.changed.clone(),
             configuration_sha256: hex(&ready.digest),
             configuration_sha256_before: hex(&current.digest),
         };
         if check {
-            return Ok(said);
+            return Ok(view);
         }
         // Their names are kept for good: no row is written of a configuration that is not taken over.
         parts.principals.adopt(&ready.tenants.ruled).await.context("the tenants cannot be noted: try again")?;
@@ -210,7 +210,7 @@ impl ConfigReloader {
             current.watching = watching;
         }
         (current.config, current.digest, current.verifiers) = (config, digest, verifiers);
-        Ok(said)
+        Ok(view)
     }
 }
 
@@ -242,17 +242,17 @@ impl Reload for ConfigReloader {
     async fn reload(&self, who: &str, check: bool) -> Result<ReloadView, ControlError> {
         let _reloading = (!check).then(|| self.manager.reloading());
         self.change(who, check).await.map_err(|error| {
-            let said = match error.downcast_ref::<Problems>() {
+            let message = match error.downcast_ref::<Problems>() {
                 Some(problems) => problems.to_string(),
                 None => format!("{error:#}"),
             };
             if !check {
-                tracing::error!(problem = said, "another configuration was not taken over; the former one holds");
+                tracing::error!(problem = message, "another configuration was not taken over; the former one holds");
                 self.parts
                     .audit
-                    .note(|| Entry::new("configuration.changed").operator(who).outcome("refused").because(&said));
+                    .note(|| Entry::new("configuration.changed").operator(who).outcome("refused").because(&message));
             }
-            ControlError::Invalid(said)
+            ControlError::Invalid(message)
         })
     }
 

@@ -116,8 +116,8 @@ fn refuse_directories(
     }
     let found = wrong(&granted).context("granted directories cannot be compared")?;
     let problem = |overlap: Overlap| {
-        let place = places.get(overlap.at).copied().cloned()?;
-        Some(Problem { place, message: overlap.problem })
+        let location = places.get(overlap.at).copied().cloned()?;
+        Some(Problem { place: location, message: overlap.problem })
     };
     let problems: Vec<_> = found.into_iter().filter_map(problem).collect();
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
@@ -173,8 +173,8 @@ fn configured(
 ) -> anyhow::Result<ConfiguredPlugin> {
     let from = configured_source(&plugin)?;
     let name = plugin.name().cloned();
-    let supply = Arc::new(Configured { intake: Arc::clone(intake), from, name });
-    Ok(ConfiguredPlugin { pinned: plugin.pinned, supply, policy: policy(plugin, tenants) })
+    let component_source = Arc::new(Configured { intake: Arc::clone(intake), from, name });
+    Ok(ConfiguredPlugin { pinned: plugin.pinned, supply: component_source, policy: policy(plugin, tenants) })
 }
 
 /// Where its component is, for a host that works in another folder.
@@ -264,9 +264,9 @@ pub fn trust(config: &Config) -> anyhow::Result<Trust> {
 
 fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
     let key = |file: &PathBuf| {
-        let place = || format!("{}: trust.keys: {}", trust.place, file.display());
-        let text = std::fs::read_to_string(file).with_context(place)?;
-        PublicKey::from_pem(&text).map_err(|wrong| anyhow::anyhow!("{}: {wrong}", place()))
+        let location = || format!("{}: trust.keys: {}", trust.place, file.display());
+        let text = std::fs::read_to_string(file).with_context(location)?;
+        PublicKey::from_pem(&text).map_err(|wrong| anyhow::anyhow!("{}: {wrong}", location()))
     };
     let folder = std::env::current_dir().context("the working folder cannot be named")?;
     let keys = trust.keys.iter().map(key).collect::<anyhow::Result<_>>()?;
@@ -299,7 +299,7 @@ pub fn bare_source(file: &Path, limits: CallLimits) -> PluginSource {
 
 /// What stored tasks are sealed with; `None`: nothing is.
 pub(crate) fn encryption(config: &Config) -> anyhow::Result<Option<VaultKeys>> {
-    let read = |place: &SecretLocation| match place {
+    let read = |location: &SecretLocation| match location {
         SecretLocation::File(file) => Ok(VaultKeys::from_file(file)?),
         SecretLocation::Variable(name) => {
             let value = variable(name).with_context(|| format!("the environment variable {name} is not set"))?;

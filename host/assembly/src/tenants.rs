@@ -38,7 +38,7 @@ impl Tenants {
             if tenant.grants != Bound::default() {
                 bounds.insert(id, tenant.grants.clone());
             }
-            pinning.extend(tenant.changed_definitions.map(|said| (id, said)));
+            pinning.extend(tenant.changed_definitions.map(|policy| (id, policy)));
         }
         let limits = LimitsTable { base: Arc::new(config.limits.clone()), tenants: limits };
         Ok(Self { ruled, limits, cpu_weights, bounds: Arc::new(bounds), pinning })

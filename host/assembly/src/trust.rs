@@ -42,7 +42,7 @@ fn trusted(issuer: &IssuerConfig) -> anyhow::Result<Trusted> {
     };
     let tls = dial::tls_config(&roots).with_context(|| format!("the root certificate of {name} cannot be used"))?;
     let client_secret = match &issuer.client_secret {
-        Some(place) => secret(place).with_context(|| format!("the client secret for {name}"))?,
+        Some(location) => secret(location).with_context(|| format!("the client secret for {name}"))?,
         None => String::new(),
     };
     Ok(Trusted { options: issuer.options.clone(), tls, client_secret })
@@ -55,8 +55,8 @@ pub fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>>
     found.with_context(|| format!("{} holds no certificate in PEM form", file.display()))
 }
 
-fn secret(place: &SecretLocation) -> anyhow::Result<String> {
-    let text = match place {
+fn secret(location: &SecretLocation) -> anyhow::Result<String> {
+    let text = match location {
         SecretLocation::File(file) => {
             std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?
         }
@@ -214,12 +214,12 @@ pub fn admin_token(file: &Path) -> anyhow::Result<String> {
 }
 
 /// The same from elsewhere.
-pub fn checked_admin_token(text: &str, place: &str) -> anyhow::Result<String> {
+pub fn checked_admin_token(text: &str, source: &str) -> anyhow::Result<String> {
     let token = text.trim_end_matches(['\r', '\n']);
     let plain = token.bytes().all(|byte| byte.is_ascii_graphic());
     anyhow::ensure!(
         token.len() >= ADMIN_TOKEN_BYTES_MIN && plain,
-        "{place} must hold one line of at least {ADMIN_TOKEN_BYTES_MIN} visible characters, as `openssl rand -hex 32` writes it",
+        "{source} must hold one line of at least {ADMIN_TOKEN_BYTES_MIN} visible characters, as `openssl rand -hex 32` writes it",
     );
     Ok(token.to_owned())
 }

@@ -21,8 +21,8 @@ pub(super) fn columns() -> Option<usize> {
     if !stdout.is_terminal() {
         return None;
     }
-    let said = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok()).filter(|columns| *columns > 0);
-    said.or_else(|| terminal_size::terminal_size_of(&stdout).map(|(width, _)| usize::from(width.0)))
+    let width = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok()).filter(|columns| *columns > 0);
+    width.or_else(|| terminal_size::terminal_size_of(&stdout).map(|(columns, _)| usize::from(columns.0)))
 }
 
 #[cfg(test)]

@@ -161,11 +161,11 @@ fn of_names(own_names: &[String], tools: &[Tool], typed: bool) -> Vec<String> {
         true => tool.name != underscored(own),
         false => tool.name != **own,
     });
-    let said = |(own, tool): (&String, &Tool)| {
+    let described = |(own, tool): (&String, &Tool)| {
         let why = refusal(own, PORTABLE_NAME_CHARS_MAX).unwrap_or_else(|| "another has it".to_owned());
         format!("tool {own}: some clients refuse its name, so that they see {}: {why}", tool.name)
     };
-    other.map(said).collect()
+    other.map(described).collect()
 }
 
 fn of_tools(tools: &[Tool], found: &mut Findings) {

@@ -37,7 +37,7 @@ impl PluginDurability {
         let why_not = hindrance(&effective);
         let bounded = config.tenants.iter().filter(|(_, tenant)| tenant.grants != Bound::default());
         let of_tenants = bounded.map(|(name, tenant)| (name.clone(), hindrance(&effective.within(&tenant.grants))));
-        let wishes = wanted.directories.iter().flatten().map(|wish| wish.guest.clone());
+        let wishes = wanted.directories.iter().flatten().map(|directory| directory.guest.clone());
         Self {
             tenants: of_tenants.filter(|(_, of_tenant)| *of_tenant != why_not).collect(),
             setting: source.map(|source| source.durable),
@@ -49,16 +49,16 @@ impl PluginDurability {
     pub(super) fn as_json(&self) -> Value {
         let one = |why_not: &Option<String>| json!({"possible": why_not.is_none(), "whyNot": why_not});
         let tenants = self.tenants.iter().map(|(name, why_not)| (name.clone(), one(why_not)));
-        let mut told = one(&self.why_not);
-        if let Some(told) = told.as_object_mut() {
+        let mut value = one(&self.why_not);
+        if let Some(value) = value.as_object_mut() {
             if let Some(setting) = self.setting {
-                told.insert("setting".to_owned(), json!(format!("{setting:?}").to_lowercase()));
+                value.insert("setting".to_owned(), json!(format!("{setting:?}").to_lowercase()));
             }
             if !self.tenants.is_empty() {
-                told.insert("tenants".to_owned(), Value::Object(tenants.collect()));
+                value.insert("tenants".to_owned(), Value::Object(tenants.collect()));
             }
         }
-        told
+        value
     }
 
     /// For everybody, and a line for each tenant for which it is otherwise.

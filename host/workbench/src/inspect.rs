@@ -67,13 +67,13 @@ pub async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode> {
             let durable = PluginDurability::of(&inspection, entry, &config);
             let mut value = describe(&inspection)?;
             let warnings = wrong_integers(&inspection, &arguments.file)?;
-            if let Some(told) = value.as_object_mut() {
+            if let Some(members) = value.as_object_mut() {
                 if !warnings.is_empty() {
-                    told.insert("warnings".to_owned(), json!(warnings));
+                    members.insert("warnings".to_owned(), json!(warnings));
                 }
-                told.insert("grants".to_owned(), table.as_json());
-                told.insert("durable".to_owned(), durable.as_json());
-                let tools = told.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten();
+                members.insert("grants".to_owned(), table.as_json());
+                members.insert("durable".to_owned(), durable.as_json());
+                let tools = members.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten();
                 let named = inspection.tools.iter().zip(&inspection.own_names);
                 for ((tool, own), shown) in named.zip(tools) {
                     if let Some(shown) = shown.as_object_mut().filter(|_| *own != tool.name) {
@@ -110,9 +110,9 @@ fn present(shown: &mut Value, entry: Option<&PluginConfig>, tool: &str) {
     let (Some(shown), Some(policy)) = (shown.as_object_mut(), policy) else { return };
     let Presentation { title, description, .. } = &policy.presentation;
     let texts = [("name", &policy.name), ("title", title), ("description", description)];
-    let said = texts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text.as_ref()?))));
+    let shown = texts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text.as_ref()?))));
     let hidden = policy.hidden.then(|| ("hidden".to_owned(), json!(true)));
-    let configured: serde_json::Map<_, _> = said.chain(hidden).collect();
+    let configured: serde_json::Map<_, _> = shown.chain(hidden).collect();
     if !configured.is_empty() {
         shown.insert("configured".to_owned(), Value::Object(configured));
     }
@@ -140,7 +140,7 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
         .iter()
         .map(|(grant, import)| json!({"grant": grant.key(), "import": import}))
         .collect();
-    let told = json!({
+    let value = json!({
         "name": inspection.name,
         "sha256": inspection.digest,
         "bytes": inspection.size,
@@ -159,7 +159,7 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
         .into_iter()
         .filter(|(_, list)| *list != json!([]))
         .chain(server);
-    let members = told.as_object().cloned().unwrap_or_default().into_iter();
+    let members = value.as_object().cloned().unwrap_or_default().into_iter();
     Ok(members.chain(more.map(|(name, list)| (name.to_owned(), list))).collect())
 }
 
@@ -217,7 +217,7 @@ fn tools(inspection: &Inspection, value: &Value, lines: &mut Vec<String>) {
             lines.push(format!("      inside  {own}"));
         }
         let configured = shown.get("configured").and_then(Value::as_object).into_iter().flatten();
-        lines.extend(configured.map(|(key, said)| format!("      configured: {key} = {said}")));
+        lines.extend(configured.map(|(key, text)| format!("      configured: {key} = {text}")));
         lines.extend(plain_lines(&tool.description).into_iter().map(|line| format!("      {line}")));
         lines.push(format!("      input   {}", plain(&shown["inputSchema"].to_string())));
         if let Some(output) = shown.get("outputSchema") {

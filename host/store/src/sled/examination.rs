@@ -19,7 +19,7 @@ use crate::journal::layout::HEAD;
 /// What was found so far.
 #[derive(Default)]
 pub(super) struct Examination {
-    census: Totals,
+    totals: Totals,
     count: CountBuilder,
     group: Option<GroupRow>,
 }
@@ -30,7 +30,7 @@ impl Examination {
             self.group = Some(decode_checked(value, "database")?);
             return Ok(());
         }
-        self.census.count(key, value);
+        self.totals.count(key, value);
         if key.first() == Some(&kind::TASK) {
             let head = RecordHeader::decode(value).map_err(|error| refuse(&error.to_string()))?;
             self.count.task(key, &head)?;
@@ -48,7 +48,7 @@ impl Examination {
 
     /// Takes what was found in other rows.
     pub(super) fn join(&mut self, other: Self) {
-        self.census.join(other.census);
+        self.totals.join(other.totals);
         self.count.join(other.count);
         self.group = self.group.or(other.group);
     }
@@ -59,17 +59,17 @@ impl Examination {
     }
 
     #[cfg(test)]
-    pub(super) fn census(&self) -> Totals {
-        self.census
+    pub(super) fn totals(&self) -> Totals {
+        self.totals
     }
 
     /// Compares what was found with what was counted.
     pub(super) fn conclude(self, layout: &Layout, last: &GroupRow) -> Result<StoreCounts, Error> {
         let expected = last.census();
-        if self.census.rows != expected.rows {
-            return Err(refuse(&format!("the database holds {} rows of {}", self.census.rows, expected.rows)));
+        if self.totals.rows != expected.rows {
+            return Err(refuse(&format!("the database holds {} rows of {}", self.totals.rows, expected.rows)));
         }
-        if self.census != expected {
+        if self.totals != expected {
             return Err(refuse("the sum over all rows is wrong"));
         }
         let orphans = files::orphans(&layout.files, &self.count.named)?;

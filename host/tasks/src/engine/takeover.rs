@@ -164,19 +164,19 @@ impl Tasks {
         }
         // What was acknowledged is taken even if the operator has lowered the limit since.
         let slot = |task: &Task| inner.admission.keep(&task.requestor, IdleState::Queued);
-        let place =
+        let queued_start =
             |task: &Task, request, next| RunStart::Queued(Box::new(QueuePlace { slot: slot(task), request, next }));
         let (count, begin) = match task.phase {
             Phase::Ended(_) => {
                 recovered.interrupted += 1;
                 return Ok(());
             }
-            Phase::Paused { .. } if resumes => (&mut recovered.resumed, place(&task, None, NextRun::Resume)),
+            Phase::Paused { .. } if resumes => (&mut recovered.resumed, queued_start(&task, None, NextRun::Resume)),
             Phase::Active(_) if resumes => {
                 let request = inner.admission.enqueue(&task.requestor, Purpose::Task).ok();
-                (&mut recovered.resumed, place(&task, request, NextRun::Resume))
+                (&mut recovered.resumed, queued_start(&task, request, NextRun::Resume))
             }
-            Phase::Paused { .. } => (&mut recovered.paused, place(&task, None, NextRun::Start)),
+            Phase::Paused { .. } => (&mut recovered.paused, queued_start(&task, None, NextRun::Start)),
             Phase::Active(_) => (&mut recovered.queued, inner.queue(&task.requestor, slot(&task))),
         };
         *count += 1;

@@ -80,8 +80,8 @@ struct CaseReport {
 
 pub(super) async fn run(arguments: TestArguments) -> anyhow::Result<ExitCode> {
     logging::start_for_a_person();
-    let (component, folder) = match place(&arguments) {
-        Ok(place) => place,
+    let (component, folder) = match locate(&arguments) {
+        Ok(paths) => paths,
         Err(error) => return Ok(usage(&error)),
     };
     let newer_source = newer_source(&arguments, &component, &folder);
@@ -170,7 +170,7 @@ fn as_text(report: &CaseReport) -> String {
 }
 
 /// Where the component and the tests are.
-fn place(arguments: &TestArguments) -> anyhow::Result<(PathBuf, PathBuf)> {
+fn locate(arguments: &TestArguments) -> anyhow::Result<(PathBuf, PathBuf)> {
     let target = &arguments.target;
     let (component, folder) = if target.is_dir() {
         let project = Project::find(target)?;

@@ -177,6 +177,11 @@ const GROWS: &[(&str, &str, By)] = &[
     ),
     ("store/sled/files.rs", "pending", Because("of each task that is being written, no more than it has payloads")),
     ("store/sled/group.rs", "writes", Const("GROUP_OPERATIONS_MAX")),
+    (
+        "store/sled/reading/recovery.rs",
+        "segments",
+        Because("segments of the store's own file, in the child that examines it"),
+    ),
     ("store/sled/rebuild.rs", "taken", CHECKS),
     ("store/sled/sealing.rs", "known", TENANTS),
     ("store/sled/store_counts.rs", "ledger", Key("limits.requestors_per_tenant")),

@@ -52,7 +52,7 @@ impl Kind {
 
 /// Where a message lies, and when it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub(super) lsn: Lsn,
     pub(super) offset: u64,
     /// With its header.
@@ -87,14 +87,14 @@ fn message(bytes: &[u8], segment: Lsn) -> Option<Message<'_>> {
 }
 
 /// Reads a message into `buffer`.
-pub(super) fn message_at<'a>(file: &File, place: &Place, buffer: &'a mut Vec<u8>) -> Result<Message<'a>, Doubt> {
+pub(super) fn message_at<'a>(file: &File, position: &Position, buffer: &'a mut Vec<u8>) -> Result<Message<'a>, Doubt> {
     const WRONG: Doubt = Doubt("a page is not where the log says");
-    if place.bytes > SEGMENT_BYTES || place.lsn < 0 {
+    if position.bytes > SEGMENT_BYTES || position.lsn < 0 {
         return Err(WRONG);
     }
-    buffer.resize(place.bytes, 0);
-    file.read_exact_at(buffer, place.offset)?;
-    message(buffer, place.lsn).filter(|message| message.bytes == place.bytes).ok_or(WRONG)
+    buffer.resize(position.bytes, 0);
+    file.read_exact_at(buffer, position.offset)?;
+    message(buffer, position.lsn).filter(|message| message.bytes == position.bytes).ok_or(WRONG)
 }
 
 /// The beginning of a segment.
@@ -127,7 +127,7 @@ pub(super) fn segment_offsets(file: &File) -> Result<impl Iterator<Item = u64>, 
 pub(super) struct Item {
     pub(super) kind: Kind,
     pub(super) page: u64,
-    pub(super) place: Place,
+    pub(super) position: Position,
 }
 
 /// How the messages of a segment end.
@@ -172,8 +172,8 @@ impl Segment {
             if message.kind == Kind::Cap {
                 break;
             }
-            let place = Place { lsn: lsn + at as Lsn, offset: offset + at as u64, bytes: message.bytes };
-            items.push(Item { kind: message.kind, page: message.page, place });
+            let position = Position { lsn: lsn + at as Lsn, offset: offset + at as u64, bytes: message.bytes };
+            items.push(Item { kind: message.kind, page: message.page, position });
             at += message.bytes;
         }
         Self { items, end, next: lsn + at as Lsn }

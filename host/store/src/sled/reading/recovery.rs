@@ -10,7 +10,7 @@ use super::super::database::{SNAPSHOT_PREFIX, is_unfinished_snapshot};
 use super::super::layout::Layout;
 use super::bytes::Bytes;
 use super::log::{
-    End, Item, Kind, Lsn, MESSAGE_HEADER_BYTES_MAX, Place, SEGMENT_LSNS, Segment, segment_header, segment_offsets,
+    End, Item, Kind, Lsn, MESSAGE_HEADER_BYTES_MAX, Position, SEGMENT_LSNS, Segment, segment_header, segment_offsets,
 };
 use super::{Doubt, in_parallel};
 
@@ -26,9 +26,9 @@ pub(super) enum Page {
     Unknown,
     Free,
     Present {
-        base: Place,
+        base: Position,
         /// Changes of it, in their order.
-        links: Vec<Place>,
+        links: Vec<Position>,
     },
 }
 
@@ -97,7 +97,7 @@ impl Recovery {
         for window in segments.chunks(WINDOW_SEGMENTS_MAX) {
             for segment in log.read(window)? {
                 for item in &segment.items {
-                    reached = item.place.lsn;
+                    reached = item.position.lsn;
                     // What comes is not whole.
                     if reached > end || matches!(item.kind, Kind::Manifest(last) if last > end) {
                         return Ok(tip(reached));
@@ -116,21 +116,21 @@ impl Recovery {
     }
 
     fn apply(&mut self, item: &Item, end: Lsn) -> Result<(), Doubt> {
-        let Item { kind, page, place } = *item;
+        let Item { kind, page, position } = *item;
         match kind {
             Kind::Canceled | Kind::Manifest(_) | Kind::Cap => return Ok(()),
             Kind::Blob => return Err(Doubt("a page lies in a file of its own")),
             Kind::Free | Kind::Counter | Kind::Meta | Kind::Node | Kind::Link => {}
         }
         let at = usize::try_from(page).map_err(|_| Doubt("a page has an impossible number"))?;
-        if place.lsn >= end {
+        if position.lsn >= end {
             return Err(Doubt("a message goes beyond the end of the log"));
         }
         match kind {
             Kind::Link => match self.pages.get_mut(at) {
                 Some(Page::Present { base, links }) => {
-                    if links.last().map_or(base.lsn, |last| last.lsn) < place.lsn {
-                        links.push(place);
+                    if links.last().map_or(base.lsn, |last| last.lsn) < position.lsn {
+                        links.push(position);
                     }
                 }
                 // It belongs to a page whose beginning was written anew later.
@@ -138,7 +138,7 @@ impl Recovery {
                 None => self.grow(at)?,
             },
             Kind::Free => *self.slot(at)? = Page::Free,
-            _ => *self.slot(at)? = Page::Present { base: place, links: Vec::new() },
+            _ => *self.slot(at)? = Page::Present { base: position, links: Vec::new() },
         }
         Ok(())
     }
@@ -173,15 +173,15 @@ fn page(rest: &mut Bytes<'_>) -> Option<Page> {
             Some(Page::Free)
         }
         places => {
-            let base = place(rest)?;
-            let links = (1..places).map(|_| place(rest)).collect::<Option<_>>()?;
+            let base = position(rest)?;
+            let links = (1..places).map(|_| position(rest)).collect::<Option<_>>()?;
             Some(Page::Present { base, links })
         }
     }
 }
 
-fn place(rest: &mut Bytes<'_>) -> Option<Place> {
-    Some(Place { lsn: rest.signed()?, offset: pointer(rest)?, bytes: rest.length()? })
+fn position(rest: &mut Bytes<'_>) -> Option<Position> {
+    Some(Position { lsn: rest.signed()?, offset: pointer(rest)?, bytes: rest.length()? })
 }
 
 /// An offset in the log; `None` for a page in a file of its own.
@@ -232,7 +232,7 @@ impl<'a> Log<'a> {
             let segment = Segment::read(self.file, expected, *offset, &mut buffer)?;
             let torn = |item: &&Item| matches!((item.kind, gap), (Kind::Manifest(last), Some(gap)) if last > gap);
             if let Some(manifest) = segment.items.iter().find(torn) {
-                return Ok(manifest.place.lsn - 1);
+                return Ok(manifest.position.lsn - 1);
             }
             next = Some(segment.next);
             if segment.end == End::Torn {

@@ -40,7 +40,7 @@ fn read(database: &Path) -> Result<Totals, Doubt> {
     let layout = layout(database);
     let file = File::open(layout.database_file())?;
     let pages = recovery::pages(&layout, &file)?;
-    Ok(tree::examine(&file, &pages)?.census())
+    Ok(tree::examine(&file, &pages)?.totals())
 }
 
 /// The same by the engine, which changes the files.

@@ -67,8 +67,8 @@ fn read_page<R>(
         buffers.resize_with(links.len() + 1, Vec::new);
     }
     let mut messages = Vec::with_capacity(links.len() + 1);
-    for (place, buffer) in std::iter::once(base).chain(links).zip(buffers) {
-        let message = message_at(file, place, buffer)?;
+    for (position, buffer) in std::iter::once(base).chain(links).zip(buffers) {
+        let message = message_at(file, position, buffer)?;
         if message.page != number {
             return Err(WRONG_PAGE);
         }

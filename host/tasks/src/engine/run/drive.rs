@@ -181,8 +181,8 @@ pub(crate) async fn drive(
     let mut held = drive_once(&inner, &run, &task, begin, job).await;
     while held {
         let slot = inner.admission.keep(&task.requestor, IdleState::Queued);
-        let place = Box::new(QueuePlace { slot, request: None, next: NextRun::Resume });
-        held = drive_once(&inner, &run, &task, RunStart::Queued(place), None).await;
+        let queue_place = Box::new(QueuePlace { slot, request: None, next: NextRun::Resume });
+        held = drive_once(&inner, &run, &task, RunStart::Queued(queue_place), None).await;
     }
 }
 
@@ -200,9 +200,9 @@ async fn drive_once(
             return false;
         }
         RunStart::Running(permit) => (permit, task.clone(), false),
-        RunStart::Queued(place) => {
-            let resumes = place.next == NextRun::Resume;
-            let Some((permit, task)) = leave_queue(inner, run, task, place).await else { return false };
+        RunStart::Queued(queue_place) => {
+            let resumes = queue_place.next == NextRun::Resume;
+            let Some((permit, task)) = leave_queue(inner, run, task, queue_place).await else { return false };
             (permit, task, resumes)
         }
     };

@@ -50,7 +50,7 @@ pub(crate) async fn leave_queue(
     inner: &Arc<EngineContext>,
     run: &Arc<Run>,
     task: &Arc<Task>,
-    mut place: Box<QueuePlace>,
+    mut queue_place: Box<QueuePlace>,
 ) -> Option<(Box<Permit>, Arc<Task>)> {
     let mut seen = run.watch();
     loop {
@@ -59,13 +59,13 @@ pub(crate) async fn leave_queue(
             Seen::Record(_) | Seen::Gone => return None,
         };
         if paused {
-            place.request = None;
+            queue_place.request = None;
             seen.changed().await.ok()?;
             continue;
         }
-        let request = match &mut place.request {
+        let request = match &mut queue_place.request {
             Some(request) => request,
-            None => place.request.insert(inner.admission.enqueue(&task.requestor, Purpose::Task).ok()?),
+            None => queue_place.request.insert(inner.admission.enqueue(&task.requestor, Purpose::Task).ok()?),
         };
         let permit = tokio::select! {
             permit = request.permit() => Box::new(permit?),
@@ -74,13 +74,13 @@ pub(crate) async fn leave_queue(
                 continue;
             }
         };
-        place.request = None;
+        queue_place.request = None;
         let record = run.task()?;
         // It takes a while, and many wait for it.
-        match Box::pin(place.next.begin(inner, &record)).await {
+        match Box::pin(queue_place.next.begin(inner, &record)).await {
             Ok(applied) => return Some((permit, applied.after)),
             // Another run goes on with it.
-            Err(ApplyError::Refused(Refusal::Illegal(_))) if place.next == NextRun::Resume => return None,
+            Err(ApplyError::Refused(Refusal::Illegal(_))) if queue_place.next == NextRun::Resume => return None,
             Err(ApplyError::Refused(Refusal::Illegal(_) | Refusal::Paused)) => {}
             Err(ApplyError::Refused(_) | ApplyError::NotFound) => return None,
             Err(ApplyError::Store(error)) => {
