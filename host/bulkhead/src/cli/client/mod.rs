@@ -23,6 +23,7 @@ use super::args::SourceArguments;
 use super::table::Layout;
 use super::{print_line, sources};
 use bulkhead_config::refused_by_clients;
+use bulkhead_domain::without_byte_order_mark;
 use entry::{Entry, Server};
 use file::ClientFile;
 use known::{KNOWN, KnownClient, Program, Remote, TokenSource, UserFile, find, variable};
@@ -303,7 +304,7 @@ fn read_token(path: &Path) -> anyhow::Result<String> {
     std::fs::File::open(path)
         .and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text))
         .with_context(cannot)?;
-    let token = text.trim();
+    let token = without_byte_order_mark(&text).trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(anyhow::anyhow!("expected one token and nothing else").context(cannot()));
     }
