@@ -406,18 +406,35 @@ async fn javascript_build_names_what_the_engine_lacks() {
     assert!(node.err.contains("`stream` is a module of Node.js, which a component does not have. Use"), "{}", node.err);
     assert!(node.err.contains("node_modules/words/index.js:1:25"), "{}", node.err);
 
+    let process = build("export const words = (text) => text.length;\nconst key = process.env.KEY;\n").await;
+    assert_eq!(process.code, Some(1), "{}", process.err);
+    let said = "node_modules/words/index.js:2:13: `process` of Node.js is not there in a component. Inside of a tool, `config.get`";
+    assert!(process.err.contains(said) && !process.err.contains("ReferenceError"), "{}", process.err);
+
+    let required = build("export const words = require(\"fs\").readFileSync;\n").await;
+    assert_eq!(required.code, Some(1), "{}", required.err);
+    let said =
+        "node_modules/words/index.js:1:22: `fs` is a module of Node.js, which a component does not have. Plugins";
+    assert!(required.err.contains(said) && !required.err.contains("missing:"), "{}", required.err);
+
     let random = build("export const id = Math.random();\nexport const words = () => id;\n").await;
     assert_eq!(random.code, Some(1), "{}", random.err);
     let said = "node_modules/words/index.js:1:24: `Math.random` is called while the plugin is built, where it has no answer. Call";
     assert!(random.err.contains(said) && !random.err.contains("backtrace"), "{}", random.err);
 
+    let own = std::fs::read_to_string(project.join("plugin.js")).expect("the plugin");
+    let late_own = own.replace("words(name)", "words(name) + Buffer.from(name)");
+    std::fs::write(project.join("plugin.js"), &late_own).expect("a plugin");
+    let line = 1 + late_own.lines().position(|line| line.contains("Buffer.from")).expect("the call");
     let late = build(
-        "export const words = (text) => Intl.NumberFormat().format(text.length) + require(\"fs\") + born;\nconst born = Date.now();\n",
+        "export const words = (text) => Intl.NumberFormat().format(text.length) + require(\"fs\") + Buffer.from(born);\nconst born = Date.now();\n",
     )
     .await;
     assert_eq!(late.code, Some(0), "what may never be reached is no mistake: {}", late.err);
     assert!(late.err.contains("warning: node_modules/words/index.js:1:32: `Intl` is not there"), "{}", late.err);
     assert!(late.err.contains("`fs` is a module of Node.js"), "{}", late.err);
+    assert!(late.err.contains(&format!("warning: plugin.js:{line}:")), "{}", late.err);
+    assert_eq!(late.err.matches("`Buffer` of Node.js is not there").count(), 1, "packages ask first: {}", late.err);
     let said = "warning: node_modules/words/index.js:2:19: `Date.now()` is read while the plugin is built, and every call sees";
     assert!(late.err.contains(said), "{}", late.err);
     assert!(project.join("lacking.wasm").exists(), "a warning is no refusal: {}", late.err);
@@ -476,7 +493,7 @@ async fn python_build_loads_late_imports_and_names_missing_ones() {
         "plugin.py",
         "from bulkhead_plugin import tool\n\n@tool\ndef late(text: str) -> str:\n    \"\"\"Imports late.\"\"\"\n    \
          from words import count\n    from importlib import metadata\n    return f'{count(text)} {metadata.__name__}'\n\n\
-         import time\nBORN = time.time()\n",
+         import time\nBORN = time.time()\nYEAR = time.localtime().tm_year\nimport random\nDICE = random.Random()\n",
     );
     write(
         "words.py",
@@ -487,13 +504,17 @@ async fn python_build_loads_late_imports_and_names_missing_ones() {
     let built = plugin(&project, &path, &["build"]).await;
     assert_eq!(built.code, Some(0), "{}", built.err);
     let warnings: Vec<_> = built.err.lines().filter(|line| line.starts_with("warning: ")).collect();
-    assert_eq!(warnings.len(), 3, "what is optional is not missing: {}", built.err);
+    assert_eq!(warnings.len(), 5, "what is optional is not missing: {}", built.err);
     assert!(
         warnings[2]
             .starts_with("warning: plugin.py:11: time.time is read while the plugin is built, and every call sees"),
         "{}",
         built.err
     );
+    for (warning, read) in [(3, "plugin.py:12: time.localtime"), (4, "plugin.py:14: the seed of random.Random()")] {
+        let said = format!("warning: {read} is read while the plugin is built, and every call sees");
+        assert!(warnings[warning].starts_with(&said), "{}", built.err);
+    }
     assert!(
         warnings[0].starts_with("warning: words.py:12: no_such_module is imported when a call gets here")
             && warnings[0].contains("No module named 'no_such_module'"),

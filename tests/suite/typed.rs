@@ -272,6 +272,54 @@ async fn functions_left_out_and_grants_of_imports_are_named_on_the_command_line(
     }
 }
 
+/// The component, with this program among those that made it.
+fn made_by(program: &str, mut component: Vec<u8>) -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).expect("a short text")], text.as_bytes()].concat();
+    let producers = [&[1], &*text("processed-by"), &[1], &text(program), &text("0.23.0")].concat();
+    let section = [text("producers"), producers].concat();
+    component.extend([0, u8::try_from(section.len()).expect("a short section")]);
+    component.extend(section);
+    component
+}
+
+#[tokio::test]
+async fn integers_that_componentize_js_changes_are_named_on_the_command_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let numbers = wat::parse_str(
+        r#"(component
+            (core module $m
+                (func (export "count") (result i32) (i32.const 7))
+                (func (export "move") (param i64)))
+            (core instance $i (instantiate $m))
+            (func (export "count") (result u32) (canon lift (core func $i "count")))
+            (func (export "move") (param "by" s64) (canon lift (core func $i "move"))))"#,
+    );
+    let numbers = numbers.expect("a component");
+    let count =
+        "function count: its result is a u32, and componentize-js returns another number from 2147483648 on: return";
+    let by = "function move: parameter by has an s64, and componentize-js hands a negative one over as 2^64 more: take";
+    for (program, expected) in [("ComponentizeJS", &[count, by][..]), ("wit-component", &[])] {
+        let file = folder.path().join(format!("{program}.wasm"));
+        std::fs::write(&file, made_by(program, numbers.clone())).expect("a file");
+        let file = file.display().to_string();
+        let said = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file, "--json"], None).await;
+        let shown: Value = serde_json::from_str(&said).expect("JSON");
+        let warnings: Vec<_> = shown["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        assert_eq!(warnings.len(), expected.len(), "{shown}");
+        for verb in ["inspect", "check"] {
+            let output = command::output(&mut command::bulkhead(), &["plugin", verb, &file], None).await;
+            assert_eq!(output.status.code(), Some(0), "it is valid, and right for other numbers");
+            let said =
+                [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+            for warning in expected {
+                assert!(warnings.iter().any(|found| found.starts_with(warning)), "{warning}: {shown}");
+                assert!(said.contains(&format!("warning: {warning}")), "{verb}: {warning}: {said}");
+            }
+            assert_eq!(said.contains("componentize-js"), !expected.is_empty(), "{verb}: {said}");
+        }
+    }
+}
+
 /// Makes a component of a module and a world of its own, as the tutorials of componentize-py do.
 fn componentize(folder: &Path, name: &str, wit: &str, module: &str) -> PathBuf {
     let project = folder.join(name);

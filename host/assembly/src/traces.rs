@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bulkhead_config::{Config, collector_endpoint};
+use bulkhead_domain::without_byte_order_mark;
 use bulkhead_net::address::{is_this_machine, normal_host};
 use bulkhead_net::dial;
 use bulkhead_traces::{Tracer, TracerOptions};
@@ -75,7 +76,7 @@ fn options(config: &Config, variable: impl Fn(&str) -> Option<String>) -> anyhow
 /// One `Name: value` a line.
 fn headers(file: &Path) -> anyhow::Result<Vec<(HeaderName, HeaderValue)>> {
     let text = std::fs::read_to_string(file).context("it cannot be read")?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let lines = without_byte_order_mark(&text).lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let read = lines.map(|(at, line)| {
         // What is wrong is not repeated: it may be a secret.
         let wrong = || format!("line {} is not `Name: value`", at + 1);
@@ -136,7 +137,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("headers");
         let text = |endpoint: &str| format!("[traces]\nendpoint = '{endpoint}'\nheaders_file = '{}'", file.display());
-        std::fs::write(&file, "Authorization: Bearer planted\n\nx-team: a\n").unwrap();
+        // Some editors write a byte order mark in front.
+        std::fs::write(&file, "\u{feff}Authorization: Bearer planted\n\nx-team: a\n").unwrap();
         for endpoint in ["https://collector", "http://127.0.0.1:4318", "http://localhost:4318"] {
             let headers = read(&text(endpoint), &[]).unwrap().unwrap().headers;
             assert_eq!((headers.len(), headers[0].1.as_bytes()), (2, &b"Bearer planted"[..]));

@@ -223,3 +223,18 @@ pub fn checked_admin_token(text: &str, source: &str) -> anyhow::Result<String> {
     );
     Ok(token.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_order_mark_in_front_of_a_secret_or_a_token_is_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let token = "0123456789abcdef0123456789abcdef";
+        std::fs::write(&file, format!("\u{feff}{token}\r\n")).unwrap();
+        assert_eq!(admin_token(&file).unwrap(), token);
+        assert_eq!(secret(&SecretLocation::File(file)).unwrap(), token);
+    }
+}

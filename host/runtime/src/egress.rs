@@ -97,11 +97,6 @@ impl Egress {
         self.metrics.in_doubt(count);
     }
 
-    /// Where the plugin's requests are counted.
-    pub(super) fn metrics(&self) -> PluginMetrics {
-        self.metrics.clone()
-    }
-
     /// Whether all of a body is held until it is complete.
     pub(super) fn buffer(&mut self, buffers: bool) {
         self.buffers = buffers;

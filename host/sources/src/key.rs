@@ -1,5 +1,6 @@
 //! Public keys, as PEM files have them.
 
+use bulkhead_domain::without_byte_order_mark;
 use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::pki_types::pem::PemObject as _;
 use sha2::{Digest as _, Sha256};
@@ -29,7 +30,7 @@ impl PublicKey {
     /// # Errors
     /// It is none, or of another algorithm.
     pub fn from_pem(pem: &str) -> Result<Self, &'static str> {
-        let der = SubjectPublicKeyInfoDer::from_pem_slice(pem.as_bytes());
+        let der = SubjectPublicKeyInfoDer::from_pem_slice(without_byte_order_mark(pem).as_bytes());
         let der = der.map_err(|_| "there is no public key in it (-----BEGIN PUBLIC KEY-----)")?;
         let unknown = "its algorithm is not known here: Ed25519 and ECDSA on P-256 are";
         if let Some(key) = der.strip_prefix(ED25519) {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bulkhead_domain::without_byte_order_mark;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -78,7 +79,7 @@ impl SigningKey {
     /// # Errors
     /// It is none, or not of Ed25519.
     pub fn from_pem(text: &str) -> Result<Self, &'static str> {
-        let der = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes());
+        let der = PrivatePkcs8KeyDer::from_pem_slice(without_byte_order_mark(text).as_bytes());
         let der = der.map_err(|_| "there is no private key in it (-----BEGIN PRIVATE KEY-----, not encrypted)")?;
         let key = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der.secret_pkcs8_der());
         key.map(Self).map_err(|_| "it is not a private key of Ed25519: `bulkhead plugin keygen` makes one")
@@ -139,7 +140,10 @@ mod tests {
         let again = SigningKey::from_pem(&text).unwrap();
         assert_eq!(again.public(), key.public());
         let public = key.public();
-        assert_eq!(PublicKey::from_pem(&public.to_pem()), Ok(public));
+        assert_eq!(PublicKey::from_pem(&public.to_pem()), Ok(public.clone()));
+        // Some editors write a byte order mark in front.
+        assert_eq!(PublicKey::from_pem(&format!("\u{feff}{}", public.to_pem())), Ok(public));
+        assert!(SigningKey::from_pem(&format!("\u{feff}{text}")).is_ok());
         assert!(SigningKey::from_pem("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").is_err());
     }
 

@@ -271,6 +271,14 @@ mod tests {
     }
 
     #[test]
+    fn byte_order_mark_in_front_of_input_answers_is_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("answers.json");
+        std::fs::write(&file, "\u{feff}{\"a\": {\"action\": \"decline\"}}").unwrap();
+        assert!(Answers::of_file(&file).unwrap().has("a"));
+    }
+
+    #[test]
     fn listed_input_answers_are_used_in_turn() {
         let mut answers = of_file(json!({ "a": [{ "action": "accept", "content": {} }, { "action": "decline" }] }));
         assert!(answers.has("a") && !answers.has("b"));

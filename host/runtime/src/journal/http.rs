@@ -115,20 +115,11 @@ impl Call {
         let open: Vec<_> = journal.requests.open.extract_if(.., is_open).collect();
         self.egress.give_up_first(journal.to_give_up());
         for (_, request) in open {
-            let may_have_taken_effect = request.may_have_taken_effect();
             let Request { response, head, options, body, written, .. } = request;
             let body = Prefixed::new(written.freeze(), body).boxed_unsync();
             let exchange = self.egress.exchange(http::Request::from_parts(head, body), options);
-            let metrics = self.egress.metrics();
             let way = wasmtime_wasi::runtime::spawn(async move {
-                let sent = exchange.await;
-                let (response, driver) = match sent {
-                    Err(error) if may_have_taken_effect => {
-                        metrics.in_doubt(1);
-                        return Err(Failure::of(&error).of_second_sending().into_error());
-                    }
-                    sent => sent?,
-                };
+                let (response, driver) = exchange.await?;
                 Ok((response, driven(driver)))
             });
             self.place(response, HostFutureIncomingResponse::Pending(way))?;
@@ -165,9 +156,7 @@ impl Call {
         let Some(outcome) = decode::<Outcome>(outcome) else {
             return Err(journal.state.diverge_after("the outcome cannot be read").into());
         };
-        // The body of a request in doubt may not have been complete.
-        let was_sent = outcome.response != Err(Failure::IN_DOUBT);
-        if was_sent && request.end.is_none() || request.digest() != outcome.request {
+        if request.end.is_none() || request.digest() != outcome.request {
             return Err(journal.state.diverge_after("the body of the request is another one").into());
         }
         let mut held = HeldBytes::none(&journal.requests.memory);
@@ -269,7 +258,7 @@ impl Call {
             way: None,
             is_safe,
             sends_again,
-            is_recorded,
+            may_have_been_sent: is_recorded,
         };
         journal.requests.open.insert(number, request);
         self.settle()

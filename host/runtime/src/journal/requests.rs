@@ -55,7 +55,7 @@ pub(super) struct Request {
     /// Whether it may be sent again although it was sent before.
     pub(super) sends_again: bool,
     /// Whether an earlier run of the call may have sent it.
-    pub(super) is_recorded: bool,
+    pub(super) may_have_been_sent: bool,
 }
 
 /// What came of a request.
@@ -99,11 +99,15 @@ impl Requests {
     /// What an earlier run may have sent is not sent again, unless it only reads. How many requests are in doubt.
     pub(super) fn settle(&mut self) -> u64 {
         let mut in_doubt = 0;
-        for (number, request) in self.open.iter_mut().filter(|(_, request)| request.is_recorded && !request.sends_again)
-        {
-            request.is_sent = true;
-            self.waiting.push_back((*number, failed(Failure::IN_DOUBT, &self.memory)));
-            in_doubt += 1;
+        for (number, request) in &mut self.open {
+            request.collect();
+            // One that the guest still writes has not left: for that, the journal would have been given up first.
+            request.may_have_been_sent &= matches!(request.end, Some(BodyEnd::Whole(_)));
+            if request.may_have_been_sent && !request.sends_again {
+                request.is_sent = true;
+                self.waiting.push_back((*number, failed(Failure::IN_DOUBT, &self.memory)));
+                in_doubt += 1;
+            }
         }
         in_doubt
     }
@@ -142,7 +146,7 @@ impl Request {
 
     /// Whether it may have taken effect already when it was sent again: without a response to the second sending, nobody knows.
     pub(super) fn may_have_taken_effect(&self) -> bool {
-        self.is_recorded && self.sends_again && !self.is_safe
+        self.may_have_been_sent && self.sends_again && !self.is_safe
     }
 
     /// The request for its way out. It is complete.

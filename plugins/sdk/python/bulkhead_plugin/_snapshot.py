@@ -7,6 +7,7 @@ call. Such reads are seen as they happen, by the interpreter's own hook, and rep
 import json
 import os
 import sys
+import time
 from types import CodeType, FrameType
 from typing import Any, Callable, cast
 
@@ -24,6 +25,9 @@ _NAMES = frozenset[str]().union(*_READS.values())
 #: Functions in Python that read variables.
 _VARIABLES: frozenset[CodeType] = frozenset((type(os.environ).__getitem__.__code__, type(os.environ).__iter__.__code__))
 
+#: Functions in C that read the clock if they are given no time, by their ids: comparing them would ask whatever is called.
+_NOW = {id(getattr(time, name)): f"time.{name}" for name in ("localtime", "gmtime", "ctime", "asctime")}
+
 _found: dict[tuple[str, int], str] = {}
 
 
@@ -40,11 +44,13 @@ def watch() -> None:
     _found.clear()
     _host.become(cast(_host.Host, _NoCall()))
     sys.setprofile(_look)
+    _watch_arguments()
 
 
 def report(path: str) -> None:
     """Ends it, and writes what was read into a file, as JSON."""
     sys.setprofile(None)
+    _forget_arguments()
     with open(path, "w", encoding="utf-8") as file:
         json.dump([{"what": what, "file": _late.shown(file), "line": line} for (file, line), what in _found.items()], file)
 
@@ -55,9 +61,51 @@ def _look(frame: FrameType, event: str, argument: Any) -> None:
         what = _read(argument)
     elif event == "call" and frame.f_code in _VARIABLES:
         what = "os.environ"
-    place = _place(frame) if what else None
-    if what and place:
+    elif event == "call" and frame.f_code.co_qualname == "Random.seed":
+        what = _seed(frame)
+    if what:
+        _note(what, frame)
+
+
+def _note(what: str, frame: FrameType) -> None:
+    place = _place(frame)
+    if place:
         _found.setdefault(place, what)
+
+
+def _seed(frame: FrameType) -> str | None:
+    """What a generator of random numbers reads where it is given no seed."""
+    if frame.f_globals.get("__name__") != "random" or frame.f_locals["a"] is not None:
+        return None
+    is_shared = frame.f_locals["self"] is frame.f_globals.get("_inst")
+    return "the seed of random.seed()" if is_shared else "the seed of random.Random()"
+
+
+if sys.version_info >= (3, 12):
+
+    def _watch_arguments() -> None:
+        """The profiler's hook does not say with what a function in C is called; this one knows the first argument."""
+        monitoring = sys.monitoring
+        monitoring.use_tool_id(monitoring.PROFILER_ID, "bulkhead")
+        monitoring.register_callback(monitoring.PROFILER_ID, monitoring.events.CALL, _look_at_argument)
+        monitoring.set_events(monitoring.PROFILER_ID, monitoring.events.CALL)
+
+    def _forget_arguments() -> None:
+        sys.monitoring.set_events(sys.monitoring.PROFILER_ID, 0)
+        sys.monitoring.free_tool_id(sys.monitoring.PROFILER_ID)
+
+    def _look_at_argument(code: CodeType, offset: int, function: object, first: object) -> None:
+        what = _NOW.get(id(function))
+        if what and (first is None or first is sys.monitoring.MISSING):
+            _note(what, sys._getframe(1))
+
+else:
+
+    def _watch_arguments() -> None:
+        """Components have a newer Python."""
+
+    def _forget_arguments() -> None:
+        pass
 
 
 def _read(function: Any) -> str | None:

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import enum
 import json
+import sys
 import sysconfig
 import tempfile
 import unittest
@@ -499,6 +500,8 @@ class Snapshots(unittest.TestCase):
             ("from datetime import date\nBORN = date.today()", ["datetime.today:2"]),
             ("import random\nLUCK = random.random()", ["random.random:2"]),
             ("import random\nLUCK = random.choice([1, 2])", ["random.getrandbits:2"]),
+            ("import random\nDICE = random.Random()", ["the seed of random.Random():2"]),
+            ("import random\nrandom.seed()", ["the seed of random.seed():2"]),
             ("import uuid\nID = uuid.uuid4()", ["os.urandom:2"]),
             ("import secrets\nKEY = secrets.token_hex()", ["os.urandom:2"]),
             ("import os\nHOME = os.environ.get('HOME')", ["os.environ:2"]),
@@ -509,8 +512,21 @@ class Snapshots(unittest.TestCase):
             # What is read in a call, or is the same each time.
             ("import time\ndef now():\n    return time.time()", []),
             ("import random\nLUCK = random.Random(7).random()", []),
+            ("import random\nDICE = random.SystemRandom()", []),
             ("import datetime\nBORN = datetime.datetime(2020, 1, 1).isoformat()", []),
             ("import logging, random, tempfile, uuid", []),
+        ]:
+            with self.subTest(source):
+                self.assertEqual(self.reads(source), expected)
+
+    @unittest.skipIf(sys.version_info < (3, 12), "the interpreter does not say with what a function in C is called")
+    def test_a_clock_is_seen_where_a_function_is_given_no_time(self) -> None:
+        for source, expected in [
+            ("import time\nNOW = time.localtime()", ["time.localtime:2"]),
+            ("from time import gmtime\nNOW = gmtime(None)", ["time.gmtime:2"]),
+            ("import time\nNOW = time.ctime()", ["time.ctime:2"]),
+            ("import time\nEPOCH = time.gmtime(0), time.asctime(time.gmtime(0)), time.ctime(0)", []),
+            ("import time\nYEAR = time.strptime('2020', '%Y')", []),
         ]:
             with self.subTest(source):
                 self.assertEqual(self.reads(source), expected)

@@ -3,7 +3,7 @@
 
 import { writeFile } from "node:fs/promises";
 import { builtinModules } from "node:module";
-import { join, relative, resolve } from "node:path";
+import { join, relative, resolve, sep } from "node:path";
 
 import { componentize } from "@bytecodealliance/componentize-js";
 import { build } from "esbuild";
@@ -15,6 +15,24 @@ const FEATURES = {
   random: /\b(random|crypto)\b/,
   clocks: /\b(Date|performance|setTimeout|setInterval)\b/,
   http: /\bfetch\b/,
+};
+
+const NO_FOLDER = "A component has no folder: `import` what it needs; `kv` of the SDK keeps data.";
+
+// Globals of Node.js, what calls that need one look like in an author's own code, and what to use instead.
+const NODE_GLOBALS = {
+  process: {
+    seen: /\bprocess\.(env|argv|cwd|exit)\b/g,
+    instead: "Inside of a tool, `config.get` of the SDK reads the operator's settings; `console` prints.",
+  },
+  Buffer: {
+    seen: /\bBuffer\.(from|alloc|concat)\(/g,
+    instead: "Use `Uint8Array` with `TextEncoder` and `TextDecoder`, or `npm install buffer`.",
+  },
+  __dirname: { seen: /\b__dirname\b/g, instead: NO_FOLDER },
+  __filename: { seen: /\b__filename\b/g, instead: NO_FOLDER },
+  global: { instead: "Use `globalThis`." },
+  setImmediate: { seen: /\bsetImmediate\(/g, instead: "Use `setTimeout`, inside of a tool." },
 };
 
 // What the engine lacks, as it says so itself, and what the bundle looks like that is going to hear it in a call.
@@ -37,6 +55,19 @@ const LACKING = [
     what: "`String.prototype.normalize`",
     instead: "Use a package such as `unorm`.",
   },
+  {
+    heard: /Dynamic require of/,
+    what: "`require` of a name that is computed",
+    instead: "Use `import`.",
+  },
+  ...Object.entries(NODE_GLOBALS).map(([name, { seen, instead }]) => ({
+    heard: new RegExp(`^ReferenceError: ${name} is not defined`),
+    seen,
+    what: `\`${name}\` of Node.js`,
+    instead,
+    // Packages ask first whether it is there.
+    isSeenInPackages: false,
+  })),
 ];
 
 // What stands in for a module of Node.js.
@@ -72,6 +103,9 @@ function shown(file) {
   return own.startsWith("..") ? file : own;
 }
 
+/** The namespace of modules that are not there. */
+const MISSING = "missing";
+
 /** Modules of Node.js: an `import` of one is an error, a `require` may never be reached, and throws when it is. */
 const node = {
   name: "node",
@@ -87,9 +121,9 @@ const node = {
       const instead = INSTEAD[name.split("/")[0]] ?? "Look for a package that does not need it.";
       const text = `\`${name}\` is a module of Node.js, which a component does not have. ${instead}`;
       if (kind === "import-statement") return { errors: [{ text }] };
-      return { path: name, namespace: "missing", pluginData: text, warnings: [{ text: `${text} What needs it fails.` }] };
+      return { path: name, namespace: MISSING, pluginData: text, warnings: [{ text: `${text} What needs it fails.` }] };
     });
-    building.onLoad({ filter: /.*/, namespace: "missing" }, ({ pluginData }) => ({
+    building.onLoad({ filter: /.*/, namespace: MISSING }, ({ pluginData }) => ({
       contents: `throw new Error(${JSON.stringify(pluginData)});`,
     }));
   },
@@ -169,7 +203,12 @@ function placesIn(said, placeOf) {
 
 /** Whether it is the author's, or a package's. */
 function isOwn(place) {
-  return place && relative(sdk, place.path).startsWith("..");
+  return place && relative(sdk, place.path).startsWith("..") && !isStandIn(place);
+}
+
+/** Whether it is in what stands for a missing module. */
+function isStandIn({ path }) {
+  return relative(scratch, path).startsWith(`${MISSING}:`);
 }
 
 /** What only a call has and `watch` does not know ends the engine without a place; its backtrace helps nobody. */
@@ -187,8 +226,8 @@ function mistake(said, placeOf) {
   if (said.includes("function trapped")) return trapped(said);
   if (text === undefined || !place) return said;
   const lacking = LACKING.find(({ heard }) => heard.test(text));
-  // The SDK says what is wrong with the plugin; that it throws a type's error is no help.
-  const plain = isOwn(found[0]) ? text : text.replace("TypeError: ", "");
+  // The SDK, or what stands for a module, says what is wrong with the plugin; which error it throws is no help.
+  const plain = isOwn(found[0]) ? text : text.replace(/^(Type)?Error: /, "");
   const about = lacking ? `${lacking.what} is not there in a component. ${lacking.instead}` : plain;
   return `${place.file}:${place.line}:${place.column}: ${about}${frame(place)}`;
 }
@@ -215,11 +254,12 @@ function warnOfNotes(noted, placeOf) {
 /** Names of the bundle that only fail in a call. */
 function warn(source, placeOf) {
   const told = new Set();
-  for (const { seen, what, instead } of LACKING) {
-    for (const { index } of source.matchAll(seen)) {
+  for (const { seen, what, instead, isSeenInPackages = true } of LACKING) {
+    for (const { index } of seen ? source.matchAll(seen) : []) {
       const before = source.slice(0, index).split("\n");
       const place = placeOf(before.length, before.at(-1).length);
       if (!place || told.has(place.file + what)) continue;
+      if (!isSeenInPackages && place.path.split(sep).includes("node_modules")) continue;
       told.add(place.file + what);
       const text = `${what} is not there in a component: a call that gets here fails. ${instead}`;
       console.error(`warning: ${place.file}:${place.line}:${place.column}: ${text}`);

@@ -161,6 +161,14 @@ mod tests {
     }
 
     #[test]
+    fn byte_order_mark_in_front_of_a_file_is_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        fs::write(&path, "\u{feff}{\"a\": 1}").unwrap();
+        assert_eq!(ClientFile::open(&path).unwrap().text(), "{\"a\": 1}");
+    }
+
+    #[test]
     fn what_is_no_text_is_refused_by_name() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("latin"), b"{\"a\": \"\xe9\"}").unwrap();

@@ -18,6 +18,7 @@ use bulkhead_assembly::sources;
 use bulkhead_config::refused_by_clients;
 use bulkhead_console::print_line;
 use bulkhead_console::table::Layout;
+use bulkhead_domain::without_byte_order_mark;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 pub(super) use page::markdown;
@@ -304,7 +305,7 @@ fn read_token(path: &Path) -> anyhow::Result<String> {
     std::fs::File::open(path)
         .and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text))
         .with_context(cannot)?;
-    let token = text.trim();
+    let token = without_byte_order_mark(&text).trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(anyhow::anyhow!("expected one token and nothing else").context(cannot()));
     }

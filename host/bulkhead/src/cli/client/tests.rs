@@ -182,3 +182,13 @@ fn client_is_told_of_configured_names_that_it_refuses() {
     assert_eq!(warned("claude-code").len(), 1, "it takes 128 characters");
     assert_eq!(warned("opencode"), Vec::<String>::new(), "it makes names of its own");
 }
+
+#[test]
+fn byte_order_mark_in_front_of_a_token_is_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    for (marks, token) in [(0, Some("s3cret")), (1, Some("s3cret")), (2, None)] {
+        std::fs::write(&file, format!("{}s3cret\r\n", "\u{feff}".repeat(marks))).unwrap();
+        assert_eq!(read_token(&file).ok().as_deref(), token, "{marks} marks");
+    }
+}

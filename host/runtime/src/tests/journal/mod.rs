@@ -5,6 +5,7 @@ mod equivalence;
 mod golden;
 mod heard;
 mod mutation;
+mod open_requests;
 mod orders;
 mod outside;
 mod plain_call;
