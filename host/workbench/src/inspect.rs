@@ -110,9 +110,9 @@ fn present(shown: &mut Value, entry: Option<&PluginConfig>, tool: &str) {
     let (Some(shown), Some(policy)) = (shown.as_object_mut(), policy) else { return };
     let Presentation { title, description, .. } = &policy.presentation;
     let texts = [("name", &policy.name), ("title", title), ("description", description)];
-    let shown = texts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text.as_ref()?))));
+    let given = texts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text.as_ref()?))));
     let hidden = policy.hidden.then(|| ("hidden".to_owned(), json!(true)));
-    let configured: serde_json::Map<_, _> = shown.chain(hidden).collect();
+    let configured: serde_json::Map<_, _> = given.chain(hidden).collect();
     if !configured.is_empty() {
         shown.insert("configured".to_owned(), Value::Object(configured));
     }
