@@ -129,14 +129,18 @@ async fn active(world: &World) -> Option<Digest> {
 
 /// The component of `probe`, which lists one more tool when a file says so.
 fn probe() -> Option<Candidate> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/plugins/probe.wasm");
+    built("probe.wasm", "probe")
+}
+
+/// A component that `cargo xtask plugins` builds, as a candidate of this name.
+fn built(file: &str, name: &str) -> Option<Candidate> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/plugins").join(file);
     let Ok(bytes) = std::fs::read(&file) else {
         eprintln!("NOT RUN: {} is not built (cargo xtask plugins)", file.display());
         return None;
     };
-    let name = Some("probe".to_owned());
     Some(Candidate {
-        name,
+        name: Some(name.to_owned()),
         fallback_name: None,
         bytes: bytes.into(),
         wit: Wit::Free(None),

@@ -5,20 +5,7 @@ use bulkhead_runtime::{McpMode, McpSettings};
 
 /// The servers of `plugins/fixtures/foreign`, which knows nothing of this host.
 fn servers() -> Option<Candidate> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/plugins/foreign_mcp.wasm");
-    let Ok(bytes) = std::fs::read(&file) else {
-        eprintln!("NOT RUN: {} is not built (cargo xtask plugins)", file.display());
-        return None;
-    };
-    let name = Some("text".to_owned());
-    Some(Candidate {
-        name,
-        fallback_name: None,
-        bytes: bytes.into(),
-        wit: Wit::Free(None),
-        provenance: Provenance::default(),
-        is_attended: true,
-    })
+    built("foreign_mcp.wasm", "text")
 }
 
 fn mcp(mode: Option<McpMode>, path: Option<&str>) -> Policy {

@@ -11,6 +11,10 @@ use std::ptr;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
+/// Bytes of an image. Stops a component with a little data at each end of four gibibytes, whose gap would be memory of the host: the
+/// image of Python's interpreter has a third of it.
+const IMAGE_BYTES_MAX: usize = 64 << 20;
+
 /// What a memory begins with: these bytes, and zeros around them.
 pub(super) struct Contents {
     /// From one border of pages to another one.
@@ -22,14 +26,14 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Pieces that lie within `minimum`, each above the ones before. `None`: there is nothing.
+    /// Pieces that lie within `minimum`, each above the ones before. `None`: there is nothing, or it lies too far apart.
     pub(super) fn of(pieces: &[(usize, &[u8])], minimum: usize) -> Option<Self> {
         let page = rustix::param::page_size();
         let pieces = || pieces.iter().filter(|(_, bytes)| !bytes.is_empty());
         let start = pieces().map(|(start, _)| *start).min()?;
         let start = start - start % page;
         let end = pieces().map(|(start, bytes)| start + bytes.len()).max()?.checked_next_multiple_of(page)?;
-        if end > minimum {
+        if end > minimum || end - start > IMAGE_BYTES_MAX {
             return None;
         }
         let mut contents = vec![0; end - start];

@@ -289,6 +289,8 @@ fn component_of_another_kind_stays_in_the_pool() {
         format!("(memory 1) (memory 1) {data}"),
         format!("(memory 1) {data} (data (i32.add (i32.const 1) (i32.const 1)) \"a\")"),
         format!("(import \"m\" \"m\" (memory 1)) {data}"),
+        // Two gibibytes apart.
+        format!("(memory 32769) {data} (data (i32.const -2147483648) \"a\")"),
     ];
     for module in others {
         assert!(split(&component(&module), 4).is_none(), "{module}");

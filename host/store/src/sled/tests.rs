@@ -13,6 +13,7 @@ mod starts;
 mod unreleased;
 mod writer;
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,6 +32,19 @@ pub(super) fn options(dir: &Path) -> SledOptions {
 
 fn open(dir: &Path) -> Arc<SledStore> {
     SledStore::open(options(dir)).unwrap()
+}
+
+pub(super) fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
 }
 
 /// How often something random is tried.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::super::database::{DataState, engine, find};
 use super::super::group::Totals;
 use super::super::open::examine_rows;
-use super::super::tests::{options, rounds, runtime};
+use super::super::tests::{copy_folder, options, rounds, runtime};
 use super::*;
 use crate::TaskStore;
 use crate::samples::{completion, creation, output, requestor, task};
@@ -16,19 +16,6 @@ fn copy(from: &Path) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
     copy_folder(from, to.path());
     to
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_folder(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }
 
 fn layout(database: &Path) -> Layout {

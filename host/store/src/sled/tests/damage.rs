@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{open, options, rounds, runtime};
+use super::{copy_folder, open, options, rounds, runtime};
 use crate::samples::{completion, creation, output, requestor, task};
 use crate::sled::{SledStore, check, export, rebuild};
 use crate::{Error, RowKind, RowStore, TaskStore};
@@ -43,19 +43,6 @@ fn refusal(dir: &Path) -> String {
         }
         Err(other) => panic!("refused as {other:?}"),
         Ok(_) => panic!("a damaged database was opened"),
-    }
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_folder(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
     }
 }
 

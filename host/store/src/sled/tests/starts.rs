@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{options, rounds, runtime};
+use super::{copy_folder, options, rounds, runtime};
 use crate::samples::{creation, output, requestor, task, task_id};
 use crate::sled::database::{self, DataState, GroupRow};
 use crate::sled::layout::Layout;
@@ -408,14 +408,6 @@ fn stale_scratch_copy_of_store_is_removed() {
     drop(open(dir.path()));
     assert_eq!([&stale, &older, &used].map(|folder| folder.exists()), [false, false, true]);
     assert_eq!(fs::read_dir(&used).unwrap().count(), 2);
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    for (path, bytes) in snapshot(from) {
-        let target = to.join(path.strip_prefix(from).unwrap());
-        fs::create_dir_all(target.parent().unwrap()).unwrap();
-        fs::write(target, bytes).unwrap();
-    }
 }
 
 fn timed<R>(act: impl FnOnce() -> R) -> (R, Duration) {
