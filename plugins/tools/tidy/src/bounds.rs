@@ -12,7 +12,7 @@ use crate::code::{self, Source, Token};
 use crate::repository::Repository;
 
 /// Where clients' traffic goes, what guests do to the host, and what both leave behind.
-const MODULES: [&str; 30] = [
+const MODULES: [&str; 31] = [
     "audit",
     "calls/journal",
     "calls/operation.rs",
@@ -33,6 +33,7 @@ const MODULES: [&str; 30] = [
     "runtime/engine.rs",
     "runtime/files",
     "runtime/journal",
+    "runtime/memory_images",
     "runtime/limits.rs",
     "runtime/programs",
     "runtime/secrets",
@@ -137,6 +138,8 @@ const GROWS: &[(&str, &str, By)] = &[
     ),
     ("protocol/tool_lists.rs", "views", Const("VIEWS_MAX")),
     ("protocol/tool_search/index.rs", "places", Const("TOOL_WORDS_MAX")),
+    ("runtime/memory_images/slots.rs", "free", Const("WARM_SLOTS_MAX")),
+    ("runtime/memory_images/stacks.rs", "free", Const("FREE_STACKS_MAX")),
     ("runtime/files/descriptors.rs", "open", Const("HOST_RESOURCES_MAX")),
     ("runtime/files/quota.rs", "under_way", Because("of each call, no more than it may have streams at a time")),
     ("runtime/files/walk.rs", "seen", Because("files with several names in one directory; gone when it is measured")),
