@@ -1,6 +1,7 @@
 //! What is read without the engine is what the engine recovers.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::super::database::{DataState, engine, find};
@@ -121,8 +122,13 @@ fn damage_to_a_killed_database_is_in_doubt_or_harmless() {
     }
     let killed = killed.unwrap();
     let expected = read(killed.path()).unwrap();
+    // Whether anything random is harmless depends on what the engine had merged; bytes behind the log always are.
+    let longer = copy(killed.path());
+    let mut file = fs::OpenOptions::new().append(true).open(longer.path().join("db")).unwrap();
+    file.write_all(&[0x5a; 8]).unwrap();
+    assert_eq!(read(longer.path()).as_ref(), Ok(&expected));
+    assert_eq!(recover(longer.path()), expected);
     let mut doubts = 0;
-    let mut harmless = 0;
     for round in 0..rounds(60, 2_000) {
         let damaged = copy(killed.path());
         let file = if draw.below(8) == 0 { newest_snapshot(damaged.path()) } else { damaged.path().join("db") };
@@ -139,12 +145,11 @@ fn damage_to_a_killed_database_is_in_doubt_or_harmless() {
             Err(_) => doubts += 1,
             // A log that ends earlier is an older database: its last group says so.
             Ok(census) => {
-                harmless += u32::from(census == expected);
                 assert_eq!(census, recover(damaged.path()), "round {round}, byte {at} of {}", file.display());
             }
         }
     }
-    assert!(doubts > 0 && harmless > 0, "{doubts} in doubt, {harmless} harmless");
+    assert!(doubts > 0);
 }
 
 fn newest_snapshot(database: &Path) -> PathBuf {
