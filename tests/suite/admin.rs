@@ -227,6 +227,10 @@ async fn config_reload_applies_wholly_or_not_at_all() {
     let client = Client::connect_as(&host, Some(&token), all_capabilities()).await;
     assert_eq!(burst(&client).await, 40);
     assert_eq!(done(&host, &["host", "reload"]).await["changed"], json!([]));
+    let began = done(&host, &["host", "status"]).await;
+    assert_eq!((&began["pid"], &began["draining"]), (&json!(host.pid()), &json!(false)), "{began}");
+    assert_eq!(began["data"], json!(setup.data()));
+    assert!(began["address"].as_str().is_some_and(|address| address.ends_with("/mcp")), "{began}");
 
     let good = std::fs::read_to_string(setup.path("bulkhead.toml")).expect("the configuration");
     // What is wrong is named with its file, its line and its key; nothing of it holds.
@@ -275,6 +279,9 @@ async fn config_reload_applies_wholly_or_not_at_all() {
     let noted: Vec<_> = noted.iter().filter(|line| line["event"] == "configuration.changed").collect();
     let last = noted.last().expect("a line");
     assert_eq!(last["configuration_sha256"], changed["configuration_sha256"]);
+    let status = done(&host, &["host", "status"]).await;
+    assert_eq!(status["config_sha256"], changed["configuration_sha256"], "what is in effect, not what began");
+    assert_eq!(status["started_at"], began["started_at"]);
     assert_ne!(last["configuration_sha256"], last["configuration_sha256_before"]);
     assert!(last["operator"].as_str().is_some_and(|who| who.starts_with("user ")), "{last}");
     assert_eq!(noted.iter().filter(|line| line["outcome"] == "refused").count(), 5, "{noted:?}");

@@ -41,7 +41,7 @@ impl DashboardListener {
     }
 
     /// Where its pages are, for people.
-    fn base(&self) -> anyhow::Result<String> {
+    pub(super) fn base(&self) -> anyhow::Result<String> {
         let scheme = if self.certificate.is_some() { "https" } else { "http" };
         let address = self.listener.local_addr()?;
         let reachable = match address.ip() {

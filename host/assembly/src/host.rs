@@ -18,6 +18,7 @@ use bulkhead_control::operator::HostOperator;
 use bulkhead_control::plugins::PluginAdmin;
 use bulkhead_control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead_control::socket_path;
+use bulkhead_control::views::HostIdentity;
 use bulkhead_domain::clock::Clock;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::requestor::TenantId;
@@ -27,7 +28,9 @@ use bulkhead_metrics::Metrics;
 use bulkhead_net::server::{ENDING, Phase};
 use bulkhead_plugins::{self as plugins, HealthMonitor, Plugins};
 use bulkhead_protocol::{Protocol, ProtocolOptions};
-use bulkhead_runtime::{CodeCacheConfig, CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames};
+use bulkhead_runtime::{
+    CodeCacheConfig, CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames, WASMTIME_VERSION,
+};
 use bulkhead_store::sled::{SledOptions, SledStore};
 use bulkhead_store::{self as store, RowKind, RowStore as _};
 use bulkhead_tasks::secrets::Secrets;
@@ -46,7 +49,7 @@ use tokio::task::JoinHandle;
 use super::progress::StartStage;
 use super::resources::{Resources, address_space_shortage};
 use super::store_maintenance::SledMaintenance;
-use super::system_clock::SystemClock;
+use super::system_clock::{SystemClock, unix_ms};
 use super::tenants::Tenants;
 use super::{audit, progress, secrets, sources, traces};
 
@@ -61,6 +64,20 @@ const GUESTS_LEFT_MAX: Duration = Duration::from_secs(2);
 /// Stands before the sandbox of an author's host, and sees every call.
 pub(crate) type ObserveCalls = Box<dyn Fn(Arc<Sandbox>) -> Arc<dyn Executor> + Send + Sync>;
 
+/// Where a host serves, as people write it.
+#[derive(Default)]
+pub(crate) struct ServedAddresses {
+    pub(crate) clients: Option<String>,
+    pub(crate) administrators: Option<String>,
+    pub(crate) metrics: Option<String>,
+    pub(crate) dashboard: Option<String>,
+}
+
+/// A path as it is shown to operators.
+pub(crate) fn shown_path(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
 /// A running host without a transport.
 pub(crate) struct Host {
     pub(crate) store: Arc<SledStore>,
@@ -74,6 +91,7 @@ pub(crate) struct Host {
     pub(crate) metrics: Metrics,
     pub(crate) tracer: Tracer,
     clock: Arc<dyn Clock>,
+    identity: HostIdentity,
     pub(crate) data: PathBuf,
     line_bytes_max: usize,
     pub(crate) plugin_admin: PluginAdmin,
@@ -207,6 +225,7 @@ impl Host {
         store: Arc<SledStore>,
         observe_calls: Option<&ObserveCalls>,
     ) -> anyhow::Result<Self> {
+        let identity = identify(config, data);
         let stage = StartStage::begin();
         let control = listen_to_operators(data, stage.clone())?;
         sources::refuse_exposing(&config.plugins, data)?;
@@ -264,9 +283,7 @@ impl Host {
         let (plugins, refused) = progress::logged(|| stage.describe(), starting).await?;
         let refuse = refuse_with(audit.clone());
         refused.iter().for_each(&refuse);
-        for version in plugins.versions_offered() {
-            audit.note(|| Entry::new("plugin.loaded").plugin(&version));
-        }
+        note_loaded(&plugins, &audit);
         sources::warn(config, &plugins).await;
         take_over(&tasks, &stage).await?;
         let health = Arc::new(HostHealth {
@@ -295,6 +312,7 @@ impl Host {
             metrics,
             tracer,
             clock,
+            identity,
             data: data.to_owned(),
             line_bytes_max: usize::try_from(config.server.body_bytes_max).unwrap_or(usize::MAX),
             plugin_admin: PluginAdmin { plugins, intake },
@@ -316,8 +334,8 @@ impl Host {
     }
 
     /// Carries out commands.
-    pub(crate) fn operator(&self, data: &Path, reload: Arc<dyn Reload>) -> Arc<HostOperator> {
-        let maintenance = Arc::new(SledMaintenance { store: Arc::clone(&self.store), data: data.to_owned() });
+    pub(crate) fn operator(&self, served: ServedAddresses, reload: Arc<dyn Reload>) -> Arc<HostOperator> {
+        let maintenance = Arc::new(SledMaintenance { store: Arc::clone(&self.store), data: self.data.clone() });
         let task_control = Arc::new(self.tasks.clone());
         let mut operator = HostOperator::new(self.store.clone(), maintenance, task_control, Arc::clone(&self.clock));
         operator.principals = self.principals.clone();
@@ -327,6 +345,7 @@ impl Host {
             edge: self.quota.clone(),
             reload,
             health: Arc::clone(&self.health),
+            identity: self.identity(served),
             login_links: self.login_links.clone(),
             history: self.history.clone(),
         });
@@ -334,6 +353,17 @@ impl Host {
         operator.erase_hooks = Arc::clone(&self.erase_hooks);
         operator.audit = self.audit.clone();
         Arc::new(operator)
+    }
+
+    fn identity(&self, served: ServedAddresses) -> HostIdentity {
+        let ServedAddresses { clients, administrators, metrics, dashboard } = served;
+        HostIdentity {
+            address: clients,
+            admin_address: administrators,
+            metrics_address: metrics,
+            dashboard_address: dashboard,
+            ..self.identity.clone()
+        }
     }
 
     /// Carries out the commands that come over the control socket.
@@ -382,6 +412,29 @@ fn spawn_maintenance(
     tokio::spawn(async move {
         tokio::join!(tasks.run_maintenance(), plugins.run_maintenance(), plugins.fetch_awaited(refuse), guests.run())
     })
+}
+
+fn note_loaded(plugins: &Plugins, audit: &Audit) {
+    for version in plugins.versions_offered() {
+        audit.note(|| Entry::new("plugin.loaded").plugin(&version));
+    }
+}
+
+/// What this process is, before it serves anywhere.
+fn identify(config: &Config, data: &Path) -> HostIdentity {
+    HostIdentity {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        program: std::env::current_exe().ok().as_deref().map(shown_path),
+        pid: std::process::id(),
+        started_at: unix_ms(),
+        address: None,
+        admin_address: None,
+        metrics_address: None,
+        dashboard_address: None,
+        data: shown_path(data),
+        store: if config.encryption.is_some() { "sled, sealed" } else { "sled" }.to_owned(),
+        wasmtime: WASMTIME_VERSION.to_owned(),
+    }
 }
 
 /// Says, and has in the audit log, that a plugin does not run.

@@ -13,7 +13,7 @@ use bulkhead_calls::policy::DirGrant;
 use bulkhead_config::{AdminSecret, Config, Flags, Problems};
 use bulkhead_control::ControlError;
 use bulkhead_control::admin::Reload;
-use bulkhead_control::views::ReloadView;
+use bulkhead_control::views::{ConfigIdentity, ReloadView};
 use bulkhead_domain::hex;
 use bulkhead_identity::auth::{Authenticator, Trusted};
 use bulkhead_identity::principal::Principals;
@@ -27,7 +27,7 @@ use bulkhead_transport::quota::EdgeQuota;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex;
 
-use super::host::{Host, ObserveCalls};
+use super::host::{Host, ObserveCalls, shown_path};
 use super::service_manager::ServiceManager;
 use super::sources;
 use super::system_clock::unix_ms;
@@ -254,6 +254,13 @@ impl Reload for ConfigReloader {
             }
             ControlError::Invalid(message)
         })
+    }
+
+    async fn config(&self) -> ConfigIdentity {
+        ConfigIdentity {
+            config: self.origin.file.as_deref().map(shown_path),
+            config_sha256: hex(&self.current.lock().await.digest),
+        }
     }
 
     async fn directories(&self) -> Vec<DirGrant> {

@@ -53,11 +53,15 @@ pub(super) fn bind_listener(config: &MetricsConfig) -> anyhow::Result<ScrapeList
 }
 
 impl ScrapeListener {
+    pub(super) fn address(&self) -> anyhow::Result<String> {
+        let scheme = if self.certificate.is_some() { "https" } else { "http" };
+        Ok(format!("{scheme}://{}{PATH}", self.listener.local_addr()?))
+    }
+
     /// Serves the metrics of a host.
     pub(super) fn open(self, host: &Host) -> anyhow::Result<Scrape> {
+        tracing::info!(address = self.address()?, "metrics are served");
         let Self { listener, secret, certificate, tenants } = self;
-        let scheme = if certificate.is_some() { "https" } else { "http" };
-        tracing::info!(address = format!("{scheme}://{}{PATH}", listener.local_addr()?), "metrics are served");
         let metrics = host.metrics.clone();
         let from = ReadFrom::of(host);
         let known = Arc::<Mutex<Vec<PluginView>>>::default();

@@ -21,8 +21,10 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
-use super::host::{Host, open_store};
+use super::dashboard::DashboardListener;
+use super::host::{Host, ServedAddresses, open_store};
 use super::reload::HostStartup;
+use super::scraping::ScrapeListener;
 use super::system_clock::unix_ms;
 use super::{dashboard, progress, scraping, trust};
 
@@ -53,7 +55,14 @@ pub async fn serve(startup: HostStartup, tell_address: impl FnOnce(&str)) -> any
     let codes = browsing.as_ref().map(|listener| listener.codes(&host)).transpose()?;
     host.history = codes.is_some().then(|| host.history());
     host.login_links = codes.clone().map(|codes| codes as Arc<dyn LoginLinks>);
-    let operator = host.operator(&data, reloading.clone());
+    let scheme = if certificate.is_some() { "https" } else { "http" };
+    let served = ServedAddresses {
+        clients: Some(format!("{scheme}://{address}/mcp")),
+        administrators: admin_listener.as_ref().map(AdminListener::address).transpose()?,
+        metrics: scraping.as_ref().map(ScrapeListener::address).transpose()?,
+        dashboard: browsing.as_ref().map(DashboardListener::base).transpose()?,
+    };
+    let operator = host.operator(served, reloading.clone());
     host.serve_operators(operator.clone());
     let dashboard = match browsing.zip(codes) {
         Some((listener, codes)) => {
@@ -71,7 +80,6 @@ pub async fn serve(startup: HostStartup, tell_address: impl FnOnce(&str)) -> any
         }
     });
 
-    let scheme = if certificate.is_some() { "https" } else { "http" };
     let workers = config.server.connection_workers.then(ConnectionWorkers::start).transpose();
     let workers = workers.context("threads cannot be started")?.map(Arc::new);
     let server = http_server(config, &host, authenticator, certificate, workers.clone()).await?;
@@ -173,10 +181,14 @@ fn bind_admin_listener(config: &AdminConfig) -> anyhow::Result<AdminListener> {
 }
 
 impl AdminListener {
+    fn address(&self) -> anyhow::Result<String> {
+        let scheme = if self.certificate.is_some() { "https" } else { "http" };
+        Ok(format!("{scheme}://{}", self.listener.local_addr()?))
+    }
+
     fn open(self, operator: Arc<HostOperator>, host: &Host) -> anyhow::Result<Remote> {
+        tracing::info!(address = self.address()?, "administrators are served");
         let Self { listener, secret, certificate } = self;
-        let scheme = if certificate.is_some() { "https" } else { "http" };
-        tracing::info!(address = format!("{scheme}://{}", listener.local_addr()?), "administrators are served");
         let parts = remote::RemoteParts { listener, secret, certificate, operator, audit: host.audit.clone() };
         Remote::spawn(parts).context("admin.tls cannot be served with")
     }

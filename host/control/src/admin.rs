@@ -14,8 +14,8 @@ use super::health::HostHealth;
 use super::history::History;
 use super::operator::{HostOperator, is_expired, summary};
 use super::views::{
-    DashboardLoginView, DrainView, HealthView, LimitCount, LimitCounts, LimitsView, ReloadView, RequestorLimitsView,
-    TaskPageView, TaskPurgeView, TaskStatus, TenantLimitsView,
+    ConfigIdentity, DashboardLoginView, DrainView, HealthView, HostIdentity, HostStatusView, LimitCount, LimitCounts,
+    LimitsView, ReloadView, RequestorLimitsView, TaskPageView, TaskPurgeView, TaskStatus, TenantLimitsView,
 };
 use bulkhead_calls::policy::DirGrant;
 use bulkhead_domain::limits::Limits;
@@ -39,6 +39,7 @@ pub struct RunningHost {
     pub edge: Arc<dyn UsageReport>,
     pub reload: Arc<dyn Reload>,
     pub health: Arc<HostHealth>,
+    pub identity: HostIdentity,
     /// Where a dashboard is served.
     pub login_links: Option<Arc<dyn LoginLinks>>,
     /// The same.
@@ -56,6 +57,9 @@ pub trait LoginLinks: Send + Sync + 'static {
 pub trait Reload: Send + Sync + 'static {
     /// Reads the configuration again and takes it over, all of it or nothing; with `check` only says what would come of it.
     async fn reload(&self, who: &str, check: bool) -> Result<ReloadView, ControlError>;
+
+    /// The configuration that is in effect.
+    async fn config(&self) -> ConfigIdentity;
 
     /// The directories that plugins are granted now.
     async fn directories(&self) -> Vec<DirGrant>;
@@ -285,6 +289,12 @@ impl HostOperator {
             tasks_waiting: left.tasks_waiting,
             tasks_paused: left.tasks_paused,
         })
+    }
+
+    /// Which host this is, and what is left to end.
+    pub(super) async fn status(&self) -> Result<HostStatusView, ControlError> {
+        let RunningHost { identity, reload, .. } = self.running_host()?;
+        Ok(HostStatusView { host: identity.clone(), config: reload.config().await, drain: self.unfinished()? })
     }
 
     /// Whether the host is healthy and ready.

@@ -263,6 +263,8 @@ commands! {
         "drain_end" DrainEnd(DrainEnd {}) -> DrainView,
         /// What is left to end.
         "drain_show" DrainShow(DrainShow {}) -> DrainView,
+        /// Which program answers, since when and where, and what is left to end.
+        "host_show" Show(HostShow {}) -> HostStatusView,
         /// What calls cost, counted from the first look on until ten minutes after the last.
         "activity_show" Activity(ActivityShow {
             by: ActivityGroup,
@@ -439,6 +441,7 @@ impl Command {
                     HostCommand::Limits(_)
                         | HostCommand::Health(_)
                         | HostCommand::DrainShow(_)
+                        | HostCommand::Show(_)
                         | HostCommand::History(_)
                 )
             }
@@ -465,7 +468,7 @@ impl Command {
                 HostCommand::Limits(_) | HostCommand::Activity(_) | HostCommand::Health(_) | HostCommand::Reload(_) => {
                     true
                 }
-                HostCommand::History(_) => true,
+                HostCommand::History(_) | HostCommand::Show(_) => true,
                 HostCommand::DrainBegin(_) | HostCommand::DrainEnd(_) | HostCommand::DrainShow(_) => true,
                 // A link makes an operator of its user: it is for the user of the machine only.
                 HostCommand::Attach(_) | HostCommand::DashboardLogin(_) => false,

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::admin::RunningHost;
 use super::commands::{
     ActivityShow, AuditCommand, AuditPage, ConfigReload, DashboardLogin, DrainBegin, DrainEnd, DrainShow, HealthShow,
-    HistoryShow, HostCommand, LimitsInUse, StoreBackup, StoreCheck, StoreCommand, StoreExport, StoreRebuild,
+    HistoryShow, HostCommand, HostShow, LimitsInUse, StoreBackup, StoreCheck, StoreCommand, StoreExport, StoreRebuild,
     StoreRekey, TasksCancel, TasksCommand, TasksFail, TasksHold, TasksJournal, TasksList, TasksPage, TasksPause,
     TasksPurge, TasksRelease, TasksReplay, TasksResume, TasksShow, TenantCommand, TenantList, TenantNames, TenantPurge,
     TenantUsage, TokenCommand, TokenCreate, TokenList, TokenRevoke,
@@ -368,6 +368,7 @@ impl HostOperator {
             HostCommand::DrainBegin(_) => DrainBegin::answer(&self.drain(true)?),
             HostCommand::DrainEnd(_) => DrainEnd::answer(&self.drain(false)?),
             HostCommand::DrainShow(_) => DrainShow::answer(&self.unfinished()?),
+            HostCommand::Show(_) => HostShow::answer(&self.status().await?),
             HostCommand::Activity(ActivityShow { by }) => ActivityShow::answer(&self.activity(by).await?),
             HostCommand::History(HistoryShow { points_max }) => HistoryShow::answer(&self.history(points_max)?),
             HostCommand::DashboardLogin(_) => DashboardLogin::answer(&self.login_link()?),

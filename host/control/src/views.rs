@@ -359,6 +359,44 @@ pub struct DrainView {
     pub tasks_paused: usize,
 }
 
+/// What a host says of itself at its start: which program it is, where it serves, and what it keeps its data in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostIdentity {
+    pub version: String,
+    /// The file that it was started from; it ends with ` (deleted)` once an upgrade has replaced it.
+    pub program: Option<String>,
+    pub pid: u32,
+    pub started_at: UnixMs,
+    /// Where clients are served; absent over stdio, as are the three that may not be configured.
+    pub address: Option<String>,
+    pub admin_address: Option<String>,
+    pub metrics_address: Option<String>,
+    pub dashboard_address: Option<String>,
+    pub data: String,
+    /// The engine of the store, and whether payloads are sealed.
+    pub store: String,
+    pub wasmtime: String,
+}
+
+/// The configuration that a host runs on, which another one may have taken the place of since its start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigIdentity {
+    pub config: Option<String>,
+    /// Of the file as it was read; a host without a file has the digest of nothing.
+    pub config_sha256: String,
+}
+
+/// Which host answers, and what is left to end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostStatusView {
+    #[serde(flatten)]
+    pub host: HostIdentity,
+    #[serde(flatten)]
+    pub config: ConfigIdentity,
+    #[serde(flatten)]
+    pub drain: DrainView,
+}
+
 /// A link that logs an operator in at the dashboard. The first browser that uses it is an operator's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DashboardLoginView {

@@ -3,7 +3,7 @@
 //! Must not change anything.
 
 use bulkhead_control::ControlError;
-use bulkhead_control::commands::{AuditPage, DrainShow, HealthShow, HistoryShow, TokenList};
+use bulkhead_control::commands::{AuditPage, HealthShow, HistoryShow, HostShow, TokenList};
 use bulkhead_control::views::{AuditPageView, HistoryView};
 use http::StatusCode;
 
@@ -80,7 +80,7 @@ impl OperatorPages<'_> {
 
     pub(crate) async fn host(&self) -> Result<Answer, ControlError> {
         let health = self.read(HealthShow {}).await?;
-        let drain = self.read(DrainShow {}).await?;
-        Ok(respond::page(StatusCode::OK, pages::host(&self.frame, self.session, &health, &drain)))
+        let status = self.read(HostShow {}).await?;
+        Ok(respond::page(StatusCode::OK, pages::host(&self.frame, self.session, &health, &status)))
     }
 }

@@ -87,3 +87,6 @@ pub use sandbox::{LoadProgress, Sandbox, SandboxConfig, SandboxError};
 pub use typed::wit_file;
 pub use wasi_context::PRINTED;
 pub use wasi_needs::WasiVersion;
+
+/// The release of wasmtime that runs components, which it does not say itself.
+pub const WASMTIME_VERSION: &str = "48.0.8";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bulkhead_author_cli::EXIT_FAILED;
 use bulkhead_console::table::{cell, fields};
-use bulkhead_control::commands::{ConfigReload, DrainBegin, DrainEnd, DrainShow, HealthShow};
+use bulkhead_control::commands::{ConfigReload, DrainBegin, DrainEnd, DrainShow, HealthShow, HostShow};
 use bulkhead_control::views::{DrainView, ReloadView};
 use clap::Subcommand;
 
@@ -17,7 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Needs a running host, on this machine or, with --url, anywhere.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostCommand {
-    /// Show whether the host takes new work, and how much of the old one there is
+    /// Show which host answers, since when and where, whether it takes new work, and how much of the old one there is
     Status(OperateArguments),
     /// Show whether the host is healthy and ready, and what that is read from
     #[command(after_long_help = "Exit code 1: the host is unhealthy or not ready; `reasons` says why.")]
@@ -54,7 +54,7 @@ pub(crate) enum HostCommand {
 pub(crate) async fn run(command: HostCommand) -> anyhow::Result<ExitCode> {
     match command {
         HostCommand::Status(operate) | HostCommand::Drain { status: true, operate, .. } => {
-            show_fields(&operate, DrainShow {}).await
+            show_fields(&operate, HostShow {}).await
         }
         HostCommand::Health(operate) => {
             let view = execute(&operate, HealthShow {}, Absent::Refuse).await?;

@@ -1,6 +1,6 @@
-//! The host: whether it is healthy, and how it is drained.
+//! The host: which one it is, whether it is healthy, and how it is drained.
 
-use bulkhead_control::views::{AuditHealth, DrainView, HealthView};
+use bulkhead_control::views::{AuditHealth, HealthView, HostIdentity, HostStatusView};
 use maud::{Markup, html};
 
 use super::{Frame, notice, token};
@@ -10,7 +10,8 @@ use crate::text;
 /// Where the drain is ordered.
 const DRAIN: &str = "/hosts/drain";
 
-pub(crate) fn host(frame: &Frame<'_>, session: &Session, health: &HealthView, drain: &DrainView) -> Markup {
+pub(crate) fn host(frame: &Frame<'_>, session: &Session, health: &HealthView, status: &HostStatusView) -> Markup {
+    let HostStatusView { host, config, drain } = status;
     let yes = |is: bool| if is { "yes" } else { "no" };
     let audit = match health.audit {
         AuditHealth::Off => "off",
@@ -33,6 +34,16 @@ pub(crate) fn host(frame: &Frame<'_>, session: &Session, health: &HealthView, dr
             dt { "Audit log" } dd { (audit) }
             @if let Some(free) = health.disk_free_bytes { dt { "Disk free" } dd { (text::bytes(free)) } }
             dt { "Clock" } dd { (clock(health.clock.ahead_of_system_ms)) }
+        }
+        h2 { "Program" }
+        dl {
+            dt { "Version" } dd { (text::line(&host.version)) }
+            dt { "Running since" } dd { (frame.when(host.started_at)) }
+            dt { "Process" } dd { (host.pid) }
+            @for (name, value) in places(host) { dt { (name) } dd { (text::line(value)) } }
+            @if let Some(config) = &config.config { dt { "Configuration" } dd { (text::line(config)) } }
+            dt { "Its SHA-256" } dd { code { (text::line(&config.config_sha256)) } }
+            dt { "Wasmtime" } dd { (text::line(&host.wasmtime)) }
         }
         h2 { "Drain" }
         dl {
@@ -61,6 +72,19 @@ pub(crate) fn host(frame: &Frame<'_>, session: &Session, health: &HealthView, dr
             a href="/hosts" { "Reload" }
         }
     })
+}
+
+/// Where the host serves, and where it keeps what it has.
+fn places(host: &HostIdentity) -> impl Iterator<Item = (&'static str, &str)> {
+    let places = [
+        ("Clients", &host.address),
+        ("Administrators", &host.admin_address),
+        ("Metrics", &host.metrics_address),
+        ("Dashboard", &host.dashboard_address),
+        ("Program", &host.program),
+    ];
+    let configured = places.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
+    configured.chain([("Data", &*host.data), ("Database", &*host.store)])
 }
 
 /// The host's time never goes back where the system's does.

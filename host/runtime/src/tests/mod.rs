@@ -212,3 +212,9 @@ async fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> T {
     }
     panic!("it does not stand still");
 }
+
+#[test]
+fn named_release_of_wasmtime_is_the_one_that_is_linked() {
+    let lock = include_str!("../../../../Cargo.lock");
+    assert!(lock.contains(&format!("name = \"wasmtime\"\nversion = \"{WASMTIME_VERSION}\"\n")));
+}
