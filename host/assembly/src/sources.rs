@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use bulkhead_audit::Audit;
 use bulkhead_calls::policy::{DirGrant, TenantBounds};
 use bulkhead_config::{
-    Config, File, Flags, PluginConfig, Problem, Problems, SecretLocation, TrustConfig, refused_by_clients,
+    Config, File, Flags, PluginConfig, Problem, Problems, SecretLocation, Setting, TrustConfig, refused_by_clients,
 };
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::tool_names::PORTABLE_NAME_CHARS_MAX;
@@ -52,17 +52,29 @@ pub fn load(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Config> {
 
 /// The same with the SHA-256 of the file, for the audit log; without a file, that of nothing.
 pub(crate) fn load_with_digest(file: Option<&Path>, flags: &Flags) -> anyhow::Result<(Config, [u8; 32])> {
-    let read = |path: &Path| {
-        std::fs::read_to_string(path)
-            .with_context(|| format!("the configuration file {} cannot be read", path.display()))
-    };
-    let text = file.map(read).transpose()?;
+    let text = file.map(read_config).transpose()?;
     let file = file.zip(text.as_deref()).map(|(path, text)| File { path, text });
-    // A variable that is not UTF-8 is none of ours: all of our names and values are.
-    let variables = std::env::vars_os()
-        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
-    let digest = Sha256::digest(text.as_deref().unwrap_or_default()).into();
-    Ok((Config::load(file, variables, flags)?, digest))
+    Ok((Config::load(file, variables(), flags)?, config_digest(text.as_deref())))
+}
+
+/// The values that a host would run on, with where each was said and the SHA-256 of the file; for a tenant its own.
+pub fn settings(file: Option<&Path>, flags: &Flags, tenant: Option<&str>) -> anyhow::Result<(Vec<Setting>, [u8; 32])> {
+    let text = file.map(read_config).transpose()?;
+    let file = file.zip(text.as_deref()).map(|(path, text)| File { path, text });
+    Ok((Config::settings(file, variables(), flags, tenant)?, config_digest(text.as_deref())))
+}
+
+fn read_config(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("the configuration file {} cannot be read", path.display()))
+}
+
+fn config_digest(text: Option<&str>) -> [u8; 32] {
+    Sha256::digest(text.unwrap_or_default()).into()
+}
+
+/// A variable that is not UTF-8 is none of ours: all of our names and values are.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
 }
 
 /// Every plugin to load: those of the configuration and the flags, then those of the folders by name.

@@ -134,7 +134,7 @@ impl<'a> Layer<'a> {
     }
 
     /// The value that holds here.
-    fn get(&self, path: Path) -> (Value, ConfigLocation) {
+    pub(super) fn get(&self, path: Path) -> (Value, ConfigLocation) {
         match (self.values.get(&path), self.below) {
             (Some(found), _) => found.clone(),
             (None, Some(below)) => below.get(path),
@@ -196,6 +196,14 @@ impl<'a> Layer<'a> {
             (Some((_, place)), _) => *place != ConfigLocation::Default && !self.followed.contains(&path),
             (None, Some(below)) => below.is_set(path),
             (None, None) => false,
+        }
+    }
+
+    /// Whether nobody set it and it followed another one up, here or below.
+    pub(super) fn has_followed(&self, path: Path) -> bool {
+        match self.below {
+            Some(below) if !self.values.contains_key(&path) => below.has_followed(path),
+            _ => self.followed.contains(&path),
         }
     }
 

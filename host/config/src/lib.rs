@@ -25,6 +25,7 @@ mod plugin;
 mod reader;
 mod reference;
 mod report;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -40,7 +41,7 @@ pub use admin::{AdminConfig, AdminSecret};
 pub use auth::{AuthConfig, IssuerConfig, SecretLocation};
 pub use config::{Config, SecretsConfig, TenantConfig};
 pub use dashboard::{DashboardConfig, OidcConfig};
-use document::TenantEntry;
+use document::{Parsed, TenantEntry};
 pub use grants::{keyvalue_defaults, variable as variable_name};
 pub use key::Kind;
 pub use keys::all as all_keys;
@@ -50,11 +51,13 @@ pub use plugin::PluginConfig;
 pub use reader::File;
 pub use reference::{configuration_markdown, explain as explain_key, keys_help, tables as tables_of_keys};
 pub use report::{ConfigLocation, Problem, Problems};
+pub use settings::{Origin, Setting};
 pub use tls::{Insecure, TlsConfig};
 pub use tool_names::refused_by_clients;
 pub use traces::{TracesConfig, endpoint as collector_endpoint};
 pub use trust::TrustConfig;
 
+use layer::Layer;
 use report::Report;
 
 /// Holds keys that secrets are sealed with; no key of the configuration, so that it is in no message.
@@ -93,22 +96,7 @@ impl Config {
         flags: &Flags,
     ) -> Result<Self, Problems> {
         let report = Report::default();
-        let mut base = layer::Layer::base();
-        let parsed = file.map(|file| document::read(file, &mut base, &report)).unwrap_or_default();
-        let keys = match &parsed.encryption {
-            Some(SecretLocation::Variable(name)) => Some(name.as_str()),
-            _ => None,
-        };
-        let variables = variables.into_iter().filter(|(name, _)| Some(name.as_str()) != keys);
-        read_variables(variables, &mut base, &report);
-        if let Some(listen) = &flags.listen {
-            base.set_text("server", "listen", listen, &ConfigLocation::Flag("--listen"), &report);
-        }
-        if let Some(data) = &flags.data {
-            base.set_text("server", "data", &data.to_string_lossy(), &ConfigLocation::Flag("--data"), &report);
-        }
-        base.settle(&report);
-
+        let (base, parsed) = read_sources(file, variables, flags, &report);
         let data_named = base.place("server", "data") != ConfigLocation::Default;
         let listen_place = base.place("server", "listen");
         let server = base.fill(keys::SERVER, keys::blank_server(), &report);
@@ -171,8 +159,33 @@ impl Config {
     }
 }
 
+/// The values of the host, and what else the file says.
+fn read_sources(
+    file: Option<File<'_>>,
+    variables: impl IntoIterator<Item = (String, String)>,
+    flags: &Flags,
+    report: &Report,
+) -> (Layer<'static>, Parsed) {
+    let mut base = Layer::base();
+    let parsed = file.map(|file| document::read(file, &mut base, report)).unwrap_or_default();
+    let keys = match &parsed.encryption {
+        Some(SecretLocation::Variable(name)) => Some(name.as_str()),
+        _ => None,
+    };
+    let variables = variables.into_iter().filter(|(name, _)| Some(name.as_str()) != keys);
+    read_variables(variables, &mut base, report);
+    if let Some(listen) = &flags.listen {
+        base.set_text("server", "listen", listen, &ConfigLocation::Flag("--listen"), report);
+    }
+    if let Some(data) = &flags.data {
+        base.set_text("server", "data", &data.to_string_lossy(), &ConfigLocation::Flag("--data"), report);
+    }
+    base.settle(report);
+    (base, parsed)
+}
+
 /// Every `BULKHEAD_*` variable is a key, or a mistake.
-fn read_variables(variables: impl IntoIterator<Item = (String, String)>, base: &mut layer::Layer<'_>, report: &Report) {
+fn read_variables(variables: impl IntoIterator<Item = (String, String)>, base: &mut Layer<'_>, report: &Report) {
     for (name, text) in variables {
         if !name.starts_with("BULKHEAD_") || OTHER_VARIABLES.contains(&name.as_str()) {
             continue;

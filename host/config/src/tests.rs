@@ -4,6 +4,7 @@ mod access;
 mod dashboard;
 mod metrics;
 mod plugins;
+mod settings;
 mod toolsets;
 
 use std::path::Path;

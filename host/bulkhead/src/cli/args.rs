@@ -80,6 +80,11 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: TasksCommand,
     },
+    /// Show the values of the configuration, and where each comes from
+    Config {
+        #[command(subcommand)]
+        command: super::config::ConfigCommand,
+    },
     /// Show what is in use of each limit, and how much there may be
     Limits(LimitsArguments),
     /// Show what runs now, again and again; with --by, what takes the host's time

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use bulkhead_assembly::sources;
-use bulkhead_config::{CONFIG_VARIABLE, Config, Flags};
+use bulkhead_config::{CONFIG_VARIABLE, Config, Flags, Setting};
 
 const DATA_VARIABLE: &str = "BULKHEAD_SERVER_DATA";
 /// Files that are read although nobody named them, if they are there.
@@ -50,6 +50,13 @@ impl Found {
     /// The whole configuration.
     pub(super) fn load(&self) -> anyhow::Result<Config> {
         sources::load(self.config.as_deref(), &Flags { data: self.data.clone(), ..Flags::default() })
+    }
+
+    /// The values of the configuration with their places, and the file with its SHA-256.
+    pub(super) fn settings(&self, tenant: Option<&str>) -> anyhow::Result<(Vec<Setting>, Option<&Path>, [u8; 32])> {
+        let flags = Flags { data: self.data.clone(), ..Flags::default() };
+        let (settings, digest) = sources::settings(self.config.as_deref(), &flags, tenant)?;
+        Ok((settings, self.config.as_deref(), digest))
     }
 
     /// Says that there is no store, where it was looked for, and what to do.

@@ -24,7 +24,7 @@ const COLUMNS_MAX: usize = 100;
 type Group = (&'static str, &'static [&'static str]);
 
 const OF_PROGRAM: &[Group] = &[
-    ("Serve", &["serve", "stdio", "client"]),
+    ("Serve", &["serve", "stdio", "config", "client"]),
     ("Plugins", &["plugin", "secret"]),
     ("Who may come in", &["token", "tenant", "dashboard"]),
     ("Watch and steer a host", &["host", "top", "limits", "tasks", "audit", "store"]),
@@ -77,15 +77,18 @@ fn explained(topic: &[&str]) -> Result<Explained, String> {
     let mut root = Arguments::command();
     // Gives the commands below their full names.
     root.build();
+    if topic == [CONFIG] {
+        return Ok(Explained::Text(format!(
+            "Tables of the configuration file. `bulkhead help config TABLE` lists the keys of one, `bulkhead config show` the values \
+             that hold.\n\n  {}",
+            tables_of_keys().join("\n  ")
+        )));
+    }
     let unknown = match command(&root, topic) {
         Ok(command) => return Ok(Explained::Command(Box::new(command.clone()))),
         Err(unknown) => unknown,
     };
     match topic {
-        [CONFIG] => Ok(Explained::Text(format!(
-            "Tables of the configuration file. `bulkhead help config TABLE` lists the keys of one.\n\n  {}",
-            tables_of_keys().join("\n  ")
-        ))),
         [CONFIG, words @ ..] => explain_key(&words.join(" ")).map(Explained::Text),
         _ => Err(unknown),
     }

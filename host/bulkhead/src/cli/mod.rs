@@ -10,6 +10,7 @@ mod answers;
 mod args;
 mod audit;
 mod client;
+mod config;
 mod dashboard;
 mod data_directory;
 mod doctor;
@@ -76,6 +77,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Store { command } => store::run(command).await,
         Subcommand::Tenant { command } => tenant::run(command).await,
         Subcommand::Tasks { command } => tasks::run(command).await,
+        Subcommand::Config { command } => config::run(command),
         Subcommand::Limits(arguments) => limits::run(arguments).await,
         Subcommand::Top(arguments) => top::run(arguments).await,
         Subcommand::Host { command } => running::run(command).await,
