@@ -123,13 +123,13 @@ fn refuse_directories(
         for grant in &plugin.policy.source.grants.directories {
             let key = format!("plugin.{}.grants.directories ({})", plugin.label(), grant.guest);
             granted.push(NamedDirectory { key, grant });
-            places.push(&plugin.place);
+            places.push(&plugin.location);
         }
     }
     let found = wrong(&granted).context("granted directories cannot be compared")?;
     let problem = |overlap: Overlap| {
         let location = places.get(overlap.at).copied().cloned()?;
-        Some(Problem { place: location, message: overlap.problem })
+        Some(Problem { location, message: overlap.problem })
     };
     let problems: Vec<_> = found.into_iter().filter_map(problem).collect();
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
@@ -186,7 +186,7 @@ fn configured(
     let from = configured_source(&plugin)?;
     let name = plugin.name().cloned();
     let component_source = Arc::new(Configured { intake: Arc::clone(intake), from, name });
-    Ok(ConfiguredPlugin { pinned: plugin.pinned, supply: component_source, policy: policy(plugin, tenants) })
+    Ok(ConfiguredPlugin { pinned: plugin.pinned, component_source, policy: policy(plugin, tenants) })
 }
 
 /// Where its component is, for a host that works in another folder.
@@ -276,7 +276,7 @@ pub fn trust(config: &Config) -> anyhow::Result<Trust> {
 
 fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
     let key = |file: &PathBuf| {
-        let location = || format!("{}: trust.keys: {}", trust.place, file.display());
+        let location = || format!("{}: trust.keys: {}", trust.location, file.display());
         let text = std::fs::read_to_string(file).with_context(location)?;
         PublicKey::from_pem(&text).map_err(|wrong| anyhow::anyhow!("{}: {wrong}", location()))
     };

@@ -78,7 +78,7 @@ pub(super) fn read(item: &Item<'_>) -> Option<AuthConfig> {
         resource,
         issuers: Vec::new(),
         scopes,
-        anonymous_loopback: anonymous_loopback.map(|item| item.place()),
+        anonymous_loopback: anonymous_loopback.map(|item| item.location()),
     };
     if section.has("issuer") && !section.has("resource") {
         section.refuse(

@@ -49,7 +49,8 @@ impl Config {
         differ("auth.anonymous_loopback", is_open(self) != is_open(other), true);
         let rules = |config: &Self| {
             // The line that a rule stands in is no difference.
-            let rules = config.trust.iter().map(|rule| TrustConfig { place: ConfigLocation::Default, ..rule.clone() });
+            let rules =
+                config.trust.iter().map(|rule| TrustConfig { location: ConfigLocation::Default, ..rule.clone() });
             rules.collect::<Vec<_>>()
         };
         differ("toolset", self.toolsets != other.toolsets, true);
@@ -109,7 +110,7 @@ fn is_same(one: &PluginConfig, other: &PluginConfig) -> bool {
 
 /// A plugin without the line that it stands in.
 fn terms(plugin: &PluginConfig) -> PluginConfig {
-    PluginConfig { place: ConfigLocation::Default, ..plugin.clone() }
+    PluginConfig { location: ConfigLocation::Default, ..plugin.clone() }
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub struct Config {
     /// Whether anybody said where the data is, or it is only the default.
     pub data_named: bool,
     /// Where `server.listen` was said.
-    pub listen_place: ConfigLocation,
+    pub listen_location: ConfigLocation,
     /// By name.
     pub tenants: BTreeMap<String, TenantConfig>,
     pub auth: AuthConfig,

@@ -29,7 +29,7 @@ pub struct DashboardConfig {
 pub struct OidcConfig {
     /// Of `[[auth.issuer]]`.
     pub issuer: String,
-    place: ConfigLocation,
+    location: ConfigLocation,
     pub client_id: String,
     pub client_secret: Option<SecretLocation>,
     /// What is asked for, `openid` among it.
@@ -99,8 +99,8 @@ fn read_oidc(item: &Item<'_>) -> Option<Box<OidcConfig>> {
         scopes.insert(0, OPENID.to_owned());
     }
     let client_secret = client_secret_file.map(SecretLocation::File);
-    let place = item.place();
-    Some(Box::new(OidcConfig { issuer: issuer?, place, client_id: client_id?, client_secret, scopes, operators }))
+    let location = item.location();
+    Some(Box::new(OidcConfig { issuer: issuer?, location, client_id: client_id?, client_secret, scopes, operators }))
 }
 
 fn read_operators(item: &Item<'_>) -> Option<OperatorClaim> {
@@ -127,6 +127,6 @@ pub(super) fn check(dashboard: Option<&DashboardConfig>, auth: &AuthConfig, repo
     let Some(oidc) = dashboard.and_then(|dashboard| dashboard.oidc.as_ref()) else { return };
     if !auth.issuers.iter().any(|issuer| issuer.options.issuer == oidc.issuer) {
         let message = format!("dashboard.oidc.issuer: {:?} is the issuer of no [[auth.issuer]]", oidc.issuer);
-        report.add(&oidc.place, message);
+        report.add(&oidc.location, message);
     }
 }

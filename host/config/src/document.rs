@@ -67,8 +67,8 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
     let (tree, errors) = DeTable::parse_recoverable(file.text);
     if !errors.is_empty() {
         for error in errors {
-            let place = reader.place(error.span().map_or(0, |span| span.start));
-            report.add(&place, format!("not valid TOML: {}", error.message().trim_end()));
+            let location = reader.location(error.span().map_or(0, |span| span.start));
+            report.add(&location, format!("not valid TOML: {}", error.message().trim_end()));
         }
         return Parsed::default();
     }
@@ -129,7 +129,7 @@ fn fixed_section<'a>(item: &Item<'a>, base: &mut Layer<'_>) -> Option<Item<'a>> 
                 _ => {}
             }
         }
-        base.set(key, value, &member.place(), reader.report);
+        base.set(key, value, &member.location(), reader.report);
     }
     tls
 }

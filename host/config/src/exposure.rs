@@ -7,8 +7,8 @@ use super::report::{Problem, Report};
 
 /// Refuses to let clients without a token in beside those with one, where they could be on other machines.
 pub(super) fn check_anonymous_loopback(server: &ServerConfig, auth: &AuthConfig, report: &Report) {
-    let Some(place) = &auth.anonymous_loopback else { return };
-    let refuse = |why: &str| report.add(place, format!("auth.anonymous_loopback = true {why}"));
+    let Some(location) = &auth.anonymous_loopback else { return };
+    let refuse = |why: &str| report.add(location, format!("auth.anonymous_loopback = true {why}"));
     if !server.trusted_proxies.is_empty() {
         refuse(
             "does not go with server.trusted_proxies: a proxy brings clients of other machines, and they would need no token \
@@ -45,7 +45,7 @@ impl Config {
             return Ok(());
         }
         let listen = self.server.listen;
-        let refuse = |message: String| Err(Problem { place: self.listen_place.clone(), message });
+        let refuse = |message: String| Err(Problem { location: self.listen_location.clone(), message });
         if !any_token && self.auth.issuers.is_empty() && !self.insecure.anonymous {
             return refuse(format!(
                 "server.listen = \"{listen}\" is reachable from other machines, but no bearer token exists: \

@@ -126,8 +126,8 @@ fn read_directory(item: &Item<'_>) -> Option<DirGrant> {
     if let Err(message) = absolute(&guest) {
         section.refuse("guest", message);
     }
-    let marks = host.to_string_lossy().replace(TENANT_MARK, "");
-    if marks.contains(['{', '}']) {
+    let unmarked = host.to_string_lossy().replace(TENANT_MARK, "");
+    if unmarked.contains(['{', '}']) {
         section.refuse("host", format_args!("braces stand for {TENANT_MARK} only"));
     }
     let below = host.components().skip_while(|part| !part.as_os_str().to_string_lossy().contains(TENANT_MARK));

@@ -113,23 +113,23 @@ impl<'a> Layer<'a> {
         section: &'static str,
         name: &'static str,
         text: &str,
-        place: &ConfigLocation,
+        location: &ConfigLocation,
         report: &Report,
     ) {
         let Some(key) = keys::find(section, name) else { return };
         match key.parse(text) {
-            Ok(value) => set(&mut self.values, key, value, &self.prefix, place, report),
-            Err(message) => report.add(place, format!("{}: {message}", key.path())),
+            Ok(value) => set(&mut self.values, key, value, &self.prefix, location, report),
+            Err(message) => report.add(location, format!("{}: {message}", key.path())),
         }
     }
 
     /// Takes a value from the file.
-    pub(super) fn set(&mut self, key: &'static Key, value: Value, place: &ConfigLocation, report: &Report) {
-        set(&mut self.values, key, value, &self.prefix, place, report);
+    pub(super) fn set(&mut self, key: &'static Key, value: Value, location: &ConfigLocation, report: &Report) {
+        set(&mut self.values, key, value, &self.prefix, location, report);
     }
 
     /// Where a value was set.
-    pub(super) fn place(&self, section: &'static str, name: &'static str) -> ConfigLocation {
+    pub(super) fn location(&self, section: &'static str, name: &'static str) -> ConfigLocation {
         self.get((section, name)).1
     }
 
@@ -158,7 +158,7 @@ impl<'a> Layer<'a> {
             if low_value <= high_value {
                 continue;
             }
-            if self.values.get(&low).is_some_and(|(_, place)| *place != ConfigLocation::Default) {
+            if self.values.get(&low).is_some_and(|(_, location)| *location != ConfigLocation::Default) {
                 report.add(
                     &low_place,
                     format!(
@@ -193,7 +193,7 @@ impl<'a> Layer<'a> {
     /// Whether it was set, here or below.
     fn is_set(&self, path: Path) -> bool {
         match (self.values.get(&path), self.below) {
-            (Some((_, place)), _) => *place != ConfigLocation::Default && !self.followed.contains(&path),
+            (Some((_, location)), _) => *location != ConfigLocation::Default && !self.followed.contains(&path),
             (None, Some(below)) => below.is_set(path),
             (None, None) => false,
         }
@@ -210,9 +210,9 @@ impl<'a> Layer<'a> {
     /// Writes the values that hold here into a section's struct.
     pub(super) fn fill<S>(&self, bounds: &[Bound<S>], mut section: S, report: &Report) -> S {
         for bound in bounds {
-            let (value, place) = self.get((bound.key.section, bound.key.name));
+            let (value, location) = self.get((bound.key.section, bound.key.name));
             if let Err(message) = (bound.field)(&mut section).set(&value) {
-                report.add(&place, format!("{}{}: {message}", self.prefix, bound.key.path()));
+                report.add(&location, format!("{}{}: {message}", self.prefix, bound.key.path()));
             }
         }
         section
@@ -225,13 +225,13 @@ pub(super) fn set(
     key: &'static Key,
     value: Value,
     prefix: &str,
-    place: &ConfigLocation,
+    location: &ConfigLocation,
     report: &Report,
 ) {
     match key.check(&value) {
         Ok(()) => {
-            values.insert((key.section, key.name), (value, place.clone()));
+            values.insert((key.section, key.name), (value, location.clone()));
         }
-        Err(message) => report.add(place, format!("{prefix}{}: {message}", key.path())),
+        Err(message) => report.add(location, format!("{prefix}{}: {message}", key.path())),
     }
 }

@@ -97,8 +97,8 @@ impl Config {
     ) -> Result<Self, Problems> {
         let report = Report::default();
         let (base, parsed) = read_sources(file, variables, flags, &report);
-        let data_named = base.place("server", "data") != ConfigLocation::Default;
-        let listen_place = base.place("server", "listen");
+        let data_named = base.location("server", "data") != ConfigLocation::Default;
+        let listen_location = base.location("server", "listen");
         let server = base.fill(keys::SERVER, keys::blank_server(), &report);
         let limits = base.fill(keys::LIMITS, keys::blank_limits(), &report);
         let call = base.fill(keys::CALL, keys::blank_call(), &report);
@@ -142,7 +142,7 @@ impl Config {
                 unnamed: None,
                 plugin_dirs: flags.plugin_dirs.clone(),
                 data_named,
-                listen_place,
+                listen_location,
                 tenants,
                 auth: parsed.auth,
                 tls: parsed.tls,
@@ -190,15 +190,15 @@ fn read_variables(variables: impl IntoIterator<Item = (String, String)>, base: &
         if !name.starts_with("BULKHEAD_") || OTHER_VARIABLES.contains(&name.as_str()) {
             continue;
         }
-        let place = ConfigLocation::Variable(name.clone());
+        let location = ConfigLocation::Variable(name.clone());
         match keys::all().find(|key| key.variable().as_deref() == Some(name.as_str())) {
-            Some(key) => base.set_text(key.section, key.name, &text, &place, report),
+            Some(key) => base.set_text(key.section, key.name, &text, &location, report),
             None => {
                 let list = keys::all().find(|key| key.variable_name() == name);
                 match list {
-                    Some(key) => report.add(&place, format!("{} is a list: set it in the file", key.path())),
+                    Some(key) => report.add(&location, format!("{} is a list: set it in the file", key.path())),
                     None => report.add(
-                        &place,
+                        &location,
                         "no such key: variables are BULKHEAD_SECTION_KEY, for the scalar keys of [server], [limits], \
                          [call], [compile], [log], [audit] and [sources] (see `bulkhead serve --help`)",
                     ),

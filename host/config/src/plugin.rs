@@ -45,7 +45,7 @@ pub struct PluginConfig {
     /// Named by `--plugin`: this file is what runs, whatever the store remembers.
     pub pinned: bool,
     /// Where it was asked for.
-    pub place: ConfigLocation,
+    pub location: ConfigLocation,
 }
 
 /// A plugin as the file has it, before the layers below are known.
@@ -68,7 +68,7 @@ struct ToolEntry {
 
 impl PluginConfig {
     /// A component with nothing but the host's settings.
-    fn of_file(file: PathBuf, limits: CallLimits, place: ConfigLocation) -> Self {
+    fn of_file(file: PathBuf, limits: CallLimits, location: ConfigLocation) -> Self {
         let policy = Policy {
             source: PluginSource::bare(runtime::Source::File(file.clone()), limits),
             accept_changes: AcceptChanges::default(),
@@ -78,7 +78,7 @@ impl PluginConfig {
             canary: CanaryThresholds::default(),
             watch_switch_ms: 0,
         };
-        Self { source: Source::File(file), compose: Vec::new(), sha256: None, policy, pinned: false, place }
+        Self { source: Source::File(file), compose: Vec::new(), sha256: None, policy, pinned: false, location }
     }
 
     /// A component found in a folder of plugins.
@@ -139,7 +139,7 @@ pub(super) fn refuse_same_names(plugins: &[PluginConfig], report: &Report) {
     for (at, plugin) in plugins.iter().enumerate() {
         let Some(name) = plugin.name() else { continue };
         if let Some(first) = plugins.iter().take(at).find(|earlier| earlier.name() == Some(name)) {
-            report.add(&plugin.place, format!("plugin.name: {name:?} is already the plugin at {}", first.place));
+            report.add(&plugin.location, format!("plugin.name: {name:?} is already the plugin at {}", first.location));
         }
     }
 }
@@ -237,7 +237,7 @@ fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
     let section = item.section(PLUGIN.names())?;
     let keys = PluginKeys::read(&section);
     let file = keys.file.unwrap_or_default();
-    let mut plugin = PluginConfig::of_file(file, keys::blank_call(), section.item.place());
+    let mut plugin = PluginConfig::of_file(file, keys::blank_call(), section.item.location());
     if let Some(source) = keys.oci.or(keys.url) {
         // Fetched when it is loaded.
         plugin.policy.source.component = runtime::Source::Bytes(Vec::new().into());

@@ -46,7 +46,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// The line of a byte offset.
-    pub(super) fn place(self, offset: usize) -> ConfigLocation {
+    pub(super) fn location(self, offset: usize) -> ConfigLocation {
         let before = self.file.text.as_bytes().get(..offset).unwrap_or_default();
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         ConfigLocation::File { file: self.file.path.display().to_string(), line }
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
 
     /// Complains about a part of the file.
     pub(super) fn refuse<T>(self, at: &Spanned<T>, message: impl Into<String>) {
-        self.report.add(&self.place(at.span().start), message);
+        self.report.add(&self.location(at.span().start), message);
     }
 
     /// Where relative paths of the file start.
@@ -73,8 +73,8 @@ pub(super) struct Item<'a> {
 
 impl<'a> Item<'a> {
     /// Where it was written.
-    pub(super) fn place(&self) -> ConfigLocation {
-        self.reader.place(self.node.span().start)
+    pub(super) fn location(&self) -> ConfigLocation {
+        self.reader.location(self.node.span().start)
     }
 
     /// Complains about it.
@@ -227,7 +227,7 @@ impl<'a> Item<'a> {
             Some(key) if key.scope == Scope::Host => {
                 refuse(format!("holds for the whole host; set it in [{section}]"));
             }
-            Some(key) => layer::set(values, key, self.value(), prefix, &self.place(), self.reader.report),
+            Some(key) => layer::set(values, key, self.value(), prefix, &self.location(), self.reader.report),
         }
     }
 }

@@ -67,14 +67,14 @@ pub fn configuration_markdown() -> String {
             Kind::Text { default, .. } => ("text", format!("`{default}`"), String::new(), String::new()),
             Kind::List => ("list", "empty".to_owned(), String::new(), String::new()),
         };
-        let place = match (key.scope, section) {
+        let scope = match (key.scope, section) {
             (Scope::Host, _) => "host",
             (Scope::Override, "limits") => "host, tenant",
             (Scope::Override, _) => "host, plugin, tool",
         };
         let _ = writeln!(
             page,
-            "| `{}` | {unit} | {default} | {min} | {max} | {place} | {} |",
+            "| `{}` | {unit} | {default} | {min} | {max} | {scope} | {} |",
             key.path(),
             escaped(key.doc)
         );

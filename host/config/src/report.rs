@@ -28,14 +28,14 @@ impl fmt::Display for ConfigLocation {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    pub place: ConfigLocation,
+    pub location: ConfigLocation,
     /// Names the key and says what to do.
     pub message: String,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
+        write!(f, "{}: {}", self.location, self.message)
     }
 }
 
@@ -59,8 +59,8 @@ impl std::error::Error for Problems {}
 pub(super) struct Report(RefCell<Vec<Problem>>);
 
 impl Report {
-    pub(super) fn add(&self, place: &ConfigLocation, message: impl Into<String>) {
-        self.0.borrow_mut().push(Problem { place: place.clone(), message: message.into() });
+    pub(super) fn add(&self, location: &ConfigLocation, message: impl Into<String>) {
+        self.0.borrow_mut().push(Problem { location: location.clone(), message: message.into() });
     }
 
     pub(super) fn len(&self) -> usize {
@@ -70,7 +70,7 @@ impl Report {
     /// All of them; those of the file in its order, however it was read.
     pub(super) fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.0.into_inner();
-        problems.sort_by_key(|problem| match problem.place {
+        problems.sort_by_key(|problem| match problem.location {
             ConfigLocation::File { line, .. } => line,
             ConfigLocation::Default | ConfigLocation::Variable(_) | ConfigLocation::Flag(_) => usize::MAX,
         });

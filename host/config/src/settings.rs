@@ -27,8 +27,8 @@ impl std::fmt::Display for Origin {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Default => formatter.write_str("default"),
-            Self::Set(place) => place.fmt(formatter),
-            Self::FollowsUp(place) => write!(formatter, "raised to what {place} says"),
+            Self::Set(location) => location.fmt(formatter),
+            Self::FollowsUp(location) => write!(formatter, "raised to what {location} says"),
             Self::FollowsDown => formatter.write_str("lowered to the limit above it"),
         }
     }
@@ -68,12 +68,12 @@ impl Config {
 }
 
 fn setting(layer: &Layer<'_>, key: &Key) -> Setting {
-    let (value, place) = layer.get((key.section, key.name));
-    let origin = match place {
+    let (value, location) = layer.get((key.section, key.name));
+    let origin = match location {
         ConfigLocation::Default if value == key.default() => Origin::Default,
         ConfigLocation::Default => Origin::FollowsDown,
-        place if layer.has_followed((key.section, key.name)) => Origin::FollowsUp(place),
-        place => Origin::Set(place),
+        location if layer.has_followed((key.section, key.name)) => Origin::FollowsUp(location),
+        location => Origin::Set(location),
     };
     Setting { key: key.path(), value: json(value), origin }
 }

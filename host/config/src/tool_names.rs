@@ -31,7 +31,7 @@ pub(super) fn check(plugins: &[PluginConfig], toolsets: &[ToolsetEntry], auth: &
     for entry in toolsets {
         for (key, pattern) in entry.tools() {
             if let Some(wrong) = wrong(pattern) {
-                report.add(&entry.place, format!("toolset.{}.{key}.tools: {wrong}", entry.name()));
+                report.add(&entry.location, format!("toolset.{}.{key}.tools: {wrong}", entry.name()));
             }
         }
     }
@@ -50,13 +50,13 @@ pub fn refused_by_clients(plugins: &[PluginConfig], chars_max: usize) -> Vec<Str
         let prefix = prefix.and_then(|prefix| Some(("prefix", prefix, refusal(prefix, usize::MAX)?)));
         let names = source.tools.values().filter_map(|tool| tool.name.as_deref());
         let names = names.filter_map(|name| Some(("name", name, refusal(name, chars_max)?)));
-        let said = |(key, text, why)| {
+        let name_problem = |(key, text, why)| {
             format!(
                 "plugin {}: {key} = {text:?}: {why}; one name that a client refuses can cost it all tools",
                 plugin.label()
             )
         };
-        prefix.into_iter().chain(names).map(said).collect::<Vec<_>>()
+        prefix.into_iter().chain(names).map(name_problem).collect::<Vec<_>>()
     };
     plugins.iter().flat_map(of_plugin).collect()
 }

@@ -16,7 +16,7 @@ const PATTERN_BYTES_MAX: usize = 512;
 #[derive(Debug)]
 pub(super) struct ToolsetEntry {
     set: Toolset,
-    pub(super) place: ConfigLocation,
+    pub(super) location: ConfigLocation,
 }
 
 impl ToolsetEntry {
@@ -62,7 +62,7 @@ fn read_one(mut item: Item<'_>) -> Option<ToolsetEntry> {
     if table.is_some() {
         item.path = format!("toolset.{name}");
     }
-    let place = item.place();
+    let location = item.location();
     let section = item.section(TOOLSET.names())?;
     let keys = ToolsetKeys::read(&section);
     if !section.has("name") {
@@ -76,7 +76,7 @@ fn read_one(mut item: Item<'_>) -> Option<ToolsetEntry> {
         exclude: keys.exclude.unwrap_or_default(),
         tool_search: keys.tool_search,
     };
-    Some(ToolsetEntry { set, place })
+    Some(ToolsetEntry { set, location })
 }
 
 fn named(text: &str) -> Result<String, String> {
@@ -133,7 +133,7 @@ pub(super) fn distinct(entries: Vec<ToolsetEntry>, report: &Report) -> Vec<Tools
     for (at, entry) in entries.iter().enumerate() {
         let name = &entry.set.name;
         if let Some(first) = entries.iter().take(at).find(|earlier| earlier.set.name == *name && !name.is_empty()) {
-            report.add(&entry.place, format!("toolset.name: {name:?} is already the toolset at {}", first.place));
+            report.add(&entry.location, format!("toolset.name: {name:?} is already the toolset at {}", first.location));
         }
     }
     entries.into_iter().map(|entry| entry.set).collect()

@@ -18,7 +18,7 @@ pub struct TrustConfig {
     /// What becomes of accepted definitions that a version from there changes.
     pub changed_definitions: Option<Pinning>,
     /// Where it was written.
-    pub place: ConfigLocation,
+    pub location: ConfigLocation,
 }
 
 /// Reads every `[[trust]]`.
@@ -47,7 +47,7 @@ fn read_one(item: Item<'_>) -> Option<TrustConfig> {
         keys: keys.unwrap_or_default(),
         same_repository: same_repository.unwrap_or_default(),
         changed_definitions,
-        place: item.place(),
+        location: item.location(),
         pattern: match source {
             Some(pattern) => pattern.from_folder(item.reader.folder()),
             None if section.has("source") => return None,

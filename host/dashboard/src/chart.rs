@@ -101,20 +101,20 @@ fn path(values: &[Option<f64>], most: f64) -> String {
     let step = WIDTH / (values.len().saturating_sub(1).max(1)) as f64;
     let scale = if most > 0.0 { (HEIGHT - 2.0) / most } else { 0.0 };
     let mut drawn = String::new();
-    let mut goes_on = false;
+    let mut has_begun = false;
     for (at, value) in values.iter().enumerate() {
         let Some(value) = value else {
-            goes_on = false;
+            has_begun = false;
             continue;
         };
         let x = at as f64 * step;
         let y = HEIGHT - 1.0 - value * scale;
-        let is_alone = !goes_on && values.get(at + 1).copied().flatten().is_none();
-        let _ = write!(drawn, "{}{x:.0} {y:.0}", if goes_on { "L" } else { "M" });
+        let is_alone = !has_begun && values.get(at + 1).copied().flatten().is_none();
+        let _ = write!(drawn, "{}{x:.0} {y:.0}", if has_begun { "L" } else { "M" });
         if is_alone {
             let _ = write!(drawn, "h2");
         }
-        goes_on = true;
+        has_begun = true;
     }
     drawn
 }

@@ -34,12 +34,12 @@ pub(crate) fn is_form_token(key: &[u8; 32], action: &str, token: &str) -> bool {
 }
 
 /// Seals a place so that nobody but the session of this key can read or make one. The same place is sealed to the same text.
-pub(crate) fn seal_place(key: &[u8; 32], place: [u8; 16]) -> String {
+pub(crate) fn seal_place(key: &[u8; 32], position: [u8; 16]) -> String {
     let mut sealed = [0; 32];
-    let tag = half(mac(key, &[SEAL_TAG, &place]).finalize().into_bytes().into());
+    let tag = half(mac(key, &[SEAL_TAG, &position]).finalize().into_bytes().into());
     let (first, second) = sealed.split_at_mut(16);
     first.copy_from_slice(&tag);
-    second.copy_from_slice(&masked(key, tag, place));
+    second.copy_from_slice(&masked(key, tag, position));
     hex(&sealed)
 }
 
@@ -48,18 +48,18 @@ pub(crate) fn open_place(key: &[u8; 32], sealed: &str) -> Option<[u8; 16]> {
     let sealed = unhex::<32>(sealed)?;
     let tag = *sealed.first_chunk::<16>()?;
     let masked_place = *sealed.last_chunk::<16>()?;
-    let place = masked(key, tag, masked_place);
-    mac(key, &[SEAL_TAG, &place]).verify_truncated_left(&tag).ok()?;
-    Some(place)
+    let position = masked(key, tag, masked_place);
+    mac(key, &[SEAL_TAG, &position]).verify_truncated_left(&tag).ok()?;
+    Some(position)
 }
 
 /// A tag is that of a place, and the mask of a place that of its tag (a synthetic initialisation vector).
 const SEAL_TAG: &[u8] = b"place, tag\0";
 const SEAL_MASK: &[u8] = b"place, mask\0";
 
-fn masked(key: &[u8; 32], tag: [u8; 16], place: [u8; 16]) -> [u8; 16] {
+fn masked(key: &[u8; 32], tag: [u8; 16], position: [u8; 16]) -> [u8; 16] {
     let mask = half(mac(key, &[SEAL_MASK, &tag]).finalize().into_bytes().into());
-    (u128::from_be_bytes(mask) ^ u128::from_be_bytes(place)).to_be_bytes()
+    (u128::from_be_bytes(mask) ^ u128::from_be_bytes(position)).to_be_bytes()
 }
 
 /// The first half of a digest.
@@ -81,9 +81,9 @@ mod tests {
     #[test]
     fn sealed_place_is_for_its_key_alone_and_says_nothing() {
         let key = [7; 32];
-        let place = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9];
-        let sealed = seal_place(&key, place);
-        assert_eq!((sealed.len(), open_place(&key, &sealed)), (64, Some(place)));
+        let position = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9];
+        let sealed = seal_place(&key, position);
+        assert_eq!((sealed.len(), open_place(&key, &sealed)), (64, Some(position)));
         assert_eq!(open_place(&[8; 32], &sealed), None, "of another session");
         for digit in 0..sealed.len() {
             let mut other = sealed.clone().into_bytes();

@@ -67,9 +67,9 @@ pub(crate) fn choices(field: &Value) -> Vec<(String, String)> {
         Some((value.to_owned(), text_of(choice, "title").unwrap_or(value).to_owned()))
     });
     let names = list("enumNames");
-    let plain = list("enum").iter().enumerate().filter_map(|(place, value)| {
+    let plain = list("enum").iter().enumerate().filter_map(|(index, value)| {
         let value = value.as_str()?;
-        Some((value.to_owned(), names.get(place).and_then(Value::as_str).unwrap_or(value).to_owned()))
+        Some((value.to_owned(), names.get(index).and_then(Value::as_str).unwrap_or(value).to_owned()))
     });
     titled.chain(plain).take(CHOICES_SHOWN_MAX).collect()
 }

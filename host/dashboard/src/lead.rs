@@ -155,8 +155,8 @@ impl<'a> LeadPages<'a> {
         let filter = AuditFilter { event: query.filled("event"), reader: LogReader::Lead };
         // Where a line stands says how much others do, so places are sealed for the session.
         let opened = |sealed: &str| {
-            let place = open_place(&self.session.key, sealed).map(PagePosition::from_bytes);
-            place.map(|place| place.to_string()).ok_or_else(|| Broken::NoPlace.to_string())
+            let position = open_place(&self.session.key, sealed).map(PagePosition::from_bytes);
+            position.map(|position| position.to_string()).ok_or_else(|| Broken::NoPlace.to_string())
         };
         let after = match query.filled("after").map(opened).transpose() {
             Ok(after) => after,
@@ -172,7 +172,7 @@ impl<'a> LeadPages<'a> {
         let mut page = lines(self.read(request).await?)?;
         if let Ok(page) = &mut page {
             let next = page.next.as_deref().and_then(PagePosition::parse);
-            page.next = next.map(|place| seal_place(&self.session.key, place.to_bytes()));
+            page.next = next.map(|position| seal_place(&self.session.key, position.to_bytes()));
         }
         Ok(respond::page(StatusCode::OK, pages::audit(&self.frame, filter, &page)))
     }

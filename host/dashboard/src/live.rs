@@ -363,7 +363,7 @@ fn wait_of(error: &Error) -> Duration {
 }
 
 fn too_many(full: Full) -> Answer {
-    let (status, said) = match full.limit {
+    let (status, message) = match full.limit {
         OF_SESSION => {
             (StatusCode::TOO_MANY_REQUESTS, "Your session follows as many pages as it may: close one of them\n")
         }
@@ -375,7 +375,7 @@ fn too_many(full: Full) -> Answer {
             "The host streams as many pages as it can: reload this one to see changes\n",
         ),
     };
-    respond::retry_after(respond::refusal(status, said), 15_000)
+    respond::retry_after(respond::refusal(status, message), 15_000)
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ impl Routes {
         };
         match judged {
             Ok(login) => match login.viewer.requestor().map(&self.parts.admit).transpose() {
-                Ok(_place) => self.begin(request, login, peer, respond::see_other("/")).await,
+                Ok(_permit) => self.begin(request, login, peer, respond::see_other("/")).await,
                 Err(error) => refused(&self.frame_of_nobody(), &error),
             },
             Err(why) => self.refuse(request, &why, peer, NOT_VALID),
@@ -137,24 +137,24 @@ impl Routes {
     }
 
     /// Says no. What may be a guess counts against its address, and so does a return from an issuer that makes this host ask there.
-    pub(crate) fn refuse(&self, request: &Parts, why: &Unauthorized, peer: IpAddr, said: &str) -> Answer {
+    pub(crate) fn refuse(&self, request: &Parts, why: &Unauthorized, peer: IpAddr, message: &str) -> Answer {
         self.parts.audit.note_seldom("dashboard.refused", why.reason());
         tracing::warn!(%peer, reason = why.reason(), "nobody was logged in at the dashboard");
-        let page = |status, said| self.login_page(request, status, Some(said));
+        let page = |status, message| self.login_page(request, status, Some(message));
         match why {
             Unauthorized::Unavailable { .. } => page(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE),
             Unauthorized::Limited(Limited::Failures(exceeded)) => self.refuse_failures(request, *exceeded),
             Unauthorized::Limited(_) => page(StatusCode::SERVICE_UNAVAILABLE, NO_ROOM),
             Unauthorized::Missing | Unauthorized::Malformed | Unauthorized::Invalid => match self.failures.note(peer) {
-                Ok(()) => page(StatusCode::UNAUTHORIZED, said),
+                Ok(()) => page(StatusCode::UNAUTHORIZED, message),
                 Err(exceeded) => self.refuse_failures(request, exceeded),
             },
         }
     }
 
     fn refuse_failures(&self, request: &Parts, exceeded: Exceeded) -> Answer {
-        let said = "Too many wrong credentials came from your address: wait a minute.";
-        let page = self.login_page(request, StatusCode::TOO_MANY_REQUESTS, Some(said));
+        let message = "Too many wrong credentials came from your address: wait a minute.";
+        let page = self.login_page(request, StatusCode::TOO_MANY_REQUESTS, Some(message));
         respond::retry_after(page, exceeded.retry_after_ms)
     }
 

@@ -74,8 +74,8 @@ impl Routes {
             }
             Err(why) => {
                 self.parts.audit.note_seldom("dashboard.refused", why.reason());
-                let said = "Nobody can log in at the issuer at the moment: try again.";
-                self.login_page(request, StatusCode::SERVICE_UNAVAILABLE, Some(said))
+                let message = "Nobody can log in at the issuer at the moment: try again.";
+                self.login_page(request, StatusCode::SERVICE_UNAVAILABLE, Some(message))
             }
         }
     }
@@ -98,15 +98,15 @@ impl Routes {
         let value = cookie(&request.headers, &self.site.attempt_cookie).unwrap_or_default();
         let mut answer = match self.judge_return(client, value, host, &query(request), peer).await {
             Ok(Ok(login)) => match login.viewer.requestor().map(&self.parts.admit).transpose() {
-                Ok(_place) => {
+                Ok(_permit) => {
                     let page = respond::page(StatusCode::OK, pages::logged_in());
                     self.begin(request, login, peer, page).await
                 }
                 Err(error) => refused(&self.frame_of_nobody(), &error),
             },
-            Ok(Err(said)) => {
+            Ok(Err(message)) => {
                 self.parts.audit.note_seldom("dashboard.refused", "the issuer let nobody in");
-                self.login_page(request, StatusCode::FORBIDDEN, Some(&said))
+                self.login_page(request, StatusCode::FORBIDDEN, Some(&message))
             }
             Err(why) => {
                 if why.is_no_judgement() && self.failures.exceeded(peer).is_none() {

@@ -42,8 +42,8 @@ impl OperatorPages<'_> {
             }
         }
         if ids.is_empty() || ids.len() > BULK_MAX {
-            let said = format!("Choose at least one task and at most {BULK_MAX}; {} were chosen.", ids.len());
-            return Ok(self.refused(&said));
+            let message = format!("Choose at least one task and at most {BULK_MAX}; {} were chosen.", ids.len());
+            return Ok(self.refused(&message));
         }
         let (order, done) = match form.get("do") {
             Some("cancel") => (TaskOrder::Cancel, "cancelled"),
@@ -67,17 +67,17 @@ impl OperatorPages<'_> {
             Ok(results)
         });
         let results: Vec<_> = settled(results.await)?;
-        let said = |error| match error {
+        let problem = |error| match error {
             ControlError::NotFound(_) => "there is no such task, or no longer".to_owned(),
             other => ControlError::to_string(&other),
         };
-        let result = |(id, result): (_, Result<(), _>)| BulkResult { id, done: result.map(|()| done).map_err(said) };
+        let result = |(id, result): (_, Result<(), _>)| BulkResult { id, done: result.map(|()| done).map_err(problem) };
         let results: Vec<_> = ids.into_iter().zip(results).map(result).collect();
         Ok(respond::page(StatusCode::OK, pages::bulk_results(&self.frame, &results)))
     }
 
-    fn refused(&self, said: &str) -> Answer {
-        respond::page(StatusCode::UNPROCESSABLE_ENTITY, pages::message(&self.frame, "That was not done", said))
+    fn refused(&self, message: &str) -> Answer {
+        respond::page(StatusCode::UNPROCESSABLE_ENTITY, pages::message(&self.frame, "That was not done", message))
     }
 
     pub(crate) async fn create_token(&self, form: &Form) -> Result<Answer, ControlError> {

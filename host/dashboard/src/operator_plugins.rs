@@ -68,12 +68,12 @@ impl OperatorPages<'_> {
     pub(crate) async fn changes(&self, name: &str, version: &str, query: &Form) -> Result<Answer, ControlError> {
         let tool = query.filled("tool").map(str::to_owned);
         let client = self.client();
-        let asked = tool.clone();
+        let tool_name = tool.clone();
         let name = name.to_owned();
         let version = Some(version.to_owned());
         let reading = self.orders.read(async move {
             let versions = client.run(PluginVersions { name: name.clone() }).await?;
-            let changes = client.run(PluginChanges { name, version, tool: asked }).await?;
+            let changes = client.run(PluginChanges { name, version, tool: tool_name }).await?;
             Ok::<_, ControlError>((changes, versions))
         });
         let Ok(read) = reading.await else { return Ok(self.not_ready()) };
@@ -90,9 +90,9 @@ impl OperatorPages<'_> {
     }
 
     fn not_ready(&self) -> Answer {
-        let said =
+        let reason =
             "The version is being compiled, or too many are read at the same time. Load the page again in a while.";
-        let page = message(&self.frame, "Not ready yet", said);
+        let page = message(&self.frame, "Not ready yet", reason);
         respond::retry_after(respond::page(StatusCode::SERVICE_UNAVAILABLE, page), AGAIN_MS)
     }
 
@@ -123,12 +123,13 @@ impl OperatorPages<'_> {
         let order = Order { plugin, what, who, begun: self.frame.now, outcome: None };
         match self.orders.give(order, work).await {
             Ok(outcome) => {
-                let place = outcome.and_then(|outcome| outcome.leads_to).unwrap_or(home);
-                Ok(respond::see_other(&place))
+                let address = outcome.and_then(|outcome| outcome.leads_to).unwrap_or(home);
+                Ok(respond::see_other(&address))
             }
             Err(Busy) => {
-                let said = "Another order is under way, for this plugin or for too many others. Wait until it is done.";
-                let page = message(&self.frame, "That was not done", said);
+                let reason =
+                    "Another order is under way, for this plugin or for too many others. Wait until it is done.";
+                let page = message(&self.frame, "That was not done", reason);
                 Ok(respond::retry_after(respond::page(StatusCode::CONFLICT, page), AGAIN_MS))
             }
         }
@@ -248,7 +249,7 @@ impl OperatorClient {
         match self.run(request).await {
             Ok(changes) if mark(&changes) == read => Ok(()),
             Ok(_) => Err(Outcome {
-                said: vec!["what it changes is not what you have read any more: read it again".to_owned()],
+                messages: vec!["what it changes is not what you have read any more: read it again".to_owned()],
                 leads_to: Some(version_path(name, &version)),
                 ..Outcome::default()
             }),
@@ -315,8 +316,8 @@ fn hundredths(text: &str) -> Option<u16> {
     whole.parse::<u16>().ok()?.checked_mul(100)?.checked_add(fraction).filter(|share| *share <= 10_000)
 }
 
-fn lines(said: impl IntoIterator<Item = String>) -> Vec<String> {
-    said.into_iter().take(SAID_MAX).map(|line| text::line(&line)).collect()
+fn lines(messages: impl IntoIterator<Item = String>) -> Vec<String> {
+    messages.into_iter().take(SAID_MAX).map(|line| text::line(&line)).collect()
 }
 
 /// What came of a command; what stands against it are the components themselves.
@@ -325,7 +326,7 @@ fn settle<T>(done: Result<PluginOutcome<T>, ControlError>, say: impl FnOnce(T) -
         Ok(PluginOutcome::Result(result)) => say(result),
         Ok(PluginOutcome::Refused(refused)) => {
             let problems = refused.refused.into_iter().flat_map(|one| one.problems);
-            Outcome { said: lines(problems), ..Outcome::default() }
+            Outcome { messages: lines(problems), ..Outcome::default() }
         }
         Err(error) => Outcome::refused(text::line(&error.to_string())),
     }
@@ -333,13 +334,13 @@ fn settle<T>(done: Result<PluginOutcome<T>, ControlError>, say: impl FnOnce(T) -
 
 fn staged(view: StagedView) -> Outcome {
     let version = digits(&view.version);
-    let said = match view.state {
+    let state = match view.state {
         Stage::Active => format!("nothing is new: {version} is active"),
         _ if view.held.is_empty() => format!("{version} is here, and can be switched to"),
         _ => format!("{version} is here, and changes what was accepted"),
     };
     let leads_to = (view.state != Stage::Active).then(|| version_path(&view.name, &view.version));
-    Outcome { is_done: true, said: lines([said]), plugin: Some(view.name), leads_to }
+    Outcome { is_done: true, messages: lines([state]), plugin: Some(view.name), leads_to }
 }
 
 /// Where something is held back, its page is the one to go on with.
@@ -353,10 +354,10 @@ fn back(result: SwitchResult) -> Outcome {
     let SwitchResult { done, plugins, held } = result;
     if !done {
         let head = "nothing has changed: this needs your word".to_owned();
-        return Outcome { said: lines(std::iter::once(head).chain(held)), ..Outcome::default() };
+        return Outcome { messages: lines(std::iter::once(head).chain(held)), ..Outcome::default() };
     }
     let shown = |version: Option<Digest>| version.map_or_else(|| "no version".to_owned(), |version| digits(&version));
-    let said = plugins.iter().map(|plugin| {
+    let rows = plugins.iter().map(|plugin| {
         let to = shown(plugin.to);
         match plugin.turn {
             SwitchEffect::Switched | SwitchEffect::TakenBack => format!("everybody has {to} now"),
@@ -366,15 +367,15 @@ fn back(result: SwitchResult) -> Outcome {
             SwitchEffect::CanaryEnded => format!("{} was taken back, and everybody has {to}", shown(plugin.from)),
         }
     });
-    Outcome { is_done: true, said: lines(said), ..Outcome::default() }
+    Outcome { is_done: true, messages: lines(rows), ..Outcome::default() }
 }
 
 fn removed(view: PluginRemoveView) -> Outcome {
     match view {
         PluginRemoveView::Plugin(result) => back(result),
         PluginRemoveView::Version(gone) => {
-            let said = format!("{} is gone with its files", digits(&gone.removed));
-            Outcome { is_done: gone.done, said: lines([said]), ..Outcome::default() }
+            let message = format!("{} is gone with its files", digits(&gone.removed));
+            Outcome { is_done: gone.done, messages: lines([message]), ..Outcome::default() }
         }
     }
 }
@@ -427,7 +428,7 @@ mod tests {
         let outcome = settle(Ok(PluginOutcome::Result(result.clone())), |result| switched(result, Digest([2; 32])));
         let expected = format!("/plugins/csv/{}/changes", "02".repeat(32));
         assert_eq!((outcome.is_done, outcome.leads_to), (false, Some(expected)));
-        assert!(outcome.said.len() == SAID_MAX && outcome.said.iter().all(|line| !line.contains('\n')));
+        assert!(outcome.messages.len() == SAID_MAX && outcome.messages.iter().all(|line| !line.contains('\n')));
         let done = switched(SwitchResult { done: true, held: Vec::new(), ..result }, Digest([2; 32]));
         assert_eq!((done.is_done, done.leads_to), (true, None));
     }

@@ -62,8 +62,8 @@ impl OperatorClient {
     pub(crate) async fn run<R: Request>(&self, request: R) -> Result<R::Answer, ControlError> {
         let command: Command = request.into();
         if !command.is_for_dashboard() {
-            let said = "this is done on the machine of the host only: a source is https:// or oci:// here";
-            return Err(ControlError::Invalid(said.to_owned()));
+            let message = "this is done on the machine of the host only: a source is https:// or oci:// here";
+            return Err(ControlError::Invalid(message.to_owned()));
         }
         self.operator.execute_for(&self.who, command).await?.read::<R>()
     }

@@ -39,7 +39,7 @@ pub(crate) struct Order {
 pub(crate) struct Outcome {
     pub(crate) is_done: bool,
     /// What there is to say of it.
-    pub(crate) said: Vec<String>,
+    pub(crate) messages: Vec<String>,
     /// The plugin that it was about, where that came out on the way.
     pub(crate) plugin: Option<String>,
     /// The page that says more.
@@ -48,7 +48,7 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     pub(crate) fn refused(why: impl Into<String>) -> Self {
-        Self { said: vec![why.into()], ..Self::default() }
+        Self { messages: vec![why.into()], ..Self::default() }
     }
 
     fn lost() -> Self {
@@ -139,9 +139,9 @@ impl PluginOrders {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Busy> {
-        let place = Arc::clone(&self.reads).try_acquire_owned().map_err(|_| Busy)?;
+        let permit = Arc::clone(&self.reads).try_acquire_owned().map_err(|_| Busy)?;
         let reading = carried_out(async move {
-            let _place = place;
+            let _permit = permit;
             work.await
         });
         tokio::time::timeout(ORDER_WAIT, reading).await.ok().flatten().ok_or(Busy)

@@ -20,7 +20,7 @@ use crate::server::DashboardParts;
 /// Bytes that hold a place in the requestor's room for answers.
 struct Held {
     bytes: Vec<u8>,
-    _room: Permit,
+    _permit: Permit,
 }
 
 impl AsRef<[u8]> for Held {
@@ -31,8 +31,8 @@ impl AsRef<[u8]> for Held {
 
 impl Own<'_> {
     /// The page of an image.
-    pub(crate) async fn image(&self, parts: &DashboardParts, id: &str, place: &str) -> Answer {
-        let (id, data) = match self.bytes_of(id, place).await {
+    pub(crate) async fn image(&self, parts: &DashboardParts, id: &str, index: &str) -> Answer {
+        let (id, data) = match self.bytes_of(id, index).await {
             Ok(found) => found,
             Err(error) => return self.failed(&error),
         };
@@ -42,8 +42,8 @@ impl Own<'_> {
     }
 
     /// A file to download.
-    pub(crate) async fn file(&self, parts: &DashboardParts, id: &str, place: &str) -> Answer {
-        let data = match self.bytes_of(id, place).await {
+    pub(crate) async fn file(&self, parts: &DashboardParts, id: &str, index: &str) -> Answer {
+        let data = match self.bytes_of(id, index).await {
             Ok((_, data)) => data,
             Err(error) => return self.failed(&error),
         };
@@ -56,18 +56,18 @@ impl Own<'_> {
     }
 
     /// The bytes of one block of a result.
-    async fn bytes_of(&self, id: &str, place: &str) -> Result<(TaskId, Vec<u8>), Error> {
+    async fn bytes_of(&self, id: &str, index: &str) -> Result<(TaskId, Vec<u8>), Error> {
         let id = self.may(id, Need::Tasks)?;
-        let place: usize = place.parse().map_err(|_| Error::NotFound)?;
+        let index: usize = index.parse().map_err(|_| Error::NotFound)?;
         let (_, output) = self.tasks.find_with_output(self.requestor, Some(id), None::<fn() -> String>).await?;
         let Some(TaskOutput::Tool(output)) = output else { return Err(Error::NotFound) };
-        let block = output.content.into_iter().nth(place).ok_or(Error::NotFound)?;
+        let block = output.content.into_iter().nth(index).ok_or(Error::NotFound)?;
         Ok((id, bytes(block).ok_or(Error::NotFound)?))
     }
 
     fn send(&self, parts: &DashboardParts, media: &'static str, bytes: Vec<u8>) -> Answer {
         match (parts.hold)(self.requestor, bytes.len() as u64) {
-            Ok(room) => respond::answer(StatusCode::OK, media, Bytes::from_owner(Held { bytes, _room: room })),
+            Ok(permit) => respond::answer(StatusCode::OK, media, Bytes::from_owner(Held { bytes, _permit: permit })),
             Err(error) => self.failed(&error),
         }
     }

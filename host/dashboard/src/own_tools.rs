@@ -55,8 +55,8 @@ impl Own<'_> {
             Ok(task) => respond::see_other(&format!("/tasks/{}", task.id)),
             Err(TaskCallError::Absent) => absent(&self.frame),
             Err(TaskCallError::NoTasks(why)) => {
-                let said = text::line(why);
-                respond::page(StatusCode::CONFLICT, pages::message(&self.frame, "That was not done", &said))
+                let message = text::line(why);
+                respond::page(StatusCode::CONFLICT, pages::message(&self.frame, "That was not done", &message))
             }
             Err(TaskCallError::Malformed(why) | TaskCallError::Arguments(why)) => again(&why),
             Err(TaskCallError::Refused(error)) => refused(&self.frame, &error),

@@ -92,7 +92,9 @@ impl Site {
     pub(crate) fn is_own_form(&self, headers: &HeaderMap, host: &str) -> bool {
         let scheme = if self.has_tls { "https" } else { "http" };
         let is_ours = |origin: &str| {
-            origin.split_once("://").is_some_and(|(said, name)| said == scheme && name.eq_ignore_ascii_case(host))
+            origin
+                .split_once("://")
+                .is_some_and(|(origin_scheme, name)| origin_scheme == scheme && name.eq_ignore_ascii_case(host))
         };
         let origin = headers.contains_key(header::ORIGIN).then(|| single(headers, &header::ORIGIN).unwrap_or_default());
         match (headers.contains_key(FETCH_SITE), single(headers, &FETCH_SITE)) {
@@ -232,9 +234,9 @@ mod tests {
     #[test]
     fn form_is_own_when_the_browser_says_so() {
         let site = Site::new(false, false, 8810, &[]);
-        let is_own = |said: &[(&'static str, &'static str)]| {
+        let is_own = |headers: &[(&'static str, &'static str)]| {
             let headers =
-                said.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+                headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
             site.is_own_form(&headers.collect(), "127.0.0.1:8810")
         };
         assert!(is_own(&[("sec-fetch-site", "same-origin"), ("origin", "null")]));

@@ -66,10 +66,10 @@ pub(crate) async fn text_of(answer: Answer) -> String {
 }
 
 /// After a change: the browser gets the page that shows it.
-pub(crate) fn see_other(place: &str) -> Answer {
+pub(crate) fn see_other(address: &str) -> Answer {
     let mut response = answer(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Bytes::new());
-    if let Ok(place) = HeaderValue::from_str(place) {
-        response.headers_mut().insert(header::LOCATION, place);
+    if let Ok(address) = HeaderValue::from_str(address) {
+        response.headers_mut().insert(header::LOCATION, address);
     }
     response
 }

@@ -56,8 +56,8 @@ pub(crate) struct RouteRequest<'a> {
 }
 
 impl RouteRequest<'_> {
-    fn name(&self, place: usize) -> &str {
-        self.names.get(place).map_or("", String::as_str)
+    fn name(&self, index: usize) -> &str {
+        self.names.get(index).map_or("", String::as_str)
     }
 }
 
@@ -194,100 +194,112 @@ static ROUTES: &[Route] = &[
     ),
     Route::page(live::PATH, Open(|all, Visit { request, peer, .. }| Box::pin(all.stream(request, peer)))),
     Route::order("/logout", Any(|all, request, session, peer| Box::pin(all.log_out(request, session, peer)))),
-    Route::page("/", Requestor(|own, asked| Box::pin(own.list(&asked.query)))),
-    Route::page("/tasks", Requestor(|own, asked| Box::pin(own.list(&asked.query)))),
-    Route::page("/tasks/{task}", Requestor(|own, asked| Box::pin(own.show(asked.name(0))))),
+    Route::page("/", Requestor(|own, request| Box::pin(own.list(&request.query)))),
+    Route::page("/tasks", Requestor(|own, request| Box::pin(own.list(&request.query)))),
+    Route::page("/tasks/{task}", Requestor(|own, request| Box::pin(own.show(request.name(0))))),
     Route::page(
         "/tasks/{task}/image/{place}",
-        Requestor(|own, asked| Box::pin(own.image(asked.parts, asked.name(0), asked.name(1)))),
+        Requestor(|own, request| Box::pin(own.image(request.parts, request.name(0), request.name(1)))),
     ),
     Route::page(
         "/tasks/{task}/file/{place}",
-        Requestor(|own, asked| Box::pin(own.file(asked.parts, asked.name(0), asked.name(1)))),
+        Requestor(|own, request| Box::pin(own.file(request.parts, request.name(0), request.name(1)))),
     ),
     Route::page(
         "/tools",
-        Requestor(|own, asked| Box::pin(async move { own.tools(&asked.parts.task_calls, &asked.query) })),
+        Requestor(|own, request| Box::pin(async move { own.tools(&request.parts.task_calls, &request.query) })),
     ),
     Route::page(
         "/tools/{tool}",
-        Requestor(|own, asked| Box::pin(async move { own.tool(&asked.parts.task_calls, asked.name(0)) })),
+        Requestor(|own, request| Box::pin(async move { own.tool(&request.parts.task_calls, request.name(0)) })),
     ),
-    Route::page("/limits", Requestor(|own, asked| Box::pin(own.limits(asked.parts)))),
-    Route::order("/tasks/{task}/answer", Requestor(|own, asked| Box::pin(own.answer(asked.name(0), &asked.form)))),
-    Route::order("/tasks/{task}/cancel", Requestor(|own, asked| Box::pin(own.cancel(asked.name(0))))),
-    Route::order("/tasks/{task}/pause", Requestor(|own, asked| Box::pin(own.pause(asked.name(0))))),
-    Route::order("/tasks/{task}/resume", Requestor(|own, asked| Box::pin(own.resume(asked.name(0))))),
-    Route::order("/tasks/{task}/steer", Requestor(|own, asked| Box::pin(own.steer(asked.name(0), &asked.form)))),
-    Route::order("/tasks/{task}/delete", Requestor(|own, asked| Box::pin(own.delete(asked.name(0))))),
+    Route::page("/limits", Requestor(|own, request| Box::pin(own.limits(request.parts)))),
+    Route::order(
+        "/tasks/{task}/answer",
+        Requestor(|own, request| Box::pin(own.answer(request.name(0), &request.form))),
+    ),
+    Route::order("/tasks/{task}/cancel", Requestor(|own, request| Box::pin(own.cancel(request.name(0))))),
+    Route::order("/tasks/{task}/pause", Requestor(|own, request| Box::pin(own.pause(request.name(0))))),
+    Route::order("/tasks/{task}/resume", Requestor(|own, request| Box::pin(own.resume(request.name(0))))),
+    Route::order("/tasks/{task}/steer", Requestor(|own, request| Box::pin(own.steer(request.name(0), &request.form)))),
+    Route::order("/tasks/{task}/delete", Requestor(|own, request| Box::pin(own.delete(request.name(0))))),
     Route::order(
         "/tools/{tool}/call",
-        Requestor(|own, asked| Box::pin(own.call(&asked.parts.task_calls, asked.name(0), &asked.form))),
+        Requestor(|own, request| Box::pin(own.call(&request.parts.task_calls, request.name(0), &request.form))),
     ),
     Route::page("/tenant", Lead(|lead, _| Box::pin(lead.tenant()))),
-    Route::page("/tenant/tasks", Lead(|lead, asked| Box::pin(lead.tasks(&asked.query)))),
-    Route::page("/tenant/tasks/{task}", Lead(|lead, asked| Box::pin(lead.task(asked.name(0), None)))),
-    Route::page("/tenant/plugins", Lead(|lead, asked| Box::pin(lead.plugins(asked.parts)))),
+    Route::page("/tenant/tasks", Lead(|lead, request| Box::pin(lead.tasks(&request.query)))),
+    Route::page("/tenant/tasks/{task}", Lead(|lead, request| Box::pin(lead.task(request.name(0), None)))),
+    Route::page("/tenant/plugins", Lead(|lead, request| Box::pin(lead.plugins(request.parts)))),
     Route::page("/tenant/denials", Lead(|lead, _| Box::pin(lead.denials()))),
-    Route::page("/tenant/audit", Lead(|lead, asked| Box::pin(lead.audit(&asked.query)))),
+    Route::page("/tenant/audit", Lead(|lead, request| Box::pin(lead.audit(&request.query)))),
     Route::order(
         "/tenant/tasks/{task}/cancel",
-        Control(|lead, asked| Box::pin(lead.act(asked.name(0), TaskOrder::Cancel))),
+        Control(|lead, request| Box::pin(lead.act(request.name(0), TaskOrder::Cancel))),
     ),
     Route::order(
         "/tenant/tasks/{task}/pause",
-        Control(|lead, asked| Box::pin(lead.act(asked.name(0), TaskOrder::Pause))),
+        Control(|lead, request| Box::pin(lead.act(request.name(0), TaskOrder::Pause))),
     ),
     Route::order(
         "/tenant/tasks/{task}/resume",
-        Control(|lead, asked| Box::pin(lead.act(asked.name(0), TaskOrder::Resume))),
+        Control(|lead, request| Box::pin(lead.act(request.name(0), TaskOrder::Resume))),
     ),
     Route::page("/", Operator(|pages, _| Box::pin(pages.overview()))),
-    Route::page("/tasks", Operator(|pages, asked| Box::pin(pages.tasks(&asked.query)))),
-    Route::page("/tasks/{task}", Operator(|pages, asked| Box::pin(pages.task(asked.name(0), None)))),
-    Route::order("/tasks/bulk", Operator(|pages, asked| Box::pin(pages.bulk(&asked.form)))),
+    Route::page("/tasks", Operator(|pages, request| Box::pin(pages.tasks(&request.query)))),
+    Route::page("/tasks/{task}", Operator(|pages, request| Box::pin(pages.task(request.name(0), None)))),
+    Route::order("/tasks/bulk", Operator(|pages, request| Box::pin(pages.bulk(&request.form)))),
     Route::order(
         "/tasks/{task}/cancel",
-        Operator(|pages, asked| Box::pin(pages.act(asked.name(0), TaskOrder::Cancel))),
+        Operator(|pages, request| Box::pin(pages.act(request.name(0), TaskOrder::Cancel))),
     ),
-    Route::order("/tasks/{task}/pause", Operator(|pages, asked| Box::pin(pages.act(asked.name(0), TaskOrder::Pause)))),
+    Route::order(
+        "/tasks/{task}/pause",
+        Operator(|pages, request| Box::pin(pages.act(request.name(0), TaskOrder::Pause))),
+    ),
     Route::order(
         "/tasks/{task}/resume",
-        Operator(|pages, asked| Box::pin(pages.act(asked.name(0), TaskOrder::Resume))),
+        Operator(|pages, request| Box::pin(pages.act(request.name(0), TaskOrder::Resume))),
     ),
     Route::order(
         "/tasks/{task}/release",
-        Operator(|pages, asked| Box::pin(pages.act(asked.name(0), TaskOrder::Release))),
+        Operator(|pages, request| Box::pin(pages.act(request.name(0), TaskOrder::Release))),
     ),
-    Route::order("/tasks/{task}/purge", Operator(|pages, asked| Box::pin(pages.act(asked.name(0), TaskOrder::Purge)))),
-    Route::page("/plugins", Operator(|pages, asked| Box::pin(pages.plugins(&asked.query)))),
-    Route::page("/plugins/{plugin}", Operator(|pages, asked| Box::pin(pages.plugin(asked.name(0))))),
+    Route::order(
+        "/tasks/{task}/purge",
+        Operator(|pages, request| Box::pin(pages.act(request.name(0), TaskOrder::Purge))),
+    ),
+    Route::page("/plugins", Operator(|pages, request| Box::pin(pages.plugins(&request.query)))),
+    Route::page("/plugins/{plugin}", Operator(|pages, request| Box::pin(pages.plugin(request.name(0))))),
     Route::page(
         "/plugins/{plugin}/{version}/changes",
-        Operator(|pages, asked| Box::pin(pages.changes(asked.name(0), asked.name(1), &asked.query))),
+        Operator(|pages, request| Box::pin(pages.changes(request.name(0), request.name(1), &request.query))),
     ),
-    Route::order("/plugins/stage", Operator(|pages, asked| Box::pin(pages.stage(&asked.form)))),
-    Route::order("/plugins/{plugin}/activate", Operator(|pages, asked| order(pages, asked, "activate"))),
-    Route::order("/plugins/{plugin}/canary", Operator(|pages, asked| order(pages, asked, "canary"))),
-    Route::order("/plugins/{plugin}/promote", Operator(|pages, asked| order(pages, asked, "promote"))),
-    Route::order("/plugins/{plugin}/take-back", Operator(|pages, asked| order(pages, asked, "take-back"))),
-    Route::order("/plugins/{plugin}/rollback", Operator(|pages, asked| order(pages, asked, "rollback"))),
-    Route::order("/plugins/{plugin}/remove", Operator(|pages, asked| order(pages, asked, "remove"))),
-    Route::order("/plugins/{plugin}/remove-version", Operator(|pages, asked| order(pages, asked, "remove-version"))),
-    Route::order("/plugins/{plugin}/update", Operator(|pages, asked| order(pages, asked, "update"))),
-    Route::page("/tenants", Operator(|pages, asked| Box::pin(pages.tenants(&asked.query)))),
-    Route::page("/tenants/{tenant}", Operator(|pages, asked| Box::pin(pages.tenant(asked.name(0))))),
-    Route::page("/denials", Operator(|pages, asked| Box::pin(pages.denials(&asked.query)))),
-    Route::page("/audit", Operator(|pages, asked| Box::pin(pages.audit(&asked.query)))),
-    Route::page("/tokens", Operator(|pages, asked| Box::pin(pages.tokens(&asked.query, None)))),
-    Route::order("/tokens", Operator(|pages, asked| Box::pin(pages.create_token(&asked.form)))),
-    Route::order("/tokens/{token}/revoke", Operator(|pages, asked| Box::pin(pages.revoke_token(asked.name(0))))),
+    Route::order("/plugins/stage", Operator(|pages, request| Box::pin(pages.stage(&request.form)))),
+    Route::order("/plugins/{plugin}/activate", Operator(|pages, request| order(pages, request, "activate"))),
+    Route::order("/plugins/{plugin}/canary", Operator(|pages, request| order(pages, request, "canary"))),
+    Route::order("/plugins/{plugin}/promote", Operator(|pages, request| order(pages, request, "promote"))),
+    Route::order("/plugins/{plugin}/take-back", Operator(|pages, request| order(pages, request, "take-back"))),
+    Route::order("/plugins/{plugin}/rollback", Operator(|pages, request| order(pages, request, "rollback"))),
+    Route::order("/plugins/{plugin}/remove", Operator(|pages, request| order(pages, request, "remove"))),
+    Route::order(
+        "/plugins/{plugin}/remove-version",
+        Operator(|pages, request| order(pages, request, "remove-version")),
+    ),
+    Route::order("/plugins/{plugin}/update", Operator(|pages, request| order(pages, request, "update"))),
+    Route::page("/tenants", Operator(|pages, request| Box::pin(pages.tenants(&request.query)))),
+    Route::page("/tenants/{tenant}", Operator(|pages, request| Box::pin(pages.tenant(request.name(0))))),
+    Route::page("/denials", Operator(|pages, request| Box::pin(pages.denials(&request.query)))),
+    Route::page("/audit", Operator(|pages, request| Box::pin(pages.audit(&request.query)))),
+    Route::page("/tokens", Operator(|pages, request| Box::pin(pages.tokens(&request.query, None)))),
+    Route::order("/tokens", Operator(|pages, request| Box::pin(pages.create_token(&request.form)))),
+    Route::order("/tokens/{token}/revoke", Operator(|pages, request| Box::pin(pages.revoke_token(request.name(0))))),
     Route::page("/hosts", Operator(|pages, _| Box::pin(pages.host()))),
-    Route::order("/hosts/drain", Operator(|pages, asked| Box::pin(pages.drain(&asked.form)))),
+    Route::order("/hosts/drain", Operator(|pages, request| Box::pin(pages.drain(&request.form)))),
 ];
 
-fn order<'a>(pages: &'a OperatorPages<'a>, asked: &'a RouteRequest<'a>, action: &'static str) -> BoxFuture<'a, Done> {
-    Box::pin(pages.act_on_plugin(asked.name(0), action, &asked.form))
+fn order<'a>(pages: &'a OperatorPages<'a>, request: &'a RouteRequest<'a>, action: &'static str) -> BoxFuture<'a, Done> {
+    Box::pin(pages.act_on_plugin(request.name(0), action, &request.form))
 }
 
 #[cfg(test)]

@@ -65,9 +65,9 @@ impl Routes {
     pub(crate) async fn answer(self: &Arc<Self>, request: Request<RequestBody>, peer: IpAddr) -> Answer {
         let (request, body) = request.into_parts();
         let Some(host) = self.site.own_host(&request) else {
-            let said =
+            let message =
                 "The dashboard does not answer to this name; the operator can add it to dashboard.allowed_hosts\n";
-            return respond::refusal(StatusCode::FORBIDDEN, said);
+            return respond::refusal(StatusCode::FORBIDDEN, message);
         };
         let reads = [Method::GET, Method::HEAD].contains(&request.method);
         if !reads && request.method != Method::POST {
@@ -77,8 +77,8 @@ impl Routes {
             return respond::see_other(&address);
         }
         if !reads && !self.site.is_own_form(&request.headers, host) {
-            let said = "Forms are taken from pages of the dashboard only\n";
-            return respond::refusal(StatusCode::FORBIDDEN, said);
+            let message = "Forms are taken from pages of the dashboard only\n";
+            return respond::refusal(StatusCode::FORBIDDEN, message);
         }
         let path = request.uri.path();
         if path.len() > PATH_CHARS_MAX {
@@ -105,10 +105,10 @@ impl Routes {
     /// For a viewer who is logged in.
     async fn answer_viewer(&self, request: &Parts, body: RequestBody, peer: IpAddr, session: &Arc<Session>) -> Answer {
         let frame = |here| Frame { session: Some(session), here, now: self.parts.clock.now() };
-        let _place = match &session.viewer {
+        let _permit = match &session.viewer {
             Viewer::Operator => None,
             Viewer::Requestor { requestor, .. } => match (self.parts.admit)(requestor) {
-                Ok(place) => Some(place),
+                Ok(permit) => Some(permit),
                 Err(error) => return refused(&frame(""), &error),
             },
         };
@@ -120,8 +120,8 @@ impl Routes {
             return respond::refusal(StatusCode::BAD_REQUEST, "A form of bounded size is expected\n");
         };
         if !is_form_token(&session.key, request.uri.path(), form.get(TOKEN_FIELD).unwrap_or_default()) {
-            let said = "The form was not one of this session. Go back, reload the page and try again.";
-            return respond::page(StatusCode::FORBIDDEN, message(&frame(""), "That was not done", said));
+            let reason = "The form was not one of this session. Go back, reload the page and try again.";
+            return respond::page(StatusCode::FORBIDDEN, message(&frame(""), "That was not done", reason));
         }
         self.route(Some(form), request, peer, session, Reader { operator: &self.parts.operator, follows: false }).await
     }
@@ -149,21 +149,22 @@ impl Routes {
         let frame = |here| Frame { session: Some(session), here, now: self.parts.clock.now() };
         let found = route_table::find(Some(&session.viewer), form.is_none(), request.uri.path());
         let Some((route, names)) = found else { return absent(&frame("")) };
-        let asked = RouteRequest { names, query: query(request), form: form.unwrap_or_default(), parts: &self.parts };
+        let route_request =
+            RouteRequest { names, query: query(request), form: form.unwrap_or_default(), parts: &self.parts };
         let frame = frame(route.head());
         match (&route.handler, session.viewer.known()) {
             (Handler::Any(answer), _) => answer(self, request, session, peer).await,
             (Handler::Own(answer), Some((requestor, rights))) => {
                 let own = Own { tasks: &self.parts.tasks, session, requestor, rights, frame, follows };
-                answer(&own, &asked).await
+                answer(&own, &route_request).await
             }
             (Handler::Lead(answer) | Handler::Control(answer), Some((_, rights))) => {
                 let pages = LeadPages::new(&self.parts, &self.lead_reads, session, rights, frame, peer);
-                answer(&pages, &asked).await.unwrap_or_else(|error| pages.failed(&error))
+                answer(&pages, &route_request).await.unwrap_or_else(|error| pages.failed(&error))
             }
             (Handler::Operator(answer), None) => {
                 let pages = OperatorPages { operator, orders: &self.orders, session, peer, frame };
-                answer(&pages, &asked).await.unwrap_or_else(|error| pages.failed(&error))
+                answer(&pages, &route_request).await.unwrap_or_else(|error| pages.failed(&error))
             }
             _ => absent(&frame),
         }

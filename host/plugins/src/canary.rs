@@ -60,12 +60,12 @@ impl Plugins {
     ///
     /// The plugin is not active, has another canary, or the version is not there or cannot be loaded; it offers what another plugin
     /// or its canary offers; nobody would get it.
-    pub async fn begin_canary(&self, wish: CanaryRequest, accept: bool) -> Result<SwitchResult, Error> {
-        let name = wish.target.name.clone();
+    pub async fn begin_canary(&self, request: CanaryRequest, accept: bool) -> Result<SwitchResult, Error> {
+        let name = request.target.name.clone();
         let known = {
             let state = self.settled().await?;
             let entry = state.entry(&name)?;
-            match &wish.target.version {
+            match &request.target.version {
                 Some(begins) => Some(find(&name, entry, begins)?),
                 None => entry.head.canary.as_ref().map(|canary| canary.version),
             }
@@ -73,7 +73,7 @@ impl Plugins {
         let version = match known {
             Some(digest) => version(&name, digest),
             None => self
-                .resolve(std::slice::from_ref(&wish.target))
+                .resolve(std::slice::from_ref(&request.target))
                 .await?
                 .into_iter()
                 .next()
@@ -83,19 +83,19 @@ impl Plugins {
         let digest = Digest(version.digest);
         let row = {
             let state = self.settled().await?;
-            self.row(&name, state.entry(&name)?, digest, wish)?
+            self.row(&name, state.entry(&name)?, digest, request)?
         };
         self.exchange(vec![PluginChange { name, to: ChangeTarget::Canary(Box::new(loaded), row) }], accept).await
     }
 
-    fn row(&self, name: &str, entry: &Entry, digest: Digest, wish: CanaryRequest) -> Result<CanaryRow, Error> {
+    fn row(&self, name: &str, entry: &Entry, digest: Digest, request: CanaryRequest) -> Result<CanaryRow, Error> {
         let before = entry.head.canary.as_ref().filter(|canary| canary.version == digest);
         let row = CanaryRow {
             version: digest,
             since: before.map_or_else(|| self.inner.clock.now(), |before| before.since),
-            share: wish.share.or(before.map(|before| before.share)).unwrap_or(0).min(WHOLE),
-            tenants: wish.tenants.or(before.map(|before| before.tenants.clone())).unwrap_or_default(),
-            bounds: wish.bounds.over(before.map_or(self.inner.policy(name).canary, |before| before.bounds)),
+            share: request.share.or(before.map(|before| before.share)).unwrap_or(0).min(WHOLE),
+            tenants: request.tenants.or(before.map(|before| before.tenants.clone())).unwrap_or_default(),
+            bounds: request.bounds.over(before.map_or(self.inner.policy(name).canary, |before| before.bounds)),
         };
         if row.share == 0 && row.tenants.is_empty() {
             return Err(Error::Invalid(

@@ -181,7 +181,7 @@ impl PluginChange {
             ChangeTarget::Version(to) | ChangeTarget::Back { to, .. } => {
                 canaries.retain(|canary| !is_it(&canary.plugin));
                 match table.iter_mut().find(|plugin| is_it(plugin)) {
-                    Some(place) => *place = to.clone(),
+                    Some(version) => *version = to.clone(),
                     None => table.push(to.clone()),
                 }
             }
@@ -189,7 +189,7 @@ impl PluginChange {
             ChangeTarget::Canary(to, row) => {
                 let canary = Canary { plugin: LoadedPlugin::clone(to), route: row.route(&self.name) };
                 match canaries.iter_mut().find(|canary| is_it(&canary.plugin)) {
-                    Some(place) => *place = canary,
+                    Some(version) => *version = canary,
                     None => canaries.push(canary),
                 }
             }

@@ -45,9 +45,9 @@ impl Plugins {
 
     async fn fetch_one(&self, wanted: &ConfiguredPlugin, turns: &Semaphore, failed: &(impl Fn(&LoadError) + Sync)) {
         let label = wanted.label();
-        let source = wanted.supply.label();
+        let source = wanted.component_source.label();
         tracing::info!(plugin.name = label, source, "not there yet: it is fetched, and joins when it has come");
-        let mut said = Vec::new();
+        let mut reported = Vec::new();
         for failures in 1_u32.. {
             // It is never closed.
             let turn = turns.acquire().await;
@@ -68,9 +68,9 @@ impl Plugins {
             if error.passing {
                 error.problems.push("it is tried again by itself".to_owned());
             }
-            if error.problems != said {
+            if error.problems != reported {
                 failed(&error);
-                said.clone_from(&error.problems);
+                reported.clone_from(&error.problems);
             }
             let mut state = self.inner.state.lock().await;
             if state.has_come_elsewhere(wanted, &label) {
@@ -97,7 +97,7 @@ impl Plugins {
             return Ok(Joined::Elsewhere);
         }
         let refused = |error| Error::Refused(vec![error]);
-        let (name, found) = look(&inner.sandbox, policy, &wanted.supply, |_| true).await.map_err(refused)?;
+        let (name, found) = look(&inner.sandbox, policy, &wanted.component_source, |_| true).await.map_err(refused)?;
         let component = Source::File(inner.sandbox.kept().path(&found.digest.0));
         let source = PluginSource { component, name: Some(name.clone()), ..policy.source.clone() };
         let loaded = inner.sandbox.load(source).await;
@@ -135,7 +135,7 @@ impl Plugins {
         inner.note_first(&mut state, &[loaded], &first).await?;
         let canaries = state.canaries.clone();
         inner.publish(&mut state, table, canaries);
-        state.names.insert(wanted.supply.label(), name.clone());
+        state.names.insert(wanted.component_source.label(), name.clone());
         state.no_longer_awaits(wanted);
         state.broken.remove(&name);
         state.broken.remove(&wanted.label());
@@ -155,12 +155,12 @@ impl State {
     }
 
     fn policy_of(&self, wanted: &ConfiguredPlugin) -> Policy {
-        let now = self.awaited.iter().find(|other| Arc::ptr_eq(&other.supply, &wanted.supply));
+        let now = self.awaited.iter().find(|other| Arc::ptr_eq(&other.component_source, &wanted.component_source));
         now.unwrap_or(wanted).policy.clone()
     }
 
     fn no_longer_awaits(&mut self, wanted: &ConfiguredPlugin) {
-        self.awaited.retain(|other| !Arc::ptr_eq(&other.supply, &wanted.supply));
+        self.awaited.retain(|other| !Arc::ptr_eq(&other.component_source, &wanted.component_source));
     }
 
     /// Says so if a plugin, or what will be one, is still to come.
@@ -169,6 +169,6 @@ impl State {
             return None;
         }
         let wanted = self.awaited.iter().find(|wanted| wanted.label() == name)?;
-        Some(format!("not there yet: the running host fetches it from {}", wanted.supply.label()))
+        Some(format!("not there yet: the running host fetches it from {}", wanted.component_source.label()))
     }
 }

@@ -71,8 +71,8 @@ impl Policies {
             // Also those that say nothing.
             None => self.tenants.values().copied().map(Some).chain([None]).collect(),
         };
-        let said = say(self.of(name).accept_changes, version.and_then(|version| version.pinning), &tenants);
-        PinningDecision { shown: said.shown || version.is_some_and(|version| version.shows_changes), ..said }
+        let decision = say(self.of(name).accept_changes, version.and_then(|version| version.pinning), &tenants);
+        PinningDecision { shown: decision.shown || version.is_some_and(|version| version.shows_changes), ..decision }
     }
 
     /// What holds for a version as it runs or would be run: to its part of the requestors while it is a canary.

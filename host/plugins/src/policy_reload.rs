@@ -142,7 +142,7 @@ impl PreparedPolicies<'_> {
             inner.health.set_quarantine_after(name, policy.quarantine_after);
         }
         for wanted in &mut self.state.awaited {
-            if let Some(policy) = self.by_label.get(&wanted.supply.label()) {
+            if let Some(policy) = self.by_label.get(&wanted.component_source.label()) {
                 wanted.policy = policy.clone();
             }
         }

@@ -31,8 +31,8 @@ impl Plugins {
         let mut table = state.table.clone();
         let mut lost = Vec::new();
         for (name, entry) in book.iter().filter(|(name, _)| !state.pinned.contains(*name)) {
-            let place = table.iter().position(|plugin| plugin.version.name == *name);
-            let running = place.and_then(|at| table.get(at)).map(|plugin| Digest(plugin.version.digest));
+            let position = table.iter().position(|plugin| plugin.version.name == *name);
+            let running = position.and_then(|at| table.get(at)).map(|plugin| Digest(plugin.version.digest));
             // It does not run for a reason that a start has to look at.
             let is_out = running.is_none()
                 && (state.broken.contains_key(name) || self.is_unconfigured(name, entry.head.configured));
@@ -54,7 +54,7 @@ impl Plugins {
                     "the store holds another version than the one that ran: it runs now"
                 );
             }
-            match (loaded, place) {
+            match (loaded, position) {
                 (Some(Ok(plugin)), Some(at)) => table.splice(at..=at, [plugin]).for_each(drop),
                 (Some(Ok(plugin)), None) => table.push(plugin),
                 (Some(Err(error)), _) => {

@@ -71,12 +71,12 @@ impl Plugins {
         let mut canaries = state.canaries.clone();
         // A switch may have come between.
         let mut places = table.iter_mut().chain(canaries.iter_mut().map(|canary| &mut canary.plugin));
-        let Some(place) = places.find(|plugin| plugin.version == *version) else { return Ok(()) };
+        let Some(published) = places.find(|plugin| plugin.version == *version) else { return Ok(()) };
         // So may other terms, under which it was listed again: those that this was listed on are no more.
         if !now.is_under(&inner.policies.load().of(&version.name).source) {
             return Ok(());
         }
-        let mut changes = Changes::between(place, &now);
+        let mut changes = Changes::between(published, &now);
         changes.tools_removed.clear();
         let say = inner.policies.load().pinning_decision(
             &version.name,
@@ -86,13 +86,13 @@ impl Plugins {
         let mut problems = changes.held_back(say.passing);
         let shown = if say.shown { changes.held_back(AcceptChanges::Nothing) } else { Vec::new() };
         // Those that were listed a moment ago have just been compared.
-        let listed: HashSet<_> = place.own_tools().map(|(tool, _)| tool).collect();
+        let listed: HashSet<_> = published.own_tools().map(|(tool, _)| tool).collect();
         let unlike = inner.policies.load().unlike(&state.book, &now, |tool| !listed.contains(tool));
         problems.extend(unlike.held);
         if !problems.is_empty() {
             return Err(Error::Refused(vec![LoadError::refused(&version.name, problems)]));
         }
-        *place = now.clone();
+        *published = now.clone();
         let clashes = inner.sandbox.clashes(&table, &canaries);
         if !clashes.is_empty() {
             return Err(Error::Refused(clashes));

@@ -200,11 +200,11 @@ impl<'a> Comparison<'a> {
     }
 
     fn choices(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
-        let place = format!("{path}/enum");
+        let pointer = format!("{path}/enum");
         let added = "takes only the listed values";
-        let both = self.rule(&place, choices(old), choices(new), added, "takes more than the listed values");
+        let both = self.rule(&pointer, choices(old), choices(new), added, "takes more than the listed values");
         if let Some((old, new)) = both {
-            self.values(&place, &old, &new);
+            self.values(&pointer, &old, &new);
         }
     }
 
@@ -230,20 +230,20 @@ impl<'a> Comparison<'a> {
     }
 
     fn multiple(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
-        let place = format!("{path}/multipleOf");
+        let pointer = format!("{path}/multipleOf");
         let old = old.get("multipleOf");
         let new = new.get("multipleOf");
-        let both = self.rule(&place, old, new, "takes only multiples", "takes more than multiples");
+        let both = self.rule(&pointer, old, new, "takes only multiples", "takes more than multiples");
         if both.is_some_and(|(old, new)| canonical(old) != canonical(new)) {
-            self.both(&place, "takes other multiples");
+            self.both(&pointer, "takes other multiples");
         }
     }
 
     fn unique(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
         let of =
             |schema: &Map<String, Value>| schema.get("uniqueItems").filter(|is| **is == Value::Bool(true)).map(|_| ());
-        let place = format!("{path}/uniqueItems");
-        self.rule(&place, of(old), of(new), "takes no repetitions any more", "takes repetitions");
+        let pointer = format!("{path}/uniqueItems");
+        self.rule(&pointer, of(old), of(new), "takes no repetitions any more", "takes repetitions");
     }
 
     fn required(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
@@ -267,20 +267,22 @@ impl<'a> Comparison<'a> {
         let others_before = old.get("additionalProperties");
         let others_after = new.get("additionalProperties");
         for (name, schema) in &before {
-            let place = format!("{path}/properties/{}", escaped(name));
+            let pointer = format!("{path}/properties/{}", escaped(name));
             match after.get(name) {
-                Some(now) => self.schemas(schema, now, &place, depth + 1),
-                None if nothing(schema) => self.inner(Some(schema), others_after, &place, depth),
-                None => self.say(&place, Direction::Narrowed, "is gone"),
+                Some(now) => self.schemas(schema, now, &pointer, depth + 1),
+                None if nothing(schema) => self.inner(Some(schema), others_after, &pointer, depth),
+                None => self.say(&pointer, Direction::Narrowed, "is gone"),
             }
         }
         for (name, schema) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
-            let place = format!("{path}/properties/{}", escaped(name));
+            let pointer = format!("{path}/properties/{}", escaped(name));
             match others_before {
                 // Members of this name had rules before.
-                Some(rules) if !nothing(rules) && !everything(rules) => self.schemas(rules, schema, &place, depth + 1),
-                _ if nothing(schema) => self.say(&place, Direction::Narrowed, "is forbidden"),
-                _ => self.say(&place, Direction::Added, "is new"),
+                Some(rules) if !nothing(rules) && !everything(rules) => {
+                    self.schemas(rules, schema, &pointer, depth + 1)
+                }
+                _ if nothing(schema) => self.say(&pointer, Direction::Narrowed, "is forbidden"),
+                _ => self.say(&pointer, Direction::Added, "is new"),
             }
         }
         self.inner(others_before, others_after, &format!("{path}/additionalProperties"), depth);
@@ -297,20 +299,20 @@ impl<'a> Comparison<'a> {
             let list = schema.get("anyOf")?.as_array()?;
             Some(list.iter().map(canonical).collect::<BTreeSet<_>>())
         };
-        let place = format!("{path}/anyOf");
+        let pointer = format!("{path}/anyOf");
         let added = "has to be one of several forms";
-        let both = self.rule(&place, branches(old), branches(new), added, "takes more than the listed forms");
+        let both = self.rule(&pointer, branches(old), branches(new), added, "takes more than the listed forms");
         let Some((old, new)) = both else { return };
         // Branches with references mean what the definitions say: those are compared where they are used alone.
         if old.iter().chain(&new).any(|branch| self.means_something_else(branch)) {
-            self.both(&place, "its forms refer to definitions that may have changed");
+            self.both(&pointer, "its forms refer to definitions that may have changed");
             return;
         }
         if !new.is_superset(&old) {
-            self.say(&place, Direction::Narrowed, "a form is gone");
+            self.say(&pointer, Direction::Narrowed, "a form is gone");
         }
         if !old.is_superset(&new) {
-            self.say(&place, Direction::Widened, "takes another form");
+            self.say(&pointer, Direction::Widened, "takes another form");
         }
     }
 
@@ -332,19 +334,19 @@ impl<'a> Comparison<'a> {
             !ANNOTATIONS.contains(keyword) && !RULED.contains(keyword) && *keyword != "patternProperties"
         };
         for keyword in keywords.into_iter().filter(left) {
-            let place = format!("{path}/{}", escaped(keyword));
+            let pointer = format!("{path}/{}", escaped(keyword));
             match (old.get(keyword), new.get(keyword)) {
                 // How often something is contained may be loosened by a rule.
-                (None, Some(_)) | (Some(_), None) if keyword.ends_with("Contains") => self.both(&place, "changed"),
-                (None, Some(_)) => self.say(&place, Direction::Narrowed, "is a new rule"),
-                (Some(_), None) => self.say(&place, Direction::Widened, "is no rule any more"),
-                (Some(old), Some(new)) if canonical(old) != canonical(new) => self.both(&place, "changed"),
+                (None, Some(_)) | (Some(_), None) if keyword.ends_with("Contains") => self.both(&pointer, "changed"),
+                (None, Some(_)) => self.say(&pointer, Direction::Narrowed, "is a new rule"),
+                (Some(_), None) => self.say(&pointer, Direction::Widened, "is no rule any more"),
+                (Some(old), Some(new)) if canonical(old) != canonical(new) => self.both(&pointer, "changed"),
                 (Some(rule), Some(_)) if self.means_something_else(&canonical(rule)) => {
-                    self.both(&place, "refers to definitions that may have changed");
+                    self.both(&pointer, "refers to definitions that may have changed");
                 }
                 // These speak about what the other rules leave over.
                 (Some(_), Some(_)) if keyword.starts_with("unevaluated") && old != new => {
-                    self.both(&place, "leaves over something else");
+                    self.both(&pointer, "leaves over something else");
                 }
                 _ => {}
             }

@@ -25,7 +25,7 @@ use bulkhead_runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox, S
 pub struct ConfiguredPlugin {
     /// What it is called, granted and limited to; the component comes from `supply`.
     pub policy: Policy,
-    pub supply: Arc<dyn ComponentSource>,
+    pub component_source: Arc<dyn ComponentSource>,
     /// This very component, whatever the store remembers, and nothing of it is remembered.
     pub pinned: bool,
 }
@@ -33,12 +33,12 @@ pub struct ConfiguredPlugin {
 impl ConfiguredPlugin {
     /// What it is called as long as it has no other name.
     pub(super) fn label(&self) -> String {
-        self.policy.source.name.clone().unwrap_or_else(|| self.supply.label())
+        self.policy.source.name.clone().unwrap_or_else(|| self.component_source.label())
     }
 
     /// The plugin that it is, if that is known without looking.
     fn known(&self, book: &PluginRegistry) -> Option<String> {
-        let name = self.policy.source.name.clone().or_else(|| name_of(book, &self.supply.label()));
+        let name = self.policy.source.name.clone().or_else(|| name_of(book, &self.component_source.label()));
         name.filter(|name| !self.pinned && is_known(book, name))
     }
 }
@@ -72,7 +72,7 @@ pub(super) struct IdentifiedComponent {
     pub(super) digest: Digest,
     pub(super) provenance: Provenance,
     /// For reading it again.
-    supply: Arc<dyn ComponentSource>,
+    component_source: Arc<dyn ComponentSource>,
 }
 
 impl Plugins {
@@ -93,8 +93,8 @@ impl Plugins {
         let named: Vec<_> = named.collect();
         let (here, awaited): (Vec<_>, Vec<_>) = wanted
             .into_iter()
-            .partition(|wanted| wanted.pinned || wanted.supply.is_local() || wanted.known(&book).is_some());
-        let labels: Vec<_> = here.iter().map(|wanted| wanted.supply.label()).collect();
+            .partition(|wanted| wanted.pinned || wanted.component_source.is_local() || wanted.known(&book).is_some());
+        let labels: Vec<_> = here.iter().map(|wanted| wanted.component_source.label()).collect();
         let mut labels = labels.into_iter();
         let mut names = HashMap::new();
         let looked = here.into_iter().map(|wanted| plan(&sandbox, &book, wanted));
@@ -267,8 +267,11 @@ impl Plugins {
         match (sandbox.load_kept(&version, &source).await, &plan.found) {
             // Its kept component may be damaged; its source has it still.
             (Err(_), Some(found)) if found.digest.0 == digest => {
-                let again =
-                    found.supply.fetch().await.map_err(|error| LoadError { plugin: plan.name.clone(), ..error })?;
+                let again = found
+                    .component_source
+                    .fetch()
+                    .await
+                    .map_err(|error| LoadError { plugin: plan.name.clone(), ..error })?;
                 let kept = again.keep(sandbox, digest).await;
                 kept.map_err(|error| unreadable(&plan.name, format!("it cannot be kept: {error}")))?;
                 sandbox.load_kept(&version, &source).await
@@ -314,10 +317,10 @@ fn unreadable(plugin: &str, problem: String) -> LoadError {
 /// Looks at a source, if it has to be looked at, and decides what the plugin begins with.
 async fn plan(sandbox: &Arc<Sandbox>, book: &PluginRegistry, wanted: ConfiguredPlugin) -> Result<Plan, LoadError> {
     let known = wanted.known(book);
-    let ConfiguredPlugin { policy, supply, pinned } = wanted;
+    let ConfiguredPlugin { policy, component_source, pinned } = wanted;
     let looked = match &known {
-        Some(_) if !supply.is_local() => None,
-        _ => Some(look(sandbox, &policy, &supply, |name| pinned || !is_known(book, name)).await),
+        Some(_) if !component_source.is_local() => None,
+        _ => Some(look(sandbox, &policy, &component_source, |name| pinned || !is_known(book, name)).await),
     };
     let (name, found) = match (looked, known) {
         (Some(Ok((name, found))), _) => (name, Some(found)),
@@ -328,7 +331,7 @@ async fn plan(sandbox: &Arc<Sandbox>, book: &PluginRegistry, wanted: ConfiguredP
             (name, None)
         }
         (Some(Err(error)), None) => return Err(error),
-        (None, None) => return Err(unreadable(&supply.label(), "it has no name".to_owned())),
+        (None, None) => return Err(unreadable(&component_source.label(), "it has no name".to_owned())),
     };
     let head = book.get(&name).map(|entry| &entry.head);
     let origin = match head.map(|head| (head.active, head.previous)) {
@@ -368,8 +371,8 @@ fn name_of(book: &PluginRegistry, source: &str) -> Option<String> {
 ///
 /// It cannot be had, or may not be trusted.
 pub async fn component(sandbox: &Arc<Sandbox>, wanted: &ConfiguredPlugin) -> Result<PluginSource, LoadError> {
-    let ConfiguredPlugin { policy, supply, .. } = wanted;
-    let (name, found) = look(sandbox, policy, supply, |_| true).await?;
+    let ConfiguredPlugin { policy, component_source, .. } = wanted;
+    let (name, found) = look(sandbox, policy, component_source, |_| true).await?;
     let component = Source::File(sandbox.kept().path(&found.digest.0));
     Ok(PluginSource { component, name: Some(name), ..policy.source.clone() })
 }
@@ -383,11 +386,11 @@ pub(super) fn is_known(book: &PluginRegistry, name: &str) -> bool {
 pub(super) async fn look(
     sandbox: &Arc<Sandbox>,
     policy: &Policy,
-    supply: &Arc<dyn ComponentSource>,
+    component_source: &Arc<dyn ComponentSource>,
     is_loaded: impl Fn(&str) -> bool,
 ) -> Result<(String, IdentifiedComponent), LoadError> {
-    let label = policy.source.name.clone().unwrap_or_else(|| supply.label());
-    let candidate = supply.fetch().await.map_err(|error| LoadError { plugin: label.clone(), ..error })?;
+    let label = policy.source.name.clone().unwrap_or_else(|| component_source.label());
+    let candidate = component_source.fetch().await.map_err(|error| LoadError { plugin: label.clone(), ..error })?;
     let mut version = candidate.identify(sandbox, &policy.source).await;
     if let (Err(error), None) = (&mut version, &policy.source.name) {
         error.plugin = label;
@@ -396,7 +399,7 @@ pub(super) async fn look(
     let found = IdentifiedComponent {
         digest: Digest(digest),
         provenance: candidate.provenance.clone(),
-        supply: Arc::clone(supply),
+        component_source: Arc::clone(component_source),
     };
     if is_loaded(&name) {
         let kept = candidate.keep(sandbox, digest).await;

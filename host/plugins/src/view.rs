@@ -171,17 +171,17 @@ impl Plugins {
 
     /// How many plugins there are and which do not run. Reads no store.
     pub async fn census(&self) -> PluginCensus {
-        let mut census = PluginCensus::default();
+        let mut totals = PluginCensus::default();
         for PluginView { name, state, .. } in self.lines().await {
             match state {
-                PluginState::Active | PluginState::Pinned | PluginState::Quarantined => census.serving += 1,
-                PluginState::Broken => census.broken.push(name),
-                PluginState::Awaited => census.awaited.push(name),
+                PluginState::Active | PluginState::Pinned | PluginState::Quarantined => totals.serving += 1,
+                PluginState::Broken => totals.broken.push(name),
+                PluginState::Awaited => totals.awaited.push(name),
                 PluginState::Unconfigured | PluginState::Removed | PluginState::Staged => continue,
             }
-            census.configured += 1;
+            totals.configured += 1;
         }
-        census
+        totals
     }
 
     /// Every plugin by name, without its tasks.

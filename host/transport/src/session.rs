@@ -4,34 +4,38 @@
 //! Invariant: a session answers to the requestor that opened it and to nobody else, and is never taken for idle while a request of it
 //! is open. Only the digest of a session id is stored: who reads the database cannot take over a session.
 
-use std::collections::{HashMap, HashSet};
+mod entries;
+mod live;
+mod row;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{SetOnce, watch};
+use tokio::sync::SetOnce;
 
 use bulkhead_domain::UnixMs;
-use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
+use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_protocol::Session;
 use bulkhead_store::{self as store, RowKind, RowStore};
+
+use entries::{Entries, SessionEntry};
+use live::{Digest, Saved};
+pub(crate) use live::{LiveSession, SessionRequest};
+use row::Row;
 
 use super::quota::EdgeQuota;
 use super::sse::{ReplayBytes, Streams};
 use bulkhead_domain::clock::SharedClock;
-use bulkhead_limits::{Full, Permit, ScopedCounter};
+use bulkhead_limits::Full;
 use bulkhead_metrics::Transport;
 
 /// Rows read at once.
 const PAGE_ROWS: usize = 256;
 /// Bytes of one session's row; a store refuses larger values.
 const ROW_BYTES_MAX: usize = 4000;
-/// The first byte of a row.
-const ROW_VERSION: u8 = 1;
-
-type Digest = [u8; 32];
 
 /// How many sessions, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -53,191 +57,6 @@ pub enum Error {
     Store(#[from] store::Error),
 }
 
-/// A session in memory.
-pub(super) struct LiveSession {
-    pub(super) session: Arc<Session>,
-    pub(super) streams: Streams,
-    /// See [`LiveSession::standalone`]; made for the first one that wants it.
-    standalone: OnceLock<watch::Sender<Vec<u64>>>,
-    digest: Digest,
-    requestor: Requestor,
-    created_at: UnixMs,
-    used_at: AtomicU64,
-    requests_open: AtomicU32,
-    saved: Mutex<Saved>,
-    /// Set when the session is over.
-    pub(super) ended: SetOnce<()>,
-    kept: ReplayBytes,
-}
-
-#[derive(Clone, Copy)]
-struct Saved {
-    revision: u64,
-    used_at: UnixMs,
-}
-
-impl LiveSession {
-    /// Who gets what belongs to no request: the last one in the list.
-    pub(super) fn standalone(&self) -> &watch::Sender<Vec<u64>> {
-        self.standalone.get_or_init(watch::Sender::default)
-    }
-
-    pub(super) fn kept(&self) -> &ReplayBytes {
-        &self.kept
-    }
-
-    /// Opens a request, which keeps the session from being idle until the guard goes.
-    pub(super) fn begin(self: &Arc<Self>, now: &SharedClock, quota: &EdgeQuota) -> Result<SessionRequest, Full> {
-        Ok(self.begin_in(now, quota.open(&self.requestor)?))
-    }
-
-    /// The same for one that has its place already.
-    pub(super) fn begin_in(self: &Arc<Self>, now: &SharedClock, permit: Permit) -> SessionRequest {
-        self.requests_open.fetch_add(1, Ordering::Relaxed);
-        SessionRequest { live: self.clone(), now: now.clone(), _place: permit }
-    }
-
-    fn is_idle(&self, now: UnixMs, idle_ms_max: u64) -> bool {
-        self.requests_open.load(Ordering::Relaxed) == 0
-            && now > self.used_at.load(Ordering::Relaxed).saturating_add(idle_ms_max)
-    }
-}
-
-/// A request in a session, for as long as anything of it goes on.
-pub(super) struct SessionRequest {
-    pub(super) live: Arc<LiveSession>,
-    now: SharedClock,
-    _place: Permit,
-}
-
-impl Drop for SessionRequest {
-    fn drop(&mut self) {
-        self.live.used_at.store(self.now.steady(), Ordering::Relaxed);
-        self.live.requests_open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-enum SessionEntry {
-    /// Known from its row only.
-    Dormant {
-        requestor: Requestor,
-        used_at: UnixMs,
-    },
-    Live(Arc<LiveSession>),
-}
-
-impl SessionEntry {
-    fn requestor(&self) -> Requestor {
-        match self {
-            Self::Dormant { requestor, .. } => *requestor,
-            Self::Live(live) => live.requestor,
-        }
-    }
-
-    fn used_at(&self) -> UnixMs {
-        match self {
-            Self::Dormant { used_at, .. } => *used_at,
-            Self::Live(live) => live.used_at.load(Ordering::Relaxed),
-        }
-    }
-
-    fn is_idle(&self, now: UnixMs, idle_ms_max: u64) -> bool {
-        match self {
-            Self::Dormant { used_at, .. } => now > used_at.saturating_add(idle_ms_max),
-            Self::Live(live) => live.is_idle(now, idle_ms_max),
-        }
-    }
-}
-
-struct Inner {
-    entries: HashMap<Digest, SessionEntry>,
-    /// Without those who have none.
-    owners: HashMap<Requestor, HashSet<Digest>>,
-    /// How many each has.
-    counter: Arc<ScopedCounter>,
-    /// Counts the sessions that ended: a row that was read before one did may be of that one.
-    ends: u64,
-}
-
-impl Inner {
-    fn new(counter: Arc<ScopedCounter>) -> Self {
-        Self { entries: HashMap::new(), owners: HashMap::new(), counter, ends: 0 }
-    }
-
-    fn put(&mut self, digest: Digest, entry: SessionEntry) {
-        let requestor = entry.requestor();
-        if self.owners.entry(requestor).or_default().insert(digest) {
-            self.counter.add(&requestor, 1);
-        }
-        self.entries.insert(digest, entry);
-    }
-
-    /// How many sessions a requestor has.
-    fn owned(&self, requestor: &Requestor) -> usize {
-        self.owners.get(requestor).map_or(0, HashSet::len)
-    }
-
-    fn owned_by_tenant(&self, tenant: &TenantId) -> u64 {
-        self.counter.held_by_tenant(tenant)
-    }
-
-    /// The one of this requestor that was idle longest.
-    fn oldest_of(&self, requestor: &Requestor) -> Option<Digest> {
-        let entries = self.owners.get(requestor)?.iter().filter_map(|digest| Some((digest, self.entries.get(digest)?)));
-        let requests_open = |entry: &SessionEntry| match entry {
-            SessionEntry::Live(live) => live.requests_open.load(Ordering::Relaxed),
-            SessionEntry::Dormant { .. } => 0,
-        };
-        let idle = entries.filter(|(_, entry)| requests_open(entry) == 0);
-        idle.min_by_key(|(_, entry)| entry.used_at()).map(|(digest, _)| *digest)
-    }
-
-    /// The oldest session of the requestor that has most in the tenant of a new one. Requestors without an idle session are passed over.
-    fn oldest_in_tenant(&self, opener: &Requestor) -> Option<Digest> {
-        self.oldest_where(opener, |owner| owner.tenant == opener.tenant)
-    }
-
-    /// The oldest session of the requestor that has most in the tenant that has most, likewise.
-    fn oldest_of_all(&self, opener: &Requestor) -> Option<Digest> {
-        let own = self.owned_by_tenant(&opener.tenant);
-        self.oldest_where(opener, |owner| self.owned_by_tenant(&owner.tenant) >= own)
-    }
-
-    /// The oldest idle session of the requestor that has most, but not of one in the opener's tenant that has fewer than the opener.
-    fn oldest_where(&self, opener: &Requestor, may_lose: impl Fn(&Requestor) -> bool) -> Option<Digest> {
-        let own = self.owned(opener);
-        let is_meant = |(owner, sessions): &(&Requestor, &HashSet<Digest>)| {
-            may_lose(owner) && (owner.tenant != opener.tenant || sessions.len() >= own)
-        };
-        let mut owners: Vec<_> = self.owners.iter().filter(is_meant).collect();
-        let most = |(owner, sessions): &(&Requestor, &HashSet<Digest>)| {
-            std::cmp::Reverse((self.owned_by_tenant(&owner.tenant), owner.tenant, sessions.len()))
-        };
-        owners.sort_by_cached_key(most);
-        owners.into_iter().find_map(|(owner, _)| self.oldest_of(owner))
-    }
-
-    /// Ends a session in memory; the row is the caller's business.
-    fn take(&mut self, digest: &Digest) -> Option<SessionEntry> {
-        self.ends += 1;
-        let entry = self.entries.remove(digest)?;
-        let requestor = entry.requestor();
-        if let Some(sessions) = self.owners.get_mut(&requestor) {
-            sessions.remove(digest);
-            if sessions.is_empty() {
-                self.owners.remove(&requestor);
-            }
-        }
-        self.counter.release(&requestor, 1);
-        if let SessionEntry::Live(live) = &entry {
-            // It may be over already.
-            let _ = live.ended.set(());
-            live.session.close();
-        }
-        Some(entry)
-    }
-}
-
 /// All sessions.
 pub struct Registry {
     rows: Arc<dyn RowStore>,
@@ -246,7 +65,7 @@ pub struct Registry {
     now: SharedClock,
     /// Tells the event ids of this run of the host from those of earlier ones.
     pub(super) epoch: u32,
-    inner: Mutex<Inner>,
+    inner: Mutex<Entries>,
 }
 
 impl Registry {
@@ -258,7 +77,7 @@ impl Registry {
         now: SharedClock,
     ) -> Result<Self, store::Error> {
         let epoch = getrandom::u32().map_err(|error| store::Error::Engine(format!("no randomness: {error}")))?;
-        let inner = Mutex::new(Inner::new(quota.count_sessions(options.per_requestor)));
+        let inner = Mutex::new(Entries::new(quota.count_sessions(options.per_requestor)));
         let registry = Self { rows, options, quota, now, epoch, inner };
         let mut after: Option<Vec<u8>> = None;
         loop {
@@ -316,7 +135,7 @@ impl Registry {
     /// Ends one session if there are too many; says which. A requestor that has too many loses its own; a tenant, one of the requestor
     /// that has most in it and has an idle one; the host, one of the tenant that has most, likewise: a requestor never loses a session to one
     /// that has more.
-    fn make_room(&self, inner: &mut Inner, requestor: Requestor) -> Result<Option<Digest>, Error> {
+    fn make_room(&self, inner: &mut Entries, requestor: Requestor) -> Result<Option<Digest>, Error> {
         let limits = self.quota.limits.of(&requestor);
         let own = inner.owned(&requestor);
         let tenant = inner.owned_by_tenant(&requestor.tenant);
@@ -397,7 +216,7 @@ impl Registry {
     }
 
     /// Ends a session in memory, and counts it; the row is the caller's business.
-    fn take(&self, inner: &mut Inner, digest: &Digest) {
+    fn take(&self, inner: &mut Entries, digest: &Digest) {
         if let Some(SessionEntry::Live(live)) = inner.take(digest) {
             let lasted = Duration::from_millis(self.now.steady().saturating_sub(live.created_at));
             self.quota.metrics.session_ended(Transport::Http, live.session.protocol_version(), lasted);
@@ -505,39 +324,4 @@ pub async fn remove_rows(rows: &dyn RowStore, tenant: TenantId) -> Result<u64, s
 
 fn digest(id: &str) -> Digest {
     Sha256::digest(id.as_bytes()).into()
-}
-
-/// What a row holds: version, tenant, requestor, created, last used, state.
-struct Row<'a> {
-    requestor: Requestor,
-    created_at: UnixMs,
-    used_at: UnixMs,
-    state: &'a [u8],
-}
-
-impl<'a> Row<'a> {
-    fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(49 + self.state.len());
-        bytes.push(ROW_VERSION);
-        bytes.extend_from_slice(&self.requestor.tenant.0);
-        bytes.extend_from_slice(&self.requestor.id.0);
-        bytes.extend_from_slice(&self.created_at.to_be_bytes());
-        bytes.extend_from_slice(&self.used_at.to_be_bytes());
-        bytes.extend_from_slice(self.state);
-        bytes
-    }
-
-    fn decode(bytes: &'a [u8]) -> Option<Self> {
-        let (&version, rest) = bytes.split_first()?;
-        let (tenant, rest) = rest.split_first_chunk()?;
-        let (id, rest) = rest.split_first_chunk()?;
-        let (created_at, rest) = rest.split_first_chunk()?;
-        let (used_at, state) = rest.split_first_chunk()?;
-        (version == ROW_VERSION).then_some(Self {
-            requestor: Requestor { tenant: TenantId(*tenant), id: RequestorId(*id) },
-            created_at: u64::from_be_bytes(*created_at),
-            used_at: u64::from_be_bytes(*used_at),
-            state,
-        })
-    }
 }

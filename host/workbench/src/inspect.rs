@@ -44,7 +44,7 @@ pub async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode> {
     let config = sources::load(arguments.config.as_deref(), &flags)?;
     let scratch = tempfile::tempdir()?;
     let sandbox = host::sandbox(&config, scratch.path(), compile_cache::of_user(), None)?;
-    let of_file = |plugin: &&PluginConfig| plugin.pinned && plugin.place != ConfigLocation::Flag("--plugin");
+    let of_file = |plugin: &&PluginConfig| plugin.pinned && plugin.location != ConfigLocation::Flag("--plugin");
     let mut source = match sources::bare_component(&arguments.file, &config, &sandbox).await? {
         Ok(source) => source,
         Err(error) => return Ok(refuse(&error)),

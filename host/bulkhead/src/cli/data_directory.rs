@@ -63,9 +63,9 @@ impl Found {
     pub(super) fn no_store(&self, config: &Config) -> anyhow::Error {
         let mut text = format!("there is no store in {}", config.server.data.display());
         text.push_str("; the data directory was looked for in this order:");
-        for place in &self.looked_at {
+        for source in &self.looked_at {
             // Writing to a String cannot fail.
-            let _ = write!(text, "\n  {place}");
+            let _ = write!(text, "\n  {source}");
         }
         if self.config.is_some() && !config.data_named {
             text.push_str("\n  [server] data in it: not set");
@@ -97,10 +97,10 @@ fn search(
     owner: impl Fn(&Path) -> Owner,
 ) -> Found {
     let mut looked_at = Vec::new();
-    let mut look = |place: &str, found: Option<&Path>, absent: &str| {
+    let mut look = |source: &str, found: Option<&Path>, absent: &str| {
         looked_at.push(match found {
-            Some(path) => format!("{place}: {}", path.display()),
-            None => format!("{place}: {absent}"),
+            Some(path) => format!("{source}: {}", path.display()),
+            None => format!("{source}: {absent}"),
         });
         found.map(Path::to_owned)
     };
@@ -168,15 +168,15 @@ mod tests {
     fn configuration_of_another_user_is_not_read() {
         let found = found((None, None), &[], &[("./bulkhead.toml", Owner::Other)]);
         assert_chosen(&found, None, None);
-        assert!(found.looked_at.iter().any(|place| place == "./bulkhead.toml: not read: it belongs to another user"));
+        assert!(found.looked_at.iter().any(|source| source == "./bulkhead.toml: not read: it belongs to another user"));
     }
 
     #[test]
     fn missing_store_names_every_place_that_was_looked_at() {
         let found = found((None, None), &[], &[]);
         let said = found.no_store(&found.load().unwrap()).to_string();
-        for place in ["--data", "BULKHEAD_SERVER_DATA", "--config", "BULKHEAD_CONFIG", "./bulkhead.toml"] {
-            assert!(said.contains(&format!("\n  {place}: not ")), "{place}: {said}");
+        for source in ["--data", "BULKHEAD_SERVER_DATA", "--config", "BULKHEAD_CONFIG", "./bulkhead.toml"] {
+            assert!(said.contains(&format!("\n  {source}: not ")), "{source}: {said}");
         }
         assert!(said.contains("\n  /etc/bulkhead/bulkhead.toml: not there\n"), "{said}");
         assert!(said.contains("bulkhead-data: the default\nname the data directory"), "{said}");

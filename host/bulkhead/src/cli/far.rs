@@ -85,5 +85,5 @@ impl FarArguments {
 }
 
 fn usage(message: &str) -> anyhow::Error {
-    Problem { place: ConfigLocation::Flag("--url"), message: message.to_owned() }.into()
+    Problem { location: ConfigLocation::Flag("--url"), message: message.to_owned() }.into()
 }

@@ -1,7 +1,8 @@
 //! `bulkhead reference`: the pages below `host/docs/reference` that the program writes about itself.
 //!
 //! Owns the Markdown of the command line. Must not read a file or the environment: the same program prints the same page
-//! everywhere. `cargo xtask docs` writes what it prints.
+//! everywhere. `cargo xtask docs` writes what it prints into the tree, but for the command line, which `cargo xtask dist` writes into
+//! packages.
 
 mod errors;
 
@@ -41,8 +42,7 @@ pub(crate) fn print(page: Page) {
 const INTRODUCTION: &str = "\
 # Command line
 
-For operators and plugin authors. This page lists every command of `bulkhead`. `cargo xtask docs` writes it from the program; do not
-edit it.
+For operators and plugin authors. This page lists every command of `bulkhead`, as the program of this package describes it.
 
 `bulkhead COMMAND --help` says the same. Commands that print data take `--json`. Exit code 0 is success, 1 a failure, 2 a wrong command
 line or configuration, 75 that another process has the data directory (a host that starts, or a command): try again soon. Commands

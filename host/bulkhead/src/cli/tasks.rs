@@ -305,8 +305,8 @@ pub(super) fn details(view: &TaskDetailsView, layout: &Layout) -> String {
     if let Some(members) = members.as_object_mut() {
         let held = view.held.then(|| HELD.replace("ID", &view.task.id));
         let durable = view.durable.as_ref().map(|durable| durable.to_string());
-        let told = [("held", held), ("durable", durable)].into_iter();
-        members.extend(told.filter_map(|(name, text)| Some((name.to_owned(), text?.into()))));
+        let notes = [("held", held), ("durable", durable)].into_iter();
+        members.extend(notes.filter_map(|(name, text)| Some((name.to_owned(), text?.into()))));
     }
     let timeline = view.timeline.as_ref().map(|timeline| format!("\n\n{}", timeline_table(timeline, layout)));
     fields_at(&members, layout.now) + &timeline.unwrap_or_default()

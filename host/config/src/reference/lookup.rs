@@ -27,9 +27,9 @@ impl Described {
         self.path.rsplit_once('.').map_or("", |(table, _)| table)
     }
 
-    fn is_meant(&self, asked: &str) -> bool {
-        let is_end = self.path.strip_suffix(asked).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-        is_end || self.variable.as_deref() == Some(asked)
+    fn is_meant(&self, name: &str) -> bool {
+        let is_end = self.path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+        is_end || self.variable.as_deref() == Some(name)
     }
 
     fn write(&self, to: &mut String) {
@@ -98,17 +98,17 @@ pub fn tables() -> Vec<String> {
 /// # Errors
 ///
 /// There is none of this name: which ones are near.
-pub fn explain(asked: &str) -> Result<String, String> {
-    let asked = plain(asked.trim());
+pub fn explain(wanted: &str) -> Result<String, String> {
+    let wanted = plain(wanted.trim());
     let every = every_key();
     // A key that holds a table has the keys of that below it.
-    let exactly = every.iter().filter(|key| key.path == asked).chain(every.iter().filter(|key| key.table() == asked));
+    let exactly = every.iter().filter(|key| key.path == wanted).chain(every.iter().filter(|key| key.table() == wanted));
     let mut found: Vec<_> = exactly.collect();
     if found.is_empty() {
-        found = every.iter().filter(|key| key.is_meant(&asked)).collect();
+        found = every.iter().filter(|key| key.is_meant(&wanted)).collect();
     }
     if found.is_empty() {
-        return Err(unknown(&asked, &every));
+        return Err(unknown(&wanted, &every));
     }
     let mut text = String::new();
     for key in found {
@@ -117,11 +117,11 @@ pub fn explain(asked: &str) -> Result<String, String> {
     Ok(text)
 }
 
-fn unknown(asked: &str, every: &[Described]) -> String {
-    let name = asked.rsplit('.').next().unwrap_or_default();
+fn unknown(wanted: &str, every: &[Described]) -> String {
+    let name = wanted.rsplit('.').next().unwrap_or_default();
     let paths = || every.iter().map(|key| key.path.as_str());
     let names = every.iter().filter_map(|key| key.path.rsplit('.').next());
-    let nearest = bulkhead_protocol::nearest_name(asked, paths());
+    let nearest = bulkhead_protocol::nearest_name(wanted, paths());
     let nearest_name = bulkhead_protocol::nearest_name(name, names);
     let mut near: Vec<&str> = nearest.into_iter().collect();
     let is_near = |path: &&str| {
@@ -137,7 +137,7 @@ fn unknown(asked: &str, every: &[Described]) -> String {
         [] => String::new(),
         near => format!(" (did you mean {}?)", near.join(", ")),
     };
-    format!("the configuration has no key {asked:?}{hint}; `bulkhead help config` lists the tables")
+    format!("the configuration has no key {wanted:?}{hint}; `bulkhead help config` lists the tables")
 }
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn key_is_found_by_what_a_person_knows_of_it() {
-        for (asked, parts) in [
+        for (wanted, parts) in [
             ("limits.ttl_ms_max", vec!["limits.ttl_ms_max\n", "default: ", " to ", "BULKHEAD_LIMITS_TTL_MS_MAX"]),
             ("ttl_ms_max", vec!["limits.ttl_ms_max\n"]),
             ("BULKHEAD_LIMITS_TTL_MS_MAX", vec!["limits.ttl_ms_max\n"]),
@@ -167,26 +167,26 @@ mod tests {
             // In several tables.
             ("token_file", vec!["admin.token_file\n", "metrics.token_file\n"]),
         ] {
-            let said = explain(asked).unwrap();
-            assert!(parts.iter().all(|part| said.contains(part)), "{asked}: {said}");
+            let said = explain(wanted).unwrap();
+            assert!(parts.iter().all(|part| said.contains(part)), "{wanted}: {said}");
         }
         assert!(tables().iter().any(|table| table == "plugin.grants"));
     }
 
     #[test]
     fn unknown_key_is_answered_with_near_ones() {
-        for (asked, near) in [
+        for (wanted, near) in [
             ("limits.ttl_ms_mux", Some("limits.ttl_ms_max")),
             ("server.lisen", Some("server.listen")),
             ("keyfile", Some("secrets.key_file")),
             ("zzzzqqqq", None),
         ] {
-            let said = explain(asked).unwrap_err();
+            let said = explain(wanted).unwrap_err();
             match near {
                 Some(near) => assert!(said.contains(near), "{said}"),
                 None => assert!(!said.contains("did you mean"), "{said}"),
             }
-            assert!(said.contains(asked) && said.ends_with("`bulkhead help config` lists the tables"), "{said}");
+            assert!(said.contains(wanted) && said.ends_with("`bulkhead help config` lists the tables"), "{said}");
         }
     }
 }

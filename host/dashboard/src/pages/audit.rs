@@ -69,15 +69,15 @@ pub(crate) struct AuditFilter<'a> {
 }
 
 pub(crate) fn audit(frame: &Frame<'_>, filter: AuditFilter<'_>, page: &Result<AuditPageView, String>) -> Markup {
-    let [place, _] = filter.reader.places();
+    let [path, _] = filter.reader.places();
     frame.show(
         "Audit log",
         html! {
-            form.filter method="get" action=(place) {
+            form.filter method="get" action=(path) {
                 (filter_text("event", "Event", filter.event))
                 @if let LogReader::Operator { tenant } = filter.reader { (filter_text("tenant", "Tenant", tenant)) }
                 button type="submit" { "Filter" }
-                a href=(place) { "Reload all" }
+                a href=(path) { "Reload all" }
             }
             p.note { "An event as " code { "task.created" } ", or how events begin, as " code { "task." } }
             @match page {
@@ -99,7 +99,7 @@ pub(crate) fn audit(frame: &Frame<'_>, filter: AuditFilter<'_>, page: &Result<Au
                         }))
                     }
                     @let query = [("event", filter.event), ("tenant", filter.reader.tenant()), ("after", page.next.as_deref())];
-                    (more(page.next.as_ref().map(|_| address(place, &query)).as_deref()))
+                    (more(page.next.as_ref().map(|_| address(path, &query)).as_deref()))
                 }
             }
         },
@@ -166,17 +166,17 @@ struct Denied {
 }
 
 pub(crate) fn denials(frame: &Frame<'_>, page: &Denials<'_>) -> Markup {
-    let [_, place] = page.reader.places();
+    let [_, path] = page.reader.places();
     frame.show(
         "Denials",
         html! {
             @match page.reader {
-                LogReader::Operator { tenant } => form.filter method="get" action=(place) {
+                LogReader::Operator { tenant } => form.filter method="get" action=(path) {
                     (filter_text("tenant", "Tenant", tenant))
                     button type="submit" { "Filter" }
-                    a href=(place) { "Reload all" }
+                    a href=(path) { "Reload all" }
                 },
-                LogReader::Lead => p { a href=(place) { "Reload" } },
+                LogReader::Lead => p { a href=(path) { "Reload" } },
             }
             @match &page.lines {
                 Err(why) => (notice("bad", why)),

@@ -132,8 +132,8 @@ pub(crate) struct LedTask<'a> {
 
 pub(crate) fn led_task(frame: &Frame<'_>, session: &Session, page: &LedTask<'_>) -> Markup {
     let task = &page.task.task;
-    let place = format!("/tenant/tasks/{}", task.id);
-    let action = |what: &str, label: &str| button(session, &format!("{place}/{what}"), label, "plain");
+    let address = format!("/tenant/tasks/{}", task.id);
+    let action = |what: &str, label: &str| button(session, &format!("{address}/{what}"), label, "plain");
     let is_over = matches!(
         task.status,
         TaskStatus::Succeeded | TaskStatus::ToolError | TaskStatus::Failed | TaskStatus::Cancelled
@@ -144,7 +144,7 @@ pub(crate) fn led_task(frame: &Frame<'_>, session: &Session, page: &LedTask<'_>)
             @if let Some(refused) = page.refused { (notice("bad", refused)) }
             dl {
                 dt { "Status" } dd { (status(task.status)) }
-                @if let Some(said) = &task.status_message { dt { "Message" } dd { (text::line(said)) } }
+                @if let Some(message) = &task.status_message { dt { "Message" } dd { (text::line(message)) } }
                 dt { "Task" } dd { code { (task.id) } }
                 dt { "Requestor" } dd { (text::line(task.requestor.as_deref().unwrap_or("–"))) }
                 dt { "Plugin" } dd { (text::line(&page.task.plugin)) }
@@ -159,7 +159,7 @@ pub(crate) fn led_task(frame: &Frame<'_>, session: &Session, page: &LedTask<'_>)
                     @else if !page.task.held { (action("resume", "Resume")) }
                     (action("cancel", "Cancel the task"))
                 }
-                a href=(place) { "Reload" }
+                a href=(address) { "Reload" }
             }
             p.note { "Arguments, answers and results are shown to the requestor alone." }
         },

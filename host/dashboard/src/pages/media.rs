@@ -33,12 +33,12 @@ pub(crate) fn media_type(data: &[u8]) -> Option<&'static str> {
 }
 
 /// What stands for a block of a result, with the links to it.
-pub(super) fn media(id: TaskId, place: usize, what: &str, mime: &str, data: &[u8]) -> Markup {
+pub(super) fn media(id: TaskId, index: usize, what: &str, mime: &str, data: &[u8]) -> Markup {
     html! {
         p {
             (what) " (" (text::line(mime)) ", " (text::bytes(data.len() as u64)) ") "
-            @if media_type(data).is_some() { a href={ "/tasks/" (id) "/image/" (place) } { "Show it" } " " }
-            a href={ "/tasks/" (id) "/file/" (place) } download { "Download it" }
+            @if media_type(data).is_some() { a href={ "/tasks/" (id) "/image/" (index) } { "Show it" } " " }
+            a href={ "/tasks/" (id) "/file/" (index) } download { "Download it" }
         }
     }
 }

@@ -236,8 +236,8 @@ fn fitting<T>(rows: &[T], bytes_max: usize, show: impl Fn(&T) -> Markup) -> (Vec
 }
 
 /// Something that the reader has to know first.
-fn notice(class: &str, said: &str) -> Markup {
-    html! { p.notice.(class) role="status" { (said) } }
+fn notice(class: &str, message: &str) -> Markup {
+    html! { p.notice.(class) role="status" { (message) } }
 }
 
 /// One page of a list, and the address of the next.
@@ -258,11 +258,11 @@ pub(crate) fn address(path: &str, query: &[(&str, Option<&str>)]) -> String {
 }
 
 /// A page that says one thing: what is not there, or why something was not done.
-pub(crate) fn message(frame: &Frame<'_>, title: &str, said: &str) -> Markup {
+pub(crate) fn message(frame: &Frame<'_>, title: &str, message: &str) -> Markup {
     frame.show(
         title,
         html! {
-            p { (said) }
+            p { (message) }
             p { a href="/" { "To the first page" } }
         },
     )

@@ -106,7 +106,7 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
         @if let Some(refused) = page.refused { (notice("bad", refused)) }
         (live("task", html! { dl {
             dt { "Status" } dd { (status(task.status)) }
-            @if let Some(said) = &task.status_message { dt { "Message" } dd { (text::line(said)) } }
+            @if let Some(message) = &task.status_message { dt { "Message" } dd { (text::line(message)) } }
             @if let Some(error) = &details.error { dt { "Error" } dd { (text::line(error)) } }
             dt { "Task" } dd { (copied(&task.id)) }
             dt { "Requestor" } dd { (named(task.requestor.as_deref())) " of tenant " (named(task.tenant.as_deref())) }

@@ -35,7 +35,7 @@ pub(super) struct Used<'a> {
     pub(super) limit: &'a str,
     pub(super) in_use: u64,
     pub(super) max: u64,
-    place: Option<String>,
+    address: Option<String>,
 }
 
 impl Used<'_> {
@@ -44,13 +44,13 @@ impl Used<'_> {
     }
 }
 
-pub(super) fn used(owner: String, place: Option<String>, limits: &LimitCounts) -> impl Iterator<Item = Used<'_>> {
+pub(super) fn used(owner: String, address: Option<String>, limits: &LimitCounts) -> impl Iterator<Item = Used<'_>> {
     limits.iter().filter(|(_, count)| count.in_use > 0).map(move |(limit, count)| Used {
         owner: owner.clone(),
         limit,
         in_use: count.in_use,
         max: count.max,
-        place: place.clone(),
+        address: address.clone(),
     })
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn overview(frame: &Frame<'_>, page: &Overview) -> Markup {
             html! {
                 h2 { "Needs attention" }
                 @if needs.is_empty() { p { "Nothing." } } @else {
-                    ul.needs { @for (said, place) in &needs { li { a href=(place) { (said) } } } }
+                    ul.needs { @for (need, address) in &needs { li { a href=(address) { (need) } } } }
                 }
                 h2 { "Now" }
                 dl.numbers {
@@ -203,7 +203,7 @@ type Need = (String, String);
 fn needs_attention(page: &Overview, now: u64) -> Vec<Need> {
     let Overview { health, limits, plugins, history, .. } = page;
     let (mut needs, mut later): (Vec<Need>, Vec<Need>) = Default::default();
-    let mut say = |what: &str, place: &str| needs.push((text::line(what), place.to_owned()));
+    let mut say = |what: &str, address: &str| needs.push((text::line(what), address.to_owned()));
     if !health.store.writable {
         let why = health.store.problem.as_deref().unwrap_or("no reason is known");
         say(&format!("The store takes no writes: {why}"), "/hosts");
@@ -221,10 +221,10 @@ fn needs_attention(page: &Overview, now: u64) -> Vec<Need> {
         say(&format!("Plugin {missing} is required and not served"), &format!("/plugins/{}", path_segment(missing)));
     }
     for plugin in plugins.plugins.iter().filter(|plugin| plugin.state != PluginState::Removed) {
-        let place = format!("/plugins/{}", path_segment(&plugin.name));
+        let address = format!("/plugins/{}", path_segment(&plugin.name));
         let (needed, others) = of_plugin(plugin);
-        needs.extend(needed.into_iter().map(|what| (named(plugin, &what), place.clone())));
-        later.extend(others.into_iter().map(|what| (named(plugin, &what), place.clone())));
+        needs.extend(needed.into_iter().map(|what| (named(plugin, &what), address.clone())));
+        later.extend(others.into_iter().map(|what| (named(plugin, &what), address.clone())));
     }
     let refused = refused_now(history, now).into_iter().take(FULLEST_SHOWN_MAX);
     later.extend(refused.map(|(limit, rate)| {
@@ -232,8 +232,8 @@ fn needs_attention(page: &Overview, now: u64) -> Vec<Need> {
     }));
     let full = fullest(limits).into_iter().take_while(|used| used.percent() >= FULL_PERCENT).take(FULLEST_SHOWN_MAX);
     later.extend(full.map(|used| {
-        let said = format!("{}: {} is at {} %", used.owner, used.limit, used.percent());
-        (text::line(&said), used.place.unwrap_or_else(|| "/tenants".to_owned()))
+        let need = format!("{}: {} is at {} %", used.owner, used.limit, used.percent());
+        (text::line(&need), used.address.unwrap_or_else(|| "/tenants".to_owned()))
     }));
     needs.append(&mut later);
     needs
@@ -342,7 +342,7 @@ mod tests {
             ("tenant a b: tasks_stored_per_tenant is at 100 %", "/tenants/a%20b"),
             ("the host: calls_running_total is at 95 %", "/tenants"),
         ];
-        let needs: Vec<_> = needs.iter().map(|(said, place)| (said.as_str(), place.as_str())).collect();
+        let needs: Vec<_> = needs.iter().map(|(need, address)| (need.as_str(), address.as_str())).collect();
         assert_eq!(needs, expected);
     }
 

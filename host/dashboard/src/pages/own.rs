@@ -78,7 +78,7 @@ pub(crate) fn own_task(frame: &Frame<'_>, session: &Session, page: &OwnTask<'_>)
         html! {
             (live("task", html! { dl {
                 dt { "Status" } dd { (status((&task.phase).into())) }
-                @if let Some(said) = &task.status_message { dt { "Message" } dd { (text::line(said)) } }
+                @if let Some(message) = &task.status_message { dt { "Message" } dd { (text::line(message)) } }
                 dt { "Task" } dd { (copied(&task.id.to_string())) }
                 dt { "Plugin" } dd { (text::line(&task.plugin.name)) }
                 dt { "Created" } dd { (frame.when(task.created_at)) }
@@ -198,8 +198,8 @@ fn timeline(frame: &Frame<'_>, task: &Task) -> Markup {
     html! {
         ol {
             li { (frame.when(task.created_at)) " created" }
-            @for (place, entry) in task.timeline.entries().iter().enumerate() {
-                @if gap == Some(place) { li { "… " (task.timeline.left_out()) " more, which are not kept" } }
+            @for (index, entry) in task.timeline.entries().iter().enumerate() {
+                @if gap == Some(index) { li { "… " (task.timeline.left_out()) " more, which are not kept" } }
                 li { (frame.when(entry.at)) " " (happened(entry.transition)) }
             }
             @if task.timeline.is_empty() && task.updated_at > task.created_at {
@@ -243,8 +243,8 @@ fn result(task: &Task, output: Option<&TaskOutput>) -> Markup {
 fn shown(id: TaskId, output: &TaskOutput) -> Markup {
     match output {
         TaskOutput::Tool(output) => html! {
-            @for (place, content) in output.content.iter().enumerate().take(BLOCKS_SHOWN_MAX) {
-                (content_block(id, place, content))
+            @for (index, content) in output.content.iter().enumerate().take(BLOCKS_SHOWN_MAX) {
+                (content_block(id, index, content))
             }
             @if output.content.len() > BLOCKS_SHOWN_MAX {
                 p { (output.content.len() - BLOCKS_SHOWN_MAX) " more blocks: read them with an MCP client." }
@@ -265,18 +265,18 @@ fn shown(id: TaskId, output: &TaskOutput) -> Markup {
 const BLOCKS_SHOWN_MAX: usize = 20;
 
 /// A block as text. What is no text is named and never loaded.
-fn content_block(id: TaskId, place: usize, content: &Content) -> Markup {
+fn content_block(id: TaskId, index: usize, content: &Content) -> Markup {
     match &content.kind {
-        ContentKind::Text(said) => html! { pre tabindex="0" { (text::block(said)) } },
-        ContentKind::Image { data, mime_type } => media(id, place, "An image", mime_type, data),
-        ContentKind::Audio { data, mime_type } => media(id, place, "A sound", mime_type, data),
+        ContentKind::Text(text) => html! { pre tabindex="0" { (text::block(text)) } },
+        ContentKind::Image { data, mime_type } => media(id, index, "An image", mime_type, data),
+        ContentKind::Audio { data, mime_type } => media(id, index, "A sound", mime_type, data),
         ContentKind::ResourceLink(link) => html! { p { "A resource: " code { (text::line(&link.uri)) } } },
         ContentKind::Resource(resource) => html! {
             p { "The resource " code { (text::line(&resource.uri)) } }
             @match &resource.body {
-                ResourceBody::Text(said) => pre tabindex="0" { (text::block(said)) },
+                ResourceBody::Text(text) => pre tabindex="0" { (text::block(text)) },
                 ResourceBody::Blob(data) => {
-                    (media(id, place, "Bytes", resource.mime_type.as_deref().unwrap_or("no type"), data))
+                    (media(id, index, "Bytes", resource.mime_type.as_deref().unwrap_or("no type"), data))
                 }
             }
         },

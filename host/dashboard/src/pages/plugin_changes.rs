@@ -169,8 +169,8 @@ fn show_difference(label: &str, difference: &Difference) -> Markup {
         Direction::Narrowed => "narrowed",
         Direction::Widened => "widened",
     };
-    let place = if difference.path.is_empty() { "/" } else { &difference.path };
-    html! { li { (label) " " strong { (direction) } " at " code { (text::line(place)) } ": " (text::line(&difference.what)) } }
+    let path = if difference.path.is_empty() { "/" } else { &difference.path };
+    html! { li { (label) " " strong { (direction) } " at " code { (text::line(path)) } ": " (text::line(&difference.what)) } }
 }
 
 /// Both sides of a part. The words are the plugin's.
@@ -182,15 +182,15 @@ fn show_part(part: &TextDifference, is_whole: bool) -> Markup {
         ToolPart::InputSchema => "Input schema",
         ToolPart::OutputSchema => "Output schema",
     };
-    let side = |when: &str, class: &str, said: Option<&str>| {
+    let side = |when: &str, class: &str, text: Option<&str>| {
         html! {
-            @if let Some(said) = said {
-                pre.(class) tabindex="0" role="group" aria-label={ (label) ", " (when) } { (text::passage(said, WHOLE_CHARS_MAX)) }
+            @if let Some(text) = text {
+                pre.(class) tabindex="0" role="group" aria-label={ (label) ", " (when) } { (text::passage(text, WHOLE_CHARS_MAX)) }
             }
         }
     };
     let hidden =
-        |said: &Option<String>| said.as_ref().map_or(0, |said| said.chars().count().saturating_sub(WHOLE_CHARS_MAX));
+        |text: &Option<String>| text.as_ref().map_or(0, |text| text.chars().count().saturating_sub(WHOLE_CHARS_MAX));
     let hidden = hidden(&part.before).max(hidden(&part.after));
     html! {
         p.part { (label) @if part.before.is_some() && part.after.is_some() { ", before and after" } }

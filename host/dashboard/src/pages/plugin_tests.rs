@@ -93,7 +93,8 @@ fn row() -> GrantRow {
 }
 
 fn orders() -> Vec<Order> {
-    let outcome = |is_done| Outcome { is_done, said: vec![text::line(&hostile(300))], plugin: None, leads_to: None };
+    let outcome =
+        |is_done| Outcome { is_done, messages: vec![text::line(&hostile(300))], plugin: None, leads_to: None };
     let outcomes = [None, Some(outcome(true)), Some(outcome(false))];
     let order = |outcome| Order {
         plugin: Some(hostile(10)),

@@ -398,9 +398,9 @@ fn show_order(frame: &Frame<'_>, order: &Order, named: bool) -> Markup {
                 }
             }
             @if let Some(outcome) = &order.outcome {
-                @if !outcome.said.is_empty() {
-                    @let (said, left) = fitting(&outcome.said, OUTCOME_BYTES, |line| html! { li { (line) } });
-                    ul { @for line in &said { (line) } @if left > 0 { li { (left) " more" } } }
+                @if !outcome.messages.is_empty() {
+                    @let (messages, left) = fitting(&outcome.messages, OUTCOME_BYTES, |line| html! { li { (line) } });
+                    ul { @for line in &messages { (line) } @if left > 0 { li { (left) " more" } } }
                 }
                 @if let Some(place) = &outcome.leads_to { p { a href=(place) { "What it changes" } } }
             }

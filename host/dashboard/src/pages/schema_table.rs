@@ -62,7 +62,7 @@ impl<'a> Rows<'a> {
     fn behind(&self, schema: &'a Value) -> &'a Value {
         let mut at = without_null(schema);
         for _ in 0..REFERENCES_MAX {
-            let pointer = text_of(at, "$ref").and_then(|place| place.strip_prefix('#'));
+            let pointer = text_of(at, "$ref").and_then(|reference| reference.strip_prefix('#'));
             let Some(found) = pointer.and_then(|pointer| self.root.pointer(pointer)) else { break };
             at = without_null(found);
         }
@@ -116,7 +116,7 @@ pub(super) fn schema_table(label: &str, schema: &str) -> Markup {
 }
 
 fn shown(row: &Row<'_>) -> Markup {
-    let said = |name: &str| text_of(row.around, name).or_else(|| text_of(row.schema, name));
+    let keyword = |name: &str| text_of(row.around, name).or_else(|| text_of(row.schema, name));
     let default = row.around.get("default").or_else(|| row.schema.get("default"));
     html! {
         tr {
@@ -126,8 +126,8 @@ fn shown(row: &Row<'_>) -> Markup {
             td { @if let Some(default) = default { code { (text::line(&default.to_string())) } } }
             td { (bounds(row.schema)) }
             td {
-                @if let Some(title) = said("title") { strong { (text::line(title)) } " " }
-                (text::line(said("description").unwrap_or_default()))
+                @if let Some(title) = keyword("title") { strong { (text::line(title)) } " " }
+                (text::line(keyword("description").unwrap_or_default()))
             }
         }
     }

@@ -55,8 +55,8 @@ pub(crate) fn tools(frame: &Frame<'_>, page: &ToolsPage<'_>) -> Markup {
 }
 
 fn summary(tool: &Tool) -> String {
-    let said = tool.title.as_deref().unwrap_or(&tool.description);
-    let line = text::line(said.lines().next().unwrap_or_default());
+    let title = tool.title.as_deref().unwrap_or(&tool.description);
+    let line = text::line(title.lines().next().unwrap_or_default());
     if line.chars().nth(SUMMARY_CHARS_MAX).is_none() {
         return line;
     }
@@ -87,7 +87,7 @@ pub(crate) fn tool(frame: &Frame<'_>, session: &Session, page: &ToolPage<'_>) ->
             dl {
                 @if let Some(title) = &tool.title { dt { "Title" } dd { (text::line(title)) } }
                 dt { "Plugin" } dd { (text::line(&page.offered.plugin().name)) " " code { (version) } }
-                @if let Some(hints) = &tool.annotations { @for (label, said) in hints_of(hints) { dt { (label) } dd { (said) } } }
+                @if let Some(hints) = &tool.annotations { @for (label, hint) in hints_of(hints) { dt { (label) } dd { (hint) } } }
                 dt { "As a task" } dd { (as_task(tool.task_support)) }
             }
             blockquote { (text::block(&tool.description)) }
@@ -112,13 +112,13 @@ pub(crate) fn tool(frame: &Frame<'_>, session: &Session, page: &ToolPage<'_>) ->
 
 /// What a plugin says that its tool does.
 fn hints_of(hints: &ToolAnnotations) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let said = [
+    let hints = [
         ("Only reads", hints.read_only),
         ("Destroys", hints.destructive),
         ("Can be repeated", hints.idempotent),
         ("Reaches outside", hints.open_world),
     ];
-    said.into_iter().filter_map(|(label, said)| Some((label, if said? { "yes" } else { "no" })))
+    hints.into_iter().filter_map(|(label, hint)| Some((label, if hint? { "yes" } else { "no" })))
 }
 
 fn call(session: &Session, tool: &Tool, refused: Option<(&Form, &str)>) -> Markup {

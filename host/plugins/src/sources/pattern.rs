@@ -139,12 +139,12 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     spread(pattern, &mut places);
     for byte in name {
         let mut next = Vec::new();
-        for place in places {
-            match (pattern.get(place), pattern.get(place + 1)) {
-                (Some(b'*'), Some(b'*')) => next.push(place),
-                (Some(b'*'), _) if *byte != b'/' => next.push(place),
+        for position in places {
+            match (pattern.get(position), pattern.get(position + 1)) {
+                (Some(b'*'), Some(b'*')) => next.push(position),
+                (Some(b'*'), _) if *byte != b'/' => next.push(position),
                 (Some(b'*'), _) | (None, _) => {}
-                (Some(wanted), _) if wanted == byte => next.push(place + 1),
+                (Some(wanted), _) if wanted == byte => next.push(position + 1),
                 (Some(_), _) => {}
             }
         }
@@ -157,10 +157,10 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 /// Adds the places that are reached without a byte: behind each star.
 fn spread(pattern: &[u8], places: &mut Vec<usize>) {
     let mut at = 0;
-    while let Some(place) = places.get(at).copied() {
-        let behind = match (pattern.get(place), pattern.get(place + 1)) {
-            (Some(b'*'), Some(b'*')) => Some(place + 2),
-            (Some(b'*'), _) => Some(place + 1),
+    while let Some(position) = places.get(at).copied() {
+        let behind = match (pattern.get(position), pattern.get(position + 1)) {
+            (Some(b'*'), Some(b'*')) => Some(position + 2),
+            (Some(b'*'), _) => Some(position + 1),
             _ => None,
         };
         places.extend(behind.filter(|behind| !places.contains(behind)));

@@ -60,7 +60,7 @@ struct Seen {
     from_start: bool,
     next: Next,
     /// What was last said about it, and under which name.
-    said: Option<(String, Vec<String>)>,
+    reported: Option<(String, Vec<String>)>,
 }
 
 /// What is to be done about the present print of a file.
@@ -135,7 +135,7 @@ impl Watch {
         let mut is_restless = false;
         for (path, print) in &found.components {
             let now = Instant::now();
-            let begin = || Seen { print: print.clone(), since: now, from_start, next: Next::Take, said: None };
+            let begin = || Seen { print: print.clone(), since: now, from_start, next: Next::Take, reported: None };
             let file = seen.entry(path.clone()).or_insert_with(begin);
             if file.print != *print {
                 (file.print, file.since, file.from_start, file.next) = (print.clone(), now, false, Next::Take);
@@ -168,7 +168,7 @@ impl Watch {
         let gone: Vec<_> = seen.keys().filter(|path| is_gone(path)).cloned().collect();
         for path in gone {
             tracing::info!(file = %path.display(), "gone from a watched folder; what came from it goes on");
-            if let Some((name, _)) = seen.remove(&path).and_then(|file| file.said) {
+            if let Some((name, _)) = seen.remove(&path).and_then(|file| file.reported) {
                 self.plugins.note_problems(&name, Vec::new()).await;
             }
         }
@@ -177,16 +177,16 @@ impl Watch {
 
     /// Lets operators see what is wrong with a file, in the list and, once, in the log.
     async fn say(&self, file: &mut Seen, path: &Path, name: String, problems: Vec<String>) {
-        let said = (name, problems);
-        if let Some((before, _)) = file.said.as_ref().filter(|before| before.0 != said.0) {
+        let reported = (name, problems);
+        if let Some((before, _)) = file.reported.as_ref().filter(|before| before.0 != reported.0) {
             self.plugins.note_problems(before, Vec::new()).await;
         }
-        if !said.1.is_empty() && file.said.as_ref() != Some(&said) {
-            tracing::warn!(file = %path.display(), plugin.name = said.0, problems = ?said.1, "not taken from a watched folder");
-            self.audit.note(|| Entry::new("plugin.refused").named(&said.0).because(&said.1.join("; ")));
+        if !reported.1.is_empty() && file.reported.as_ref() != Some(&reported) {
+            tracing::warn!(file = %path.display(), plugin.name = reported.0, problems = ?reported.1, "not taken from a watched folder");
+            self.audit.note(|| Entry::new("plugin.refused").named(&reported.0).because(&reported.1.join("; ")));
         }
-        self.plugins.note_problems(&said.0, said.1.clone()).await;
-        file.said = Some(said);
+        self.plugins.note_problems(&reported.0, reported.1.clone()).await;
+        file.reported = Some(reported);
     }
 
     /// `None`: the file changed while it was read.
@@ -323,12 +323,12 @@ impl Next {
 /// Wakes the watch when a folder changes. Without it the folders are read at intervals.
 fn watcher(changed: &Arc<Notify>) -> Option<notify::RecommendedWatcher> {
     let changed = Arc::clone(changed);
-    let told = move |event: notify::Result<notify::Event>| {
+    let notify = move |event: notify::Result<notify::Event>| {
         if !event.is_ok_and(|event| event.kind.is_access()) {
             changed.notify_one();
         }
     };
-    let watcher = notify::recommended_watcher(told);
+    let watcher = notify::recommended_watcher(notify);
     watcher.map_err(|error| tracing::warn!(%error, "watched folders are looked at every few seconds only")).ok()
 }
 

@@ -60,7 +60,11 @@ impl Bench {
     }
 
     async fn start(&self, wanted: Vec<(Policy, Arc<Parcel>)>) -> (World, Vec<LoadError>) {
-        let wanted = wanted.into_iter().map(|(policy, supply)| ConfiguredPlugin { policy, supply, pinned: false });
+        let wanted = wanted.into_iter().map(|(policy, component_source)| ConfiguredPlugin {
+            policy,
+            component_source,
+            pinned: false,
+        });
         start_in(self.data.path(), &self.store, &self.clock, policy(), wanted.collect()).await
     }
 }

@@ -263,40 +263,15 @@ enum Next {
 
 impl Listener {
     async fn run(mut self, wanted: Subscription, mut sources: Sources, mut closing: Closing) -> Frame {
-        let mut tasks = Vec::new();
-        for wire_id in wanted.tasks.iter().flatten() {
-            if self.shown.len() >= TASKS_MAX {
-                break;
-            }
-            match sep1686::find_call(&self.shared.tasks, &self.requestor, wire_id).await {
-                Ok(task) => {
-                    if let Entry::Vacant(vacant) = self.shown.entry(task.id) {
-                        vacant.insert(LastNotification::default());
-                        tasks.push(task);
-                    }
-                }
-                Err(tasks::Error::NotFound) => {}
-                Err(error) => return super::refused(&self.id, &error.into()),
-            }
-        }
+        let tasks = match self.find_tasks(wanted.tasks.as_deref().unwrap_or_default()).await {
+            Ok(tasks) => tasks,
+            Err(error) => return super::refused(&self.id, &error),
+        };
         let followed = match self.follow(wanted.context, wanted.resources.unwrap_or_default()).await {
             Ok(followed) => followed,
             Err(error) => return super::refused(&self.id, &error),
         };
-        let uris = || followed.iter().map(|(uri, _)| uri.clone()).collect();
-        let lists = &sources.lists;
-        let honoured = Honoured {
-            tools_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Tools)),
-            prompts_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Prompts)),
-            resources_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Resources)),
-            resource_subscriptions: sources.updates.is_some().then(uris),
-            task_ids: wanted
-                .tasks
-                .is_some()
-                .then(|| tasks.iter().map(|task| sep1686::wire_id(task).into_owned()).collect()),
-        };
-        let acknowledged = Acknowledged { notifications: &honoured, meta: self.meta() };
-        self.frames.send(notification("notifications/subscriptions/acknowledged", Some(&acknowledged)));
+        self.acknowledge(&sources, wanted.tasks.is_some().then_some(tasks.as_slice()), &followed);
         for task in tasks {
             self.show(task).await;
         }
@@ -313,46 +288,87 @@ impl Listener {
                 next = sources.next() => next,
                 () = tokio::time::sleep_until(self.retry_at.unwrap_or_else(Instant::now)), if self.retry_at.is_some() => Next::Retry,
             };
-            match next {
-                Next::Changed(kinds) => {
-                    for kind in kinds {
-                        let changed = Changed { meta: self.meta() };
-                        self.frames.send(notification(list_changed_method(kind), Some(&changed)));
-                    }
+            if matches!(next, Next::Over) {
+                // One text of the specification wants a notification where there is no stream to close, another a result.
+                if closing.connection.is_some() {
+                    let cancelled = Cancelled { request_id: &self.id, reason: "the host stops" };
+                    self.frames.send(notification("notifications/cancelled", Some(&cancelled)));
                 }
-                Next::Updated(update) => {
-                    let is_followed = |(uri, owner): &(String, String)| *uri == update.uri && *owner == update.plugin;
-                    if update.concerns(&self.requestor) && followed.iter().any(is_followed) {
-                        let updated = Updated { uri: &update.uri, meta: self.meta() };
-                        self.frames.send(notification("notifications/resources/updated", Some(&updated)));
-                    }
-                }
-                Next::News(TaskNews::Changed(task)) => {
-                    if self.shown.get(&task.id).is_some_and(|shown| shown.revision <= task.revision) {
-                        self.show(task).await;
-                    }
-                }
-                Next::News(TaskNews::Gone(id)) => {
-                    self.shown.remove(&id);
-                }
-                // Tasks of this era report none of these on any stream.
-                Next::News(TaskNews::Created(_) | TaskNews::Progress { .. } | TaskNews::Log { .. }) => {}
-                Next::Lost => self.look_again(|_| true).await,
-                Next::Retry => {
-                    self.retry_at = None;
-                    self.look_again(|shown| shown.missed).await;
-                }
-                Next::Over => {
-                    // One text of the specification wants a notification where there is no stream to close, another a result.
-                    if closing.connection.is_some() {
-                        let cancelled = Cancelled { request_id: &self.id, reason: "the host stops" };
-                        self.frames.send(notification("notifications/cancelled", Some(&cancelled)));
-                    }
-                    break;
-                }
+                break;
             }
+            self.notify(next, &followed).await;
         }
         respond(&self.id, Ok(Complete::of_subscription(&self.shared.modern, &self.id)))
+    }
+
+    /// The wanted tasks that are there, each once, which are followed from now on.
+    async fn find_tasks(&mut self, wire_ids: &[String]) -> Result<Vec<Arc<Task>>, RpcError> {
+        let mut found = Vec::new();
+        for wire_id in wire_ids {
+            if self.shown.len() >= TASKS_MAX {
+                break;
+            }
+            match sep1686::find_call(&self.shared.tasks, &self.requestor, wire_id).await {
+                Ok(task) => {
+                    if let Entry::Vacant(vacant) = self.shown.entry(task.id) {
+                        vacant.insert(LastNotification::default());
+                        found.push(task);
+                    }
+                }
+                Err(tasks::Error::NotFound) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Says which of the wanted things the stream is about; of tasks only if some were wanted.
+    fn acknowledge(&self, sources: &Sources, tasks: Option<&[Arc<Task>]>, followed: &[(String, String)]) {
+        let changes = |kind| sources.lists.as_ref().and_then(|lists| lists.has(kind));
+        let uris = || followed.iter().map(|(uri, _)| uri.clone()).collect();
+        let honoured = Honoured {
+            tools_list_changed: changes(ListKind::Tools),
+            prompts_list_changed: changes(ListKind::Prompts),
+            resources_list_changed: changes(ListKind::Resources),
+            resource_subscriptions: sources.updates.is_some().then(uris),
+            task_ids: tasks.map(|tasks| tasks.iter().map(|task| sep1686::wire_id(task).into_owned()).collect()),
+        };
+        let acknowledged = Acknowledged { notifications: &honoured, meta: self.meta() };
+        self.frames.send(notification("notifications/subscriptions/acknowledged", Some(&acknowledged)));
+    }
+
+    /// Sends what the client has to hear of the next thing that happened.
+    async fn notify(&mut self, next: Next, followed: &[(String, String)]) {
+        match next {
+            Next::Changed(kinds) => {
+                for kind in kinds {
+                    let changed = Changed { meta: self.meta() };
+                    self.frames.send(notification(list_changed_method(kind), Some(&changed)));
+                }
+            }
+            Next::Updated(update) => {
+                let is_followed = |(uri, owner): &(String, String)| *uri == update.uri && *owner == update.plugin;
+                if update.concerns(&self.requestor) && followed.iter().any(is_followed) {
+                    let updated = Updated { uri: &update.uri, meta: self.meta() };
+                    self.frames.send(notification("notifications/resources/updated", Some(&updated)));
+                }
+            }
+            Next::News(TaskNews::Changed(task)) => {
+                if self.shown.get(&task.id).is_some_and(|shown| shown.revision <= task.revision) {
+                    self.show(task).await;
+                }
+            }
+            Next::News(TaskNews::Gone(id)) => {
+                self.shown.remove(&id);
+            }
+            // Tasks of this era report none of these on any stream.
+            Next::News(TaskNews::Created(_) | TaskNews::Progress { .. } | TaskNews::Log { .. }) | Next::Over => {}
+            Next::Lost => self.look_again(|_| true).await,
+            Next::Retry => {
+                self.retry_at = None;
+                self.look_again(|shown| shown.missed).await;
+            }
+        }
     }
 
     /// The resources that are there, each with the name of the plugin that has it. The others are left out, as unknown tasks are.

@@ -124,7 +124,17 @@ fn request(
         members: meta.members,
         target,
     };
-    let exchange = match method {
+    let exchange = dispatch(method, name, request)?;
+    Ok(match in_flight {
+        // It ends without a response when the client cancels the request; what is dropped then stops its call.
+        Some(in_flight) => exchange.take_until(async move { in_flight.cancelled().await }).boxed(),
+        None => exchange,
+    })
+}
+
+/// Which function carries out which method.
+fn dispatch(method: Method, name: &str, request: Request<'_>) -> Result<Exchange, RpcError> {
+    match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),
         Method::ToolsCall => call::call(request),
@@ -149,10 +159,5 @@ fn request(
         | Method::TasksDelete
         | Method::ResourcesSubscribe
         | Method::ResourcesUnsubscribe => Err(RpcError::unknown_method(name)),
-    }?;
-    Ok(match in_flight {
-        // It ends without a response when the client cancels the request; what is dropped then stops its call.
-        Some(in_flight) => exchange.take_until(async move { in_flight.cancelled().await }).boxed(),
-        None => exchange,
-    })
+    }
 }

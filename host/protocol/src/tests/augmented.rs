@@ -143,35 +143,46 @@ async fn task_augmented_request_can_be_queued_and_ask() {
         assert_eq!(talk.next().await["method"], "notifications/tasks/created");
         running.push(talk);
     }
+    let mut answers = Transcript::default();
     let mut asking = anna.augmented("prompts/get", json!({"name": "x_asking"}), "asks").await;
-    let task = anna.result("tasks/get", json!({"taskId": "asks"})).await;
-    assert_eq!(task["_meta"]["dev.bulkhead/sep-1686-status"], "submitted", "{task}");
+    answers.note("queued", &anna.result("tasks/get", json!({"taskId": "asks"})).await);
     anna.result("tasks/cancel", json!({"taskId": "r0"})).await;
     let question = asking.next_of("roots/list").await;
-    assert_eq!(question["params"]["_meta"], related("asks"));
-    assert_eq!(anna.result("tasks/get", json!({"taskId": "asks"})).await["status"], "input_required");
+    answers.note("question", &question["params"]);
+    answers.note("asks", &anna.result("tasks/get", json!({"taskId": "asks"})).await);
     world.clock.advance(100_000);
     anna.answer(&question, json!({"roots": [{"uri": "file:///home"}]})).await;
-    let response = asking.next().await;
-    assert_eq!(response["result"]["messages"][0]["content"]["text"], "file:///home");
+    answers.note("response", &asking.next().await);
     world.clock.advance(4_999);
-    assert_eq!(anna.result("tasks/get", json!({"taskId": "asks"})).await["status"], "completed");
+    answers.note("completed", &anna.result("tasks/get", json!({"taskId": "asks"})).await);
     world.clock.advance(1);
-    assert_eq!(anna.error("tasks/result", json!({"taskId": "asks"})).await["code"], -32602);
+    answers.note("expired", &anna.error("tasks/result", json!({"taskId": "asks"})).await);
+    answers.expect(&expect![[r#"
+        queued: {"taskId":"asks","status":"working","statusMessage":"queued","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttl":null,"pollInterval":"<ms>","keepAlive":5000,"pollFrequency":"<ms>","_meta":{"dev.bulkhead/sep-1686-status":"submitted","modelcontextprotocol.io/related-task":{"taskId":"asks"}}}
+        question: {"_meta":{"modelcontextprotocol.io/related-task":{"taskId":"asks"}}}
+        asks: {"taskId":"asks","status":"input_required","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttl":null,"pollInterval":"<ms>","keepAlive":5000,"pollFrequency":"<ms>","_meta":{"modelcontextprotocol.io/related-task":{"taskId":"asks"}}}
+        response: {"jsonrpc":"2.0","id":40,"result":{"messages":[{"role":"assistant","content":{"type":"text","text":"file:///home"}}],"_meta":{"modelcontextprotocol.io/related-task":{"taskId":"asks"},"io.modelcontextprotocol/related-task":{"taskId":"asks"}}}}
+        completed: {"taskId":"asks","status":"completed","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:05:19.007Z","ttl":105000,"pollInterval":"<ms>","keepAlive":5000,"pollFrequency":"<ms>","_meta":{"modelcontextprotocol.io/related-task":{"taskId":"asks"}}}
+        expired: {"code":-32602,"message":"Task not found"}
+    "#]]);
 }
 
 #[tokio::test]
 async fn task_augmented_read_of_unknown_resource_fails_its_task() {
     let world = world_nowhere();
     let anna = world.anna().await;
-    let expected = json!({"code": -32002, "message": "Resource not found", "data": {"uri": "c://0"}});
-    for _ in 0..2 {
+    let mut answers = Transcript::default();
+    for time in ["first", "second"] {
         let mut talk = anna.augmented("resources/read", json!({"uri": "c://0"}), "none").await;
-        assert_eq!(talk.next().await["error"], expected);
+        answers.note(time, &talk.next().await);
     }
-    let task = anna.result("tasks/get", json!({"taskId": "none"})).await;
-    assert_eq!((&task["status"], &task["error"]), (&json!("failed"), &json!("no")));
-    assert_eq!(anna.error("tasks/result", json!({"taskId": "none"})).await["code"], -32602);
+    answers.note("task", &anna.result("tasks/get", json!({"taskId": "none"})).await);
+    answers.note("result", &anna.error("tasks/result", json!({"taskId": "none"})).await);
+    answers.expect(&expect![[r#"
+        first, second: {"jsonrpc":"2.0","id":40,"error":{"code":-32002,"message":"Resource not found","data":{"uri":"c://0"}}}
+        task: {"taskId":"none","status":"failed","statusMessage":"no","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttl":5000,"pollInterval":"<ms>","keepAlive":5000,"pollFrequency":"<ms>","error":"no","_meta":{"modelcontextprotocol.io/related-task":{"taskId":"none"}}}
+        result: {"code":-32602,"message":"Cannot retrieve result: Task status is 'failed', not 'completed'"}
+    "#]]);
     // With a plugin that breaks: it may have had it.
     let world = world_offering();
     let anna = world.anna().await;

@@ -29,14 +29,19 @@ async fn searching_clients_are_listed_two_tools() {
     world.list_by(Vec::new(), true);
     let anna = world.anna().await;
     let modern = world.plain();
-    for listed in [anna.result("tools/list", json!({})).await, modern.result("tools/list", json!({})).await] {
-        let names: Vec<_> = listed["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
-        assert_eq!(names, ["call_tool", "search_tools"]);
-        assert!(listed["nextCursor"].is_null());
-        let schema = &listed["tools"][1]["inputSchema"];
-        assert_eq!(schema["required"], json!(["query"]));
-        jsonschema::validator_for(schema).unwrap();
+    let mut answers = Transcript::default();
+    let legacy_list = anna.result("tools/list", json!({})).await;
+    let modern_list = modern.result("tools/list", json!({})).await;
+    for (era, listed) in [("legacy", legacy_list), ("modern", modern_list)] {
+        for tool in listed["tools"].as_array().unwrap() {
+            jsonschema::validator_for(&tool["inputSchema"]).unwrap();
+        }
+        answers.note(era, &listed);
     }
+    answers.expect(&expect![[r#"
+        legacy: {"tools":[{"name":"call_tool","title":"Call tool","description":"Calls a tool of this server by its name and answers what it answers. search_tools finds names.","inputSchema":{"type":"object","properties":{"name":{"type":"string","description":"The name of the tool, as search_tools gives it."},"arguments":{"type":"object","description":"Its arguments, as its input schema wants them."}},"required":["name"],"additionalProperties":false},"execution":{"taskSupport":"optional"}},{"name":"search_tools","title":"Search tools","description":"Finds the tools of this server that fit what is to be done, the best first: the name, description and input schema of each. The server has more tools than it lists, so search before you give up. call_tool calls what was found.","inputSchema":{"type":"object","properties":{"query":{"type":"string","minLength":1,"maxLength":1000,"description":"What is to be done, in a few words."},"limit":{"type":"integer","minimum":1,"maximum":20,"default":5,"description":"How many tools at most."}},"required":["query"],"additionalProperties":false},"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false},"execution":{"taskSupport":"forbidden"}}]}
+        modern: {"resultType":"complete","tools":[{"name":"call_tool","title":"Call tool","description":"Calls a tool of this server by its name and answers what it answers. search_tools finds names.","inputSchema":{"type":"object","properties":{"name":{"type":"string","description":"The name of the tool, as search_tools gives it."},"arguments":{"type":"object","description":"Its arguments, as its input schema wants them."}},"required":["name"],"additionalProperties":false}},{"name":"search_tools","title":"Search tools","description":"Finds the tools of this server that fit what is to be done, the best first: the name, description and input schema of each. The server has more tools than it lists, so search before you give up. call_tool calls what was found.","inputSchema":{"type":"object","properties":{"query":{"type":"string","minLength":1,"maxLength":1000,"description":"What is to be done, in a few words."},"limit":{"type":"integer","minimum":1,"maximum":20,"default":5,"description":"How many tools at most."}},"required":["query"],"additionalProperties":false},"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}],"ttlMs":60000,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+    "#]]);
     // A place in the list as it was before: what comes after it.
     world.protocol.set_tool_listing(ToolListing { per_page: 50, ..ToolListing::default() });
     let cursor = anna.result("tools/list", json!({})).await["nextCursor"].clone();
@@ -51,14 +56,16 @@ async fn search_answers_definitions_that_can_be_called() {
     world.list_by(Vec::new(), true);
     let anna = world.anna().await;
     let result = anna.result("tools/call", search("plays an echo", 1)).await;
-    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
-    let echo = json!({"name": "echo", "description": "Plays echo.", "inputSchema": schema,
-        "execution": {"taskSupport": "forbidden"}});
-    assert_eq!(result["structuredContent"], json!({"tools": [echo]}));
+    let mut answers = Transcript::default();
+    answers.note("legacy", &result);
     let text = result["content"][0]["text"].as_str().unwrap();
     assert_eq!(serde_json::from_str::<Value>(text).unwrap(), result["structuredContent"]);
     let modern = world.plain().result("tools/call", search("plays an echo", 1)).await;
-    assert!(modern["structuredContent"]["tools"][0]["execution"].is_null(), "{modern}");
+    answers.note("modern", &modern);
+    answers.expect(&expect![[r#"
+        legacy: {"content":[{"type":"text","text":"{\"tools\":[{\"name\":\"echo\",\"description\":\"Plays echo.\",\"inputSchema\":{   \"type\": \"object\",   \"properties\": {     \"text\": {       \"type\": \"string\"     }   },   \"required\": [     \"text\"   ] },\"execution\":{\"taskSupport\":\"forbidden\"}}]}"}],"structuredContent":{"tools":[{"name":"echo","description":"Plays echo.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]},"execution":{"taskSupport":"forbidden"}}]}}
+        modern: {"resultType":"complete","content":[{"type":"text","text":"{\"tools\":[{\"name\":\"echo\",\"description\":\"Plays echo.\",\"inputSchema\":{   \"type\": \"object\",   \"properties\": {     \"text\": {       \"type\": \"string\"     }   },   \"required\": [     \"text\"   ] }}]}"}],"structuredContent":{"tools":[{"name":"echo","description":"Plays echo.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}}]},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+    "#]]);
     assert_eq!(found(&anna.result("tools/call", search("plays", 20)).await).len(), 20);
     let default = anna.result("tools/call", json!({"name": "search_tools", "arguments": {"query": "plays"}})).await;
     assert_eq!(found(&default).len(), 5);
@@ -174,26 +181,39 @@ async fn wrong_arguments_of_host_tools_are_answers_for_a_model() {
     let world = world();
     world.list_by(Vec::new(), true);
     let long = "x".repeat(1_001);
-    for (name, arguments, why) in [
-        ("search_tools", json!({}), "query is missing; it must be a string"),
-        ("search_tools", json!({"query": 1}), "query must be a string, not a number"),
-        ("search_tools", json!({"query": ""}), "query must have 1 to 1000 characters"),
-        ("search_tools", json!({"query": long}), "query must have 1 to 1000 characters"),
-        ("search_tools", json!({"query": "a", "limit": 0}), "limit must be an integer from 1 to 20"),
-        ("search_tools", json!({"query": "a", "limit": 21}), "limit must be an integer from 1 to 20"),
-        ("search_tools", json!({"query": "a", "offset": 1}), "offset"),
-        ("call_tool", json!({}), "name is missing; it must be a string"),
-        ("call_tool", json!({"name": "echo", "args": {}}), "args"),
-        ("call_tool", json!([]), "must be an object"),
+    let mut answers = Transcript::default();
+    for (case, name, arguments) in [
+        ("no query", "search_tools", json!({})),
+        ("query of another type", "search_tools", json!({"query": 1})),
+        ("empty query", "search_tools", json!({"query": ""})),
+        ("long query", "search_tools", json!({"query": long})),
+        ("limit too small", "search_tools", json!({"query": "a", "limit": 0})),
+        ("limit too large", "search_tools", json!({"query": "a", "limit": 21})),
+        ("unknown argument", "search_tools", json!({"query": "a", "offset": 1})),
+        ("no name", "call_tool", json!({})),
+        ("unknown argument of a call", "call_tool", json!({"name": "echo", "args": {}})),
+        ("no object", "call_tool", json!([])),
     ] {
-        for frames in said_everywhere(&world, "tools/call", &json!({"name": name, "arguments": arguments})).await {
-            let said: Value = serde_json::from_str(&frames[0]).unwrap();
-            assert_eq!(said["result"]["isError"], true, "{said}");
-            let text = said["result"]["content"][0]["text"].as_str().unwrap();
-            assert!(text.starts_with(&format!("The arguments do not fit the input schema of {name}:\n")), "{text}");
-            assert!(text.contains(why), "{text}");
-        }
+        let said = said_everywhere(&world, "tools/call", &json!({"name": name, "arguments": arguments})).await;
+        let contents = said.iter().map(|frames| {
+            let mut result = serde_json::from_str::<Value>(&frames[0]).unwrap()["result"].take();
+            assert_eq!(result["isError"], true, "{result}");
+            result["content"].take()
+        });
+        let contents: Vec<_> = contents.collect();
+        assert!(contents.iter().all(|content| *content == contents[0]), "{contents:?}");
+        answers.note(case, &contents[0]);
     }
+    answers.expect(&expect![[r#"
+        no query: [{"type":"text","text":"The arguments do not fit the input schema of search_tools:\nquery is missing; it must be a string"}]
+        query of another type: [{"type":"text","text":"The arguments do not fit the input schema of search_tools:\nquery must be a string, not a number"}]
+        empty query, long query: [{"type":"text","text":"The arguments do not fit the input schema of search_tools:\nquery must have 1 to 1000 characters"}]
+        limit too small, limit too large: [{"type":"text","text":"The arguments do not fit the input schema of search_tools:\nlimit must be an integer from 1 to 20"}]
+        unknown argument: [{"type":"text","text":"The arguments do not fit the input schema of search_tools:\nit: unknown field `offset`, expected `query` or `limit`"}]
+        no name: [{"type":"text","text":"The arguments do not fit the input schema of call_tool:\nname is missing; it must be a string"}]
+        unknown argument of a call: [{"type":"text","text":"The arguments do not fit the input schema of call_tool:\nit: unknown field `args`, expected `name` or `arguments`"}]
+        no object: [{"type":"text","text":"The arguments do not fit the input schema of call_tool:\nit must be an object, not an array"}]
+    "#]]);
     let anna = world.anna().await;
     let task = json!({"name": "search_tools", "arguments": {"query": "a"}, "task": {}});
     assert_eq!(anna.error("tools/call", task).await["message"], "search_tools cannot be called as a task");

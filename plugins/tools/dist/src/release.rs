@@ -30,6 +30,8 @@ const MONITORING: [&str; 3] = ["grafana/bulkhead.json", "prometheus/alerts.test.
 /// Pages and folders of pages.
 const PAGES: [&str; 4] = ["CHANGELOG.md", "host/docs", "plugins/README.md", "plugins/docs"];
 const FOR_CONTRIBUTORS: &str = "host/docs/contributing";
+/// The page that repeats `--help`: the tree does not hold it, the program writes it.
+const COMMAND_LINE: &str = "host/docs/reference/cli.md";
 
 /// One program.
 pub(crate) struct Program {
@@ -111,6 +113,8 @@ impl Release {
             let name = entry.file_name().into_string().ok().context("the name of a man page is no text")?;
             man_pages.insert(name, std::fs::read(entry.path())?);
         }
+        let mut pages = pages(root)?;
+        pages.insert(COMMAND_LINE.to_owned(), output(asked(&host).args(["reference", "cli"]))?);
         let version = String::from_utf8(output(asked(&host).arg("--version"))?)?;
         let version = version.split_whitespace().nth(1).context("the program does not say its version")?.to_owned();
         let notices = notices::text(programs.iter().flat_map(|program| &program.components))?.into_bytes();
@@ -125,7 +129,7 @@ impl Release {
             man_pages,
             license: std::fs::read(root.join("LICENSE"))?,
             readme: std::fs::read(root.join("README.md"))?,
-            pages: pages(root)?,
+            pages,
             notices,
         })
     }

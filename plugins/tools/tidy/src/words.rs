@@ -101,7 +101,7 @@ const VALUES: &[(&str, &str)] = &[
 ];
 
 /// Crates whose fields, parameters and locals still have such names: a row goes when the last of them does.
-const WITH_OLD_VALUES: &[&str] = &["bulkhead", "config", "dashboard", "plugins", "runtime"];
+const WITH_OLD_VALUES: &[&str] = &["runtime"];
 
 /// Names of modules that are refused, with what to use.
 const MODULES: &[(&str, &str)] = &[

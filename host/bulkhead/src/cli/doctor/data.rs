@@ -21,22 +21,22 @@ const REMOTE: [(i64, &str); 4] = [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xfe5
 /// Looks at the directory, or at where it will be made.
 pub(super) fn look(data: &Path) -> Vec<Finding> {
     let shown = data.display();
-    let place = data.ancestors().map(|place| if place.as_os_str().is_empty() { Path::new(".") } else { place });
-    let Some(place) = place.into_iter().find(|place| place.exists()) else {
+    let folder = data.ancestors().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+    let Some(folder) = folder.into_iter().find(|folder| folder.exists()) else {
         return vec![Finding::fail(
             "data directory",
             format!("{shown} leads nowhere"),
             "Name a directory with server.data or --data.",
         )];
     };
-    let mut findings = vec![match place.metadata() {
-        Ok(facts) if place == data => owner_and_mode(data, &facts, rustix::process::geteuid().as_raw()),
+    let mut findings = vec![match folder.metadata() {
+        Ok(facts) if folder == data => owner_and_mode(data, &facts, rustix::process::geteuid().as_raw()),
         Ok(_) => {
             Finding::ok("data directory", format!("{shown} is not there yet; the host makes it, for its user alone"))
         }
         Err(error) => Finding::fail("data directory", format!("{shown}: {error}"), "Let the host's user reach it."),
     }];
-    findings.push(match rustix::fs::statfs(place) {
+    findings.push(match rustix::fs::statfs(folder) {
         // The type's width differs between machines.
         #[allow(
             clippy::useless_conversion,
@@ -48,11 +48,11 @@ pub(super) fn look(data: &Path) -> Vec<Finding> {
             Finding::warn("disk: file system", error.to_string(), "Use a local file system such as ext4 or XFS.")
         }
     });
-    findings.push(match rustix::fs::statvfs(place) {
+    findings.push(match rustix::fs::statvfs(folder) {
         Ok(facts) => free(facts.f_bavail.saturating_mul(facts.f_frsize)),
         Err(error) => Finding::warn("disk: free space", error.to_string(), "Look at it with `df`."),
     });
-    findings.push(sync(place));
+    findings.push(sync(folder));
     findings
 }
 
@@ -115,15 +115,15 @@ fn free(bytes: u64) -> Finding {
 }
 
 /// Writes and syncs a file that is gone afterwards, as the store does with each commit.
-fn sync(place: &Path) -> Finding {
+fn sync(folder: &Path) -> Finding {
     let begin = Instant::now();
     let synced = || -> std::io::Result<()> {
-        let mut file = tempfile::Builder::new().prefix(".bulkhead-doctor-").tempfile_in(place)?;
+        let mut file = tempfile::Builder::new().prefix(".bulkhead-doctor-").tempfile_in(folder)?;
         file.write_all(&[0; 4096])?;
         file.as_file().sync_data()?;
-        File::open(place)?.sync_all()
+        File::open(folder)?.sync_all()
     };
-    of_sync(synced().map(|()| begin.elapsed()).map_err(|error| format!("{}: {error}", place.display())))
+    of_sync(synced().map(|()| begin.elapsed()).map_err(|error| format!("{}: {error}", folder.display())))
 }
 
 fn of_sync(took: Result<Duration, String>) -> Finding {

@@ -68,8 +68,8 @@ fn c(compiler: Option<PathBuf>) -> Finding {
 
 /// What a program says of itself, in one line.
 fn version(program: &Path) -> String {
-    let said = Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let text = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let line: String = text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(100).collect();
     if line.is_empty() { program.display().to_string() } else { line }
 }

@@ -5,45 +5,60 @@ use super::*;
 #[tokio::test]
 async fn plain_call_is_answered_and_stores_nothing() {
     let world = world();
-    for client in [world.plain(), world.tasked()] {
-        let result = client.result("tools/call", json!({"name": "echo", "arguments": {"text": "hi"}})).await;
-        let expected = json!({"resultType": "complete", "content": [{"type": "text", "text": "hi"}],
-            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "bulkhead", "version": "0.1.0"}}});
-        assert_eq!(result, expected);
-        assert_eq!(client.call("quick").await["resultType"], "complete");
+    let mut answers = Transcript::default();
+    for (name, client) in [("plain", world.plain()), ("with tasks", world.tasked())] {
+        let echo = json!({"name": "echo", "arguments": {"text": "hi"}});
+        answers.note(&format!("echo, {name}"), &client.result("tools/call", echo).await);
+        answers.note(&format!("quick, {name}"), &client.call("quick").await);
     }
+    answers.expect(&expect![[r#"
+        echo, plain, echo, with tasks: {"resultType":"complete","content":[{"type":"text","text":"hi"}],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+        quick, plain, quick, with tasks: {"resultType":"complete","content":[{"type":"text","text":"done"}],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+    "#]]);
     assert_eq!(world.stored().await, 0);
 }
 
 #[tokio::test]
 async fn structured_content_may_be_any_json() {
     let world = world();
-    let result = world.plain().call("list").await;
-    assert_eq!(result["structuredContent"], json!([1, 2]));
-    assert_eq!(result["content"], json!([{"type": "text", "text": "[1, 2]"}]));
+    let mut answers = Transcript::default();
+    answers.note("list", &world.plain().call("list").await);
+    answers.expect(&expect![[r#"
+        list: {"resultType":"complete","content":[{"type":"text","text":"[1, 2]"}],"structuredContent":[1,2],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+    "#]]);
 }
 
 #[tokio::test]
 async fn call_failures_of_tool_arguments_and_guest_differ() {
     let world = world();
     let client = world.plain();
-    assert_eq!(client.call("fails").await["isError"], true);
-    let argument_error = client.result("tools/call", json!({"name": "echo", "arguments": {"text": 1}})).await;
-    assert!(
-        argument_error["isError"] == true && argument_error["content"][0]["text"].as_str().unwrap().contains("/text")
-    );
-    for (params, code) in [
-        (json!({"name": "nobody"}), -32602),
-        (json!({"arguments": {}}), -32602),
-        (json!({"name": "echo", "arguments": []}), -32602),
-        (json!({"name": "faulty"}), 1001),
-        (json!({"name": "custom"}), 77),
-        (json!({"name": "broken_json"}), -32603),
+    let mut answers = Transcript::default();
+    for params in [
+        json!({"name": "fails"}),
+        json!({"name": "echo", "arguments": {"text": 1}}),
+        json!({"name": "nobody"}),
+        json!({"arguments": {}}),
+        json!({"name": "echo", "arguments": []}),
+        json!({"name": "faulty"}),
+        json!({"name": "custom"}),
+        json!({"name": "broken_json"}),
+        json!({"name": "lacks"}),
     ] {
-        assert_eq!(client.refusal("tools/call", params.clone()).await, (code, None), "{params}");
+        let (response, rejection) = client.open("tools/call", params.clone()).await.last().await;
+        answers.note(&params.to_string(), &response);
+        assert_eq!(rejection, (params["name"] == "lacks").then_some(Rejection::Unserved), "{params}");
     }
-    let lacks = client.refusal("tools/call", json!({"name": "lacks"})).await;
-    assert_eq!(lacks, (-32021, Some(Rejection::Unserved)));
+    answers.expect(&expect![[r#"
+        {"name":"fails"}: {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"no such city"}],"isError":true,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}}
+        {"name":"echo","arguments":{"text":1}}: {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"The arguments do not fit the input schema of echo:\n/text: 1 is not of type \"string\""}],"isError":true,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}}
+        {"name":"nobody"}: {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: nobody"}}
+        {"arguments":{}}: {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"params.name is missing; it must be a string"}}
+        {"name":"echo","arguments":[]}: {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"params.arguments must be an object, not an array"}}
+        {"name":"faulty"}: {"jsonrpc":"2.0","id":1,"error":{"code":1001,"message":"the tool trapped"}}
+        {"name":"custom"}: {"jsonrpc":"2.0","id":1,"error":{"code":77,"message":"no","data":{"why":1}}}
+        {"name":"broken_json"}: {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"Internal error","data":{"incident":"<incident>"}}}
+        {"name":"lacks"}: {"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"This request needs a client that declares sampling","data":{"requiredCapabilities":{"sampling":{}}}}}
+    "#]]);
 }
 
 #[tokio::test]
@@ -69,12 +84,14 @@ async fn task_only_tool_needs_the_task_capability() {
     );
     assert_eq!((world.started(), world.stored().await), (0, 0));
 
+    let mut answers = Transcript::default();
     let created = world.tasked().call("only_task").await;
-    assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")));
-    assert_eq!((&created["createdAt"], &created["ttlMs"]), (&json!(NOW_TEXT), &json!(60_000)));
-    assert!(created["result"].is_null() && created["task"].is_null() && created["requestState"].is_null());
-    let done = world.tasked().until(&created["taskId"], "completed").await;
-    assert_eq!(done["result"], json!({"resultType": "complete", "content": [{"type": "text", "text": "done"}]}));
+    answers.note("created", &created);
+    answers.note("done", &world.tasked().until(&created["taskId"], "completed").await);
+    answers.expect(&expect![[r#"
+        created: {"resultType":"task","taskId":"<id>","status":"working","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttlMs":60000,"pollIntervalMs":"<ms>","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+        done: {"resultType":"complete","taskId":"<id>","status":"completed","createdAt":"2026-11-21T02:03:39.007Z","lastUpdatedAt":"2026-11-21T02:03:39.007Z","ttlMs":60000,"pollIntervalMs":"<ms>","result":{"resultType":"complete","content":[{"type":"text","text":"done"}]},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+    "#]]);
 }
 
 #[tokio::test]

@@ -20,14 +20,15 @@ fn text(result: &Value) -> &str {
 async fn input_request_is_a_result_and_its_answer_resumes() {
     let world = world();
     let client = world.plain();
+    let mut answers = Transcript::default();
     let asked = client.call("form").await;
-    assert_eq!(asked["resultType"], "input_required");
-    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
-    let expected = json!({"name": {"method": "elicitation/create",
-        "params": {"mode": "form", "message": "name?", "requestedSchema": schema}}});
-    assert_eq!(asked["inputRequests"], expected);
+    answers.note("asked", &asked);
     let done = client.result("tools/call", retry("form", &asked["requestState"], json!({"name": accept("Ada")}))).await;
-    assert_eq!(text(&done), r#"Accept {"name":"Ada"}"#);
+    answers.note("done", &done);
+    answers.expect(&expect![[r#"
+        asked: {"resultType":"input_required","inputRequests":{"name":{"method":"elicitation/create","params":{"mode":"form","message":"name?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}},"requestState":"<state>","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+        done: {"resultType":"complete","content":[{"type":"text","text":"Accept {\"name\":\"Ada\"}"}],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+    "#]]);
     assert_eq!((world.started(), world.stored().await), (1, 0), "the same guest went on");
 }
 
@@ -168,15 +169,20 @@ async fn multi_round_trip_retry_without_answers_is_asked_again() {
 async fn partial_input_answers_are_kept_across_round_trips() {
     let world = world();
     let client = world.plain();
+    let mut answers = Transcript::default();
     let asked = client.call("all").await;
-    assert_eq!(asked["inputRequests"]["sample"]["method"], "sampling/createMessage");
-    assert_eq!(asked["inputRequests"]["roots"], json!({"method": "roots/list", "params": {}}));
+    answers.note("asked", &asked);
     let some = json!({"name": accept("Ada"), "roots": {"roots": [{"uri": "file:///a"}]}});
     let again = client.result("tools/call", retry("all", &asked["requestState"], some)).await;
-    assert_eq!(again["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["sample"]);
+    answers.note("asked for the rest", &again);
     let sample = json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "yo"}});
     let done = client.result("tools/call", retry("all", &again["requestState"], json!({"sample": sample}))).await;
-    assert!(text(&done).starts_with("Accept") && text(&done).ends_with("1 roots"), "{done}");
+    answers.note("done", &done);
+    answers.expect(&expect![[r#"
+        asked: {"resultType":"input_required","inputRequests":{"name":{"method":"elicitation/create","params":{"mode":"form","message":"name?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}},"sample":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}],"maxTokens":9}},"roots":{"method":"roots/list","params":{}}},"requestState":"<state>","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+        asked for the rest: {"resultType":"input_required","inputRequests":{"sample":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}],"maxTokens":9}}},"requestState":"<state>","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+        done: {"resultType":"complete","content":[{"type":"text","text":"Accept {\"name\":\"Ada\"}, sampled {\"role\":\"assistant\",\"model\":\"m\",\"content\":{\"type\":\"text\",\"text\":\"yo\"}}, 1 roots"}],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+    "#]]);
 }
 
 #[tokio::test]
@@ -184,21 +190,31 @@ async fn invalid_input_answer_is_refused_and_can_be_retried() {
     let world = world();
     let client = world.plain();
     let asked = client.call("form").await;
+    let mut answers = Transcript::default();
     for wrong in
         [json!(12_345), json!(null), json!({}), json!({"action": "maybe"}), json!({"action": "accept", "content": {}})]
     {
         let params = retry("form", &asked["requestState"], json!({"name": wrong}));
-        assert_eq!(client.refusal("tools/call", params).await, (-32602, None), "{wrong}");
+        answers.note(&wrong.to_string(), &client.ask("tools/call", params).await["error"]);
     }
-    let done = client
-        .result("tools/call", retry("form", &asked["requestState"], json!({"name": {"action": "decline"}})))
-        .await;
-    assert_eq!(text(&done), "Decline nothing");
+    let declined = retry("form", &asked["requestState"], json!({"name": {"action": "decline"}}));
+    answers.note("decline", &client.result("tools/call", declined).await);
     assert_eq!(world.started(), 1);
     for wrong in [json!(null), json!([]), json!("x")] {
         let params = json!({"name": "form", "inputResponses": wrong});
-        assert_eq!(client.refusal("tools/call", params).await, (-32602, None), "{wrong}");
+        answers.note(&format!("{wrong} for all"), &client.ask("tools/call", params).await["error"]);
     }
+    answers.expect(&expect![[r#"
+        12345: {"code":-32602,"message":"params.inputResponses.name cannot be used: it must be an object, not a number"}
+        null: {"code":-32602,"message":"params.inputResponses.name cannot be used: it must be an object, not null"}
+        {}: {"code":-32602,"message":"params.inputResponses.name cannot be used: action is missing; it must be a string"}
+        {"action":"maybe"}: {"code":-32602,"message":"params.inputResponses.name cannot be used: action must be accept, decline or cancel"}
+        {"action":"accept","content":{}}: {"code":-32602,"message":"params.inputResponses.name cannot be used: content: the member `name` is missing"}
+        decline: {"resultType":"complete","content":[{"type":"text","text":"Decline nothing"}],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+        null for all: {"code":-32602,"message":"params.inputResponses must be an object, not null"}
+        [] for all: {"code":-32602,"message":"params.inputResponses must be an object, not an array"}
+        "x" for all: {"code":-32602,"message":"params.inputResponses must be an object, not a string"}
+    "#]]);
 }
 
 #[tokio::test]
@@ -257,19 +273,23 @@ async fn request_state_is_bound_to_call_requestor_and_time() {
     let state = asked["requestState"].as_str().unwrap();
     let answer = json!({"name": accept("Ada")});
     let good = retry("form", &asked["requestState"], answer.clone());
-    let refused = (-32602, None);
-    assert_eq!(
-        client.refusal("tools/call", retry("form", &json!(format!("{state}-TAMPERED")), answer.clone())).await,
-        refused
-    );
-    assert_eq!(client.refusal("tools/call", retry("form", &json!(""), answer.clone())).await, refused);
-    assert_eq!(client.refusal("tools/call", retry("two_forms", &asked["requestState"], answer.clone())).await, refused);
     let mut other = good.clone();
     other["arguments"] = json!({"a": 1});
-    assert_eq!(client.refusal("tools/call", other).await, refused);
-    assert_eq!(client.clone().of(BOB).refusal("tools/call", good.clone()).await, refused);
+    let mut answers = Transcript::default();
+    for (name, params) in [
+        ("tampered", retry("form", &json!(format!("{state}-TAMPERED")), answer.clone())),
+        ("empty", retry("form", &json!(""), answer.clone())),
+        ("of another tool", retry("two_forms", &asked["requestState"], answer)),
+        ("with other arguments", other),
+    ] {
+        answers.note(name, &client.ask("tools/call", params).await);
+    }
+    answers.note("of another requestor", &client.clone().of(BOB).ask("tools/call", good.clone()).await);
     world.clock.advance(15 * 60_000);
-    assert_eq!(client.refusal("tools/call", good).await, refused);
+    answers.note("expired", &client.ask("tools/call", good).await);
+    answers.expect(&expect![[r#"
+        tampered, empty, of another tool, with other arguments, of another requestor, expired: {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"requestState is not one that was given for this call, or it is over its time; call the tool again without it"}}
+    "#]]);
 }
 
 #[tokio::test]
@@ -287,9 +307,11 @@ async fn round_trip_input_request_needs_declared_capability() {
 #[tokio::test]
 async fn url_input_request_has_no_elicitation_id() {
     let world = world();
-    let asked = world.plain().call("url").await;
-    let expected = json!({"mode": "url", "message": "Sign in", "url": "https://example.com/in"});
-    assert_eq!(asked["inputRequests"]["page"]["params"], expected);
+    let mut answers = Transcript::default();
+    answers.note("asked", &world.plain().call("url").await);
+    answers.expect(&expect![[r#"
+        asked: {"resultType":"input_required","inputRequests":{"page":{"method":"elicitation/create","params":{"mode":"url","message":"Sign in","url":"https://example.com/in"}}},"requestState":"<state>","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bulkhead","version":"0.1.0"}}}
+    "#]]);
 }
 
 #[tokio::test]
