@@ -15,7 +15,7 @@ use super::{Config, File, Flags, Problems, keys, read_sources};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     Default,
-    /// Somebody wrote it there.
+    /// An operator wrote it there.
     Set(ConfigLocation),
     /// Nobody set it: it was raised to what was set there.
     FollowsUp(ConfigLocation),

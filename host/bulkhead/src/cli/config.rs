@@ -100,9 +100,9 @@ mod tests {
 
     #[test]
     fn values_are_shown_with_where_they_come_from() {
-        let place = ConfigLocation::File { file: "b.toml".to_owned(), line: 7 };
+        let location = ConfigLocation::File { file: "b.toml".to_owned(), line: 7 };
         let settings = [
-            Setting { key: "log.level".to_owned(), value: json!("debug"), origin: Origin::Set(place) },
+            Setting { key: "log.level".to_owned(), value: json!("debug"), origin: Origin::Set(location) },
             Setting { key: "server.roots".to_owned(), value: json!(["a"]), origin: Origin::Default },
         ];
         let expected = "KEY           VALUE  FROM\nlog.level     debug  b.toml:7\nserver.roots  [\"a\"]  default";

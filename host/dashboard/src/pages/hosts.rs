@@ -76,14 +76,14 @@ pub(crate) fn host(frame: &Frame<'_>, session: &Session, health: &HealthView, st
 
 /// Where the host serves, and where it keeps what it has.
 fn places(host: &HostIdentity) -> impl Iterator<Item = (&'static str, &str)> {
-    let places = [
+    let addresses = [
         ("Clients", &host.address),
         ("Administrators", &host.admin_address),
         ("Metrics", &host.metrics_address),
         ("Dashboard", &host.dashboard_address),
         ("Program", &host.program),
     ];
-    let configured = places.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
+    let configured = addresses.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
     configured.chain([("Data", &*host.data), ("Database", &*host.store)])
 }
 
