@@ -77,6 +77,9 @@ async fn main() -> anyhow::Result<()> {
     if plan.wants("echo") || plan.wants("get") {
         throughput::calls_and_reads(&plan, &mut report).await?;
     }
+    if plan.wants("one-client") {
+        throughput::one_client(&plan, &mut report).await?;
+    }
     if plan.wants("switches") {
         throughput::switches(&plan, &mut report).await?;
     }

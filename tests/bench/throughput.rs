@@ -115,6 +115,38 @@ pub(crate) async fn calls_and_reads(plan: &Plan, report: &mut Report) -> anyhow:
     Ok(())
 }
 
+/// One client that waits for each reply, against the native server, and what its calls cost beside those of 16 connections.
+pub(crate) async fn one_client(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    const ROUNDS: u32 = 6;
+    let native = if cfg!(feature = "bench") { Some(peers::start(Peer::Native).await?) } else { None };
+    let host = Setup::with(&["text"]).config(UNLIMITED).start().await;
+    let each = plan.each / ROUNDS;
+    let mut called = Vec::new();
+    let mut to_native = Vec::new();
+    let mut one_us = 0.0;
+    let mut many_us = 0.0;
+    for _ in 0..ROUNDS {
+        let (turn, turn_us) = costed(&host, connections(&host, 1).await?, each, echo).await?;
+        called.push(turn);
+        one_us += turn_us / f64::from(ROUNDS);
+        if let Some(native) = &native {
+            to_native.push(load::drive(plain(&native.url, 1).await?, each, echo).await?);
+        }
+        many_us += costed(&host, connections(&host, CONNECTIONS).await?, each, echo).await?.1 / f64::from(ROUNDS);
+    }
+    let called = Measured::of_turns(called);
+    if native.is_some() {
+        let native = Measured::of_turns(to_native);
+        let made_of =
+            format!("{:.0}/s to {:.0}/s of the native server, in turns", called.per_second, native.per_second);
+        let ratio = called.per_second / native.per_second;
+        report.add("legacy: sandboxed echo, 1 connection", made_of, ratio, "x", Budget::AtLeast(0.7));
+    }
+    let made_of = format!("{one_us:.0} µs on one connection, {many_us:.0} µs on {CONNECTIONS}");
+    report.add("processor time of an echo, 1 to 16 connections", made_of, one_us / many_us, "x", Budget::AtMost(1.6));
+    Ok(())
+}
+
 /// Profiles that compile sooner than `dist`, and where `cargo xtask bench` says that it put their hosts.
 const SOONER_PROFILES: [(&str, &str); 2] = [("release", "BENCH_RELEASE_HOST"), ("dev", "BENCH_DEV_HOST")];
 

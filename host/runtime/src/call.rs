@@ -2,7 +2,9 @@
 //!
 //! Owns data and the ways to it. Must not know how a call is run, nor what its plugin exports.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use wasmtime::UpdateDeadline;
 use wasmtime::component::ResourceTable;
@@ -152,13 +154,26 @@ impl Call {
         store.epoch_deadline_callback(|store| {
             let shared = Arc::clone(&store.data().shared);
             let turn = async move {
-                tokio::task::yield_now().await;
+                end_turn().await;
                 shared.turn().await;
             };
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))
         });
         store
     }
+}
+
+/// Pending once, and ready to go on at once. Tokio's `yield_now` would wait for the runtime of a thread that read a request.
+pub(super) async fn end_turn() {
+    let mut is_over = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut is_over, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// An empty one, for as much as a guest may hold of the host.

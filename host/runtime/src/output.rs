@@ -27,10 +27,22 @@ pub(super) fn returned(raw: RawOutput, bytes_max: u64, schema: Option<&Validator
     })
 }
 
-fn output(returned: WitOutput, bytes_max: u64, schema: Option<&Validator>) -> Result<ToolOutput, CallError> {
-    // On the wire, nearly: media count as base64.
+/// Bytes of a tool's result that takes long to check.
+const LARGE_RESULT_BYTES: u64 = 64 << 10;
+
+/// Whether it takes long to check what a tool gave back.
+pub(super) fn is_large(raw: &RawOutput) -> bool {
+    matches!(raw, RawOutput::Tool(returned) if size(returned) > LARGE_RESULT_BYTES)
+}
+
+/// Bytes on the wire, nearly: media count as base64.
+fn size(returned: &WitOutput) -> u64 {
     let blocks: usize = returned.content.iter().map(block_size).sum();
-    let bytes = (blocks + returned.structured.as_ref().map_or(0, String::len) + meta_size(&returned.meta)) as u64;
+    (blocks + returned.structured.as_ref().map_or(0, String::len) + meta_size(&returned.meta)) as u64
+}
+
+fn output(returned: WitOutput, bytes_max: u64, schema: Option<&Validator>) -> Result<ToolOutput, CallError> {
+    let bytes = size(&returned);
     if bytes > bytes_max {
         return Err(limit(format!("the tool returned {bytes} bytes; {} is the most", Bytes(bytes_max))));
     }

@@ -14,7 +14,7 @@ use wasmtime::component::{Instance, InstancePre};
 
 use super::bindings::bulkhead::plugin::types as wit;
 use super::blocking::Blocking;
-use super::call::{Call, Surroundings, passed_max};
+use super::call::{Call, Surroundings, end_turn, passed_max};
 use super::call_state::CallState;
 use super::counted_call::CountedCall;
 use super::denials::Denials;
@@ -159,6 +159,10 @@ async fn execute(
             returned.await
         }
     };
+    // The thread of a request has other requests to read.
+    if matches!(&returned, Ok(Ok(raw)) if output::is_large(raw)) {
+        end_turn().await;
+    }
     let outcome = returned.and_then(|returned| match returned {
         Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
         Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),

@@ -34,8 +34,8 @@ use super::plugin::InFlight;
 use super::plugin_source::PluginSource;
 use super::published::{Canary, Published};
 use bulkhead_calls::{
-    CallEvent, CallSpec, Catalog, CatalogPlugin, Control, Executor, ListKind, RunningCall, StartError, StopOnDrop,
-    ToolEntry,
+    CallEvent, CallSpec, Catalog, CatalogPlugin, Control, Executor, Journaling, ListKind, Operation, RunningCall,
+    StartError, StopOnDrop, ToolEntry,
 };
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::hex;
@@ -361,16 +361,32 @@ impl Executor for Sandbox {
             return Ok(RunningCall { events, control, stop });
         };
         let in_flight = InFlight::new(Arc::clone(plugin));
+        let may_begin_here = may_begin_here(&spec);
         // It is large: boxed once, it is not moved again.
         let guest = Box::pin(perform::run(host_context, in_flight, spec, Arc::clone(&shared), outbox));
         let guest = guest.in_span(within).in_current_span();
-        let stop = StopOnDrop::new(self.guests.spawn(&share, guest));
-        Ok(RunningCall { events, control, stop })
+        let stop = match may_begin_here {
+            true => self.guests.begin(&share, guest),
+            false => self.guests.spawn(&share, guest),
+        };
+        Ok(RunningCall { events, control, stop: StopOnDrop::new(stop) })
     }
 
     fn engine_hash(&self) -> u64 {
         self.engine_hash
     }
+}
+
+/// Bytes of the arguments of a call that may begin on the thread that read its request.
+const ARGUMENTS_HERE_BYTES_MAX: u64 = 16 << 10;
+
+/// Whether a call may have its first turn on this thread: it is small, and its client waits for nothing else. The reply to a request that
+/// makes a task does not wait for the task's guest.
+pub(super) fn may_begin_here(spec: &CallSpec) -> bool {
+    matches!(spec.operation, Operation::CallTool { .. })
+        && spec.facts.task_id.is_none()
+        && matches!(spec.journaling, Journaling::Off)
+        && spec.operation.size().0 <= ARGUMENTS_HERE_BYTES_MAX
 }
 
 /// The span of a call, within that of the request or task that it is for.

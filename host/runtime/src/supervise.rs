@@ -3,7 +3,6 @@
 //! Owns the one place where a guest is polled. Invariant: every guest comes back here at least once per epoch tick, and nothing
 //! that it does can move the two budgets.
 
-use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,7 +13,7 @@ use tokio::time::Sleep;
 use super::call_state::CallState;
 use super::events::Outbox;
 use bulkhead_domain::limits::CallLimits;
-use bulkhead_threads::Meter;
+use bulkhead_threads::poll_spent;
 
 /// Deadlines closer together than this are one.
 const TIMER_SLACK: Duration = Duration::from_millis(1);
@@ -80,7 +79,7 @@ impl<T> Future for Supervised<'_, T> {
         let this = &mut *self;
         let begun = Instant::now();
         let polled = this.guest.as_mut().poll(cx);
-        let cpu = this.shared.add_cpu(spent(begun.elapsed()));
+        let cpu = this.shared.add_cpu(poll_spent(begun.elapsed()));
         if let Poll::Ready(returned) = polled {
             return Poll::Ready(Ok(returned));
         }
@@ -100,15 +99,4 @@ impl<T> Future for Supervised<'_, T> {
             }
         }
     }
-}
-
-/// The CPU time of a poll on this thread that has just taken so long.
-fn spent(wall: Duration) -> Duration {
-    thread_local! {
-        static METER: Cell<Meter> = const { Cell::new(Meter::new()) };
-    }
-    let mut meter = METER.get();
-    let spent = meter.spent(wall);
-    METER.set(meter);
-    spent
 }

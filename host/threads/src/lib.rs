@@ -9,12 +9,14 @@
 //!
 //! The queue is fair over opaque shares, one for each tenant, and within a share over its parts, one for each requestor, so that
 //! `runtime` does not learn whose call it runs. What is charged is CPU time, by weight. A tick comes early when a call arrives that is
-//! first in line and has nothing running. Timers, DNS and sockets belong to the I/O runtime, so a guest that spins never delays another's
-//! wake-up or a health check. Work on large messages ([`MessageWorkers`]) has a second set of
-//! threads with the same queue, and its time is charged to the share that its tenant's guests have here.
+//! first in line and has nothing running. A call that its client waits for may have its first turn on the thread that read the request
+//! ([`first_slice`]). Timers, DNS and sockets belong to the I/O runtime, so a guest that spins never delays another's wake-up, and a
+//! health check by such a first turn at most. Work on large messages ([`MessageWorkers`]) has a second set of threads with the same
+//! queue, and its time is charged to the share that its tenant's guests have here.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
+mod first_slice;
 mod message_workers;
 mod meter;
 mod pulse;
@@ -35,7 +37,8 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 pub use message_workers::MessageWorkers;
-pub use meter::Meter;
+use meter::Meter;
+pub use meter::poll_spent;
 pub use pulse::GuestPulse;
 use queue::FairQueue;
 pub use queue::Share;
@@ -70,7 +73,11 @@ struct Pool {
     line: Mutex<RunQueue>,
     came: Condvar,
     threads: usize,
-    /// Threads that have not ended.
+    /// Whether turns are short enough for the thread of a request.
+    has_first_slices: bool,
+    /// Where guests wait: for timers and sockets that they begin.
+    io: tokio::runtime::Handle,
+    /// Threads that have not ended, and first slices that are not over.
     living: Mutex<usize>,
     ended: Condvar,
     /// Ends the present turn of every guest.
@@ -84,6 +91,8 @@ struct RunQueue {
     /// Threads that wait for a ready call, and those of them that were woken.
     idle: usize,
     woken: usize,
+    /// Whether a guest has its first slice on another thread than these.
+    has_first_slice: bool,
     hurried_at: Option<Instant>,
     closed: bool,
 }
@@ -144,27 +153,36 @@ impl Threads {
         fair: FairQueue<Arc<Guest>>,
         tick: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let line = RunQueue { fair, stopped: Vec::new(), idle: 0, woken: 0, hurried_at: None, closed: false };
+        let has_first_slices = fair.turn() <= Duration::from_millis(first_slice::FIRST_SLICE_MS_MAX);
+        let line = RunQueue {
+            fair,
+            stopped: Vec::new(),
+            idle: 0,
+            woken: 0,
+            has_first_slice: false,
+            hurried_at: None,
+            closed: false,
+        };
         let threads = Self(Arc::new(Pool {
             line: Mutex::new(line),
             came: Condvar::new(),
             threads: count,
+            has_first_slices,
+            io: io.clone(),
             living: Mutex::new(0),
             ended: Condvar::new(),
             tick: Box::new(tick),
         }));
         for _ in 0..count {
             let pool = Arc::clone(&threads.0);
-            let io = io.clone();
             *pool.living.lock() += 1;
             thread::Builder::new().name(name.to_owned()).spawn(move || {
                 if let Err(error) = rustix::process::nice(GUEST_NICENESS) {
                     tracing::debug!(%error, "guest threads keep the host's priority");
                 }
-                let _io = io.enter();
+                let _io = pool.io.enter();
                 pool.serve();
-                *pool.living.lock() -= 1;
-                pool.ended.notify_all();
+                pool.thread_ended();
             })?;
         }
         Ok(threads)
@@ -175,7 +193,14 @@ impl Threads {
         spawn(&self.0, share, work)
     }
 
-    /// The same for one whose result is wanted. Nothing comes if it panics.
+    /// Gives a future its first turn on this thread if that delays nobody, else puts it in line; see [`first_slice`].
+    pub fn begin(&self, share: &Share, work: impl Future<Output = ()> + Send + 'static) -> Arc<dyn Stop> {
+        let guest = Guest::new(&self.0, share, work);
+        self.0.begin(Arc::clone(&guest));
+        guest
+    }
+
+    /// The same as [`Self::spawn`] for one whose result is wanted. Nothing comes if it panics.
     pub fn run<T: Send + 'static>(
         &self,
         share: &Share,
@@ -200,12 +225,7 @@ impl Threads {
 }
 
 fn spawn(pool: &Arc<Pool>, share: &Share, work: impl Future<Output = ()> + Send + 'static) -> Arc<dyn Stop> {
-    let guest = Arc::new(Guest {
-        pool: Arc::clone(pool),
-        share: share.clone(),
-        state: AtomicU8::new(QUEUED),
-        work: Mutex::new(Some(Box::pin(work))),
-    });
+    let guest = Guest::new(pool, share, work);
     pool.push(Arc::clone(&guest));
     guest
 }
@@ -282,6 +302,11 @@ impl Pool {
         }
     }
 
+    fn thread_ended(&self) {
+        *self.living.lock() -= 1;
+        self.ended.notify_all();
+    }
+
     /// One thread, to the end.
     fn serve(&self) {
         let mut over = None;
@@ -349,6 +374,16 @@ impl RunQueue {
 }
 
 impl Guest {
+    /// One that says that it is queued.
+    fn new(pool: &Arc<Pool>, share: &Share, work: impl Future<Output = ()> + Send + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            pool: Arc::clone(pool),
+            share: share.clone(),
+            state: AtomicU8::new(QUEUED),
+            work: Mutex::new(Some(Box::pin(work))),
+        })
+    }
+
     /// Polls it once. Gives it back if it wants another turn.
     fn poll(self: Arc<Self>) -> Option<Arc<Self>> {
         let claim = |state| (state & STOPPED == 0).then_some(RUNNING);

@@ -1,12 +1,13 @@
 //! The CPU time of the thread that asks, without asking the kernel each time.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
 /// What a thread's CPU clock said last. Asking the kernel twice a call costs as much as the guest of a small tool.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Meter {
+pub(super) struct Meter {
     read: Duration,
     /// How long the polls since then took, by the wall.
     short: Duration,
@@ -19,12 +20,19 @@ const SHORT_MAX: Duration = Duration::from_millis(1);
 
 impl Meter {
     /// One for this thread, which must not be used on another one.
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { read: Duration::ZERO, short: Duration::ZERO }
     }
 
+    /// The same for a thread that has done other work: what it did before is not counted, in [`poll_spent`] neither.
+    pub(super) fn restarted() -> Self {
+        let meter = Self { read: thread_cpu(), short: Duration::ZERO };
+        POLLS.set(meter);
+        meter
+    }
+
     /// The CPU time of a poll that has just taken this long. Never more than that.
-    pub fn spent(&mut self, wall: Duration) -> Duration {
+    pub(super) fn spent(&mut self, wall: Duration) -> Duration {
         let Self { read, short } = *self;
         if wall < SHORT && short + wall < SHORT_MAX {
             self.short = short + wall;
@@ -35,6 +43,18 @@ impl Meter {
         // The thread's own work between two polls is in it, which is little beside a poll that is not short.
         now.saturating_sub(read).saturating_sub(short).min(wall)
     }
+}
+
+thread_local! {
+    static POLLS: Cell<Meter> = const { Cell::new(Meter::new()) };
+}
+
+/// The CPU time of a guest's poll on this thread that has just taken so long.
+pub fn poll_spent(wall: Duration) -> Duration {
+    let mut meter = POLLS.get();
+    let spent = meter.spent(wall);
+    POLLS.set(meter);
+    spent
 }
 
 /// CPU time of this thread.

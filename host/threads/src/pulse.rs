@@ -79,7 +79,8 @@ impl GuestPulse {
     /// How many threads run a guest at this moment, and how many guests wait for one.
     pub fn load(&self) -> (usize, usize) {
         let line = self.pool.line.lock();
-        (self.pool.threads.saturating_sub(line.idle), line.fair.len())
+        let busy = self.pool.threads.saturating_sub(line.idle) + usize::from(line.has_first_slice);
+        (busy, line.fair.len())
     }
 
     fn elapsed_ms(&self) -> u64 {

@@ -9,12 +9,14 @@
 mod fair_order;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use bulkhead_domain::limits::CPU_WEIGHT_MAX;
 use fair_order::{FairOrder, SubQueue};
+
+use super::first_slice::{PAUSE_FACTOR, SHORT_TURN};
 
 /// What a share owes at most for time elsewhere, in turns: some of it was used when nobody else wanted any.
 const ELSEWHERE_TURNS: u64 = 10;
@@ -33,6 +35,8 @@ struct ShareState {
     served_us: AtomicU64,
     /// On other threads, not charged yet.
     elsewhere_us: AtomicU64,
+    /// Until then its calls begin on the guests' threads, because of a turn that was not short; see [`now_us`].
+    among_guests_until_us: AtomicU64,
 }
 
 impl Share {
@@ -46,6 +50,7 @@ impl Share {
             weight: AtomicU64::new(bounded(weight)),
             served_us: AtomicU64::new(0),
             elsewhere_us: AtomicU64::new(0),
+            among_guests_until_us: AtomicU64::new(0),
         };
         Self { facts: Arc::new(facts), part: 0 }
     }
@@ -77,6 +82,20 @@ impl Share {
         self.facts.elsewhere_us.fetch_add(used_us, Ordering::Relaxed);
     }
 
+    /// Whether a call of it may have its first turn on another thread than the guests'.
+    pub(super) fn may_begin_elsewhere(&self) -> bool {
+        self.facts.among_guests_until_us.load(Ordering::Relaxed) <= now_us()
+    }
+
+    /// A turn of it is over.
+    fn count_turn(&self, used_us: u64) {
+        self.facts.served_us.fetch_add(used_us, Ordering::Relaxed);
+        if Duration::from_micros(used_us) > SHORT_TURN {
+            let until_us = now_us().saturating_add(used_us.saturating_mul(PAUSE_FACTOR));
+            self.facts.among_guests_until_us.fetch_max(until_us, Ordering::Relaxed);
+        }
+    }
+
     /// The CPU time that its calls have had on the guests' threads, in microseconds.
     pub fn served_us(&self) -> u64 {
         self.facts.served_us.load(Ordering::Relaxed)
@@ -100,6 +119,12 @@ impl Default for Share {
     fn default() -> Self {
         Self::new(1)
     }
+}
+
+/// Microseconds since this was first asked.
+fn now_us() -> u64 {
+    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    u64::try_from(BEGUN.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 fn bounded(weight: u32) -> u64 {
@@ -149,6 +174,11 @@ impl<T> FairQueue<T> {
         Self { is_secondary: true, ..Self::new(turn_us) }
     }
 
+    /// How long a turn usually is.
+    pub(super) fn turn(&self) -> Duration {
+        Duration::from_micros(self.turn_us)
+    }
+
     /// How many items wait for their turn.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -181,7 +211,7 @@ impl<T> FairQueue<T> {
     pub(super) fn charge(&mut self, share: &Share, used_us: u64) {
         match self.is_secondary {
             true => share.used_elsewhere(Duration::from_micros(used_us)),
-            false => _ = share.facts.served_us.fetch_add(used_us, Ordering::Relaxed),
+            false => share.count_turn(used_us),
         }
         if let Some(parts) = self.shares.over(share.facts.id, share.weight(), used_us) {
             parts.turns.over(share.part, WEIGHT_OF_PARTS, used_us);

@@ -249,3 +249,148 @@ async fn end_waits_for_turns_in_progress() {
         assert_eq!(gone.load(Ordering::Acquire), has_ended, "a turn of {turn_ms} ms");
     }
 }
+
+/// Computes for so long.
+fn compute(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::black_box(begun);
+    }
+}
+
+/// Waits until no guest is left for the threads.
+async fn until_idle(threads: &Threads) {
+    until(|| threads.pulse().load() == (0, 0)).await;
+}
+
+/// Whether the first turn of a call of this share is had on this thread.
+fn begins_here(threads: &Threads, share: &Share, turn: Duration) -> bool {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    threads.begin(share, async move {
+        compute(turn);
+        let _ = sender.send(thread::current().id());
+    });
+    receiver.recv().unwrap() == thread::current().id()
+}
+
+#[tokio::test]
+async fn first_slice_of_a_short_call_is_had_here_and_charged() {
+    let threads = threads(2);
+    let share = Share::default();
+    until_idle(&threads).await;
+    assert!(begins_here(&threads, &share, Duration::from_micros(100)));
+    assert!(share.served_us() >= 90, "{}", share.served_us());
+    let pulse = threads.pulse();
+    let load = Arc::new(Mutex::new((0, 0)));
+    let seen = load.clone();
+    threads.begin(&share, async move { *seen.lock() = pulse.load() });
+    assert_eq!(
+        (*load.lock(), threads.pulse().load()),
+        ((1, 0), (0, 0)),
+        "it counts as a busy thread, and not for ever"
+    );
+}
+
+#[tokio::test]
+async fn first_slice_of_a_loop_ends_with_its_turn() {
+    let threads = threads(1);
+    until_idle(&threads).await;
+    let turns = Arc::new(AtomicUsize::new(0));
+    let looping = threads.begin(&Share::default(), spin(turns.clone()));
+    let had_here = turns.load(Ordering::Acquire);
+    assert_eq!(had_here, 1, "one turn here, the others among the guests");
+    until(|| turns.load(Ordering::Acquire) > 10).await;
+    assert!(!begins_here(&threads, &Share::default(), Duration::ZERO), "the threads have something to do");
+    looping.stop();
+    until_idle(&threads).await;
+    assert!(begins_here(&threads, &Share::default(), Duration::ZERO));
+}
+
+#[tokio::test]
+async fn first_slice_that_waits_goes_on_among_guests() {
+    let threads = threads(1);
+    until_idle(&threads).await;
+    let bell = Arc::new(Notify::new());
+    let rung = bell.clone();
+    let (sender, receiver) = oneshot::channel();
+    threads.begin(&Share::default(), async move {
+        rung.notified().await;
+        let _ = sender.send(thread::current().name() == Some("guest"));
+    });
+    bell.notify_one();
+    assert_eq!(receiver.await, Ok(true));
+}
+
+#[tokio::test]
+async fn share_with_a_long_turn_begins_among_guests_for_a_while() {
+    let threads = threads(1);
+    let slow = Share::default();
+    until_idle(&threads).await;
+    assert!(begins_here(&threads, &slow, Duration::from_millis(5)));
+    until_idle(&threads).await;
+    assert!(!begins_here(&threads, &slow, Duration::ZERO), "a long turn was had here a moment ago");
+    until_idle(&threads).await;
+    assert!(begins_here(&threads, &Share::default(), Duration::ZERO), "which is nothing to another share");
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    until_idle(&threads).await;
+    assert!(begins_here(&threads, &slow, Duration::ZERO));
+}
+
+#[tokio::test]
+async fn one_first_slice_at_a_time_and_none_beside_a_guest_that_waits() {
+    let threads = Arc::new(threads(1));
+    until_idle(&threads).await;
+    let inner = Arc::clone(&threads);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    threads.begin(&Share::default(), async move {
+        let _ = sender.send(begins_here(&inner, &Share::default(), Duration::ZERO));
+    });
+    assert!(!receiver.recv().unwrap());
+}
+
+#[tokio::test]
+async fn turns_that_are_long_are_had_among_guests() {
+    let threads = Threads::start(&tokio::runtime::Handle::current(), 2 * TURN, || {}).unwrap();
+    until_idle(&threads).await;
+    assert!(!begins_here(&threads, &Share::default(), Duration::ZERO));
+}
+
+#[test]
+fn first_slice_waits_on_the_runtime_of_guests() {
+    let build = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let of_guests = build();
+    let of_requests = build();
+    let threads = Threads::start(of_guests.handle(), TURN, || {}).unwrap();
+    let seen = of_requests.block_on(async {
+        until_idle(&threads).await;
+        let (sender, receiver) = std::sync::mpsc::channel();
+        threads.begin(&Share::default(), async move {
+            let _ = sender.send(tokio::runtime::Handle::current().id());
+        });
+        receiver.recv().unwrap()
+    });
+    assert_eq!(seen, of_guests.handle().id());
+}
+
+#[tokio::test]
+async fn end_waits_for_a_first_slice() {
+    let threads = Arc::new(threads(1));
+    until_idle(&threads).await;
+    let begun = Arc::new(AtomicBool::new(false));
+    let gone = Arc::new(AtomicBool::new(false));
+    let is_begun = begun.clone();
+    let life = Life(gone.clone());
+    let begins = Arc::clone(&threads);
+    let request = thread::spawn(move || {
+        begins.begin(&Share::default(), async move {
+            let _life = life;
+            begun.store(true, Ordering::Release);
+            thread::sleep(Duration::from_millis(100));
+            tokio::task::yield_now().await;
+        });
+    });
+    until(|| is_begun.load(Ordering::Acquire)).await;
+    assert!(threads.end(Duration::from_secs(20)));
+    assert!(gone.load(Ordering::Acquire), "no guest is left to be polled or dropped later");
+    request.join().unwrap();
+}

@@ -3,6 +3,7 @@
 mod activity;
 mod egress;
 mod files;
+mod first_slices;
 mod grants;
 mod guests;
 mod import_table;
