@@ -1,7 +1,7 @@
 //! The developer commands, reached as `cargo xtask` from every folder of the repository.
 //!
-//! Each command is a module of its own. This file owns the command line and nothing else. `run` is the library's, so that the program
-//! that a visitor waits for has it alone; it is listed here for `--help`.
+//! Each command is a module of its own. This file owns the command line and nothing else. `run` is that of the program that a visitor
+//! waits for, which never hands it on; it is listed here for `--help`.
 
 mod bench;
 mod dist;
@@ -17,7 +17,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::serve;
 
 /// Builds the guests and runs Bulkhead's developer commands.
 ///
@@ -59,7 +58,7 @@ enum Command {
         names: Vec<String>,
     },
     /// Build guests and host, then serve the sample plugins.
-    Run(serve::Options),
+    Run,
     /// Run everything that a change must pass.
     Test(suite::Options),
     /// Check the repository's own text: architecture, bounds, refused words, and the tests that documents name.
@@ -85,7 +84,7 @@ fn main() -> ExitCode {
     }
     let outcome = match Arguments::parse().command {
         Command::Plugins { names } => plugins::build(&names),
-        Command::Run(options) => serve::run(&options),
+        Command::Run => Err(anyhow::anyhow!("`run` is a command of `cargo xtask` itself")),
         Command::Test(options) => suite::run(&options),
         Command::Tidy => suite::tidy(),
         Command::Docs(options) => docs::run(&options),

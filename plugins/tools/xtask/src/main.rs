@@ -8,29 +8,26 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
 use xtask::{layout, serve};
-
-#[derive(Parser)]
-#[command(name = "cargo xtask")]
-struct Arguments {
-    #[command(subcommand)]
-    command: FirstCommand,
-}
-
-#[derive(Subcommand)]
-enum FirstCommand {
-    /// Build guests and host, then serve the sample plugins.
-    Run(serve::Options),
-}
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    let outcome = if arguments.first().is_some_and(|command| command == "run") {
-        let FirstCommand::Run(options) = Arguments::parse().command;
-        serve::run(&options)
-    } else {
-        become_other_commands(&arguments)
+    let outcome = match arguments.split_first() {
+        Some((command, rest)) if command == "run" => {
+            let rest: Vec<String> = rest.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
+            match serve::Options::parse(&rest) {
+                Ok(Some(options)) => serve::run(&options),
+                Ok(None) => {
+                    print!("{}", serve::HELP);
+                    Ok(())
+                }
+                Err(error) => {
+                    eprintln!("xtask: {error:#}\n\n{}", serve::HELP);
+                    return ExitCode::from(2);
+                }
+            }
+        }
+        _ => become_other_commands(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,25 +5,70 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::{guests, layout, steps};
 
+/// What `cargo xtask run --help` prints. The arguments are read by hand: a parser would be compiled while a visitor waits.
+pub const HELP: &str = "\
+Build guests and host, then serve the sample plugins.
+
+Usage: cargo xtask run [OPTIONS] [-- ARGUMENTS]
+
+Arguments:
+  [ARGUMENTS]...           Passed on to `bulkhead serve`
+
+Options:
+      --listen ADDRESS     The address to listen on [default: 127.0.0.1:8808]
+      --dashboard ADDRESS  The address of the dashboard [default: 127.0.0.1:8810]
+      --release            Build the host with the release profile: it serves several times as fast, and compiles for longer
+  -h, --help               Print help
+";
+
 /// Where to listen, and how to build.
-#[derive(clap::Args)]
+#[derive(Debug, PartialEq)]
 pub struct Options {
-    /// The address to listen on.
-    #[arg(long, default_value = "127.0.0.1:8808")]
     listen: String,
-    /// The address of the dashboard.
-    #[arg(long, default_value = "127.0.0.1:8810")]
     dashboard: String,
-    /// Build the host with the release profile: it serves several times as fast, and compiles for longer.
-    #[arg(long)]
     release: bool,
     /// Passed on to `bulkhead serve`.
-    #[arg(last = true)]
     arguments: Vec<String>,
+}
+
+impl Options {
+    /// Reads what stands behind `cargo xtask run`; `None` is who wants help.
+    ///
+    /// # Errors
+    /// There is no such option, or its value is missing.
+    pub fn parse(arguments: &[String]) -> anyhow::Result<Option<Self>> {
+        let mut options = Self {
+            listen: "127.0.0.1:8808".to_owned(),
+            dashboard: "127.0.0.1:8810".to_owned(),
+            release: false,
+            arguments: Vec::new(),
+        };
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let named = argument.split_once('=');
+            let name = named.map_or(argument.as_str(), |(name, _)| name);
+            let mut value = || {
+                let value = named.map(|(_, value)| value.to_owned()).or_else(|| rest.next().cloned());
+                value.with_context(|| format!("{name} needs an address"))
+            };
+            match argument.as_str() {
+                "--" => {
+                    options.arguments = rest.cloned().collect();
+                    break;
+                }
+                "-h" | "--help" => return Ok(None),
+                "--release" => options.release = true,
+                _ if name == "--listen" => options.listen = value()?,
+                _ if name == "--dashboard" => options.dashboard = value()?,
+                _ => bail!("there is no argument `{argument}`; what `bulkhead serve` takes stands behind `--`"),
+            }
+        }
+        Ok(Some(options))
+    }
 }
 
 /// What Cargo is given to build the host that a visitor waits for: that of the tests, so that the second command finds it built.
@@ -145,4 +190,42 @@ Or with curl:
   curl -s $MCP -H "$J" -H "$A" -H "$V" -H "mcp-session-id: $S" -d '{{"jsonrpc":"2.0","id":3,"method":"tasks/list"}}'
 "#
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_from_the_command_line() {
+        let options = |listen: &str, dashboard: &str, release: bool, arguments: &[&str]| Options {
+            listen: listen.to_owned(),
+            dashboard: dashboard.to_owned(),
+            release,
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+        };
+        let local = "127.0.0.1:8808";
+        let pages = "127.0.0.1:8810";
+        for (line, expected) in [
+            ("", Ok(Some(options(local, pages, false, &[])))),
+            ("--release --listen [::1]:1", Ok(Some(options("[::1]:1", pages, true, &[])))),
+            ("--listen=:1 --dashboard=:2", Ok(Some(options(":1", ":2", false, &[])))),
+            (
+                "--dashboard :2 -- --listen :3 --help",
+                Ok(Some(options(local, ":2", false, &["--listen", ":3", "--help"]))),
+            ),
+            ("--release --help", Ok(None)),
+            ("-h", Ok(None)),
+            ("--listen", Err("--listen needs an address")),
+            (
+                "--release=yes",
+                Err("there is no argument `--release=yes`; what `bulkhead serve` takes stands behind `--`"),
+            ),
+            ("text", Err("there is no argument `text`; what `bulkhead serve` takes stands behind `--`")),
+        ] {
+            let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let parsed = Options::parse(&arguments).map_err(|error| error.to_string());
+            assert_eq!(parsed, expected.map_err(str::to_owned), "{line}");
+        }
+    }
 }

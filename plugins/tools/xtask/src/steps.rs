@@ -10,10 +10,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-
 use crate::layout;
+use anyhow::{Context as _, bail};
 
 /// The folder that times are written into.
 const TIMES: &str = "XTASK_TIMES";
@@ -47,22 +45,40 @@ pub fn run(title: &str, command: &mut Command) -> anyhow::Result<()> {
 
 /// Waits for a program that was started at this moment.
 pub fn wait(child: &mut Child, started: Instant) -> anyhow::Result<(ExitStatus, Times)> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process without a number")?;
-    // It is looked at before it is reaped: what its own children took is known then, and its entry is still there.
-    waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
-    let processor = processor_time(child.id()).unwrap_or_default();
-    let wall = started.elapsed();
-    Ok((child.wait()?, Times { wall, processor }))
+    // It is looked at before it is reaped: what its own children took is known then, and its entry is still there. The standard library
+    // has no wait that leaves it there, and what has one would be compiled while a visitor waits.
+    let processor = loop {
+        match Stat::read(child.id()) {
+            Some(Stat { state: 'Z', processor }) => break processor,
+            Some(_) => std::thread::sleep(Duration::from_millis(5)),
+            // A system without these entries.
+            None => break Duration::ZERO,
+        }
+    };
+    let status = child.wait()?;
+    Ok((status, Times { wall: started.elapsed(), processor }))
 }
 
-/// What a process and the children that it has waited for have used, after proc_pid_stat(5).
-fn processor_time(pid: u32) -> Option<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The fields behind the command's name, which may hold spaces: the state is the first, utime, stime, cutime and cstime are the
-    // 12th to 15th.
-    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
-    let ticks: u64 = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
-    Some(Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second()))
+/// What is known of a process, after proc_pid_stat(5).
+struct Stat {
+    /// `Z` of one that has ended and that nobody has waited for.
+    state: char,
+    /// What it and the children that it has waited for have used.
+    processor: Duration,
+}
+
+impl Stat {
+    /// A clock tick of the kernel's interface, whatever its own clock does.
+    const TICK: Duration = Duration::from_millis(10);
+
+    fn read(pid: u32) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The fields behind the command's name, which may hold spaces: the state is the first, utime, stime, cutime and cstime are the
+        // 12th to 15th.
+        let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+        let ticks: u32 = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u32>().ok()).sum();
+        Some(Self { state: fields[0].chars().next()?, processor: Self::TICK * ticks })
+    }
 }
 
 /// Adds a step to the times.

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
-use serde_json::{Map, json};
 
 use crate::{debian, layout, steps};
 
@@ -31,14 +30,19 @@ impl Toolchain {
 
     /// Writes down what worked, for the tests that build a plugin as its author does, and for the shells of authors.
     pub fn remember(&self) -> anyhow::Result<()> {
-        let variables: Map<_, _> =
-            self.variables.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
         let path = layout::guest_target().join("toolchain.json");
-        let text = json!({ "arguments": self.arguments, "variables": variables }).to_string();
-        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+        std::fs::write(&path, self.json()).with_context(|| path.display().to_string())?;
         let path = layout::guest_target().join("toolchain.sh");
         let found_in = std::env::var("PATH").unwrap_or_default();
         std::fs::write(&path, self.script(&found_in)).with_context(|| path.display().to_string())
+    }
+
+    fn json(&self) -> String {
+        let arguments: Vec<String> = self.arguments.iter().map(|argument| json_string(argument)).collect();
+        let variables =
+            self.variables.iter().map(|(key, value)| format!("{}:{}", json_string(key), json_string(value)));
+        let variables = Vec::from_iter(variables).join(",");
+        format!(r#"{{"arguments":[{}],"variables":{{{variables}}}}}"#, arguments.join(","))
     }
 
     /// The same for a shell, whose own search path comes behind. `found_in`: the search path that this toolchain was found with.
@@ -51,6 +55,18 @@ impl Toolchain {
         lines.push(format!("GUEST_ARGUMENTS={}\n", quoted(&self.arguments.join(" "))));
         lines.join("\n")
     }
+}
+
+fn json_string(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\0'..' ' => quoted += &format!("\\u{:04x}", u32::from(character)),
+            _ => quoted.push(character),
+        }
+    }
+    quoted + "\""
 }
 
 /// As one word of a shell, whatever is in it.
@@ -153,6 +169,15 @@ fn debian() -> anyhow::Result<Toolchain> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn toolchain_is_written_as_json() {
+        let variables = vec![("RUSTC", "/a \"b\"\\c\n/rustc".to_owned()), ("PATH", "/ä:/bin".to_owned())];
+        let toolchain = Toolchain { arguments: vec!["-Zbuild-std=std".to_owned(), "-v".to_owned()], variables };
+        let expected = r#"{"arguments":["-Zbuild-std=std","-v"],"variables":{"RUSTC":"/a \"b\"\\c\u000a/rustc","PATH":"/ä:/bin"}}"#;
+        assert_eq!(toolchain.json(), expected);
+        assert_eq!(Toolchain::default().json(), r#"{"arguments":[],"variables":{}}"#);
+    }
 
     #[test]
     fn toolchain_script_sets_cargo_variables_and_keeps_path() {
