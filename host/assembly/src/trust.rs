@@ -16,11 +16,10 @@ use bulkhead_domain::without_byte_order_mark;
 use bulkhead_identity::auth::{Authenticator, Issuer, LoginClient, OauthVerifier, ResourceOptions, Trusted, Verifier};
 use bulkhead_identity::principal::{Principals, TokenVerifier};
 use bulkhead_limits::LiveLimits;
-use bulkhead_net::dial;
 use bulkhead_net::server::Certificate;
+use bulkhead_net::{dial, pem};
 use bulkhead_transport::http::ENDPOINT;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use sha2::{Digest as _, Sha256};
 
 use super::host::Host;
@@ -50,9 +49,7 @@ fn trusted(issuer: &IssuerConfig) -> anyhow::Result<Trusted> {
 
 pub fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let text = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let found = found.ok().filter(|found| !found.is_empty());
-    found.with_context(|| format!("{} holds no certificate in PEM form", file.display()))
+    pem::certificates(&text).with_context(|| format!("{} holds no certificate in PEM form", file.display()))
 }
 
 fn secret(location: &SecretLocation) -> anyhow::Result<String> {
@@ -236,5 +233,15 @@ mod tests {
         std::fs::write(&file, format!("\u{feff}{token}\r\n")).unwrap();
         assert_eq!(admin_token(&file).unwrap(), token);
         assert_eq!(secret(&SecretLocation::File(file)).unwrap(), token);
+    }
+
+    #[test]
+    fn byte_order_mark_in_front_of_certificates_is_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("roots.pem");
+        let first = include_str!("../../../tests/harness/keys/root1.pem");
+        let second = include_str!("../../../tests/harness/keys/root2.pem");
+        std::fs::write(&file, format!("\u{feff}{first}{second}")).unwrap();
+        assert_eq!(certificates(&file).unwrap().len(), 2);
     }
 }

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::policy::Denial;
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, ClientFeatures, InputRequest, InputRequestError, InputResponse, LogLevel};
 use bulkhead_domain::limits::CallLimits;
@@ -163,8 +164,8 @@ pub enum CallEvent {
     },
     ListsChanged(ListKind),
     ResourceUpdated(String),
-    /// The guest reached for something that is not granted: the first thing of the call, as it would be granted.
-    GrantDenied(String),
+    /// The guest reached for something that is not granted: the first thing of the call.
+    GrantDenied(Denial),
     /// Always the last event.
     Finished(Result<Returned, CallError>),
 }

@@ -4,12 +4,14 @@
 //! left. Invariant: what is not granted does not exist for a guest, a bound never adds anything, and a name never leads to an
 //! address inside the operator's network unless the operator wrote that address down.
 
+mod denial;
 mod destination;
 mod sides;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+pub use denial::{Denial, DeniedDirectory, DeniedRequest, DeniedSecret, SecretPlace};
 pub use destination::{GrantError, HostPattern, HttpGrant};
 pub use sides::{GrantSide, GrantSides};
 
@@ -124,20 +126,15 @@ impl Grants {
         directories.chain(http).chain(env).collect()
     }
 
-    /// The directories that are wanted and not granted, each as it would be. Of a guest the host sees only that it looks for
-    /// directories, not for which one.
-    pub fn missing_directories(&self, wanted: &Bound) -> Vec<String> {
+    /// The directories that are wanted and not granted. Of a guest the host sees only that it looks for directories, not for which one.
+    pub fn missing_directories(&self, wanted: &Bound) -> Vec<DeniedDirectory> {
         let mut missing = Vec::new();
         let directories = wanted.directories.iter().flatten().filter(|directory| !directory.optional);
         for directory in directories.filter(|directory| !directory.guest.trim_end_matches('/').is_empty()) {
             let mut below = self.directories.iter().filter(|grant| directory.covers(&grant.guest)).peekable();
             let is_there = below.peek().is_some();
             if !is_there || directory.write && !below.any(|grant| grant.write) {
-                missing.push(format!(
-                    "directory {} ({})",
-                    directory.guest,
-                    if directory.write { "write" } else { "read" }
-                ));
+                missing.push(DeniedDirectory { guest: directory.guest.clone(), write: directory.write });
             }
         }
         missing
@@ -227,9 +224,10 @@ mod tests {
             env: Some(vec!["A".to_owned(), "C".to_owned()]),
             keyvalue: None,
         };
-        assert_eq!(grants().missing_directories(&wanted), ["directory /data/in (write)", "directory /out (read)"]);
+        let missing = |guest: &str, write| DeniedDirectory { guest: guest.to_owned(), write };
+        assert_eq!(grants().missing_directories(&wanted), [missing("/data/in", true), missing("/out", false)]);
         assert_eq!(grants().missing_variables(&wanted), ["C"]);
-        assert_eq!(grants().missing_directories(&Bound::default()), [""; 0]);
+        assert_eq!(grants().missing_directories(&Bound::default()), []);
         assert_eq!(grants().missing_variables(&Bound::default()), [""; 0]);
     }
 }

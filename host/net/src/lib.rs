@@ -9,6 +9,7 @@
 pub mod address;
 pub mod client;
 pub mod dial;
+pub mod pem;
 pub mod server;
 
 use tokio::task::JoinHandle;

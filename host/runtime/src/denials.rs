@@ -1,7 +1,7 @@
 //! What a call was granted, and what its guest reached for besides.
 //!
-//! Owns the words for it: a grant is named as the operator would write it, and as such it is read again. Invariant: the log and the event
-//! stream hear of a call once, however often it tries, and a call that fails says what it lacked and what cures that.
+//! Owns what a failure says of it. Invariant: the log and the event stream hear of a call once, however often it tries, and a call that
+//! fails says what it lacked and what cures that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::events::Outbox;
 use crate::granted::Granted;
 use bulkhead_calls::Returned;
-use bulkhead_calls::policy::{GrantSide, GrantSides};
+use bulkhead_calls::policy::Denial;
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::imports::{Grant, grant_hint};
 use bulkhead_domain::text::{beginning, escaped};
@@ -19,9 +19,6 @@ use bulkhead_domain::tool::{Content, ContentKind, Meta};
 
 /// Different grants that a call's failure names.
 const NAMED_MAX: usize = 8;
-
-/// What a request lacks where its host is granted.
-pub(super) const OTHER_PATH: &str = " with this path";
 
 /// Bytes of a setting's name in a call's failure.
 const SETTING_BYTES_MAX: usize = 128;
@@ -35,7 +32,7 @@ struct OfCall {
     plugin: Arc<str>,
     granted: Arc<Granted>,
     outbox: Outbox,
-    found: Mutex<Vec<String>>,
+    found: Mutex<Vec<Denial>>,
     looked_for: LookedFor,
 }
 
@@ -64,20 +61,20 @@ impl Denials {
         &self.0.granted
     }
 
-    /// The guest was refused something for want of this grant.
-    pub(super) fn note(&self, grant: String) {
+    /// The guest was refused something for want of a grant.
+    pub(super) fn note(&self, denial: Denial) {
         let mut found = self.0.found.lock();
         if found.is_empty() && !self.0.outbox.is_silent() {
-            tracing::warn!(plugin = &*self.0.plugin, grant, "a plugin reached for what is not granted");
-            self.0.outbox.denied(grant.clone());
+            tracing::warn!(plugin = &*self.0.plugin, grant = %denial, "a plugin reached for what is not granted");
+            self.0.outbox.denied(denial.clone());
         }
-        if found.len() < NAMED_MAX && !found.contains(&grant) {
-            found.push(grant);
+        if found.len() < NAMED_MAX && !found.contains(&denial) {
+            found.push(denial);
         }
     }
 
-    /// The grants that were lacking so far.
-    pub(super) fn found(&self) -> Vec<String> {
+    /// What was lacking so far.
+    pub(super) fn found(&self) -> Vec<Denial> {
         self.0.found.lock().clone()
     }
 
@@ -111,27 +108,23 @@ impl Denials {
         }
         let OfCall { granted, looked_for, .. } = &*self.0;
         if looked_for.directories.load(Ordering::Relaxed) {
-            granted.missing_directories.iter().for_each(|grant| self.note(grant.clone()));
+            let missing = granted.missing_directories.iter();
+            missing.for_each(|directory| self.note(Denial::Directory(directory.clone())));
         }
         if looked_for.variables.load(Ordering::Relaxed) {
             let named = granted.missing_variables.iter().filter(|key| speaks_of(&outcome, key));
-            named.for_each(|key| self.note(variable(key)));
+            named.for_each(|key| self.note(Denial::Variable(key.clone())));
         }
-        let mut found = self.0.found.lock().clone();
-        let is_certain = !found.is_empty();
-        if !is_certain {
-            found = self.guessed(&outcome);
-        }
-        if found.is_empty() {
-            return outcome;
-        }
-        let found = found.iter().map(|grant| match cure(grant, &granted.sides) {
-            Some(cure) => format!("{grant} ({cure})"),
-            None => grant.clone(),
-        });
-        let found: Vec<_> = found.collect();
-        let what = if is_certain { "not granted to this plugin" } else { "a grant may be missing" };
-        let why = format!("{what}: {}", found.join("; "));
+        let certain: Vec<_> = self.found().iter().map(|denial| denial.explain(&granted.sides)).collect();
+        let why = if certain.is_empty() {
+            let guessed = self.guessed(&outcome);
+            if guessed.is_empty() {
+                return outcome;
+            }
+            format!("a grant may be missing: {}", guessed.join("; "))
+        } else {
+            format!("not granted to this plugin: {}", certain.join("; "))
+        };
         let with = |text: String| format!("{text} ({why})");
         match outcome {
             Ok(Returned::Tool(mut output)) => {
@@ -177,11 +170,12 @@ impl Denials {
             Grant::Http | Grant::Kv | Grant::Config => false,
         };
         let settings = looked_for.settings.lock();
-        let settings = settings.iter().map(|key| format!("{} {key}", Grant::Config.key()));
+        let settings = settings.iter().cloned().map(Denial::Setting);
         let has_looked = has_crashed && looked_for.variables.load(Ordering::Relaxed);
-        let variables = granted.missing_variables.iter().filter(|_| has_looked).map(|key| variable(key));
+        let variables = granted.missing_variables.iter().filter(|_| has_looked).cloned().map(Denial::Variable);
+        let denials = variables.chain(settings).map(|denial| denial.explain(&granted.sides));
         let usable = granted.usable.iter().filter(may_lack).map(|(grant, interface)| grant_hint(*grant, interface));
-        usable.chain(variables).chain(settings).take(NAMED_MAX).collect()
+        usable.chain(denials).take(NAMED_MAX).collect()
     }
 }
 
@@ -193,10 +187,6 @@ fn is_explained(outcome: &Result<Returned, CallError>) -> bool {
         Err(CallError::InvalidParams(_) | CallError::NotFound(_) | CallError::Custom { .. }) => true,
         Err(_) => false,
     }
-}
-
-fn variable(key: &str) -> String {
-    format!("{} {key}", Grant::Env.key())
 }
 
 /// Whether a failure's own words name this variable.
@@ -214,33 +204,10 @@ fn speaks_of(outcome: &Result<Returned, CallError>, key: &str) -> bool {
     }
 }
 
-/// What cures the want of a grant: the key or the flag of the side that withholds it. `None`: the grant itself says it.
-fn cure(grant: &str, sides: &GrantSides) -> Option<String> {
-    let (kind, what) = grant.split_once(' ').unwrap_or((grant, ""));
-    match kind {
-        "http" => {
-            let request = what.strip_suffix(OTHER_PATH).unwrap_or(what).parse().ok()?;
-            sides.withholding_http(&request).map(|side| side.explain(Grant::Http))
-        }
-        "directory" => {
-            let (guest, mode) = what.rsplit_once(" (")?;
-            let side = sides.withholding_directory(guest, mode.starts_with("write"));
-            side.map(|side| side.explain(Grant::Directories))
-        }
-        "env" => sides.withholding_variable(what).map(|side| side.explain(Grant::Env)),
-        "kv" => sides.withholding_keyvalue().map(|side| side.explain(Grant::Kv)),
-        "config" => Some(GrantSide::Operator.explain(Grant::Config)),
-        "secret" => {
-            Some("none of this name is for this request: `bulkhead secret set`, or the flag --secret".to_owned())
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bulkhead_calls::policy::{Bound, Grants};
+    use bulkhead_calls::policy::GrantSides;
     use bulkhead_domain::Json;
     use bulkhead_domain::tool::ToolOutput;
     use tokio::sync::mpsc;
@@ -271,51 +238,16 @@ mod tests {
     }
 
     #[test]
-    fn denied_grant_is_named_with_the_one_side_that_withholds_it_and_its_key() {
-        let nothing = Bound {
-            directories: Some(Vec::new()),
-            http: Some(Vec::new()),
-            env: Some(Vec::new()),
-            keyvalue: Some(false),
-        };
-        let by_operator = GrantSides::default();
-        let by_manifest = GrantSides { manifest: nothing.clone(), ..GrantSides::default() };
-        let granted = Grants { http: vec!["https://a.example/v1".parse().unwrap()], ..Grants::default() };
-        let by_tenant = GrantSides { operator: granted.clone(), tenant: nothing, ..GrantSides::default() };
-        let by_path = GrantSides { operator: granted, ..GrantSides::default() };
-        let operator = "the operator does not grant it: ";
-        let manifest = "its manifest does not ask for it: [grants] ";
-        for (grant, sides, cure) in [
-            ("http https://a.example", &by_operator, format!(" ({operator}[plugin.grants] http, or the flag --http)")),
-            ("env KEY", &by_operator, format!(" ({operator}[plugin.grants] env, or the flag --env)")),
-            (
-                "directory /data (write)",
-                &by_operator,
-                format!(" ({operator}[plugin.grants] directories, or the flag --dir)"),
-            ),
-            ("kv", &by_operator, format!(" ({operator}[plugin.kv], or the flag --kv)")),
-            (
-                "secret KEY in the header",
-                &by_operator,
-                " (none of this name is for this request: `bulkhead secret set`, or the flag --secret)".to_owned(),
-            ),
-            ("http https://a.example", &by_manifest, format!(" ({manifest}http)")),
-            ("env KEY", &by_manifest, format!(" ({manifest}env)")),
-            ("directory /data (read)", &by_manifest, format!(" ({manifest}directories)")),
-            ("kv", &by_manifest, format!(" ({manifest}kv)")),
-            (
-                "http GET https://a.example with this path",
-                &by_tenant,
-                " (the caller's tenant is not left it: [tenant.NAME.grants] http)".to_owned(),
-            ),
-            ("http GET https://a.example with this path", &by_path, String::new()),
-        ] {
-            let denials = denials(Granted { sides: Arc::new(sides.clone()), ..Granted::default() });
-            denials.note(grant.to_owned());
-            let said = last_text(denials.name_in(failure("it failed")));
-            assert_eq!(said, format!("not granted to this plugin: {grant}{cure}"));
-            assert!(!said.contains(" or its manifest"), "{said}");
+    fn failed_call_names_what_was_denied_with_its_cure() {
+        let denials = denials(Granted::default());
+        let setting = Denial::Setting("size".to_owned());
+        for denial in [Denial::Keyvalue, setting.clone(), setting] {
+            denials.note(denial);
         }
+        let said = last_text(denials.name_in(failure("it failed")));
+        let sides = GrantSides::default();
+        let setting = Denial::Setting("size".to_owned()).explain(&sides);
+        assert_eq!(said, format!("not granted to this plugin: {}; {setting}", Denial::Keyvalue.explain(&sides)));
     }
 
     #[test]

@@ -27,11 +27,12 @@ pub(super) use self::request_quota::{RequestQuota, RequestQuotas};
 pub(super) use self::response::Exchange;
 use self::response::{BoundedResponseBody, Driver, Response};
 use super::blocking::Blocking;
-use super::denials::{Denials, OTHER_PATH};
+use super::denials::Denials;
 use super::secrets::{Refusal, Target, inject};
+use bulkhead_calls::policy::{Denial, DeniedRequest};
 use bulkhead_calls::secrets::Secret;
 use bulkhead_calls::{CallContext, GuestServices, JournalSink, OutsideWorld};
-use bulkhead_domain::text::{beginning, escaped};
+use bulkhead_domain::text::beginning;
 use bulkhead_metrics::PluginMetrics;
 use bulkhead_net::AbortOnDrop;
 use bulkhead_net::address::normal_host;
@@ -160,7 +161,7 @@ impl Egress {
             sent.map_err(|refusal| match refusal {
                 Refusal::Failed(error) => error,
                 Refusal::Missing(secret) => {
-                    denials.note(secret);
+                    denials.note(Denial::Secret(secret));
                     Error::HttpRequestDenied
                 }
             })
@@ -216,7 +217,9 @@ async fn send(
     let matching: Vec<_> = covering.iter().copied().filter(|grant| grant.permits(method, path)).collect();
     // A tunnel would lead anywhere.
     if matching.is_empty() || request.method() == http::Method::CONNECT {
-        denials.note(lacking(!covering.is_empty(), method, tls, authority));
+        let method = (!covering.is_empty()).then(|| beginning(method, METHOD_BYTES_MAX).to_owned());
+        let shown = beginning(&host, SHOWN_BYTES_MAX).to_owned();
+        denials.note(Denial::Http(DeniedRequest { method, tls, host: shown, port }));
         return Err(Error::HttpRequestDenied.into());
     }
     let span = span.and_then(|span| request_span::begin(&span, request.method(), &host, port));
@@ -309,17 +312,6 @@ fn of_exchange(error: hyper::Error) -> Error {
         Some(Error::HttpRequestBodySize(bytes_max)) => Error::HttpRequestBodySize(*bytes_max),
         _ => Error::Hyper(error),
     }
-}
-
-/// The grant that a request lacks, as an operator would write it. Paths stay out of logs.
-fn lacking(is_host_granted: bool, method: &str, tls: bool, authority: &http::uri::Authority) -> String {
-    let scheme = if tls { "https" } else { "http" };
-    let host = escaped(beginning(authority.as_str(), SHOWN_BYTES_MAX));
-    if !is_host_granted {
-        return format!("http {scheme}://{host}");
-    }
-    let method = escaped(beginning(method, METHOD_BYTES_MAX));
-    format!("http {method} {scheme}://{host}{OTHER_PATH}")
 }
 
 fn clamp(wanted: Option<Duration>, most: Duration) -> Duration {

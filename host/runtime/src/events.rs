@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::limits::{RESOURCE_UPDATES_MAX, STATUS_BYTES_MAX};
+use bulkhead_calls::policy::Denial;
 use bulkhead_calls::{CallEvent, ListKind, URI_BYTES_MAX};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::LogLevel;
@@ -40,7 +41,7 @@ struct Pending {
     highest_progress: Option<f64>,
     progress: Option<(f64, Option<f64>, Option<String>)>,
     status: Option<String>,
-    denied: Option<String>,
+    denied: Option<Denial>,
     lists: Vec<ListKind>,
     resources: Vec<String>,
     log_bytes_left: u64,
@@ -113,12 +114,12 @@ impl Outbox {
     }
 
     /// Says once that something was not granted.
-    pub(super) fn denied(&self, grant: String) {
+    pub(super) fn denied(&self, denial: Denial) {
         let mut pending = self.0.pending.lock();
         if pending.is_silent {
             return;
         }
-        pending.denied = Some(cut(grant));
+        pending.denied = Some(denial);
         self.pass_on(&mut pending);
     }
 
@@ -203,8 +204,8 @@ impl Pending {
         if let Some((progress, total, message)) = self.progress.take() {
             return Some(CallEvent::Progress { progress, total, message });
         }
-        if let Some(grant) = self.denied.take() {
-            return Some(CallEvent::GrantDenied(grant));
+        if let Some(denial) = self.denied.take() {
+            return Some(CallEvent::GrantDenied(denial));
         }
         if let Some(kind) = self.lists.pop() {
             return Some(CallEvent::ListsChanged(kind));

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use bulkhead_calls::policy::{DirGrant, GrantSides, HttpGrant};
+use bulkhead_calls::policy::{DeniedDirectory, DirGrant, GrantSides, HttpGrant};
 use bulkhead_domain::Json;
 use bulkhead_domain::imports::Grant;
 use bulkhead_domain::limits::KeyValueLimits;
@@ -22,7 +22,7 @@ pub(super) struct Granted {
     pub(super) settings: BTreeMap<String, Json>,
     pub(super) keyvalue: Option<KeyValueLimits>,
     /// Requested directories that it does not have, named when a use of their kind fails.
-    pub(super) missing_directories: Vec<String>,
+    pub(super) missing_directories: Vec<DeniedDirectory>,
     /// The names of requested variables that it does not have.
     pub(super) missing_variables: Vec<String>,
     /// What each side said, for a message that says which of them withholds something.

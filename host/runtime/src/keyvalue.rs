@@ -8,8 +8,8 @@ use super::bindings::bulkhead::plugin::keyvalue as wit;
 use super::call::Call;
 use bulkhead_calls::guest_services::{KeyPage, KeyValueError};
 use bulkhead_calls::journal::names;
+use bulkhead_calls::policy::Denial;
 use bulkhead_calls::{Fenced, GuestServices};
-use bulkhead_domain::imports::Grant;
 use bulkhead_domain::limits::KeyValueLimits;
 
 /// Bytes of a key, as the interface says.
@@ -41,8 +41,8 @@ impl Call {
         let denied = |why: &str| wit::Error::Denied(why.to_owned());
         let plugin = Arc::clone(self.denials.plugin());
         let Some(limits) = self.denials.granted().keyvalue.clone() else {
-            self.denials.note("kv".to_owned());
-            let why = self.denials.granted().sides.withholding_keyvalue().map(|side| side.explain(Grant::Kv));
+            self.denials.note(Denial::Keyvalue);
+            let why = Denial::Keyvalue.cure(&self.denials.granted().sides);
             return Err(denied(&format!("this plugin has no key-value store here: {}", why.unwrap_or_default())));
         };
         let guest_services = self.facts.guest_services.clone();

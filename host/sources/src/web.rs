@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use bulkhead_net::client::{Client, ClientError, Failure, place};
 use bulkhead_net::dial::{self, DialError};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use bulkhead_net::pem;
 use url::{Position, Url};
 
 use super::{Error, FetchOptions};
@@ -36,9 +35,8 @@ fn tls_config(fetching: &FetchOptions) -> Result<Arc<rustls::ClientConfig>, Erro
     for path in &fetching.roots {
         let unusable =
             |why: String| Error::File(format!("{} holds no certificates that can be used: {why}", path.display()));
-        let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unusable(error.to_string()))?;
-        let certificates: Result<Vec<_>, _> = certificates.collect();
-        let certificates = certificates.map_err(|error| unusable(error.to_string()))?;
+        let text = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
+        let certificates = pem::certificates(&text).ok_or_else(|| unusable("it has none in PEM form".to_owned()))?;
         // Alone first, so that a wrong one is said with its file.
         dial::tls_config(&certificates).map_err(|error| unusable(error.to_string()))?;
         roots.extend(certificates);
@@ -87,4 +85,23 @@ fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_order_mark_in_front_of_a_root_certificate_is_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("root.pem");
+        let root = include_str!("../../../tests/harness/keys/root1.pem");
+        let fetching = FetchOptions { roots: vec![file.clone()], ..FetchOptions::default() };
+        for (text, is_taken) in
+            [(root.to_owned(), true), (format!("\u{feff}{root}"), true), ("no certificate\n".to_owned(), false)]
+        {
+            std::fs::write(&file, &text).unwrap();
+            assert_eq!(tls_config(&fetching).is_ok(), is_taken, "{text:?}");
+        }
+    }
 }

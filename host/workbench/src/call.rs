@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bulkhead_assembly::{SystemClock, compile_cache, host, sources};
 use bulkhead_author_cli::{EXIT_FAILED, EXIT_USAGE};
+use bulkhead_calls::policy::Denial;
 use bulkhead_calls::{
     CallContext, CallEvent, CallSpec, Catalog, Control, Executor as _, GuestServices, Journaling, OnDemand, Operation,
     OutsideWorld, Returned, RunningCall, ToolEntry,
@@ -114,7 +115,7 @@ pub(super) struct CallWorld {
 pub(super) enum Observed {
     Note(String),
     /// The plugin reached for something that it has not got.
-    GrantDenied(String),
+    GrantDenied(Denial),
 }
 
 /// How a call ended.
@@ -155,7 +156,7 @@ pub async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
     let control = running.control.clone();
     let mut observe = |observed| match observed {
         Observed::Note(text) => note(&text),
-        Observed::GrantDenied(grant) => note(&format!("not granted: {grant}")),
+        Observed::GrantDenied(denial) => note(&format!("not granted: {denial}")),
     };
     let code = match converse(running, &mut answers, &mut observe).await {
         Ok(end) => tell(end, json)?,
@@ -370,7 +371,7 @@ pub(super) fn observed(event: &CallEvent) -> Option<Observed> {
             let logger = logger.as_ref().map(|logger| format!(" {logger}")).unwrap_or_default();
             Observed::Note(format!("{}{logger}: {}", format!("{level:?}").to_lowercase(), data.as_str()))
         }
-        CallEvent::GrantDenied(grant) => Observed::GrantDenied(grant.clone()),
+        CallEvent::GrantDenied(denial) => Observed::GrantDenied(denial.clone()),
         _ => return None,
     })
 }

@@ -214,7 +214,7 @@ fn tell(number: u64, event: &CallEvent, begin: Instant) {
         }
         other => match observed(other) {
             Some(Observed::Note(text)) => short(&text),
-            Some(Observed::GrantDenied(grant)) => format!("not granted: {grant}"),
+            Some(Observed::GrantDenied(denial)) => format!("not granted: {denial}"),
             None => return,
         },
     };

@@ -10,6 +10,7 @@ use bulkhead_console::table::{Layout, cell, fields};
 use bulkhead_control::SecretText;
 use bulkhead_control::commands::{PluginList, SecretList, SecretRemove, SecretRotate, SecretSet};
 use bulkhead_control::views::SecretListView;
+use bulkhead_domain::without_byte_order_mark;
 use bulkhead_tasks::secrets::SecretInfo;
 use clap::Subcommand;
 
@@ -104,10 +105,16 @@ fn read_value() -> anyhow::Result<SecretText> {
     );
     let mut text = String::new();
     let bytes_max = *VALUE_BYTES.end() as u64;
-    // Two more for the end of a line, one for what is too much.
-    stdin.lock().take(bytes_max + 3).read_to_string(&mut text).context("the value cannot be read from stdin")?;
-    let value = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(SecretText(value.strip_suffix('\r').unwrap_or(value).to_owned()))
+    // Three more for a byte order mark, two for the end of a line, one for what is too much.
+    stdin.lock().take(bytes_max + 6).read_to_string(&mut text).context("the value cannot be read from stdin")?;
+    Ok(SecretText(value_in(&text).to_owned()))
+}
+
+/// The value in what was piped in.
+fn value_in(text: &str) -> &str {
+    let value = without_byte_order_mark(text);
+    let value = value.strip_suffix('\n').unwrap_or(value);
+    value.strip_suffix('\r').unwrap_or(value)
 }
 
 pub(super) fn secret_table(view: &SecretListView, layout: &Layout) -> String {
@@ -125,4 +132,16 @@ pub(super) fn secret_table(view: &SecretListView, layout: &Layout) -> String {
     };
     let rows: Vec<_> = view.secrets.iter().map(row).collect();
     layout.table(&["NAME", "PLUGIN", "TENANT", "TO", "IN", "SET", "KEY"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn value_of_a_secret_is_what_was_piped_in_without_its_mark_and_the_end_of_its_line() {
+        for text in ["s3cret value", "s3cret value\n", "s3cret value\r\n", "\u{feff}s3cret value\n"] {
+            assert_eq!(value_in(text), "s3cret value", "{text:?}");
+        }
+    }
 }

@@ -12,12 +12,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use sha2::{Digest as _, Sha256};
 use tokio_rustls::TlsAcceptor;
+
+use crate::pem::{certificates, private_key};
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -133,14 +133,36 @@ impl Files {
     }
 
     fn parse(&self, certificate: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
-        let chain = chain.ok().filter(|chain| !chain.is_empty());
+        let chain = certificates(&self.certificate);
         let chain = chain.ok_or_else(|| TlsError::NoCertificate(certificate.to_owned()))?;
-        let private = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| TlsError::NoKey(key.to_owned()))?;
+        let private = private_key(&self.key).ok_or_else(|| TlsError::NoKey(key.to_owned()))?;
         CertifiedKey::from_der(chain, private, &default_provider()).map_err(|source| TlsError::Unusable {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
             source,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_order_mark_in_front_of_a_certificate_or_its_key_is_skipped() {
+        let certificate = include_str!("../../../../tests/harness/keys/host1.pem");
+        let root = include_str!("../../../../tests/harness/keys/root1.pem");
+        let key = include_str!("../../../../tests/harness/keys/host1.key.pem");
+        for (chain, key, certificates) in [
+            (certificate.to_owned(), key.to_owned(), 1),
+            (format!("\u{feff}{certificate}"), key.to_owned(), 1),
+            (certificate.to_owned(), format!("\u{feff}{key}"), 1),
+            // Without the first of a chain, the key would fit nothing.
+            (format!("\u{feff}{certificate}{root}"), key.to_owned(), 2),
+        ] {
+            let files = Files { certificate: chain.into_bytes(), key: key.into_bytes() };
+            let parsed = files.parse(Path::new("host.pem"), Path::new("host.key"));
+            assert_eq!(parsed.map(|parsed| parsed.cert.len()).map_err(|error| error.to_string()), Ok(certificates));
+        }
     }
 }

@@ -161,7 +161,7 @@ impl Call {
         }
         let mut held = HeldBytes::none(&journal.requests.memory);
         held.add(outcome.response.as_ref().map_or(0, Response::len))?;
-        outcome.lacking.into_iter().for_each(|grant| self.denials.note(grant));
+        outcome.lacking.into_iter().for_each(|denial| self.denials.note(denial));
         self.deliver(request.response, outcome.response, held)
     }
 

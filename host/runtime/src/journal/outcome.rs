@@ -12,13 +12,14 @@ use wasmtime_wasi_http::{Error, WasiBody};
 use super::codec::fields;
 use super::header::Digest;
 use super::words;
+use bulkhead_calls::policy::Denial;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// Of the request's body.
     pub(super) request: Digest,
-    /// What the guest was found to lack, as denials name it.
-    pub(super) lacking: Vec<String>,
+    /// What the guest was found to lack.
+    pub(super) lacking: Vec<Denial>,
     pub(super) response: Result<Response, Failure>,
 }
 
@@ -189,6 +190,8 @@ impl Failure {
 mod tests {
     use futures::FutureExt as _;
 
+    use bulkhead_calls::policy::{DeniedDirectory, DeniedRequest, DeniedSecret, SecretPlace};
+
     use super::super::codec::{decode, encode};
     use super::*;
 
@@ -201,7 +204,20 @@ mod tests {
     fn response_comes_back_with_its_headers_body_and_end() {
         let trailers = HeaderMap::from_iter([(HeaderName::from_static("sum"), HeaderValue::from_static("7"))]);
         let response = Response::new(&head(201), b"words".to_vec(), BodyEnd::Whole(Some(trailers.clone())));
-        let outcome = Outcome { request: [3; 8], lacking: vec!["kv".to_owned()], response: Ok(response) };
+        let request = |method: Option<&str>| {
+            let method = method.map(str::to_owned);
+            Denial::Http(DeniedRequest { method, tls: true, host: "a.example".to_owned(), port: 443 })
+        };
+        let lacking = vec![
+            request(None),
+            request(Some("GET")),
+            Denial::Directory(DeniedDirectory { guest: "/data".to_owned(), write: true }),
+            Denial::Variable("KEY".to_owned()),
+            Denial::Keyvalue,
+            Denial::Setting("size".to_owned()),
+            Denial::Secret(DeniedSecret { name: "KEY".to_owned(), place: SecretPlace::Header }),
+        ];
+        let outcome = Outcome { request: [3; 8], lacking, response: Ok(response) };
         let again: Outcome = decode(&encode(&outcome)).unwrap();
         assert_eq!(again, outcome);
         let response = again.response.unwrap().into_http().unwrap();

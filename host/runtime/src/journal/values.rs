@@ -7,6 +7,7 @@ use super::header::{Digest, digest};
 use crate::bindings::bulkhead::plugin::keyvalue as wit;
 use bulkhead_calls::guest_services::KeyPage;
 use bulkhead_calls::journal::reader::Reader;
+use bulkhead_calls::policy::{Denial, DeniedDirectory, DeniedRequest, DeniedSecret, SecretPlace};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{
     ClientFeature, ElicitationAction, InputRequest, InputRequestError, InputRequestKind, InputResponse, Root,
@@ -21,6 +22,23 @@ variants!(wit::Error {
 });
 
 fields!(KeyPage { keys, next });
+
+variants!(Denial {
+    1 => Http(request),
+    2 => Directory(directory),
+    3 => Variable(key),
+    4 => Keyvalue,
+    5 => Setting(key),
+    6 => Secret(secret),
+});
+
+fields!(DeniedRequest { method, tls, host, port });
+
+fields!(DeniedDirectory { guest, write });
+
+fields!(DeniedSecret { name, place });
+
+variants!(SecretPlace { 1 => Header, 2 => Path, 3 => Query, 4 => Body });
 
 variants!(ElicitationAction { 1 => Accept, 2 => Decline, 3 => Cancel });
 

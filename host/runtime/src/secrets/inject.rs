@@ -14,6 +14,7 @@ use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::scrub::{Scrubber, scrub_headers, scrubbed};
 use super::{HttpGrant, PLACEHOLDER_BYTES_MAX, Target, find, json_escaped, percent_encoded};
+use bulkhead_calls::policy::{DeniedSecret, SecretPlace};
 use bulkhead_calls::secrets::{InjectionPoints, Secret};
 
 /// Bytes of a body in which placeholders are filled; a larger one may hold none.
@@ -24,11 +25,11 @@ const PLACEHOLDERS_MAX: u32 = 16;
 /// Codings of answers that are told by their names (the registry of HTTP content codings).
 const CODINGS: [&str; 8] = ["gzip", "x-gzip", "compress", "x-compress", "deflate", "br", "zstd", "dcb"];
 
-/// Why a request does not go out. Names the secret, never its value; for the log.
+/// Why a request does not go out. Names the secret, never its value.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// A placeholder stands for nothing that may go there.
-    Missing(String),
+    Missing(DeniedSecret),
     /// It cannot be done, whatever is granted.
     Failed(Error),
 }
@@ -94,7 +95,7 @@ pub(crate) async fn inject(
     let mut filling = Filling { bound: &bound, left: PLACEHOLDERS_MAX };
     for value in head.headers.values_mut() {
         if let Some(filled) =
-            filling.fill(value.as_bytes(), "header", |_| true, |places| places.header, str::to_owned)?
+            filling.fill(value.as_bytes(), SecretPlace::Header, |_| true, |places| places.header, str::to_owned)?
         {
             let mut filled = HeaderValue::from_bytes(&filled)
                 .map_err(|_| Error::HttpRequestHeaderSize { field_name: None, field_size: None })?;
@@ -126,7 +127,7 @@ impl Filling<'_> {
     fn fill(
         &mut self,
         text: &[u8],
-        place: &str,
+        place: SecretPlace,
         is_meant: impl Fn(&str) -> bool,
         fits: fn(InjectionPoints) -> bool,
         written: fn(&str) -> String,
@@ -140,7 +141,7 @@ impl Filling<'_> {
                 continue;
             }
             let secret = self.bound.iter().find(|secret| secret.name == name && fits(secret.places));
-            let secret = secret.ok_or_else(|| Refusal::Missing(format!("secret {name} in the {place}")))?;
+            let secret = secret.ok_or_else(|| Refusal::Missing(DeniedSecret { name: name.to_owned(), place }))?;
             self.left = self.left.checked_sub(1).ok_or(Error::HttpRequestHeaderSectionSize(None))?;
             filled.extend(text.get(copied..found.start).unwrap_or_default());
             filled.extend(written(&secret.value).into_bytes());
@@ -156,9 +157,10 @@ impl Filling<'_> {
     fn uri(&mut self, uri: &http::Uri) -> Result<http::Uri, Refusal> {
         let Some(whole) = uri.path_and_query() else { return Ok(uri.clone()) };
         // A path is written into the logs of every server on the way.
-        self.fill(whole.path().as_bytes(), "path", |_| true, |_| false, str::to_owned)?;
+        self.fill(whole.path().as_bytes(), SecretPlace::Path, |_| true, |_| false, str::to_owned)?;
         let query = whole.query().unwrap_or_default().as_bytes();
-        let Some(query) = self.fill(query, "query", |_| true, |places| places.query, percent_encoded)? else {
+        let Some(query) = self.fill(query, SecretPlace::Query, |_| true, |places| places.query, percent_encoded)?
+        else {
             return Ok(uri.clone());
         };
         let query = String::from_utf8(query).map_err(|_| Error::HttpRequestUriInvalid)?;
@@ -205,7 +207,7 @@ impl Filling<'_> {
             _ => str::to_owned,
         };
         let is_known = |name: &str| secrets.iter().any(|secret| secret.name == name);
-        if let Some(filled) = self.fill(&text, "body", is_known, |places| places.body, written)? {
+        if let Some(filled) = self.fill(&text, SecretPlace::Body, is_known, |places| places.body, written)? {
             text = filled;
             if length.is_some() {
                 headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));

@@ -7,6 +7,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::*;
+use bulkhead_calls::policy::Denial;
 use bulkhead_calls::secrets::{InjectionPoints, Secret};
 
 const VALUE: &str = "s3cr3t/+\"value\" &=";
@@ -48,7 +49,7 @@ async fn sent(
 
 fn missing(outcome: Result<(http::request::Parts, String), Refusal>) -> String {
     match outcome {
-        Err(Refusal::Missing(what)) => what,
+        Err(Refusal::Missing(secret)) => Denial::Secret(secret).to_string(),
         other => panic!("{:?}", other.map(|(head, body)| (head.uri, body))),
     }
 }

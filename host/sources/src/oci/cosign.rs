@@ -6,6 +6,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bulkhead_domain::without_byte_order_mark;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -228,8 +229,8 @@ impl SigningKey {
         if pem.contains("ENCRYPTED") {
             return Err(format!("it is encrypted, which is not supported; {advice}"));
         }
-        let der =
-            PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| format!("it holds no key; {advice}"))?;
+        let der = PrivatePkcs8KeyDer::from_pem_slice(without_byte_order_mark(pem).as_bytes())
+            .map_err(|_| format!("it holds no key; {advice}"))?;
         let pair =
             EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der.secret_pkcs8_der(), &SystemRandom::new());
         let pair = pair.map_err(|error| format!("it is of another kind ({error}); {advice}"))?;
@@ -255,10 +256,18 @@ pub(super) mod tests {
     use super::super::digest_of;
     use super::*;
 
-    pub(crate) fn key() -> SigningKey {
+    fn key_text() -> String {
         let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new()).unwrap();
-        let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", encode(made.as_ref()));
-        SigningKey::from_pem(&pem).unwrap()
+        format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", encode(made.as_ref()))
+    }
+
+    pub(crate) fn key() -> SigningKey {
+        SigningKey::from_pem(&key_text()).unwrap()
+    }
+
+    #[test]
+    fn byte_order_mark_in_front_of_a_cosign_key_is_skipped() {
+        assert!(SigningKey::from_pem(&format!("\u{feff}{}", key_text())).is_ok());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 
 use super::{Error, SealingKey, VaultKeys};
-use bulkhead_domain::unhex;
+use bulkhead_domain::{unhex, without_byte_order_mark};
 
 /// A file of keys is short; a longer one is something else.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -41,7 +41,7 @@ impl VaultKeys {
         if text.len() as u64 > FILE_BYTES_MAX {
             return Err(wrong(format!("is longer than {FILE_BYTES_MAX} bytes; {FORM}")));
         }
-        Self::parse(text.lines(), "line").map_err(wrong)
+        Self::parse(without_byte_order_mark(&text).lines(), "line").map_err(wrong)
     }
 
     /// Reads the value of the variable `name`: keys between commas or spaces, the one that seals first.

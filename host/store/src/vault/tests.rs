@@ -80,6 +80,13 @@ fn key_file_allows_comments_and_must_be_private() {
 }
 
 #[test]
+fn byte_order_mark_in_front_of_a_key_file_is_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = written(folder.path(), &format!("\u{feff}{TWO}\r\n"), 0o600);
+    assert_eq!(VaultKeys::from_file(&path).unwrap().first().id(), keys(TWO).first().id());
+}
+
+#[test]
 fn invalid_key_is_refused_without_showing_it() {
     let folder = tempfile::tempdir().unwrap();
     let secret = "c2VjcmV0LXRleHQtdGhhdC1pcy10b28tc2hvcnQ";

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::parts::request::CallRequest;
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_calls::Returned;
+use bulkhead_calls::policy::Denial;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::requestor::Requestor;
@@ -119,12 +120,18 @@ impl TaskAudit {
     }
 
     /// A call reached for what its plugin is not granted.
-    pub(crate) fn note_denied(&self, requestor: &Requestor, plugin: &PluginVersion, task: Option<TaskId>, grant: &str) {
+    pub(crate) fn note_denied(
+        &self,
+        requestor: &Requestor,
+        plugin: &PluginVersion,
+        task: Option<TaskId>,
+        denial: &Denial,
+    ) {
         if let Some(metrics) = self.metrics.get() {
-            metrics.denied(&plugin.name, grant);
+            metrics.denied(&plugin.name, denial.kind());
         }
         self.log.note(|| {
-            let entry = Entry::new("grant.denied").by(requestor).plugin(plugin).because(grant);
+            let entry = Entry::new("grant.denied").by(requestor).plugin(plugin).because(&denial.to_string());
             match task {
                 Some(id) => entry.task(id),
                 None => entry,

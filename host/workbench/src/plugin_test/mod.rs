@@ -272,9 +272,9 @@ impl<'a> Suite<'a> {
             let running = self.sandbox.start(call::spec(tool, &arguments, CallWorld { services, outside })?)?;
             let mut answers = Answers::given(case.answers.clone());
             let mut observe = |observed: Observed| {
-                if let Observed::GrantDenied(grant) = observed {
+                if let Observed::GrantDenied(denial) = observed {
                     failures.push(format!(
-                        "the plugin wanted what it has not got: {grant}; a request needs an [[http]] answer here and a destination \
+                        "the plugin wanted what it has not got: {denial}; a request needs an [[http]] answer here and a destination \
                          in the manifest's grants.http"
                     ));
                 }

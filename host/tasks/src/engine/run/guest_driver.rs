@@ -215,8 +215,8 @@ impl GuestDriver {
             }
             CallEvent::Steering { reply, .. } if self.is_cancelled => drop(reply.send(Vec::new())),
             CallEvent::ListsChanged(kind) => self.context.lists.note_changed_list(&self.guest.plugin, kind),
-            CallEvent::GrantDenied(grant) => {
-                self.context.audit.note_denied(&self.requestor, &self.guest.plugin, self.task, &grant)
+            CallEvent::GrantDenied(denial) => {
+                self.context.audit.note_denied(&self.requestor, &self.guest.plugin, self.task, &denial)
             }
             CallEvent::ResourceUpdated(uri) => {
                 let catalog = self.context.executor.catalog_for(&|route| route.includes(&self.requestor));
