@@ -11,6 +11,7 @@ mod journal;
 mod limits;
 mod loading;
 mod mcp;
+mod mcp_stdio;
 mod memory_images;
 mod offers;
 mod programs;
