@@ -185,13 +185,12 @@ impl CallState {
         (self.cancelled.load(Ordering::Acquire), self.steering.load(Ordering::Acquire))
     }
 
-    /// Comes back once the call is cancelled; never if it is already, since the guest knows it then.
+    /// Comes back once the call is cancelled.
     pub(crate) async fn cancel_signalled(&self) {
         let signalled = self.cancel_signal.notified();
-        if self.cancelled.load(Ordering::Acquire) {
-            return std::future::pending().await;
+        if !self.cancelled.load(Ordering::Acquire) {
+            signalled.await;
         }
-        signalled.await;
     }
 
     pub(super) fn has_steering(&self) -> bool {

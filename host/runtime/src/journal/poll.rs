@@ -50,7 +50,8 @@ impl Call {
 
     /// Comes back when the guest of a server has to be told that it is cancelled.
     fn cancelled(&self) -> impl Future<Output = ()> + use<> {
-        let shared = self.conversation.as_ref().map(|_| Arc::clone(&self.shared));
+        let untold = self.conversation.as_ref().filter(|conversation| !conversation.knows_of_cancel());
+        let shared = untold.map(|_| Arc::clone(&self.shared));
         async move {
             match shared {
                 Some(shared) => shared.cancel_signalled().await,

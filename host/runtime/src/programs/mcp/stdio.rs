@@ -146,6 +146,11 @@ impl Conversation {
         }
     }
 
+    /// Whether the guest has been told so, or cannot be told anything.
+    pub(crate) fn knows_of_cancel(&self) -> bool {
+        self.0.state.lock().output.as_ref().is_none_or(|output| output.is_cancelled)
+    }
+
     /// Looks for input are counted from here on.
     pub(crate) fn count_looks(&self) {
         self.0.state.lock().looks = 0;
