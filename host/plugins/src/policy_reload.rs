@@ -118,14 +118,7 @@ impl Plugins {
         if is_under && say(policies) == say(&self.inner.policies.load()) {
             return Ok(plugin.clone());
         }
-        let running = plugin;
-        let mut plugin = if is_under { plugin.clone() } else { self.inner.sandbox.under(plugin, &source).await? };
-        // Its operator says that it is a server, or that it is none: what runs stays what it is until they accept that.
-        if let Some(advice) = policies.other_kind(&state.book, &plugin) {
-            tracing::warn!(plugin.name = version.name, advice, "an accepted definition waits for the operator");
-            let source = PluginSource { mcp: running.terms().mcp.clone(), ..source };
-            plugin = self.inner.sandbox.under(running, &source).await?;
-        }
+        let plugin = if is_under { plugin.clone() } else { self.inner.sandbox.under(plugin, &source).await? };
         if state.pinned.contains(&version.name) {
             return Ok(plugin);
         }

@@ -30,6 +30,9 @@ async fn plugin_known_by_its_tool_request_keeps_it_until_the_operator_says_and_a
     let (world, refused) = start_with(&store, &clock, policy()).await;
     assert_eq!(refused, Vec::new());
     assert!(offers(&world, "request") && !offers(&world, "echo"));
+    let prepared = world.plugins.prepare(Vec::new(), mcp(Some(McpMode::Auto), None), HashMap::new()).await;
+    let refused = prepared.err().unwrap().to_string();
+    assert!(refused.contains("its tools are those of its MCP server now"), "{refused}");
     let (world, refused) = start_with(&store, &clock, mcp(Some(McpMode::Auto), None)).await;
     assert!(refused[0].to_string().contains("its one tool `request` is what was accepted"), "{refused:?}");
     assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
@@ -40,21 +43,6 @@ async fn plugin_known_by_its_tool_request_keeps_it_until_the_operator_says_and_a
     // Nor does it become a web service unnoticed.
     let (_, refused) = start_with(&store, &clock, mcp(Some(McpMode::Off), None)).await;
     assert!(refused[0].to_string().contains("its one tool is `request` now"), "{refused:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn operator_s_word_at_a_reload_takes_effect_once_the_tools_are_accepted() {
-    let Some(servers) = servers() else { return };
-    let store = Arc::new(MemoryStore::new());
-    let clock = Arc::new(ManualClock::at(1));
-    let (world, _) = start_with(&store, &clock, mcp(Some(McpMode::Off), None)).await;
-    let version = world.plugins.stage(servers).await.unwrap().version;
-    assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
-    let prepared = world.plugins.prepare(Vec::new(), mcp(Some(McpMode::Auto), None), HashMap::new()).await;
-    prepared.unwrap().take_over();
-    assert!(offers(&world, "request") && !offers(&world, "echo"), "what was accepted runs on");
-    assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
-    assert!(offers(&world, "echo") && !offers(&world, "request"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
