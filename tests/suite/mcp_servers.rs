@@ -39,6 +39,47 @@ async fn server_of_either_era_serves_clients_of_both() {
 }
 
 #[tokio::test]
+async fn server_over_standard_input_serves_clients_of_both_eras() {
+    for name in ["modern", "legacy"] {
+        let host = Setup::new().plugin_as(name, "foreign_mcp_stdio", "prefix = \"my_\"\n").start().await;
+        let legacy = Client::connect(&host).await;
+        let modern = Modern::full(&host, None);
+        let page = legacy.call("tools/list", json!({})).await.expect("a list");
+        assert!(names(&page).contains(&"my_echo") && !names(&page).contains(&"my_modern"), "{name}: {page}");
+        let hi = json!({"text": "hi"});
+        for result in [legacy.tool("my_echo", hi.clone()).await.expect("a result"), modern.tool("my_echo", hi).await] {
+            assert_eq!(text(&result), "hi", "{name}: {result}");
+        }
+        let params = json!({"name": "my_count", "arguments": {}, "_meta": {"progressToken": "p"}});
+        let (outcome, heard) = legacy.call_hearing("tools/call", params).await;
+        assert_eq!(text(&outcome.expect("a result")), "counted");
+        let last = heard.iter().rfind(|message| message["method"] == "notifications/progress").expect("progress");
+        assert_eq!((&last["params"]["progressToken"], &last["params"]["progress"]), (&json!("p"), &json!(2)), "{last}");
+        let task = legacy.task("my_count", json!({})).await;
+        legacy.until_status(&task, "completed").await;
+        // What the server asks while it runs, or by `input_required`, is a question in the era of the client.
+        let asked = Modern::plain(&host, None).tool("my_ask", json!({})).await;
+        let questions = asked["inputRequests"].as_object().cloned().unwrap_or_default();
+        let (key, question) = questions.iter().next().expect("a question");
+        assert_eq!(question["params"]["message"], "Who are you?", "{name}: {asked}");
+        let answers = json!({key: {"action": "accept", "content": {"name": "Ada"}}});
+        let again = json!({"name": "my_ask", "arguments": {}, "requestState": asked["requestState"], "inputResponses": answers});
+        let done = Modern::plain(&host, None).result("tools/call", again).await;
+        assert!(text(&done).starts_with("Hello, Ada"), "{name}: {done}");
+        let mut call = legacy.send("tools/call", json!({"name": "my_ask", "arguments": {}})).await;
+        let question = loop {
+            let message = tests::wait::soon("a question", call.next()).await.expect("the stream goes on");
+            if message["method"] == "elicitation/create" {
+                break message;
+            }
+        };
+        legacy.respond(&question, json!({"action": "accept", "content": {"name": "Bo"}})).await;
+        let done = call.response_after(&mut Vec::new()).await;
+        assert!(text(&done["result"]).starts_with("Hello, Bo"), "{name}: {done}");
+    }
+}
+
+#[tokio::test]
 async fn server_asks_clients_of_both_eras() {
     let host = Setup::new().plugin_as("server", "foreign_mcp", "").start().await;
     let answers = json!({"name": {"action": "accept", "content": {"name": "Ada"}}});
@@ -80,6 +121,9 @@ async fn operators_are_told_what_a_server_is_and_what_of_it_is_dropped() {
         assert!(said.contains("server of 2026-07-28 at /mcp, fixture 1.2"), "{said}");
         assert!(said.contains("dropped: execution of tool echo"), "{said}");
     }
+    let lines = place::component("foreign_mcp_stdio").display().to_string();
+    let said = command::run(&mut command::bulkhead(), &["plugin", "check", &lines], None).await;
+    assert!(said.contains("server of 2026-07-28 over standard input, lines 1.2"), "{said}");
     let call = ["plugin", "call", &file, "echo", r#"{"text":"hi"}"#, "--json"];
     let said = command::run(&mut command::bulkhead(), &call, None).await;
     assert!(said.contains("\"hi\""), "{said}");

@@ -195,9 +195,11 @@ table!(PLUGIN, PluginKeys, "[[plugin]]", "A plugin: where its component comes fr
     wasi: WasiVersion = |item| item.choice(&[("0.2", WasiVersion::V0_2), ("0.3", WasiVersion::V0_3)]), "\"0.2\"",
         "`0.3`: its component may need WASI 0.3 and have asynchronous functions, whose implementation in wasmtime is experimental and gets no promised security fixes; at most 512 calls of such plugins are in progress at a time, 448 of them of one tenant, and more wait within their `wall_ms`";
     mcp: McpMode = |item| {
-        item.choice(&[("auto", McpMode::Auto), ("http", McpMode::Http), ("off", McpMode::Off)])
+        item.choice(&[
+            ("auto", McpMode::Auto), ("http", McpMode::Http), ("stdio", McpMode::Stdio), ("off", McpMode::Off),
+        ])
     }, "\"auto\"",
-        "Whether a web service is an MCP server, whose tools are the plugin's own: `auto`: if it answers as one when it is loaded; without this key a plugin whose tool `request` was accepted before keeps that; `http`: it is one, or is refused; `off`: it is not asked";
+        "Whether a web service or a command is an MCP server, whose tools are the plugin's own: `auto`: if it answers as one when it is loaded; without this key a plugin whose tool `request`, or whose command, was accepted before keeps that; `http`, `stdio`: it is one by these means, or is refused; `off`: it is not asked";
     mcp_path: String = |item| item.parsed(mcp_path), "`/mcp`, then `/`",
         "The path at which the MCP server answers";
     quarantine_after: u32 = |item| item.number(0..=QUARANTINE_AFTER_MAX), "10",

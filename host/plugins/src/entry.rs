@@ -185,9 +185,11 @@ impl Entry {
         self.head.canary.as_ref().is_some_and(|canary| canary.version == *digest)
     }
 
-    /// Whether all that was ever accepted of it is the one tool of a web service, which it keeps until its operator says otherwise.
-    pub(super) fn keeps_request(&self) -> bool {
-        !self.head.mcp && self.accepted.len() == 1 && self.accepted.contains_key(REQUEST_TOOL)
+    /// The one tool of a web service or of a command of this name, if that is all that was ever accepted of it: it keeps that until its
+    /// operator says otherwise.
+    pub(super) fn kept_program<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let tool = [REQUEST_TOOL, name].into_iter().find(|tool| self.accepted.contains_key(*tool))?;
+        (!self.head.mcp && self.accepted.len() == 1).then_some(tool)
     }
 
     /// What was accepted as the definition of a tool, for this version.

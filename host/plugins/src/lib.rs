@@ -269,7 +269,7 @@ impl Policies {
         book: &PluginRegistry,
     ) -> Self {
         let mut policies = Self { by_name, otherwise, tenants, unasked: HashMap::new() };
-        let keeping = book.iter().filter(|(_, entry)| entry.keeps_request());
+        let keeping = book.iter().filter(|(name, entry)| entry.kept_program(name).is_some());
         let unasked = keeping.filter_map(|(name, _)| {
             let mut policy = policies.of(name).clone();
             let mode = &mut policy.source.mcp.mode;

@@ -136,6 +136,29 @@ pub(super) struct DefinitionDrift {
 }
 
 impl Policies {
+    /// What needs the operator's word where an active version was a program, and is an MCP server on these terms, or the other way round.
+    pub(super) fn other_kind(&self, book: &PluginRegistry, plugin: &LoadedPlugin) -> Option<String> {
+        let name = &plugin.version.name;
+        let entry = book.get(name)?;
+        let digest = Digest(plugin.version.digest);
+        let say = self.pinning_decision(name, Some(entry), &digest);
+        if entry.head.active != Some(digest) || say.passing == AcceptChanges::Anything {
+            return None;
+        }
+        let what = match plugin.mcp_server() {
+            Some(_) => {
+                let tool = entry.kept_program(name)?;
+                format!("its tools are those of its MCP server now, and its one tool `{tool}` is what was accepted")
+            }
+            None if entry.head.mcp => {
+                let tool = plugin.own_tools().next().map(|(tool, _)| tool.to_owned()).unwrap_or_default();
+                format!("its one tool is `{tool}` now, and the tools of its MCP server are what was accepted")
+            }
+            None => return None,
+        };
+        Some(format!("{what}: a host with this configuration accepts it by `bulkhead plugin activate {name}@{digest}`"))
+    }
+
     /// What of a version is not what was accepted. Functions of a component are described by the operator, who needs nobody's word.
     pub(super) fn unlike(
         &self,
@@ -147,19 +170,7 @@ impl Policies {
         let Some(entry) = book.get(name) else { return DefinitionDrift::default() };
         let digest = Digest(plugin.version.digest);
         let say = self.pinning_decision(name, Some(entry), &digest);
-        let is_server = plugin.mcp_server().is_some();
-        if entry.head.active == Some(digest)
-            && (is_server && entry.keeps_request() || !is_server && entry.head.mcp)
-            && say.passing != AcceptChanges::Anything
-        {
-            let what = if is_server {
-                "its tools are those of its MCP server now, and its one tool `request` is what was accepted"
-            } else {
-                "its one tool is `request` now, and the tools of its MCP server are what was accepted"
-            };
-            let advice = format!(
-                "{what}: a host with this configuration accepts it by `bulkhead plugin activate {name}@{digest}`"
-            );
+        if let Some(advice) = self.other_kind(book, plugin) {
             return DefinitionDrift { held: vec![advice], shown: Vec::new() };
         }
         if plugin.is_typed() || (say.passing == AcceptChanges::Anything && !say.shown) {

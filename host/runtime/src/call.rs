@@ -23,6 +23,7 @@ use super::limits::{
     PENDING_MAX, RANDOM_BYTES_MAX,
 };
 use super::programs::Program;
+use super::programs::mcp::Conversation;
 use super::trap_causes::HostFailure;
 use super::wasi_context::{Clock, Printed, StderrTail, Stream, random};
 use crate::granted::Granted;
@@ -37,6 +38,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) blocking: Blocking,
     /// The arguments and streams of a command.
     pub(super) program: Option<Program>,
+    /// Standard input and output of an MCP server.
+    pub(super) conversation: Option<Conversation>,
     pub(super) journal: Option<Box<CallJournal>>,
 }
 
@@ -56,6 +59,8 @@ pub(super) struct Call {
     pub(super) detach_settled: bool,
     /// Of a call that runs a command.
     pub(super) program: Option<Program>,
+    /// Of a call of an MCP server that is a command.
+    pub(super) conversation: Option<Conversation>,
     /// Bytes of the result, for what is collected while the guest runs.
     pub(super) result_bytes: u64,
     /// None of a call without one.
@@ -78,7 +83,7 @@ impl Call {
         limits: &CallLimits,
         shared: Arc<CallState>,
         outbox: Outbox,
-        Surroundings { tenant, quotas, blocking, program, journal }: Surroundings<'_>,
+        Surroundings { tenant, quotas, blocking, program, conversation, journal }: Surroundings<'_>,
     ) -> Result<Box<Self>, HostFailure> {
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(HTTP_FIELD_BYTES_MAX);
@@ -88,7 +93,8 @@ impl Call {
         let mut rooms = DirectoryQuotas::default();
         if !granted.directories.is_empty() {
             let heard = journal.as_ref().map(|_| outbox.clone());
-            let mut world = world(&plugin, &granted, &facts, clock, program.as_ref(), &shared.stderr, heard);
+            let streams = Streams { program: program.as_ref(), conversation: conversation.as_ref() };
+            let mut world = world(&plugin, &granted, &facts, clock, streams, &shared.stderr, heard);
             rooms = files::open(&mut world, &granted.directories, tenant, quotas, &blocking)?;
             wasi = Some(world.build());
         }
@@ -119,6 +125,7 @@ impl Call {
             ids_drawn: 0,
             detach_settled: false,
             program,
+            conversation,
             result_bytes: limits.result_bytes,
             table: resource_table(),
             http,
@@ -183,13 +190,19 @@ fn resource_table() -> ResourceTable {
     table
 }
 
+/// What its standard streams lead to, if not to the operator's log.
+struct Streams<'a> {
+    program: Option<&'a Program>,
+    conversation: Option<&'a Conversation>,
+}
+
 /// What the guest sees of the world: what was granted, and nothing else. Its directories have to be opened yet.
 fn world(
     plugin: &Arc<str>,
     granted: &Granted,
     facts: &CallContext,
     clock: Clock,
-    program: Option<&Program>,
+    Streams { program, conversation }: Streams<'_>,
     stderr: &StderrTail,
     heard: Option<Outbox>,
 ) -> WasiCtxBuilder {
@@ -210,6 +223,9 @@ fn world(
         None => {
             let printed = |stream| Printed::beside(Arc::clone(plugin), stream, heard.clone());
             world.stdout(printed("stdout")).stderr(printed("stderr").keeping(stderr.clone()));
+            if let Some(conversation) = conversation {
+                world.args(&[plugin]).stdin(conversation.clone()).stdout(conversation.clone());
+            }
         }
     }
     world
@@ -217,10 +233,11 @@ fn world(
 
 impl WasiView for Call {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self { wasi, table, denials, facts, clock, program, journal, outbox, shared, .. } = self;
+        let Self { wasi, table, denials, facts, clock, program, conversation, journal, outbox, shared, .. } = self;
         let wasi = wasi.get_or_insert_with(|| {
             let heard = journal.as_ref().map(|_| outbox.clone());
-            world(denials.plugin(), denials.granted(), facts, *clock, program.as_ref(), &shared.stderr, heard).build()
+            let streams = Streams { program: program.as_ref(), conversation: conversation.as_ref() };
+            world(denials.plugin(), denials.granted(), facts, *clock, streams, &shared.stderr, heard).build()
         });
         WasiCtxView { ctx: wasi, table }
     }

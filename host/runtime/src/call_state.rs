@@ -25,6 +25,7 @@ const REPLAY_CPU_BASE: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(crate) struct CallState {
     cancelled: AtomicBool,
+    cancel_signal: Notify,
     cooperative: AtomicBool,
     steering: AtomicBool,
     paused: AtomicBool,
@@ -184,6 +185,14 @@ impl CallState {
         (self.cancelled.load(Ordering::Acquire), self.steering.load(Ordering::Acquire))
     }
 
+    /// Comes back once the call is cancelled.
+    pub(crate) async fn cancel_signalled(&self) {
+        let signalled = self.cancel_signal.notified();
+        if !self.cancelled.load(Ordering::Acquire) {
+            signalled.await;
+        }
+    }
+
     pub(super) fn has_steering(&self) -> bool {
         self.steering.load(Ordering::Acquire)
     }
@@ -227,6 +236,7 @@ impl Drop for ClockPause {
 impl CallLevers for CallState {
     fn signal_cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
+        self.cancel_signal.notify_waiters();
     }
 
     fn is_cooperative(&self) -> bool {

@@ -14,6 +14,7 @@ use super::exports::Exports;
 use super::files;
 use super::journal;
 use super::limits::{MEMORIES_MAX, TABLES_MAX};
+use super::programs::mcp;
 use super::read::ComponentBytes;
 use super::wasi_03;
 use super::wasi_drafts;
@@ -28,6 +29,7 @@ pub(super) fn linker(engine: &wasmtime::Engine, kind: EngineKind) -> wasmtime::R
     wasi_drafts::add_to_linker(&mut linker)?;
     journal::add_to_linker(&mut linker)?;
     files::guard(&mut linker)?;
+    mcp::add_to_linker(&mut linker)?;
     linker.allow_shadowing(true);
     linker.instance("wasi:io/error@0.2.12")?.func_wrap("[method]error.to-debug-string", to_debug_string)?;
     linker.allow_shadowing(false);

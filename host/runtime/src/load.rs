@@ -22,13 +22,14 @@ use super::output;
 use super::perform::visit;
 use super::plugin::{CallCount, Plugin};
 use super::plugin_source::{McpMode, PluginSource, ToolPolicy, UnknownTools};
-use super::programs::mcp::{self, Answer, Ask, Found, McpServer, Request};
+use super::programs::Programs;
+use super::programs::mcp::{self, Answer, Ask, Conversation, Found, McpServer, Request, Transport};
 use super::server_features;
 use super::trap_causes::HostFailure;
 use super::typed;
 use crate::granted::{Granted, GrantedTo};
 use bulkhead_calls::catalog::PluginFeatures;
-use bulkhead_calls::{CallContext, CatalogPlugin, Durability, ToolEntry};
+use bulkhead_calls::{CallContext, CatalogPlugin, Durability, OutsideWorld, ToolEntry};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
@@ -37,6 +38,9 @@ use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::text::escaped;
 use bulkhead_domain::tool::Tool;
 use bulkhead_metrics::Metrics;
+
+/// The wall clock of a server that lists: the begin of 2026.
+const LISTING_UNIX_MS: u64 = 1_767_225_600_000;
 
 /// Why a plugin is not loaded: everything that is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -207,7 +211,15 @@ pub(super) async fn list(host_context: &HostContext, linked: Linked) -> Result<L
         return Ok(Listed { linked, listing, resources, server: Some(Arc::new(server)) });
     }
     let detached_call = || {
-        let call = detached_call(host_context, &name, Arc::clone(&granted.others), &limits, Arc::default());
+        let call = detached_call(
+            host_context,
+            &name,
+            Arc::clone(&granted.others),
+            &limits,
+            Arc::default(),
+            CallContext::detached(),
+            None,
+        );
         call.map_err(|failure| Wrong::from(vec![failure.0]))
     };
     let visitor = Arc::clone(exports);
@@ -241,15 +253,32 @@ fn detached_call(
     granted: Arc<Granted>,
     limits: &CallLimits,
     shared: Arc<CallState>,
+    facts: CallContext,
+    conversation: Option<Conversation>,
 ) -> Result<Box<Call>, HostFailure> {
     let (sender, _) = mpsc::channel(1);
     let outbox = Outbox::new(sender, 1, 0);
     let blocking = Blocking::of(&host_context.blocking, TenantId([0; 16]));
-    let around = Surroundings { tenant: None, quotas: &host_context.quotas, blocking, program: None, journal: None };
-    Call::new(Arc::clone(name), granted, CallContext::detached(), limits, shared, outbox, around)
+    let quotas = &host_context.quotas;
+    let around = Surroundings { tenant: None, quotas, blocking, program: None, conversation, journal: None };
+    Call::new(Arc::clone(name), granted, facts, limits, shared, outbox, around)
 }
 
-/// The instances in which a web service says whether it is an MCP server, and lists what it has: without any grant, and all of them within
+/// The world of a server that lists: what it says of itself is compared with what was accepted, and a date is no change.
+#[derive(Debug)]
+struct ListingWorld;
+
+impl OutsideWorld for ListingWorld {
+    fn unix_ms(&self) -> Option<u64> {
+        Some(LISTING_UNIX_MS)
+    }
+
+    fn answer(&self, _: http::Request<bytes::Bytes>) -> Option<http::Response<bytes::Bytes>> {
+        None
+    }
+}
+
+/// The instances in which a web service or a command says whether it is an MCP server, and lists what it has: without any grant, and all of them within
 /// the time of one listing.
 struct ListingVisits<'a> {
     host_context: &'a HostContext,
@@ -268,30 +297,37 @@ impl<'a> ListingVisits<'a> {
     async fn server(&mut self) -> Result<Option<Found>, Wrong> {
         let settings = &self.linked.source.mcp;
         let programs = self.linked.exports.programs();
-        match (settings.mode, programs) {
-            (Some(McpMode::Off), _) => Ok(None),
-            (Some(McpMode::Http), programs) if programs.is_none_or(|programs| programs.service().is_none()) => {
-                Err(Wrong::from(vec![
-                    "the configuration says `mcp = \"http\"`, and the component exports no wasi:http/incoming-handler@0.2 \
-                     by which it could answer, or functions of its own beside it"
-                        .to_owned(),
-                ]))
-            }
-            (mode, Some(programs))
-                if programs.service().is_some() && (mode == Some(McpMode::Http) || !programs.has_command()) =>
-            {
-                mcp::recognize(self, settings).await
-            }
-            _ => Ok(None),
-        }
+        let has_service = programs.is_some_and(Programs::has_service);
+        let has_command = programs.is_some_and(Programs::has_command);
+        let lacks = |mode: &str, export: &str| {
+            Wrong::from(vec![format!(
+                "the configuration says `mcp = \"{mode}\"`, and the component exports no {export} by which it could answer, \
+                 or functions of its own beside it"
+            )])
+        };
+        let transport = match settings.mode {
+            Some(McpMode::Off) => return Ok(None),
+            Some(McpMode::Http) if !has_service => return Err(lacks("http", "wasi:http/incoming-handler@0.2")),
+            Some(McpMode::Stdio) if !has_command => return Err(lacks("stdio", "wasi:cli/run@0.2")),
+            Some(McpMode::Http) => Transport::Http,
+            Some(McpMode::Stdio) => Transport::Stdio,
+            // What is both is what its operator says.
+            Some(McpMode::Auto) | None => match (has_service, has_command) {
+                (true, false) => Transport::Http,
+                (false, true) => Transport::Stdio,
+                _ => return Ok(None),
+            },
+        };
+        mcp::recognize(self, settings, transport).await
     }
 }
 
 impl Ask for ListingVisits<'_> {
     async fn ask(&mut self, request: Request) -> Result<Answer, CallError> {
-        let Some(service) = self.linked.exports.programs().and_then(|programs| programs.service()).cloned() else {
-            return Err(CallError::NotFound("it is no web service".to_owned()));
-        };
+        let exports = Arc::clone(&self.linked.exports);
+        let is_over_http = request.is_over_http();
+        let conversation = (!is_over_http).then(Conversation::default);
+        let facts = CallContext { outside: Some(Arc::new(ListingWorld)), ..CallContext::detached() };
         let elapsed_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let limits = CallLimits {
             cpu_ms: self.limits.cpu_ms.saturating_sub(self.cpu_ms).max(1),
@@ -300,10 +336,16 @@ impl Ask for ListingVisits<'_> {
         };
         let name = Arc::from(self.linked.version.name.as_str());
         let shared = Arc::<CallState>::default();
-        let call = detached_call(self.host_context, &name, Arc::default(), &limits, Arc::clone(&shared))
-            .map_err(|failure| fault::internal(&name, &failure.0))?;
+        let call =
+            detached_call(self.host_context, &name, Arc::default(), &limits, Arc::clone(&shared), facts, conversation)
+                .map_err(|failure| fault::internal(&name, &failure.0))?;
         let answer = visit(&self.linked.engine, &self.linked.instance, None, call, &limits, move |store, instance| {
-            Box::pin(async move { mcp::exchange(&service, store, &instance, request).await })
+            Box::pin(async move {
+                let entry_point = exports.programs().and_then(|programs| programs.entry_point(is_over_http));
+                let entry_point =
+                    entry_point.ok_or_else(|| HostFailure("it exports nothing to answer by".to_owned()))?;
+                mcp::exchange(entry_point, store, &instance, request).await
+            })
         });
         let answer = answer.await;
         self.cpu_ms += u64::try_from(shared.cpu().as_millis()).unwrap_or(u64::MAX);

@@ -26,8 +26,8 @@ use super::host_context::HostContext;
 use super::journal::{self, Beginning};
 use super::output;
 use super::plugin::{InFlight, Plugin};
-use super::programs::mcp::{self, McpServer, Rooms};
-use super::programs::{Program, Programs};
+use super::programs::Program;
+use super::programs::mcp::{self, Conversation, McpServer, Rooms};
 use super::supervise::{Stopped, Supervised};
 use super::wasi_context::StderrTail;
 use bulkhead_calls::policy::DirGrant;
@@ -133,6 +133,7 @@ async fn execute(
         quotas: &host_context.quotas,
         blocking,
         program: program.clone(),
+        conversation: conversation(plugin),
         journal,
     };
     let mut call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), around)
@@ -219,6 +220,11 @@ pub(super) async fn visit<T: Send>(
     watch.over(Box::pin(guest), &engine.slots, limits).await
 }
 
+/// The streams of an MCP server that answers over standard output.
+fn conversation(plugin: &Plugin) -> Option<Conversation> {
+    plugin.server.as_ref().filter(|server| server.path.is_none()).map(|_| Conversation::default())
+}
+
 /// Has an MCP server do what an operation says, in as many instances as that takes.
 async fn serve(
     engine: &GuestEngine,
@@ -229,13 +235,13 @@ async fn serve(
     call: Box<Call>,
     limits: &CallLimits,
 ) -> Result<Result<RawOutput, wit::CallError>, CallError> {
-    let service = plugin.exports.programs().and_then(Programs::service);
-    let service = service.ok_or_else(|| fault::internal(&plugin.name, "an MCP server that is no web service"))?;
+    let entry_point = plugin.exports.programs().and_then(|programs| programs.entry_point(server.path.is_some()));
+    let entry_point = entry_point.ok_or_else(|| fault::internal(&plugin.name, "an MCP server that cannot answer"))?;
     let watch = Watch::of(&call);
     let rooms = Rooms {
         engine,
         component: &plugin.instance,
-        service,
+        entry_point,
         tenant: Some(tenant),
         limits,
         has_begun: &watch.has_begun,

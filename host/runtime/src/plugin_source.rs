@@ -73,7 +73,7 @@ impl PluginSource {
     }
 }
 
-/// What the operator says of a web service that may be an MCP server.
+/// What the operator says of a web service or a command that may be an MCP server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct McpSettings {
     /// `None`: nothing is said, which is `Auto` for a plugin that is not known yet.
@@ -82,13 +82,15 @@ pub struct McpSettings {
     pub path: Option<String>,
 }
 
-/// Whether a web service is taken for an MCP server.
+/// Whether a web service or a command is taken for an MCP server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum McpMode {
     /// If it answers as one.
     Auto,
-    /// It is one, or is refused.
+    /// It is one over HTTP, or is refused.
     Http,
+    /// The same over standard input and output.
+    Stdio,
     /// It is not asked.
     Off,
 }

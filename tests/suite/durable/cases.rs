@@ -51,7 +51,7 @@ const PLAIN: Case = Case {
 };
 
 /// One tool for each way to have an effect, or to have none, and for each kind of component.
-pub(super) const CASES: [Case; 15] = [
+pub(super) const CASES: [Case; 17] = [
     Case {
         plugin: "probe",
         tool: "stages",
@@ -180,6 +180,20 @@ pub(super) const CASES: [Case; 15] = [
         tool: "request",
         arguments: |_| json!({"method": "POST", "path": "/echo", "body": "hello"}),
         check: |ended| assert!(ended.result.to_string().contains("5 bytes announced: hello"), "{ended}"),
+        ..PLAIN
+    },
+    Case {
+        plugin: "foreign_mcp",
+        tool: "ask",
+        asks: &["name"],
+        check: |ended| assert!(text(&ended.result).ends_with(", after round 1"), "{ended}"),
+        ..PLAIN
+    },
+    Case {
+        plugin: "foreign_mcp_stdio",
+        tool: "pay",
+        arguments: |origin| json!({"to": format!("{}/pay", origin.trim_start_matches("http://"))}),
+        check: sent_once,
         ..PLAIN
     },
 ];

@@ -9,6 +9,7 @@ mod full_disk;
 mod lives;
 mod loops;
 mod matrix;
+mod servers;
 mod traced;
 mod versions;
 

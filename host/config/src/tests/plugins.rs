@@ -197,10 +197,11 @@ fn plugin_says_whether_it_is_an_mcp_server_and_where() {
     };
     assert_eq!(read(""), McpSettings::default());
     assert_eq!(read("mcp = 'off'").mode, Some(McpMode::Off));
+    assert_eq!(read("mcp = 'stdio'").mode, Some(McpMode::Stdio));
     let both = read("mcp = 'http'\nmcp_path = '/api/mcp?v=1'");
     assert_eq!(both, McpSettings { mode: Some(McpMode::Http), path: Some("/api/mcp?v=1".to_owned()) });
     for (toml, why) in
-        [("mcp = 'stdio'", "not one of auto, http, off"), ("mcp_path = 'mcp'", "not the path of a request")]
+        [("mcp = 'tcp'", "not one of auto, http, stdio, off"), ("mcp_path = 'mcp'", "not the path of a request")]
     {
         let file = format!("[[plugin]]\nname = 'a'\nfile = 'a.wasm'\n{toml}");
         refused_once(&file, "etc/bulkhead.toml:4: plugin.a.mcp", why);

@@ -46,11 +46,29 @@ async fn plugin_known_by_its_tool_request_keeps_it_until_the_operator_says_and_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn plugin_known_by_its_command_keeps_it_until_the_operator_says_and_accepts() {
+    let Some(servers) = built("foreign_mcp_stdio.wasm", "text") else { return };
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::at(1));
+    let (world, _) = start_with(&store, &clock, mcp(Some(McpMode::Off), None)).await;
+    let version = world.plugins.stage(servers).await.unwrap().version;
+    assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
+    assert!(offers(&world, "text"));
+    let (world, refused) = start_with(&store, &clock, policy()).await;
+    assert_eq!(refused, Vec::new());
+    assert!(offers(&world, "text") && !offers(&world, "echo"));
+    let (world, refused) = start_with(&store, &clock, mcp(Some(McpMode::Stdio), None)).await;
+    assert!(refused[0].to_string().contains("its one tool `text` is what was accepted"), "{refused:?}");
+    assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
+    assert!(offers(&world, "echo") && !offers(&world, "text"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn server_that_lists_otherwise_than_accepted_waits_for_the_operator() {
     let Some(servers) = servers() else { return };
     let store = Arc::new(MemoryStore::new());
     let clock = Arc::new(ManualClock::at(1));
-    let terms = || mcp(None, Some("/clock"));
+    let terms = || mcp(None, Some("/chance"));
     let (world, _) = start_with(&store, &clock, terms()).await;
     let version = world.plugins.stage(servers).await.unwrap().version;
     assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);

@@ -4,6 +4,8 @@
 //! by whether they were delivered, streams that are always ready. Invariant: whatever a wait waits for, its end is in the journal before the
 //! guest sees it.
 
+use std::sync::Arc;
+
 use wasmtime::Result;
 use wasmtime::component::Resource;
 use wasmtime_wasi::WasiView as _;
@@ -41,8 +43,33 @@ impl Call {
         tokio::task::unconstrained(poll::HostPollable::ready(self.ctx().table, same)).await
     }
 
+    /// Whether nobody but the library has to know what the guest waits for.
+    fn waits_freely(&self) -> bool {
+        self.journal.is_none() && self.conversation.is_none()
+    }
+
+    /// Comes back when the guest of a server has to be told that it is cancelled.
+    fn cancelled(&self) -> impl Future<Output = ()> + use<> {
+        let untold = self.conversation.as_ref().filter(|conversation| !conversation.knows_of_cancel());
+        let shared = untold.map(|_| Arc::clone(&self.shared));
+        async move {
+            match shared {
+                Some(shared) => shared.cancel_signalled().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Waits until something may be ready of these.
     async fn wait(&mut self, pollables: &[u32]) -> Result<()> {
+        let cancelled = self.cancelled();
+        if self.journal.is_none() {
+            let same = pollables.iter().map(|rep| Resource::new_borrow(*rep)).collect();
+            return tokio::select! {
+                ended = poll::Host::poll(&mut self.table, same) => ended.map(drop),
+                () = cancelled => Ok(()),
+            };
+        }
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let was_replaying = journal.state.is_replaying();
         if !journal.state.goes_on() {
@@ -76,6 +103,7 @@ impl Call {
         tokio::select! {
             () = timer => Ok(()),
             () = arrivals => Ok(()),
+            () = cancelled => Ok(()),
             ended = streamed => ended,
         }
     }
@@ -83,14 +111,16 @@ impl Call {
 
 impl poll::Host for Call {
     async fn poll(&mut self, pollables: Vec<Resource<DynPollable>>) -> Result<Vec<u32>> {
-        if self.journal.is_none() || pollables.is_empty() {
+        if self.waits_freely() || pollables.is_empty() {
             return poll::Host::poll(self.ctx().table, pollables).await;
         }
         self.step(names::POLL)?;
         let numbers: Vec<_> = pollables.iter().map(Resource::rep).collect();
         loop {
             self.observe()?;
+            self.attend().await?;
             let mut ready = Vec::new();
+            self.count_looks();
             for (at, pollable) in (0_u32..).zip(&pollables) {
                 if self.is_ready(pollable).await? {
                     ready.push(at);
@@ -99,32 +129,44 @@ impl poll::Host for Call {
             if !ready.is_empty() {
                 return Ok(ready);
             }
-            self.wait(&numbers).await?;
+            if !self.ends_input_for(numbers.len()) {
+                self.wait(&numbers).await?;
+            }
         }
     }
 }
 
 impl poll::HostPollable for Call {
     async fn ready(&mut self, pollable: Resource<DynPollable>) -> Result<bool> {
-        if self.journal.is_none() {
+        if self.waits_freely() {
             return poll::HostPollable::ready(self.ctx().table, pollable).await;
         }
         self.step(names::POLLABLE_READY)?;
         self.observe()?;
-        self.is_ready(&pollable).await
+        self.attend().await?;
+        self.count_looks();
+        let is_ready = self.is_ready(&pollable).await?;
+        if !is_ready && !self.is_replaying() {
+            self.nap_for_input().await;
+        }
+        Ok(is_ready)
     }
 
     async fn block(&mut self, pollable: Resource<DynPollable>) -> Result<()> {
-        if self.journal.is_none() {
+        if self.waits_freely() {
             return poll::HostPollable::block(self.ctx().table, pollable).await;
         }
         self.step(names::POLLABLE_BLOCK)?;
         loop {
             self.observe()?;
+            self.attend().await?;
+            self.count_looks();
             if self.is_ready(&pollable).await? {
                 return Ok(());
             }
-            self.wait(&[pollable.rep()]).await?;
+            if !self.ends_input_for(1) {
+                self.wait(&[pollable.rep()]).await?;
+            }
         }
     }
 

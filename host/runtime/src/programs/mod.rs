@@ -24,6 +24,7 @@ use bulkhead_calls::Operation;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::text::escaped;
+use mcp::EntryPoint;
 
 /// Exported by what has a `main`, in each version that the host knows.
 const RUN: &str = "wasi:cli/run@0.2.";
@@ -50,9 +51,16 @@ impl Programs {
         Ok((command.is_some() || service.is_some()).then_some(Self { command, service }))
     }
 
-    /// What answers HTTP requests.
-    pub(super) fn service(&self) -> Option<&ProxyIndices> {
-        self.service.as_ref()
+    /// By what it answers as an MCP server: HTTP requests, or lines of standard input.
+    pub(super) fn entry_point(&self, is_over_http: bool) -> Option<EntryPoint<'_>> {
+        match is_over_http {
+            true => self.service.as_ref().map(EntryPoint::Service),
+            false => self.command.as_ref().map(EntryPoint::Command),
+        }
+    }
+
+    pub(super) fn has_service(&self) -> bool {
+        self.service.is_some()
     }
 
     pub(super) fn has_command(&self) -> bool {

@@ -79,6 +79,7 @@ impl Subject {
             quotas: &self.host_context.quotas,
             blocking: Blocking::of(&self.host_context.blocking, TENANT),
             program: None,
+            conversation: None,
             journal: None,
         };
         Call::new("test".into(), Arc::new(Granted::default()), facts(), limits, shared, outbox, around).unwrap()

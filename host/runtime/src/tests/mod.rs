@@ -12,6 +12,7 @@ mod journal;
 mod limits;
 mod loading;
 mod mcp;
+mod mcp_stdio;
 mod memory_images;
 mod offers;
 mod programs;

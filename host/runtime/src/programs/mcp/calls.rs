@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value, json};
 use wasmtime::component::InstancePre;
-use wasmtime_wasi_http::p2::bindings::ProxyIndices;
 
 use super::content::tool_output;
 use super::errors::{Failure, failure};
-use super::exchange::{Answer, exchange};
+use super::exchange::{Answer, EntryPoint, exchange};
 use super::features::{self, Page};
 use super::messages::Reply;
 use super::multi_round_trip::{self, InputNeeded, Round};
@@ -32,13 +31,13 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::server_features::Reference;
 
 /// Rounds of one call. Stops a server that never comes to an end.
-const ROUNDS_MAX: u32 = 16;
+pub(super) const ROUNDS_MAX: u32 = 16;
 
 /// Where the instances of one call come from.
 pub(crate) struct Rooms<'a> {
     pub(crate) engine: &'a GuestEngine,
     pub(crate) component: &'a InstancePre<Call>,
-    pub(crate) service: &'a ProxyIndices,
+    pub(crate) entry_point: EntryPoint<'a>,
     pub(crate) tenant: Option<TenantId>,
     pub(crate) limits: &'a CallLimits,
     pub(crate) has_begun: &'a AtomicBool,
@@ -103,7 +102,7 @@ impl Rooms<'_> {
         self.has_begun.store(true, Ordering::Relaxed);
         let mut store = call.into_store(&self.engine.engine, self.limits);
         let answer = match self.component.instantiate_async(&mut store).await {
-            Ok(instance) => exchange(self.service, &mut store, &instance, request).await,
+            Ok(instance) => exchange(self.entry_point, &mut store, &instance, request).await,
             Err(error) => Err(error),
         };
         if answer.is_err() {
@@ -124,7 +123,7 @@ fn request(
     features: ClientFeatures,
     round: &Round,
 ) -> Option<Request> {
-    let new = |method| Request::new(server.era, &server.path, method);
+    let new = |method| Request::new(server.era, server.path.as_deref(), method);
     let mut request = match operation {
         Operation::CallTool { tool, arguments } => {
             let schema = &entry?.declared().input_schema;

@@ -8,19 +8,28 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use tokio::sync::oneshot;
 use wasmtime::component::Instance;
+use wasmtime_wasi::I32Exit;
+use wasmtime_wasi::p2::bindings::CommandIndices;
 use wasmtime_wasi_http::WasiHttpView as _;
 use wasmtime_wasi_http::p2::bindings::ProxyIndices;
 use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 
 use super::Request;
-use super::listener::Listener;
+use super::listener::{Heard, Listener};
 use super::messages::Reply;
-use super::reader::MessageReader;
+use super::reader::{Framing, MessageReader};
 use crate::call::Call;
-use crate::trap_causes::BrokenAnswer;
+use crate::trap_causes::{BrokenAnswer, HostFailure};
 
-/// What came back.
+/// By which export an instance answers.
+#[derive(Clone, Copy)]
+pub(crate) enum EntryPoint<'a> {
+    Service(&'a ProxyIndices),
+    Command(&'a CommandIndices),
+}
+
+/// What came back. Over standard output there are neither a status nor headers, and it looks like a success without any.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(super) status: StatusCode,
@@ -31,6 +40,44 @@ pub(crate) struct Answer {
 
 /// Has an instance answer a request. It must not be used again.
 pub(crate) async fn exchange(
+    entry_point: EntryPoint<'_>,
+    store: &mut wasmtime::Store<Call>,
+    instance: &Instance,
+    request: Request,
+) -> wasmtime::Result<Answer> {
+    match entry_point {
+        EntryPoint::Service(service) => over_http(service, store, instance, request).await,
+        EntryPoint::Command(command) => over_stdio(command, store, instance, request).await,
+    }
+}
+
+async fn over_stdio(
+    command: &CommandIndices,
+    store: &mut wasmtime::Store<Call>,
+    instance: &Instance,
+    request: Request,
+) -> wasmtime::Result<Answer> {
+    let command = command.load(&mut *store, instance)?;
+    let call = store.data_mut();
+    let conversation = call.conversation.clone();
+    let conversation = conversation.ok_or_else(|| HostFailure("a server was run without its streams".to_owned()))?;
+    let audience = call.shared.audience(&call.facts);
+    let listener = Listener::new(call.denials.plugin(), call.outbox.clone(), audience);
+    let listener = listener.in_conversation(request.is_greeted());
+    conversation.begin(request.era, request.into_lines(), listener, call.result_bytes);
+    let guest = Box::pin(async { command.wasi_cli_run().call_run(&mut *store).await });
+    let reply = match select(Box::pin(conversation.answered()), guest).await {
+        Either::Left((reply, _)) => Some(reply),
+        // Whatever it came to after its answer.
+        Either::Right((ended, _)) => match (conversation.finish()?, ended) {
+            (None, Err(error)) if error.downcast_ref::<I32Exit>().is_none() => return Err(error),
+            (reply, _) => reply,
+        },
+    };
+    Ok(Answer { status: StatusCode::OK, headers: HeaderMap::new(), reply })
+}
+
+async fn over_http(
     service: &ProxyIndices,
     store: &mut wasmtime::Store<Call>,
     instance: &Instance,
@@ -84,17 +131,20 @@ async fn read(
     let (head, mut body) = response.into_parts();
     let answer = |reply| Answer { status: head.status, headers: head.headers.clone(), reply };
     let kind = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
-    let mut reader = MessageReader::new(kind.starts_with(b"text/event-stream"), bytes_max);
+    let framing = if kind.starts_with(b"text/event-stream") { Framing::Events } else { Framing::Whole };
+    let mut reader = MessageReader::new(framing, bytes_max);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| BrokenAnswer("the server broke off the body of its response".into()))?;
         let Some(data) = frame.data_ref() else { continue };
         for message in reader.take(data)? {
-            if let Some(reply) = listener.hear(&message)? {
+            if let Some(Heard::Reply(reply)) = listener.hear(&message)? {
                 return Ok(answer(Some(reply)));
             }
         }
     }
     let rest = reader.finish();
-    let reply = rest.map(|message| listener.hear(&message)).transpose()?.flatten();
-    Ok(answer(reply))
+    Ok(answer(match rest.map(|message| listener.hear(&message)).transpose()?.flatten() {
+        Some(Heard::Reply(reply)) => Some(reply),
+        Some(Heard::Request(_)) | None => None,
+    }))
 }

@@ -7,7 +7,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::requests::{PROGRESS_TOKEN, REQUEST_ID};
+use super::requests::{GREETING_ID, PROGRESS_TOKEN, REQUEST_ID};
 use crate::bindings::bulkhead::plugin::types as wit;
 use crate::json::is_reserved;
 use bulkhead_calls::ListKind;
@@ -31,6 +31,10 @@ pub(super) enum Message {
     },
     ListsChanged(ListKind),
     ResourceUpdated(String),
+    /// The answer to the handshake; the error that it may be.
+    Greeting(Option<RpcError>),
+    /// What the server asks.
+    Request(ServerRequest),
     /// Nothing of the call's.
     Stray,
 }
@@ -41,6 +45,22 @@ pub(super) enum Reply {
     /// The text of an object.
     Result(Json),
     Error(RpcError),
+}
+
+/// A request of the server's own.
+#[derive(Debug)]
+pub(super) struct ServerRequest {
+    /// A number or a text.
+    pub(super) id: Value,
+    pub(super) method: String,
+    params: Option<Box<RawValue>>,
+}
+
+impl ServerRequest {
+    /// The text of an object, unless the server wrote something else.
+    pub(super) fn params(&self) -> &str {
+        self.params.as_deref().map_or("{}", RawValue::get)
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -104,10 +124,17 @@ pub(super) fn read(text: &Json) -> Message {
         return Message::Stray;
     }
     let is_ours = id.as_ref().is_some_and(|id| *id == REQUEST_ID);
+    let is_greeting = id.as_ref().is_some_and(|id| *id == GREETING_ID);
     match (method, result, error) {
         (Some(method), None, None) if id.is_none() => {
             notification(&method, params.as_deref().map_or("{}", RawValue::get))
         }
+        (Some(method), None, None) => match id {
+            Some(id @ (Value::String(_) | Value::Number(_))) => Message::Request(ServerRequest { id, method, params }),
+            _ => Message::Stray,
+        },
+        (None, Some(_), None) if is_greeting => Message::Greeting(None),
+        (None, None, Some(error)) if is_greeting => Message::Greeting(Some(error)),
         (None, Some(result), None) if is_ours && result.get().starts_with('{') => {
             Message::Reply(Reply::Result(Json::new(result.get())))
         }

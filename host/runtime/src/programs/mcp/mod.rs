@@ -1,10 +1,11 @@
-//! MCP servers: web services that answer JSON-RPC at one path, whose tools are the plugin's own.
+//! MCP servers: web services that answer JSON-RPC at one path, and commands that answer it line by line, whose tools are the plugin's own.
 //!
 //! Owns the way between the protocol that such a component speaks and the records of `wit/`. Nothing of it goes round the checks of these
 //! records. Invariants: a request has an instance of its own and is answered in it; its bytes follow from the operation and the answers of
 //! earlier rounds alone, so that a replay sends the same; what comes back is bounded while it comes; no word of a server passes for the
 //! protocol's or the host's.
 
+mod attendance;
 mod calls;
 mod content;
 mod dialect;
@@ -17,14 +18,17 @@ mod multi_round_trip;
 mod reader;
 mod recognition;
 mod requests;
+mod stdio;
 #[cfg(test)]
 mod tests;
 mod tools;
 
+pub(crate) use self::attendance::add_to_linker;
 pub(crate) use self::calls::{Rooms, perform};
-pub(crate) use self::exchange::{Answer, exchange};
-pub(crate) use self::recognition::{Ask, Found, recognize};
+pub(crate) use self::exchange::{Answer, EntryPoint, exchange};
+pub(crate) use self::recognition::{Ask, Found, Transport, recognize};
 pub(crate) use self::requests::Request;
+pub(crate) use self::stdio::Conversation;
 
 /// The revision of MCP that a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +53,8 @@ impl McpEra {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpServer {
     pub era: McpEra,
-    /// Where it answers.
-    pub path: String,
+    /// Where it answers; `None`: over standard input and output.
+    pub path: Option<String>,
     /// Name and version, as it says.
     pub server: Option<String>,
     /// What it says and no client sees.

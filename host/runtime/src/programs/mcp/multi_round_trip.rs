@@ -86,16 +86,32 @@ pub(super) fn asked(result: &Json) -> Result<Option<InputNeeded>, String> {
     }
     let requests = input_requests.unwrap_or_default().0.into_iter();
     let questions = requests.map(|(key, text)| {
-        let question = question(text.get()).map_err(|wrong| format!("input request {key:?}: {wrong}"))?;
+        let question = parsed::<Asking>(text.get())
+            .and_then(Asking::question)
+            .map_err(|wrong| format!("input request {key:?}: {wrong}"))?;
         Ok(Question { key, question })
     });
     Ok(Some(InputNeeded { questions: questions.collect::<Result<_, String>>()?, state, is_agreement: false }))
 }
 
-fn question(text: &str) -> Result<wit::Question, String> {
-    let Asking { method, params } = parsed(text)?;
-    let params = params.as_ref().map_or("{}", |params| params.get());
-    match method.as_str() {
+impl Asking {
+    fn question(self) -> Result<wit::Question, String> {
+        question(&self.method, self.params.as_ref().map_or("{}", |params| params.get()))
+    }
+}
+
+/// Whether a client can be asked this at all.
+pub(super) fn is_question(method: &str) -> bool {
+    matches!(method, "elicitation/create" | "sampling/createMessage" | "roots/list")
+}
+
+/// What a request asks of the client.
+///
+/// # Errors
+///
+/// It is nothing that a client is asked, or not as it has to be.
+pub(super) fn question(method: &str, params: &str) -> Result<wit::Question, String> {
+    match method {
         "elicitation/create" => {
             let Elicitation { mode, message, requested_schema, url } = parsed(params)?;
             match (mode.as_deref(), requested_schema, url) {
@@ -132,17 +148,26 @@ pub(super) fn round(
 ) -> Result<Round, String> {
     let mut members = Vec::with_capacity(responses.len());
     for wit::InputResponse { key, answer, .. } in responses {
-        let answer = match answer {
-            wit::Answer::Elicitation(answer) => elicited(answer, is_agreement)?,
-            wit::Answer::Sampling(result) => result,
-            wit::Answer::Roots(roots) => rooted(&roots).to_string(),
-            wit::Answer::Refused(why) => return Err(format!("The client did not answer what the tool asked: {why}")),
-        };
+        let answer = answer_text(answer, is_agreement)?;
         members.push(format!("{}:{answer}", Value::from(key)));
     }
     let state = state.map(|state| Value::from(state).to_string());
     let has_responses = !is_agreement && !members.is_empty();
     Ok(Round { responses: has_responses.then(|| format!("{{{}}}", members.join(","))), state })
+}
+
+/// An answer as a text of JSON.
+///
+/// # Errors
+///
+/// The client refused; says so in words for the model.
+pub(super) fn answer_text(answer: wit::Answer, is_agreement: bool) -> Result<String, String> {
+    match answer {
+        wit::Answer::Elicitation(answer) => elicited(answer, is_agreement),
+        wit::Answer::Sampling(result) => Ok(result),
+        wit::Answer::Roots(roots) => Ok(rooted(&roots).to_string()),
+        wit::Answer::Refused(why) => Err(format!("The client did not answer what the tool asked: {why}")),
+    }
 }
 
 fn elicited(answer: wit::ElicitationAnswer, is_agreement: bool) -> Result<String, String> {

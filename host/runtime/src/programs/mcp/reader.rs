@@ -1,6 +1,6 @@
 //! The body of an answer, taken apart into messages while it comes.
 //!
-//! Owns the framing: one JSON text, or server-sent events. Must not know what messages mean. Invariant: neither one message nor all of
+//! Owns the framing: one JSON text, server-sent events, or lines. Must not know what messages mean. Invariant: neither one message nor all of
 //! them together become longer than the call's result allows, whatever still comes; comments count as well.
 
 use crate::limits::LimitHit;
@@ -8,8 +8,18 @@ use crate::limits::LimitHit;
 /// All messages of one answer may be so many times as long as a result.
 const MESSAGES_PER_RESULT: u64 = 4;
 
+/// How messages follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// There is one.
+    Whole,
+    /// Server-sent events.
+    Events,
+    Lines,
+}
+
 pub(super) struct MessageReader {
-    is_events: bool,
+    framing: Framing,
     bytes_max: u64,
     total: u64,
     /// The line that is not over.
@@ -23,10 +33,10 @@ pub(super) struct MessageReader {
 
 impl MessageReader {
     /// `bytes_max`: of one message.
-    pub(super) fn new(is_events: bool, bytes_max: u64) -> Self {
+    pub(super) fn new(framing: Framing, bytes_max: u64) -> Self {
         let line = Vec::new();
         let data = Vec::new();
-        Self { is_events, bytes_max, total: 0, line, was_return: false, data, has_data: false }
+        Self { framing, bytes_max, total: 0, line, was_return: false, data, has_data: false }
     }
 
     /// Takes more of the body, and gives the messages that are whole by now.
@@ -37,18 +47,19 @@ impl MessageReader {
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, LimitHit> {
         let mut whole = Vec::new();
         self.total = self.total.saturating_add(bytes.len() as u64);
-        if !self.is_events {
+        if self.framing == Framing::Whole {
             self.data.extend_from_slice(bytes);
             self.has_data = true;
             self.check()?;
             return Ok(whole);
         }
         for byte in bytes {
-            let is_second_half = *byte == b'\n' && self.was_return;
+            let is_second_half = self.framing == Framing::Events && *byte == b'\n' && self.was_return;
             self.was_return = *byte == b'\r';
             match byte {
                 _ if is_second_half => {}
-                b'\r' | b'\n' => whole.extend(self.end_line()),
+                b'\n' if self.framing == Framing::Lines => whole.extend(self.end_message()),
+                b'\r' | b'\n' if self.framing == Framing::Events => whole.extend(self.end_line()),
                 byte => self.line.push(*byte),
             }
             self.check()?;
@@ -57,15 +68,25 @@ impl MessageReader {
         if self.total > bytes_max { Err(LimitHit::Messages { bytes_max }) } else { Ok(whole) }
     }
 
-    /// What is left at the end of the body. An event that was not ended is none.
-    pub(super) fn finish(self) -> Option<Vec<u8>> {
-        (!self.is_events && self.has_data).then_some(self.data)
+    /// What is left at the end. An event that was not ended is none.
+    pub(super) fn finish(mut self) -> Option<Vec<u8>> {
+        match self.framing {
+            Framing::Whole => self.has_data.then_some(self.data),
+            Framing::Events => None,
+            Framing::Lines => self.end_message(),
+        }
     }
 
     fn check(&self) -> Result<(), LimitHit> {
         let bytes = (self.line.len() + self.data.len()) as u64;
         let hit = LimitHit::Output { what: "answer", bytes_max: self.bytes_max };
         if bytes > self.bytes_max { Err(hit) } else { Ok(()) }
+    }
+
+    /// The message that a line is; an empty one is none.
+    fn end_message(&mut self) -> Option<Vec<u8>> {
+        let line = std::mem::take(&mut self.line);
+        (!line.trim_ascii().is_empty()).then_some(line)
     }
 
     /// The message that an empty line ends.

@@ -1,7 +1,7 @@
-//! Whether a web service is an MCP server, of which era, and what it lists.
+//! Whether a web service or a command is an MCP server, of which era, and what it lists.
 //!
 //! Owns what is asked at load. The era is what `server/discover` says, never that a list succeeds: some servers answer lists of an era that
-//! they do not speak. Invariant: a server whose calls could not work is refused in words, and what is none is left to be a web service.
+//! they do not speak. Invariant: a server whose calls could not work is refused in words, and what is none is left to be what it was.
 
 use http::StatusCode;
 use http::header::WWW_AUTHENTICATE;
@@ -63,6 +63,7 @@ struct Discovered {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Initialized {
+    protocol_version: Option<String>,
     server_info: Option<ServerInfo>,
     instructions: Option<String>,
     #[serde(default)]
@@ -81,20 +82,32 @@ struct ServerInfo {
 /// # Errors
 ///
 /// There is one that cannot be a plugin, or none where the operator says that there is.
-pub(crate) async fn recognize(ask: &mut impl Ask, settings: &McpSettings) -> Result<Option<Found>, Wrong> {
-    let is_named = settings.mode == Some(McpMode::Http);
-    let paths = settings.path.as_deref().map_or(&PATHS[..], |_| &[]);
+pub(crate) async fn recognize(
+    ask: &mut impl Ask,
+    settings: &McpSettings,
+    transport: Transport,
+) -> Result<Option<Found>, Wrong> {
+    let named = match settings.mode {
+        Some(McpMode::Http) => Some("http"),
+        Some(McpMode::Stdio) => Some("stdio"),
+        Some(McpMode::Auto | McpMode::Off) | None => None,
+    };
+    let paths: Vec<_> = match (transport, settings.path.as_deref()) {
+        (Transport::Stdio, _) => vec![None],
+        (Transport::Http, Some(path)) => vec![Some(path)],
+        (Transport::Http, None) => PATHS.map(Some).to_vec(),
+    };
     let mut why = Vec::new();
-    for path in settings.path.as_deref().iter().chain(paths) {
-        let mut search = Search { ask, path, is_named };
+    for path in paths {
+        let mut search = Search { ask, path, is_named: named.is_some() };
         match search.server().await? {
             Ok(found) => return Ok(Some(found)),
-            Err(answered) => why.push(format!("{path} {answered}")),
+            Err(answered) => why.push(format!("{} {answered}", path.unwrap_or("what it writes"))),
         }
     }
-    if is_named {
+    if let Some(mode) = named {
         return Err(vec![format!(
-            "the configuration says `mcp = \"http\"`, and no MCP server answers: {}",
+            "the configuration says `mcp = \"{mode}\"`, and no MCP server answers: {}",
             why.join("; ")
         )]
         .into());
@@ -102,10 +115,17 @@ pub(crate) async fn recognize(ask: &mut impl Ask, settings: &McpSettings) -> Res
     Ok(None)
 }
 
-/// The search at one path.
+/// By what a component may answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Http,
+    Stdio,
+}
+
+/// The search at one path, or over standard input and output.
 struct Search<'a, A> {
     ask: &'a mut A,
-    path: &'a str,
+    path: Option<&'a str>,
     /// Whether the operator says that there is one.
     is_named: bool,
 }
@@ -123,7 +143,10 @@ impl<A: Ask> Search<'_, A> {
         if let Some(discovered) = discovered.filter(|discovered| discovered.supported_versions.iter().any(speaks)) {
             return self.modern(discovered).await.map(Ok);
         }
-        self.legacy().await
+        match self.path {
+            Some(_) => self.legacy().await,
+            None => self.greeted().await,
+        }
     }
 
     /// `Err` in it: it does not answer, and what it does instead.
@@ -150,7 +173,7 @@ impl<A: Ask> Search<'_, A> {
             return Err(vec![format!(
                 "its MCP server at {} answers {} to a request without credentials: it authorizes its callers by itself, \
                  which is the host's part; turn that off in the server",
-                self.path,
+                self.path.unwrap_or_default(),
                 answer.status.as_u16()
             )]
             .into());
@@ -190,7 +213,25 @@ impl<A: Ask> Search<'_, A> {
         let greeted = self.answer(Request::initialize(self.path)).await?;
         let result = greeted.as_ref().ok().and_then(Answer::result);
         let greeting = result.and_then(|result| parsed::<Initialized>(result.as_str()).ok());
-        let Initialized { server_info, instructions, capabilities } = greeting.unwrap_or_default();
+        let Initialized { server_info, instructions, capabilities, .. } = greeting.unwrap_or_default();
+        let mut found = self.found(McpEra::Legacy, server_info, instructions, page);
+        self.beside(&mut found, &capabilities).await?;
+        Ok(Ok(found))
+    }
+
+    /// A server that answers nothing before a handshake.
+    async fn greeted(&mut self) -> Result<Result<Found, String>, Wrong> {
+        let answer = match self.answer(Request::initialize(None)).await? {
+            Ok(answer) => answer,
+            Err(failed) => return Ok(Err(failed)),
+        };
+        let greeting = answer.result().and_then(|result| parsed::<Initialized>(result.as_str()).ok());
+        let Some(greeting) = greeting.filter(|greeting| greeting.protocol_version.is_some()) else {
+            return Ok(Err(format!("is none ({})", answer.failure())));
+        };
+        let Initialized { server_info, instructions, capabilities, .. } = greeting;
+        let has_tools = capabilities.0.iter().any(|(name, _)| name == "tools");
+        let page = if has_tools { self.tools(McpEra::Legacy, None).await? } else { ToolPage::default() };
         let mut found = self.found(McpEra::Legacy, server_info, instructions, page);
         self.beside(&mut found, &capabilities).await?;
         Ok(Ok(found))
@@ -281,7 +322,7 @@ impl<A: Ask> Search<'_, A> {
             escaped(beginning(text.trim(), QUOTED_BYTES_MAX)).to_string()
         };
         let features = McpFeatures::default();
-        let server = McpServer { era, path: self.path.to_owned(), server: info.map(named), dropped, features };
+        let server = McpServer { era, path: self.path.map(str::to_owned), server: info.map(named), dropped, features };
         Found { server, tools, templates: Vec::new(), resources: Vec::new(), prompts: Vec::new() }
     }
 
@@ -289,7 +330,7 @@ impl<A: Ask> Search<'_, A> {
         vec![format!(
             "its MCP server at {} keeps sessions: {what}. A session is in memory, and each call has a fresh one: have the \
              server answer without sessions",
-            self.path
+            self.path.unwrap_or_default()
         )]
         .into()
     }
@@ -307,6 +348,7 @@ impl Answer {
     fn failure(&self) -> String {
         match &self.reply {
             Some(Reply::Error(error)) => format!("error {}: {}", error.code, quoted(&error.message)),
+            _ if self.status.is_success() => "no answer of the protocol".to_owned(),
             _ => format!("status {} without an answer", self.status),
         }
     }

@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 use super::McpEra;
 use bulkhead_domain::call::{ClientFeature, ClientFeatures};
 
-/// The id of every request: it is the only one of its instance.
+/// The id of every call: it is the only one of its instance.
 pub(super) const REQUEST_ID: u64 = 1;
+/// The id of the handshake before it, over standard input.
+pub(super) const GREETING_ID: u64 = 0;
 /// The token of its progress.
 pub(super) const PROGRESS_TOKEN: &str = "call";
 /// Whom a request is for: servers that fear rebinding take loopback names alone.
@@ -31,7 +33,8 @@ const MCP_NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// One request, before it is bytes.
 pub(crate) struct Request {
     pub(super) era: McpEra,
-    pub(super) path: String,
+    /// `None`: it is written to standard input.
+    pub(super) path: Option<String>,
     pub(super) method: &'static str,
     /// What `Mcp-Name` repeats.
     pub(super) name: Option<String>,
@@ -44,10 +47,10 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(era: McpEra, path: &str, method: &'static str) -> Self {
+    pub(super) fn new(era: McpEra, path: Option<&str>, method: &'static str) -> Self {
         Self {
             era,
-            path: path.to_owned(),
+            path: path.map(str::to_owned),
             method,
             name: None,
             params: Vec::new(),
@@ -56,13 +59,38 @@ impl Request {
         }
     }
 
-    /// The first request to a server of 2025-11-25. Calls do without.
-    pub(super) fn initialize(path: &str) -> Self {
+    /// The first request to a server of 2025-11-25. Calls over HTTP do without.
+    pub(super) fn initialize(path: Option<&str>) -> Self {
         let mut request = Self::new(McpEra::Legacy, path, "initialize");
         let info = client_info().to_string();
         let version = Value::from(McpEra::Legacy.revision()).to_string();
         request.params = vec![("protocolVersion", version), ("capabilities", "{}".to_owned()), ("clientInfo", info)];
         request
+    }
+
+    pub(crate) fn is_over_http(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// Whether a handshake goes before it.
+    pub(super) fn is_greeted(&self) -> bool {
+        self.era == McpEra::Legacy && self.method != "initialize"
+    }
+
+    /// As a server reads it from standard input, with the handshake where its era has one.
+    pub(super) fn into_lines(self) -> String {
+        let call = self.body();
+        if !self.is_greeted() {
+            return format!("{call}\n");
+        }
+        let params = json!({
+            "protocolVersion": self.era.revision(),
+            "capabilities": capabilities(self.features),
+            "clientInfo": client_info(),
+        });
+        let greeting = json!({"jsonrpc": "2.0", "id": GREETING_ID, "method": "initialize", "params": params});
+        let greeted = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        format!("{greeting}\n{greeted}\n{call}\n")
     }
 
     /// With another member of its params.
@@ -90,7 +118,7 @@ impl Request {
         let body = self.body();
         let mut request = http::Request::new(Bytes::from(body));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.path.parse::<Uri>().ok()?;
+        *request.uri_mut() = self.path.as_deref()?.parse::<Uri>().ok()?;
         let size = HeaderValue::from(request.body().len());
         let headers = request.headers_mut();
         headers.insert(HOST, HeaderValue::from_static(HOST_NAME));
@@ -129,6 +157,12 @@ impl Request {
             }),
         }
     }
+}
+
+/// Tells a server that reads on that nobody wants its answer.
+pub(super) fn cancellation() -> String {
+    let params = json!({"requestId": REQUEST_ID, "reason": "the client cancelled the call"});
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}).to_string()
 }
 
 /// The version is that of these bytes: another one of the host sends the same.

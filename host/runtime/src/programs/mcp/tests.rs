@@ -7,11 +7,11 @@ use super::content::tool_output;
 use super::dialect::without_draft_07;
 use super::errors::{Failure, failure};
 use super::exchange::Answer;
-use super::listener::Listener;
+use super::listener::{Heard, Listener};
 use super::messages::{Message, Reply, RpcError, read};
 use super::multi_round_trip::{Round, asked, requests as questions_of, round};
-use super::reader::MessageReader;
-use super::recognition::{Ask, recognize};
+use super::reader::{Framing, MessageReader};
+use super::recognition::{Ask, Transport, recognize};
 use super::requests::{Request, argument_headers, header_value};
 use super::{McpEra, features, tools};
 use crate::bindings::bulkhead::plugin::task;
@@ -29,7 +29,7 @@ fn text_of(value: &Value) -> Json {
 
 #[test]
 fn modern_request_names_itself_in_body_and_headers() {
-    let mut request = Request::new(McpEra::Modern, "/mcp", "tools/call").with("name", "\"grün\"".to_owned());
+    let mut request = Request::new(McpEra::Modern, Some("/mcp"), "tools/call").with("name", "\"grün\"".to_owned());
     request.name = Some("grün".to_owned());
     request.features = ClientFeatures::default().with(ClientFeature::ElicitationForm).with(ClientFeature::Roots);
     let request = request.into_http().unwrap();
@@ -57,7 +57,7 @@ fn modern_request_names_itself_in_body_and_headers() {
 
 #[test]
 fn legacy_request_has_its_version_and_nothing_of_the_other_era() {
-    let request = Request::new(McpEra::Legacy, "/", "tools/list").into_http().unwrap();
+    let request = Request::new(McpEra::Legacy, Some("/"), "tools/list").into_http().unwrap();
     assert_eq!(request.headers()["mcp-protocol-version"], "2025-11-25");
     assert!(!request.headers().contains_key("mcp-method"));
     let body: Value = serde_json::from_slice(request.body()).unwrap();
@@ -78,8 +78,8 @@ fn header_values_are_plain_or_base64_and_repeat_marked_arguments() {
 }
 
 /// The messages of a body that comes in pieces of this size.
-fn messages(is_events: bool, body: &str, piece: usize) -> Result<Vec<String>, LimitHit> {
-    let mut reader = MessageReader::new(is_events, 100);
+fn messages(framing: Framing, body: &str, piece: usize) -> Result<Vec<String>, LimitHit> {
+    let mut reader = MessageReader::new(framing, 100);
     let mut messages = Vec::new();
     for bytes in body.as_bytes().chunks(piece) {
         messages.extend(reader.take(bytes)?);
@@ -93,22 +93,69 @@ fn events_are_read_as_they_come_whatever_ends_their_lines() {
     let body = ": comment\nevent: message\nid: 1\ndata: {\"a\":\ndata: 1}\n\ndata:two\r\n\r\ndata\rdata: three\r\r\
                 datax: none\n\n\ndata: without an end";
     for piece in [1, 2, 7, 1000] {
-        assert_eq!(messages(true, body, piece).unwrap(), ["{\"a\":\n1}", "two", "\nthree"], "{piece}");
+        assert_eq!(messages(Framing::Events, body, piece).unwrap(), ["{\"a\":\n1}", "two", "\nthree"], "{piece}");
     }
-    assert_eq!(messages(false, "{\"a\":\n\n1}", 3).unwrap(), ["{\"a\":\n\n1}"]);
-    assert!(messages(false, "", 1).unwrap().is_empty());
+    assert_eq!(messages(Framing::Whole, "{\"a\":\n\n1}", 3).unwrap(), ["{\"a\":\n\n1}"]);
+    assert!(messages(Framing::Whole, "", 1).unwrap().is_empty());
+}
+
+#[test]
+fn lines_are_messages_whatever_ends_the_last_one() {
+    let lines = "{\"a\": 1}\n\n \r\n{\"b\":\r2}\r\nlast";
+    for piece in [1, 5, 100] {
+        assert_eq!(messages(Framing::Lines, lines, piece).unwrap(), ["{\"a\": 1}", "{\"b\":\r2}\r", "last"]);
+    }
+    let hit = LimitHit::Output { what: "answer", bytes_max: 100 };
+    assert_eq!(messages(Framing::Lines, &"x".repeat(101), 10), Err(hit));
+    assert_eq!(messages(Framing::Lines, &"\n".repeat(401), 10), Err(LimitHit::Messages { bytes_max: 400 }));
+}
+
+#[test]
+fn handshake_goes_before_a_call_of_an_old_server_over_lines() {
+    let call = |era| Request::new(era, None, "tools/call").with("name", "\"t\"".to_owned());
+    let modern = call(McpEra::Modern).into_lines();
+    assert!(
+        modern.starts_with("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\"") && modern.lines().count() == 1
+    );
+    let features = ClientFeatures::default().with(ClientFeature::Roots);
+    let lines = Request { features, ..call(McpEra::Legacy) }.into_lines();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let methods: Vec<_> = lines.iter().map(|line| line["method"].as_str().unwrap()).collect();
+    assert_eq!(methods, ["initialize", "notifications/initialized", "tools/call"]);
+    assert_eq!(lines[0]["params"]["capabilities"], json!({"roots": {}}), "what the client can be asked");
+    assert_eq!(Request::initialize(None).into_lines().lines().count(), 1);
+}
+
+#[test]
+fn server_is_answered_over_lines_alone() {
+    let (sender, _receiver) = tokio::sync::mpsc::channel(1);
+    let audience = ClientView { features: ClientFeatures::default(), log_level: None, wants_progress: false };
+    let listener = || Listener::new("p", Outbox::new(sender.clone(), 1, 0), audience);
+    let request = json!({"jsonrpc": "2.0", "id": "a", "method": "roots/list"}).to_string();
+    assert!(listener().hear(request.as_bytes()).unwrap().is_none());
+    let mut conversation = listener().in_conversation(true);
+    let heard = conversation.hear(request.as_bytes()).unwrap();
+    assert!(matches!(heard, Some(Heard::Request(request)) if request.id == json!("a") && request.params() == "{}"));
+    let refusal = json!({"jsonrpc": "2.0", "id": 0, "error": {"code": -1, "message": "no"}}).to_string();
+    let heard = conversation.hear(refusal.as_bytes()).unwrap();
+    assert!(matches!(heard, Some(Heard::Reply(Reply::Error(_)))), "a refused handshake ends the call");
+    assert!(conversation.hear(refusal.as_bytes()).unwrap().is_none(), "there is one handshake");
 }
 
 #[test]
 fn messages_are_bounded_while_they_come() {
     let hit = LimitHit::Output { what: "answer", bytes_max: 100 };
     let one = "x".repeat(94);
-    assert_eq!(messages(true, &format!("data: {one}\n\n"), 10).unwrap().len(), 1);
-    assert_eq!(messages(true, &format!("data: {one}\ndata: {one}"), 10), Err(hit.clone()), "a frame of many lines");
-    assert_eq!(messages(true, &"data: ".repeat(40), 10), Err(hit.clone()), "a line without an end");
-    assert_eq!(messages(false, &"x".repeat(101), 10), Err(hit));
+    assert_eq!(messages(Framing::Events, &format!("data: {one}\n\n"), 10).unwrap().len(), 1);
+    assert_eq!(
+        messages(Framing::Events, &format!("data: {one}\ndata: {one}"), 10),
+        Err(hit.clone()),
+        "a frame of many lines"
+    );
+    assert_eq!(messages(Framing::Events, &"data: ".repeat(40), 10), Err(hit.clone()), "a line without an end");
+    assert_eq!(messages(Framing::Whole, &"x".repeat(101), 10), Err(hit));
     let comments = ": alive\n\n".repeat(50);
-    assert_eq!(messages(true, &comments, 9), Err(LimitHit::Messages { bytes_max: 400 }));
+    assert_eq!(messages(Framing::Events, &comments, 9), Err(LimitHit::Messages { bytes_max: 400 }));
 }
 
 #[test]
@@ -126,7 +173,7 @@ fn only_the_answer_to_the_call_is_its_reply() {
     }
     for stray in [
         json!({"jsonrpc": "2.0", "id": 1, "result": {}, "error": error}),
-        json!({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {}}),
+        json!({"jsonrpc": "2.0", "id": null, "method": "sampling/createMessage", "params": {}}),
         json!({"jsonrpc": "1.0", "id": 1, "result": {}}),
         json!({"jsonrpc": "2.0", "id": 1, "result": []}),
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled"}),
@@ -340,14 +387,14 @@ async fn found(
     server: fn(&Request) -> Option<Answer>,
     mode: Option<McpMode>,
 ) -> Result<Option<(McpEra, String)>, String> {
-    let found = recognize(&mut Server(server), &McpSettings { mode, path: None }).await;
+    let found = recognize(&mut Server(server), &McpSettings { mode, path: None }, Transport::Http).await;
     let found = found.map_err(|wrong| wrong.problems.join("; "))?;
-    Ok(found.map(|found| (found.server.era, found.server.path)))
+    Ok(found.map(|found| (found.server.era, found.server.path.unwrap())))
 }
 
 #[tokio::test]
 async fn era_is_what_discovery_says_and_not_that_a_list_succeeds() {
-    let modern = |request: &Request| match (request.path.as_str(), request.method) {
+    let modern = |request: &Request| match (request.path.as_deref().unwrap(), request.method) {
         ("/mcp", "server/discover") => {
             Some(answer(200, &json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})))
         }
@@ -356,7 +403,7 @@ async fn era_is_what_discovery_says_and_not_that_a_list_succeeds() {
     };
     assert_eq!(found(modern, None).await, Ok(Some((McpEra::Modern, "/mcp".to_owned()))));
     // It answers whatever revision the list is asked in.
-    let legacy = |request: &Request| match (request.path.as_str(), request.method) {
+    let legacy = |request: &Request| match (request.path.as_deref().unwrap(), request.method) {
         ("/", "server/discover") => Some(refused(200, -32601, "Method not found")),
         ("/", "tools/list") => Some(answer(200, &one_tool())),
         _ => None,
