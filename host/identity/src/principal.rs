@@ -430,6 +430,9 @@ fn corrupt(kind: RowKind, reason: &str) -> Error {
 
 /// The refusal of a credential that could not be looked up; the reason is logged under its incident.
 fn unavailable(error: Error) -> Denied {
+    if let Error::Store(store::Error::Unavailable { retry_after_ms }) = error {
+        return Denied::StoreUnavailable { retry_after_ms };
+    }
     let incident = random::<8>().map_or_else(|_| "unknown".to_owned(), |bytes| hex(&bytes));
     tracing::error!(incident, error = %error, "a credential could not be checked");
     Denied::Unavailable { incident }

@@ -60,6 +60,8 @@ struct State {
 /// What is to go wrong.
 #[derive(Default)]
 struct Faults {
+    /// What is said of it; without that, that the engine failed.
+    error: Option<fn() -> Error>,
     read_only: Option<String>,
     writes_failing: u32,
     acknowledgements_lost: u32,
@@ -67,6 +69,12 @@ struct Faults {
     /// What cannot be removed.
     broken: Vec<TaskId>,
     closed: bool,
+}
+
+impl Faults {
+    fn error(&self, what: &str) -> Error {
+        self.error.map_or_else(|| Error::Engine(format!("{what} was made to fail")), |error| error())
+    }
 }
 
 /// The store.
@@ -79,6 +87,11 @@ impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// What is made to fail from now on fails with this error.
+    pub fn fail_with(&self, error: fn() -> Error) {
+        self.state.lock().faults.error = Some(error);
     }
 
     /// The next `count` writes fail and change nothing.
@@ -126,7 +139,7 @@ impl MemoryStore {
         }
         if state.faults.reads_failing > 0 {
             state.faults.reads_failing -= 1;
-            return Err(Error::Engine("a read was made to fail".to_owned()));
+            return Err(state.faults.error("a read"));
         }
         act(&state)
     }
@@ -152,13 +165,13 @@ impl MemoryStore {
         }
         if faults.writes_failing > 0 {
             faults.writes_failing -= 1;
-            return Err(Error::Engine("a write was made to fail".to_owned()));
+            return Err(faults.error("a write"));
         }
         let lost = faults.acknowledgements_lost > 0;
         let done = act(&mut state)?;
         if lost {
             state.faults.acknowledgements_lost -= 1;
-            return Err(Error::Engine("an acknowledgement was made to get lost".to_owned()));
+            return Err(state.faults.error("an acknowledgement"));
         }
         Ok(done)
     }

@@ -309,7 +309,7 @@ impl Writer {
                 Err(store::Error::Fenced) if may_be_there && matches!(self.look(append, tail).await, Ok(true)) => {
                     return Ok(Written::Kept);
                 }
-                Err(store::Error::Fenced) => return Err(Fenced),
+                Err(store::Error::Fenced | store::Error::Lost) => return Err(Fenced),
                 Err(error) => {
                     may_be_there = true;
                     if !std::mem::replace(&mut warned, true) {

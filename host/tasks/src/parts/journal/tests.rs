@@ -88,6 +88,22 @@ async fn lost_run_is_fenced_once_another_goes_on() {
     assert_eq!(store.journal(&ANNA, task.id).await.unwrap().unwrap().resumes_since_growth, 0, "it came further");
 }
 
+#[tokio::test(start_paused = true)]
+async fn append_to_a_task_that_was_lost_fences_its_run_and_one_in_doubt_is_kept_once() {
+    let memory = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = memory.clone();
+    let task = running(&store).await;
+    let journal = journal_of(&store, &task, None);
+    memory.fail_with(|| store::Error::InDoubt);
+    memory.lose_next_acknowledgements(1);
+    journal.append(tail(0, b"abc")).await.unwrap();
+    assert_eq!(store.journal_bytes(&ANNA, task.id).await.unwrap(), b"abc");
+    memory.fail_with(|| store::Error::Lost);
+    memory.fail_next_writes(1);
+    assert_eq!(journal.append(tail(3, b"d")).await, Err(Fenced));
+    assert_eq!(store.journal_bytes(&ANNA, task.id).await.unwrap(), b"abc");
+}
+
 #[tokio::test]
 async fn journal_that_is_given_up_says_why() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
