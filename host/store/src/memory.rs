@@ -47,6 +47,7 @@ struct State {
     /// Inverted creation time inside, so that key order is newest first.
     list: BTreeMap<(Requestor, UnixMs, TaskId), ()>,
     expiry: BTreeMap<(UnixMs, Key), ()>,
+    /// With the lease by which each is held.
     unfinished: BTreeMap<Key, Option<Lease>>,
     aliases: BTreeMap<(Requestor, String), TaskId>,
     rows: BTreeMap<(RowKind, Vec<u8>), Vec<u8>>,
@@ -132,6 +133,11 @@ impl MemoryStore {
         state.faults.closed = false;
     }
 
+    /// What another process sees of a store that this one closed: leases go on.
+    pub fn open_again(&self) {
+        self.state.lock().faults.closed = false;
+    }
+
     fn read<R>(&self, act: impl FnOnce(&State) -> Result<R, Error>) -> Result<R, Error> {
         let mut state = self.state.lock();
         if state.faults.closed {
@@ -191,14 +197,19 @@ impl State {
         }
     }
 
-    fn index(&mut self, task: &Task) {
+    /// The lease by which the task is held.
+    fn holder(&self, key: &Key) -> Option<Lease> {
+        self.unfinished.get(key).copied().flatten()
+    }
+
+    fn index(&mut self, task: &Task, holder: Option<Lease>) {
         let key = (task.requestor, task.id);
         self.list.insert((task.requestor, UnixMs::MAX - task.created_at, task.id), ());
         if let Some(at) = task.expires_at() {
             self.expiry.insert((at, key), ());
         }
         if task.outcome().is_none() {
-            self.unfinished.insert(key, task.lease);
+            self.unfinished.insert(key, holder);
         }
         if let Some(alias) = &task.alias {
             self.aliases.insert((task.requestor, alias.clone()), task.id);
@@ -242,7 +253,7 @@ impl State {
         if let Some(lease) = task.lease {
             self.leases.given(lease.node);
         }
-        self.index(&task);
+        self.index(&task, task.lease);
         self.tasks.insert(key, entry);
         if let Some(growth) = growth {
             self.grow(growth)?;
@@ -251,10 +262,16 @@ impl State {
     }
 
     /// Puts a changed record in the place of the old one.
-    fn replace(&mut self, old: &Task, task: &Task, output: Option<Vec<u8>>) -> Result<(), Error> {
+    fn replace(
+        &mut self,
+        old: &Task,
+        task: &Task,
+        output: Option<Vec<u8>>,
+        holder: Option<Lease>,
+    ) -> Result<(), Error> {
         let record = record::encode_task(task)?;
         self.unindex(old);
-        self.index(task);
+        self.index(task, holder);
         let Some(entry) = self.tasks.get_mut(&(task.requestor, task.id)) else { return Err(Error::Conflict) };
         self.ledger.release(&task.requestor, entry.usage());
         entry.record = record;
@@ -269,11 +286,15 @@ impl State {
     }
 
     fn commit(&mut self, change: Change) -> Result<Task, Error> {
-        let Change { mut task, output, journal } = change;
-        let old = match self.task(&task.requestor, task.id)? {
-            Some(old) if old.revision == task.revision => old,
-            _ => return Err(Error::Conflict),
-        };
+        let Change { mut task, output, journal, held_by, then } = change;
+        let old = self.task(&task.requestor, task.id)?.ok_or(Error::Conflict)?;
+        let held = self.holder(&(task.requestor, task.id));
+        if old.outcome().is_none() {
+            Leases::check_holder(held, held_by)?;
+        }
+        if old.revision != task.revision {
+            return Err(Error::Conflict);
+        }
         self.alias_free(&task)?;
         if journal.is_some() && old.outcome().is_some() {
             return Err(Error::Fenced);
@@ -287,7 +308,7 @@ impl State {
         if let Some(growth) = &growth {
             self.admit_growth(growth)?;
         }
-        self.replace(&old, &task, output)?;
+        self.replace(&old, &task, output, Leases::holder_after(held, task.lease, then))?;
         match growth {
             Some(growth) => self.grow(growth)?,
             None if task.outcome().is_none() => self.remove_journal_of_other_run(&task),
@@ -304,7 +325,7 @@ impl State {
         for (requestor, id) in keys {
             let Some(old) = self.task(&requestor, id)? else { continue };
             let task = Task { revision: old.revision + 1, lease: Some(lease), ..old.clone() };
-            self.replace(&old, &task, None)?;
+            self.replace(&old, &task, None, Some(lease))?;
             claimed.push(task);
         }
         if !claimed.is_empty() {

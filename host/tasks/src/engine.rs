@@ -29,6 +29,7 @@ use crate::parts::call_health::{CallHealth, HealthReporter};
 use crate::parts::call_identity::random;
 use crate::parts::catalog_events::{CatalogEvents, ResourceUpdate};
 use crate::parts::guest_services::ServiceStores;
+use crate::parts::journal::JournalOwner;
 use crate::parts::pending_takeover::PendingTakeover;
 use crate::parts::poll_intervals::PollIntervals;
 use crate::parts::shares::Shares;
@@ -261,6 +262,11 @@ impl EngineContext {
 
     pub(crate) fn lease(&self) -> Lease {
         Lease { node: self.node, until: self.clock.steady().saturating_add(LEASE_MS) }
+    }
+
+    /// The owner of the journals of this host's runs.
+    pub(crate) fn journal_owner(&self) -> JournalOwner {
+        JournalOwner { store: Arc::clone(&self.store), node: self.node }
     }
 
     /// What is offered to this requestor at this moment.

@@ -14,7 +14,7 @@ use super::super::{
 use super::head::{self, PayloadLocation, RecordHeader};
 use super::journal::{self, Tail};
 use super::keys::{self, Part, TaskKey, kind};
-use super::operation::{Operation, Payloads, RunJournal, Write};
+use super::operation::{Holding, Operation, Payloads, RunJournal, Write};
 use super::{SledStore, place_record};
 use crate::journal::layout::HEAD;
 use crate::journal::{Append, Beside, JournalHead, JournalStore, TaskRef};
@@ -42,13 +42,14 @@ impl TaskStore for SledStore {
     }
 
     async fn commit(&self, change: Change) -> Result<Task, Error> {
-        let Change { mut task, output, journal } = change;
+        let Change { mut task, output, journal, held_by, then } = change;
         task.revision = task.revision.saturating_add(1);
         let sealing = self.key_for_sealing(task.requestor.tenant).await?;
         let (head, payloads) = self.prepare(&task, 0, output.as_deref(), sealing.as_ref()).await?;
         let key = TaskKey::new(&task.requestor, task.id);
         let journal = run_journal(&task, journal, sealing.as_ref())?;
-        self.write(Write::Commit { key, head, payloads, journal }).await?;
+        let holding = Holding { held_by, then };
+        self.write(Write::Commit { key, head, payloads, journal, holding }).await?;
         Ok(task)
     }
 

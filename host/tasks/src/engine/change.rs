@@ -18,7 +18,7 @@ use bulkhead_domain::lifecycle::{self, Event, Refusal};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{HELD, Task, TaskId, TaskOutput};
 use bulkhead_store::journal::{Append, TaskRef};
-use bulkhead_store::{self as store, Change};
+use bulkhead_store::{self as store, Change, Ownership};
 
 /// Writers of one record that may get in each other's way before something is wrong: every retry means that another one won.
 const CONFLICTS_MAX: u32 = 1_000;
@@ -49,6 +49,8 @@ pub(crate) enum Author {
     Requestor,
     /// The host that holds the task. Once another one does, the run is over.
     Holder,
+    /// The same, which lets any host go on with the task.
+    LeavingHolder,
 }
 
 /// What is to happen to a task.
@@ -218,7 +220,9 @@ impl EngineContext {
                 Err(refusal) => return Err(ApplyError::Refused(refusal)),
             };
             let journal = journal(&before, &task);
-            match self.store.commit(Change { task, output: output.clone(), journal }).await {
+            let held_by = (author != Author::Requestor).then_some(self.node);
+            let then = if author == Author::LeavingHolder { Ownership::Released } else { Ownership::Stays };
+            match self.store.commit(Change { task, output: output.clone(), journal, held_by, then }).await {
                 Ok(after) => {
                     let after = Arc::new(after);
                     self.audit.note_changed(&event, &after, output.as_deref());
@@ -227,7 +231,7 @@ impl EngineContext {
                 }
                 Err(store::Error::Conflict) => {}
                 Err(store::Error::Fenced) => return Err(ApplyError::Refused(Refusal::Stale)),
-                Err(store::Error::Lost) if author == Author::Holder => {
+                Err(store::Error::Lost) if author != Author::Requestor => {
                     tracing::warn!(task.id = %id, "another host goes on with a task of this one, which stops it");
                     self.watchers.stop(id);
                     return Err(ApplyError::Refused(Refusal::Stale));

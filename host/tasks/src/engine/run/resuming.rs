@@ -141,7 +141,7 @@ pub(crate) async fn journaled(
     let history = if resumes { history(inner, task).await? } else { None };
     let head = history.as_ref().map(|(head, _)| head);
     let caps = inner.stored_caps(&task.requestor);
-    let journal = TaskJournal::new(Arc::clone(&inner.store), task, beginning, head, caps);
+    let journal = TaskJournal::new(inner.journal_owner(), task, beginning, head, caps);
     let sink = Arc::clone(&journal);
     let journaling = match history {
         Some((head, history)) => Journaling::From { history, spent: spent(&head), sink, policy },
@@ -203,7 +203,7 @@ async fn diverged_journal(inner: &EngineContext, task: &Task, divergence: &str) 
     let head = inner.store.journal(&task.requestor, task.id).await.ok().flatten()?;
     let state = JournalState::Diverged { reason: divergence.to_owned() };
     let after = HeadAfter { state, ..head.unchanged() };
-    Some(Append { attempt: task.attempt, at_row: head.rows, bytes: Vec::new(), head: after, caps: None })
+    Some(Append { attempt: task.attempt, at_row: head.rows, bytes: Vec::new(), head: after, caps: None, held_by: None })
 }
 
 /// Ends a task whose call could not be brought back to where it was. What was kept of it goes along where it can: the end counts more.

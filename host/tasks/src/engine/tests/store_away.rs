@@ -1,6 +1,8 @@
 //! A store that cannot be reached, that does not say what came of a write, and whose task another host has.
 
 use super::*;
+use crate::engine::change::ApplyError;
+use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
 use bulkhead_store as store;
 use bulkhead_store::TaskStore;
 
@@ -137,4 +139,33 @@ async fn takeover_waits_for_a_store_that_is_away() {
     assert_eq!(next.tasks.recover().await.unwrap(), Recovered::default());
     next.tasks.go_on_taking_over().await;
     next.ended(waiting.id).await;
+}
+
+/// A host that was stopped for so long that another one took its task over, and that wakes.
+#[tokio::test]
+async fn host_that_wakes_leaves_its_task_to_the_one_that_claimed_it() {
+    let (stopped, task) = resuming::asking().await;
+    // Nobody has heard of it for longer than its leases last.
+    stopped.store.restart();
+    let next = world_on(stopped.store.clone(), limits());
+    next.tasks.recover().await.unwrap();
+    let resumed = next.until(task.id, |task| task.attempt == 2 && task.lease.is_some()).await;
+    let ends = Event::Interrupt { how: Interruption::Fail };
+    let refused = stopped.tasks.inner.apply(&ANNA, task.id, ends, None).await;
+    assert!(matches!(refused, Err(ApplyError::Refused(Refusal::Stale))), "{:?}", refused.err());
+    stopped.stopped(task.id).await;
+    assert_eq!(next.record(task.id).await, *resumed);
+    next.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
+    assert_eq!(next.ended(task.id).await, Outcome::Output { is_error: false });
+}
+
+/// Its run is about to be taken back by the host, which leaves it to any other.
+#[tokio::test]
+async fn drained_host_lets_another_one_go_on_at_once() {
+    let (leaving, task) = resuming::asking().await;
+    leaving.tasks.drain(Duration::ZERO).await.unwrap();
+    leaving.store.open_again();
+    let next = world_on(leaving.store.clone(), limits());
+    assert_eq!(next.tasks.recover().await.unwrap().resumed, 1, "without waiting for the end of a lease");
+    next.until(task.id, |task| task.attempt == 2).await;
 }
