@@ -12,6 +12,7 @@
 mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod host_secret;
 pub mod journal;
 pub mod keyvalue;
 mod leases;
@@ -43,6 +44,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use error::Error;
+pub use host_secret::host_secret;
 use ledger::{Ledger, stored};
 pub use ledger::{StoredCaps, Usage};
 
@@ -123,6 +125,9 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// The record; `None` when this requestor has no such task. Expiry is the caller's business.
     async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Task>, Error>;
+
+    /// The record by the id alone, whoever's it is: for the operator's commands.
+    async fn find(&self, id: TaskId) -> Result<Option<Task>, Error>;
 
     /// The arguments, as they were given to [`TaskStore::create`].
     async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error>;
@@ -322,9 +327,9 @@ pub trait RowStore: Send + Sync + 'static {
     /// Removes a row; an absent one is fine.
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error>;
 
-    /// A number that was counted up before the writer of any change heard of it: as long as it stays the same, reading again gives
-    /// the same. `None` where rows may change without this process.
-    fn generation(&self) -> Option<u64> {
+    /// A number that was counted up before the writer of any change of rows of this kind heard of it: as long as it stays the same,
+    /// reading again gives the same. `None` where rows may change without this process.
+    fn generation(&self, _kind: RowKind) -> Option<u64> {
         None
     }
 

@@ -3,6 +3,7 @@
 //! Owns the whole state under one lock. Must not be used where anything has to survive. Invariant: the conformance suite cannot
 //! tell it from the store on disk.
 
+mod faults;
 mod journals;
 
 use std::collections::{BTreeMap, HashSet};
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
+use self::faults::Faults;
 use super::journal::{Beside, TaskRef};
 use super::leases::Leases;
 use super::{
@@ -56,26 +58,8 @@ struct State {
     faults: Faults,
     blocked_tenants: HashSet<TenantId>,
     looks: Vec<(&'static str, Requestor)>,
-}
-
-/// What is to go wrong.
-#[derive(Default)]
-struct Faults {
-    /// What is said of it; without that, that the engine failed.
-    error: Option<fn() -> Error>,
-    read_only: Option<String>,
-    writes_failing: u32,
-    acknowledgements_lost: u32,
-    reads_failing: u32,
-    /// What cannot be removed.
-    broken: Vec<TaskId>,
-    closed: bool,
-}
-
-impl Faults {
-    fn error(&self, what: &str) -> Error {
-        self.error.map_or_else(|| Error::Engine(format!("{what} was made to fail")), |error| error())
-    }
+    /// Counts up with each write, whatever it is of.
+    generation: u64,
 }
 
 /// The store.
@@ -88,36 +72,6 @@ impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// What is made to fail from now on fails with this error.
-    pub fn fail_with(&self, error: fn() -> Error) {
-        self.state.lock().faults.error = Some(error);
-    }
-
-    /// The next `count` writes fail and change nothing.
-    pub fn fail_next_writes(&self, count: u32) {
-        self.state.lock().faults.writes_failing = count;
-    }
-
-    /// The next `count` writes take effect, and are reported as failed: what a caller sees when the reply gets lost.
-    pub fn lose_next_acknowledgements(&self, count: u32) {
-        self.state.lock().faults.acknowledgements_lost = count;
-    }
-
-    /// This task cannot be removed any more.
-    pub fn break_task(&self, id: TaskId) {
-        self.state.lock().faults.broken.push(id);
-    }
-
-    /// The next `count` reads fail.
-    pub fn fail_next_reads(&self, count: u32) {
-        self.state.lock().faults.reads_failing = count;
-    }
-
-    /// Refuses writes from now on (with a reason), or accepts them again (`None`).
-    pub fn set_read_only(&self, reason: Option<String>) {
-        self.state.lock().faults.read_only = reason;
     }
 
     /// What was looked for under one requestor's name, in order, since this was asked last: a search that depends on what others have
@@ -174,6 +128,7 @@ impl MemoryStore {
             return Err(faults.error("a write"));
         }
         let lost = faults.acknowledgements_lost > 0;
+        state.generation += 1;
         let done = act(&mut state)?;
         if lost {
             state.faults.acknowledgements_lost -= 1;
@@ -359,6 +314,13 @@ impl TaskStore for MemoryStore {
         self.look("task", requestor, |state| state.task(requestor, id))
     }
 
+    async fn find(&self, id: TaskId) -> Result<Option<Task>, Error> {
+        self.read(|state| {
+            let found = state.tasks.iter().find(|((_, other), _)| *other == id);
+            found.map(|(_, entry)| entry.task()).transpose()
+        })
+    }
+
     async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error> {
         self.look("arguments", requestor, |state| {
             Ok(state.tasks.get(&(*requestor, id)).map(|entry| entry.arguments.clone()))
@@ -413,6 +375,9 @@ impl TaskStore for MemoryStore {
     }
 
     async fn remove(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
+        if self.state.lock().faults.removals_hang {
+            std::future::pending::<()>().await;
+        }
         self.write(|state| match state.faults.broken.contains(&id) {
             true => Err(Error::Engine("a task was made to stay".to_owned())),
             false => state.remove(requestor, id),
@@ -503,6 +468,10 @@ impl RowStore for MemoryStore {
             }
             Ok(())
         })
+    }
+
+    fn generation(&self, _: RowKind) -> Option<u64> {
+        Some(self.state.lock().generation)
     }
 
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {

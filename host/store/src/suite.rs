@@ -83,6 +83,7 @@ facts!(
     task_may_be_created_already_ended,
     large_task_record_round_trips_and_may_shrink,
     foreign_tasks_are_absent,
+    task_is_found_by_its_id_alone,
     task_list_is_newest_first_and_pages_meet,
     task_list_pages_are_stable_under_changes,
     task_alias_points_to_its_task_only,
@@ -202,6 +203,24 @@ async fn foreign_tasks_are_absent(bed: Bed) {
         assert_eq!(store.usage(&other).await.unwrap().0, Usage::default());
     }
     assert_eq!(store.get(&owner, done.id).await.unwrap(), Some(done));
+}
+
+async fn task_is_found_by_its_id_alone(bed: Bed) {
+    let store = bed.store();
+    assert_eq!(store.find(task_id(1)).await.unwrap(), None);
+    let mut all = Vec::new();
+    for (tenant, id) in [(1, 1), (1, 2), (2, 1), (255, 255)] {
+        for number in 1..=3 {
+            let number = u64::from(tenant) * 1_000 + u64::from(id) * 10 + number;
+            all.push(create(&*store, task(requestor(tenant, id), number)).await);
+        }
+    }
+    for task in &all {
+        assert_eq!(store.find(task.id).await.unwrap().as_ref(), Some(task));
+    }
+    assert_eq!(store.find(task_id(5)).await.unwrap(), None);
+    store.remove(&all[0].requestor, all[0].id).await.unwrap();
+    assert_eq!(store.find(all[0].id).await.unwrap(), None);
 }
 
 async fn task_list_is_newest_first_and_pages_meet(bed: Bed) {

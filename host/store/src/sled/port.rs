@@ -57,6 +57,19 @@ impl TaskStore for SledStore {
         self.read_task(&TaskKey::new(requestor, id))
     }
 
+    /// A look for each requestor that has a task, without an index that every write would have to keep.
+    async fn find(&self, id: TaskId) -> Result<Option<Task>, Error> {
+        let mut start = vec![kind::TASK];
+        loop {
+            let rows = self.shared.view.scan(&[kind::TASK], &start, 1)?;
+            let Some(first) = rows.first().and_then(|(key, _)| keys::parse_task(key)) else { return Ok(None) };
+            if let Some(task) = self.read_task(&TaskKey::new(&first.requestor, id))? {
+                return Ok(Some(task));
+            }
+            start = keys::successor(&TaskKey::new(&first.requestor, TaskId([u8::MAX; 16])).task());
+        }
+    }
+
     async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error> {
         let key = TaskKey::new(requestor, id);
         let bytes = self.payload(key, Part::Arguments, |head| Some(head.arguments)).await?;
@@ -310,8 +323,8 @@ impl RowStore for SledStore {
         self.write(Write::RemoveRow(keys::row(kind, key))).await
     }
 
-    fn generation(&self) -> Option<u64> {
-        Some(self.shared.view.generation())
+    fn generation(&self, kind: RowKind) -> Option<u64> {
+        Some(self.shared.view.generation(kind))
     }
 
     async fn sealing_key(&self, tenant: TenantId) -> Result<Option<SealingKey>, Error> {

@@ -238,6 +238,7 @@ const GROWS: &[(&str, &str, By)] = &[
     ("identity/principal.rs", "removed", OPERATORS),
     ("identity/principal/provisioning.rs", "requestors", TENANTS),
     ("identity/principal/last_used.rs", "seen", OPERATORS),
+    ("identity/principal/token_cache.rs", "tokens", Const("TOKENS_CACHED_MAX")),
     ("transport/session.rs", "entries", Key("limits.sessions_total")),
     ("transport/session.rs", "owners", Key("limits.sessions_total")),
     ("transport/sse.rs", "events", Const("EVENTS_MAX")),
