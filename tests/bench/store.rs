@@ -94,7 +94,7 @@ async fn bare_store(each: Duration) -> anyhow::Result<Measured> {
 async fn end(store: Arc<SledStore>, mut task: Task) -> anyhow::Result<()> {
     task.phase = Phase::Ended(Outcome::Output { is_error: false });
     let output = ToolOutput { is_error: false, ..ToolOutput::failure(r#"{"count":4,"below":10,"complete":true}"#) };
-    store.commit(Change { task, output: Some(Arc::new(output.into())), journal: None }).await?;
+    store.commit(Change { output: Some(Arc::new(output.into())), ..Change::of(task) }).await?;
     Ok(())
 }
 

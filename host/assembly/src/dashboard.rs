@@ -18,7 +18,7 @@ use bulkhead_transport::http::bind;
 use bulkhead_transport::quota::ElsewhereRefused;
 use tokio::net::TcpListener;
 
-use super::host::{self, Host};
+use super::host::Host;
 use super::trust;
 
 /// Where browsers come in, bound before anything slow.
@@ -79,7 +79,7 @@ impl DashboardListener {
             codes,
             oidc: self.config.oidc.as_deref().map(trust::login_client).transpose()?,
             session_store: Arc::new(SessionRows(Arc::clone(&host.store))),
-            secret: host::secret(&host.store, b"dashboard").await?,
+            secret: bulkhead_store::host_secret(&*host.store, b"dashboard").await?,
             operator,
             tasks: host.tasks.clone(),
             task_calls: host.protocol.task_calls(),

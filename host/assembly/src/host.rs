@@ -31,8 +31,8 @@ use bulkhead_protocol::{Protocol, ProtocolOptions};
 use bulkhead_runtime::{
     CodeCacheConfig, CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames, WASMTIME_VERSION,
 };
+use bulkhead_store::host_secret;
 use bulkhead_store::sled::{SledOptions, SledStore};
-use bulkhead_store::{self as store, RowKind, RowStore as _};
 use bulkhead_tasks::secrets::Secrets;
 use bulkhead_tasks::{Options, Tasks};
 use bulkhead_threads::GuestPulse;
@@ -452,24 +452,10 @@ async fn protocol_options(store: &SledStore, metrics: Metrics) -> anyhow::Result
         server_title: Some("Bulkhead".to_owned()),
         server_version: env!("CARGO_PKG_VERSION").to_owned(),
         instructions: None,
-        cursor_key: secret(store, b"cursor").await?,
+        cursor_key: host_secret(store, b"cursor").await?,
         request_timeout_ms: REQUEST_TIMEOUT_MS,
         metrics,
     })
-}
-
-/// A secret of the host's own, drawn once for each data directory.
-pub(super) async fn secret(store: &SledStore, name: &[u8]) -> anyhow::Result<[u8; 32]> {
-    if let Some(kept) = store.row(RowKind::Secret, name).await? {
-        return kept.try_into().map_err(|_| anyhow::anyhow!("a secret in the store has the wrong length"));
-    }
-    let mut drawn = [0; 32];
-    getrandom::fill(&mut drawn)?;
-    match store.put_row(RowKind::Secret, name, drawn.to_vec(), true).await {
-        // A full disk must not keep the host from serving reads; what depends on the secret lasts until the next start.
-        Ok(()) | Err(store::Error::ReadOnly(_)) => Ok(drawn),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// The names of tenants for their directories. A name never changes, so each is looked up once.

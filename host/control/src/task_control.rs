@@ -100,7 +100,7 @@ impl TaskControl for OfflineTasks {
                 Err(Refusal::Illegal(why)) => return Err(tasks::Error::Illegal(why)),
                 Err(_) => return Err(tasks::Error::Illegal("the task cannot be changed now")),
             };
-            match self.store.commit(Change { task, output: None, journal: None }).await {
+            match self.store.commit(Change::of(task)).await {
                 Err(store::Error::Conflict) => {}
                 done => return done.map(Arc::new).map_err(failed),
             }

@@ -142,7 +142,9 @@ impl Routes {
         tracing::warn!(%peer, reason = why.reason(), "nobody was logged in at the dashboard");
         let page = |status, message| self.login_page(request, status, Some(message));
         match why {
-            Unauthorized::Unavailable { .. } => page(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE),
+            Unauthorized::Unavailable { .. } | Unauthorized::StoreUnavailable { .. } => {
+                page(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE)
+            }
             Unauthorized::Limited(Limited::Failures(exceeded)) => self.refuse_failures(request, *exceeded),
             Unauthorized::Limited(_) => page(StatusCode::SERVICE_UNAVAILABLE, NO_ROOM),
             Unauthorized::Missing | Unauthorized::Malformed | Unauthorized::Invalid => match self.failures.note(peer) {

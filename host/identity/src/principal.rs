@@ -8,6 +8,7 @@ mod last_used;
 mod provisioning;
 #[cfg(test)]
 mod tests;
+mod token_cache;
 mod tokens;
 mod verifier;
 
@@ -30,6 +31,7 @@ pub use tokens::{NewToken, Resolved, TokenInfo, TokenSpec};
 pub use verifier::TokenVerifier;
 
 use provisioning::Provisioning;
+use token_cache::{Generation, TokenCache};
 
 /// The tenant of requestors that were not given another.
 pub const TENANT_DEFAULT: &str = LOCAL_TENANT;
@@ -146,6 +148,7 @@ pub struct Principals {
     store: Arc<dyn Store>,
     configured: Arc<Mutex<Configured>>,
     provisioning: Arc<Provisioning>,
+    token_cache: Arc<TokenCache>,
 }
 
 /// The tenants that a running host has rules for, by their ids. A later tenant of a removed tenant's name has another id,
@@ -172,7 +175,12 @@ impl TenantRules {
 
 impl Principals {
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, configured: Arc::default(), provisioning: Arc::default() }
+        Self { store, configured: Arc::default(), provisioning: Arc::default(), token_cache: Arc::default() }
+    }
+
+    /// What moves with each change of tokens and principals, if the store knows of all of them.
+    fn generation(&self) -> Option<Generation> {
+        Some((self.store.generation(RowKind::Token)?, self.store.generation(RowKind::Principal)?))
     }
 
     /// The ids of tenants that are to have rules. Nothing is written: those that there are not yet are given ids that are theirs once the
@@ -430,6 +438,9 @@ fn corrupt(kind: RowKind, reason: &str) -> Error {
 
 /// The refusal of a credential that could not be looked up; the reason is logged under its incident.
 fn unavailable(error: Error) -> Denied {
+    if let Error::Store(store::Error::Unavailable { retry_after_ms }) = error {
+        return Denied::StoreUnavailable { retry_after_ms };
+    }
     let incident = random::<8>().map_or_else(|_| "unknown".to_owned(), |bytes| hex(&bytes));
     tracing::error!(incident, error = %error, "a credential could not be checked");
     Denied::Unavailable { incident }

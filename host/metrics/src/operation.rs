@@ -45,7 +45,7 @@ pub const METHODS: [&str; 24] = [
 pub const VERSIONS: [&str; 4] = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"];
 
 /// The error codes that are told apart: those that the host gives. One that a plugin makes up is `_OTHER`.
-pub const CODES: [(i32, &str); 17] = [
+pub const CODES: [(i32, &str); 18] = [
     (-32700, "-32700"),
     (-32600, "-32600"),
     (-32601, "-32601"),
@@ -63,6 +63,7 @@ pub const CODES: [(i32, &str); 17] = [
     (1010, "1010"),
     (1011, "1011"),
     (1012, "1012"),
+    (1013, "1013"),
 ];
 
 /// How a request was answered.

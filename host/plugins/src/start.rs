@@ -19,6 +19,7 @@ use super::staging::Arriving;
 use super::{ComponentSource, Digest, Error, Inner, Options, Plugins, Policies, Policy, Provenance, State, version};
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox, Source};
+use bulkhead_store as store;
 
 /// A plugin that the configuration or a flag names.
 #[derive(Clone, Debug)]
@@ -408,6 +409,9 @@ pub(super) async fn look(
     Ok((name, found))
 }
 
+/// How often a start notes its plugins again because another host has noted some meanwhile.
+const FIRST_TRIES_MAX: usize = 16;
+
 impl Inner {
     /// Removes what was kept of a component that was refused, unless something else is made of it.
     pub(super) async fn leave_nothing(&self, state: &State, table: &[LoadedPlugin], digest: Digest) {
@@ -430,23 +434,38 @@ impl Inner {
         plugins: &[LoadedPlugin],
         first: &HashMap<String, Provenance>,
     ) -> Result<(), Error> {
-        if first.is_empty() {
-            return Ok(());
+        for _ in 0..FIRST_TRIES_MAX {
+            let Some(draft) = self.first_draft(state, plugins, first) else { return Ok(()) };
+            match state.book.commit(&*self.store, draft).await {
+                // Another host begins at the same time, and noted some of them: what it noted stays, and the others are noted again.
+                Err(store::Error::Conflict) => {}
+                done => return Ok(done?),
+            }
         }
+        Err(store::Error::Conflict.into())
+    }
+
+    /// What is to be remembered of those that nobody has noted; `None`: nothing.
+    fn first_draft(
+        &self,
+        state: &State,
+        plugins: &[LoadedPlugin],
+        first: &HashMap<String, Provenance>,
+    ) -> Option<Draft> {
         let now = self.clock.now();
-        let mut draft = Draft::default();
+        let mut draft = None;
         for plugin in plugins {
             let name = &plugin.version.name;
-            let Some(provenance) = first.get(name) else { continue };
+            let Some(provenance) = first.get(name).filter(|_| !is_known(&state.book, name)) else { continue };
             let digest = Digest(plugin.version.digest);
             let size = std::fs::metadata(self.sandbox.kept().path(&digest.0)).map_or(0, |file| file.len());
-            let entry = draft.entry(&state.book, name);
+            let entry = draft.get_or_insert_with(Draft::default).entry(&state.book, name);
             let version = entry.versions.entry(digest).or_insert_with(|| Version::staged(provenance, size, now));
             (version.checked_at, version.tools) = (version.checked_at.or(Some(now)), plugin.tools.len());
             entry.head.configured = true;
             entry.activate(Some(digest), now);
             accept(entry, plugin);
         }
-        Ok(state.book.commit(&*self.store, draft).await?)
+        draft
     }
 }

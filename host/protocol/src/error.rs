@@ -37,6 +37,7 @@ const QUARANTINED: i32 = 1005;
 const QUOTA: i32 = 1010;
 const RATE: i32 = 1011;
 const INSUFFICIENT_SCOPE: i32 = 1012;
+const STORE_UNAVAILABLE: i32 = 1013;
 
 /// When to come back with a call whose answer has no room: as soon as the client has read others.
 const ROOM_RETRY_MS: u64 = 1_000;
@@ -55,6 +56,8 @@ pub enum Rejection {
     UnknownMethod,
     /// A rate or quota is exhausted, in the modern era.
     TooMany { retry_after_ms: Option<u64> },
+    /// The store cannot be reached, in the modern era.
+    Unavailable { retry_after_ms: Option<u64> },
     /// The credential is good, but not for this; all of these scopes are needed in addition. The tool is the one that was to be called.
     Forbidden { scopes: Arc<[String]>, tool: Option<Box<str>> },
 }
@@ -261,6 +264,14 @@ impl From<tasks::Error> for RpcError {
             Error::Unavailable { why: Unavailable::Draining, .. } => {
                 Self::new(INTERNAL_ERROR, "The host is shutting down; try again later")
             }
+            Error::Unavailable { why: why @ (Unavailable::Store | Unavailable::InDoubt), retry_after_ms } => {
+                let data = match why {
+                    Unavailable::InDoubt => serde_json::json!({"retryAfterMs": retry_after_ms, "inDoubt": true}),
+                    _ => serde_json::json!({"retryAfterMs": retry_after_ms}),
+                };
+                let rejection = Rejection::Unavailable { retry_after_ms };
+                Self::new(STORE_UNAVAILABLE, why.to_string()).rejected(rejection).with(&data)
+            }
             Error::Unavailable { why: why @ Unavailable::Erased, .. } => Self::invalid_request(why.to_string()),
             Error::Unavailable { why: ref why @ Unavailable::Quarantined { ref plugin }, retry_after_ms } => {
                 let data = serde_json::json!({"plugin": plugin, "retryAfterMs": retry_after_ms});
@@ -375,6 +386,20 @@ mod tests {
         assert!(shown["message"].as_str().unwrap().contains("csv"));
         let draining = json(&RpcError::from(tasks::Error::draining()));
         assert_eq!((&draining["code"], draining.get("data")), (&(-32603).into(), None));
+    }
+
+    #[test]
+    fn store_that_is_away_says_when_to_come_back_and_whether_something_may_have_been_done() {
+        let shown = |why| {
+            let error = RpcError::from(tasks::Error::Unavailable { why, retry_after_ms: Some(250) });
+            assert_eq!(error.rejection, Some(Rejection::Unavailable { retry_after_ms: Some(250) }));
+            let shown = json(&error);
+            (shown["code"].clone(), shown["data"].clone())
+        };
+        let away = serde_json::json!({"retryAfterMs": 250});
+        assert_eq!(shown(tasks::Unavailable::Store), (1013.into(), away));
+        let in_doubt = serde_json::json!({"retryAfterMs": 250, "inDoubt": true});
+        assert_eq!(shown(tasks::Unavailable::InDoubt), (1013.into(), in_doubt));
     }
 
     #[test]

@@ -25,6 +25,16 @@ pub enum Error {
     /// The engine failed.
     #[error("storage failed: {0}")]
     Engine(String),
+    /// What is written to belongs to another host by now, or this one was declared dead. Nothing was written, and to try again makes no
+    /// sense: stop.
+    #[error("another host has it by now")]
+    Lost,
+    /// The engine cannot be reached at the moment, and nothing was written.
+    #[error("the store cannot be reached at the moment")]
+    Unavailable { retry_after_ms: u64 },
+    /// Whether it was written is not known yet: read before it is done again.
+    #[error("the store has not said whether it was written")]
+    InDoubt,
     /// What is stored is sealed, and the keys that were given do not open it.
     #[error("the store is sealed: {0}")]
     Sealed(String),

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use super::{Error, StoredCaps};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::task::{Task, TaskId};
+use bulkhead_domain::task::{NodeId, Task, TaskId};
 
 pub use self::layout::{PIECE_BYTES, REASON_BYTES_MAX};
 
@@ -129,6 +129,9 @@ pub struct Append {
     pub head: HeadAfter,
     /// What the bytes have to fit into, beside everything else that is stored; `None`: they are counted, and fit.
     pub caps: Option<StoredCaps>,
+    /// The host of the run. [`Error::Lost`] where another one holds the task. Looked at where the append comes without a change of the
+    /// record, which names its own.
+    pub held_by: Option<NodeId>,
 }
 
 impl Append {
@@ -136,7 +139,7 @@ impl Append {
     pub fn resuming(head: &JournalHead, attempt: u32) -> Self {
         let resumes_since_growth = head.resumes_since_growth.saturating_add(1);
         let after = HeadAfter { resumes_since_growth, ..head.unchanged() };
-        Self { attempt, at_row: head.rows, bytes: Vec::new(), head: after, caps: None }
+        Self { attempt, at_row: head.rows, bytes: Vec::new(), head: after, caps: None, held_by: None }
     }
 
     /// Where the append after this one goes on, once this one is taken.
@@ -196,7 +199,8 @@ pub trait JournalStore: Send + Sync + 'static {
     /// The whole stream; empty where there is none.
     async fn journal_bytes(&self, requestor: &Requestor, id: TaskId) -> Result<Vec<u8>, Error>;
 
-    /// Appends, durable on return. [`Error::Fenced`]: the task is gone or over, or another life of the call writes its journal.
+    /// Appends, durable on return. [`Error::Fenced`]: the task is gone or over, or another life of the call writes its journal;
+    /// [`Error::Lost`]: another host holds the task.
     async fn append(&self, requestor: &Requestor, id: TaskId, append: Append) -> Result<JournalHead, Error>;
 
     /// Removes a journal that was kept beyond the end of its task. One that is not there, or whose task is not over, is left alone.

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use super::{Error, Ownership};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::task::{Lease, NodeId};
 
@@ -25,6 +26,23 @@ impl Leases {
     pub(super) fn heartbeat(&mut self, node: NodeId, until: UnixMs) {
         let reach = self.nodes.entry(node).or_insert(0);
         *reach = until.max(*reach);
+    }
+
+    /// Whether another host holds a task than the one that a write names. One that was released may be written to until it is claimed:
+    /// its run keeps what it has seen.
+    pub(super) fn check_holder(holder: Option<Lease>, named: Option<NodeId>) -> Result<(), Error> {
+        match named {
+            Some(node) if holder.is_some_and(|lease| lease.node != node) => Err(Error::Lost),
+            _ => Ok(()),
+        }
+    }
+
+    /// The lease by which a task is held that is not over, once its record says `task`.
+    pub(super) fn holder_after(before: Option<Lease>, task: Option<Lease>, then: Ownership) -> Option<Lease> {
+        match then {
+            Ownership::Stays => task.or(before),
+            Ownership::Released => None,
+        }
     }
 
     /// Whether a node may still be working under this lease.

@@ -12,6 +12,7 @@
 mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod host_secret;
 pub mod journal;
 pub mod keyvalue;
 mod leases;
@@ -43,6 +44,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use error::Error;
+pub use host_secret::host_secret;
 use ledger::{Ledger, stored};
 pub use ledger::{StoredCaps, Usage};
 
@@ -80,6 +82,27 @@ pub struct Change {
     /// Appended to the task's journal, in the same atomic step. A journal is removed with the end of its task, unless the change that ends
     /// it appends to it; and where the change raises the attempt and does not take it over ([`Append::resuming`]).
     pub journal: Option<Append>,
+    /// The host that makes the change, because it holds the task: a run, or the host that goes on with one, names itself. [`Error::Lost`]
+    /// where another one holds it.
+    pub held_by: Option<NodeId>,
+    pub then: Ownership,
+}
+
+impl Change {
+    /// A change of the record alone, whichever host holds the task.
+    pub fn of(task: Task) -> Self {
+        Self { task, output: None, journal: None, held_by: None, then: Ownership::Stays }
+    }
+}
+
+/// Who holds a task that is not over once it is changed. A lease in the record says that the task runs, and for whom; a task that waits
+/// to go on has none, and is held all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// The holder of the lease; without one, the host that held it before.
+    Stays,
+    /// Nobody: any host may claim it.
+    Released,
 }
 
 /// A place in a requestor's list of tasks, newest first: strictly after this one comes the next page.
@@ -96,11 +119,15 @@ pub trait TaskStore: Send + Sync + 'static {
     async fn create(&self, creation: Creation) -> Result<Task, Error>;
 
     /// Replaces a record if it is still at the revision it was read at; returns the record with its new revision. [`Error::Fenced`] when
-    /// what goes to the journal does not go on from what is there; nothing was changed then.
+    /// what goes to the journal does not go on from what is there; nothing was changed then. [`Error::Lost`] when another host than the
+    /// one that the change names holds the task, at whatever revision.
     async fn commit(&self, change: Change) -> Result<Task, Error>;
 
     /// The record; `None` when this requestor has no such task. Expiry is the caller's business.
     async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Task>, Error>;
+
+    /// The record by the id alone, of any requestor: for the operator's commands.
+    async fn find(&self, id: TaskId) -> Result<Option<Task>, Error>;
 
     /// The arguments, as they were given to [`TaskStore::create`].
     async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error>;
@@ -129,8 +156,8 @@ pub trait TaskStore: Send + Sync + 'static {
         count_max: usize,
     ) -> Result<Vec<Task>, Error>;
 
-    /// Takes over tasks that are not over and whose lease is absent or not alive (a lease is alive while its end, or its node's
-    /// last heartbeat, is after `now`): each gets `lease` and a new revision in the same atomic step. Gives at most
+    /// Takes over tasks that are not over and that no living host holds (a host lives while the end of the lease that it got the task
+    /// with, or its last heartbeat, is after `now`): each gets `lease` and a new revision in the same atomic step. Gives at most
     /// `count_max`, in a stable order. Paused and queued tasks are claimed too. A store that only one process can have open
     /// counts leases from before it was opened as not alive, so recovery after a restart does not wait for them.
     async fn claim(&self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error>;
@@ -300,9 +327,9 @@ pub trait RowStore: Send + Sync + 'static {
     /// Removes a row; an absent one is fine.
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error>;
 
-    /// A number that was counted up before the writer of any change heard of it: as long as it stays the same, reading again gives
-    /// the same. `None` where rows may change without this process.
-    fn generation(&self) -> Option<u64> {
+    /// A number that was counted up before the writer of any change of rows of this kind heard of it: as long as it stays the same,
+    /// reading again gives the same. `None` where rows may change without this process.
+    fn generation(&self, _kind: RowKind) -> Option<u64> {
         None
     }
 

@@ -3,6 +3,7 @@
 //! Owns the whole state under one lock. Must not be used where anything has to survive. Invariant: the conformance suite cannot
 //! tell it from the store on disk.
 
+mod faults;
 mod journals;
 
 use std::collections::{BTreeMap, HashSet};
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
+use self::faults::Faults;
 use super::journal::{Beside, TaskRef};
 use super::leases::Leases;
 use super::{
@@ -47,6 +49,7 @@ struct State {
     /// Inverted creation time inside, so that key order is newest first.
     list: BTreeMap<(Requestor, UnixMs, TaskId), ()>,
     expiry: BTreeMap<(UnixMs, Key), ()>,
+    /// With the lease by which each is held.
     unfinished: BTreeMap<Key, Option<Lease>>,
     aliases: BTreeMap<(Requestor, String), TaskId>,
     rows: BTreeMap<(RowKind, Vec<u8>), Vec<u8>>,
@@ -55,18 +58,8 @@ struct State {
     faults: Faults,
     blocked_tenants: HashSet<TenantId>,
     looks: Vec<(&'static str, Requestor)>,
-}
-
-/// What is to go wrong.
-#[derive(Default)]
-struct Faults {
-    read_only: Option<String>,
-    writes_failing: u32,
-    acknowledgements_lost: u32,
-    reads_failing: u32,
-    /// What cannot be removed.
-    broken: Vec<TaskId>,
-    closed: bool,
+    /// Counts up with each write, whatever it is of.
+    generation: u64,
 }
 
 /// The store.
@@ -79,31 +72,6 @@ impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// The next `count` writes fail and change nothing.
-    pub fn fail_next_writes(&self, count: u32) {
-        self.state.lock().faults.writes_failing = count;
-    }
-
-    /// The next `count` writes take effect, and are reported as failed: what a caller sees when the reply gets lost.
-    pub fn lose_next_acknowledgements(&self, count: u32) {
-        self.state.lock().faults.acknowledgements_lost = count;
-    }
-
-    /// This task cannot be removed any more.
-    pub fn break_task(&self, id: TaskId) {
-        self.state.lock().faults.broken.push(id);
-    }
-
-    /// The next `count` reads fail.
-    pub fn fail_next_reads(&self, count: u32) {
-        self.state.lock().faults.reads_failing = count;
-    }
-
-    /// Refuses writes from now on (with a reason), or accepts them again (`None`).
-    pub fn set_read_only(&self, reason: Option<String>) {
-        self.state.lock().faults.read_only = reason;
     }
 
     /// What was looked for under one requestor's name, in order, since this was asked last: a search that depends on what others have
@@ -119,6 +87,11 @@ impl MemoryStore {
         state.faults.closed = false;
     }
 
+    /// What another process sees of a store that this one closed: leases go on.
+    pub fn open_again(&self) {
+        self.state.lock().faults.closed = false;
+    }
+
     fn read<R>(&self, act: impl FnOnce(&State) -> Result<R, Error>) -> Result<R, Error> {
         let mut state = self.state.lock();
         if state.faults.closed {
@@ -126,7 +99,7 @@ impl MemoryStore {
         }
         if state.faults.reads_failing > 0 {
             state.faults.reads_failing -= 1;
-            return Err(Error::Engine("a read was made to fail".to_owned()));
+            return Err(state.faults.error("a read"));
         }
         act(&state)
     }
@@ -152,13 +125,14 @@ impl MemoryStore {
         }
         if faults.writes_failing > 0 {
             faults.writes_failing -= 1;
-            return Err(Error::Engine("a write was made to fail".to_owned()));
+            return Err(faults.error("a write"));
         }
         let lost = faults.acknowledgements_lost > 0;
+        state.generation += 1;
         let done = act(&mut state)?;
         if lost {
             state.faults.acknowledgements_lost -= 1;
-            return Err(Error::Engine("an acknowledgement was made to get lost".to_owned()));
+            return Err(state.faults.error("an acknowledgement"));
         }
         Ok(done)
     }
@@ -178,14 +152,19 @@ impl State {
         }
     }
 
-    fn index(&mut self, task: &Task) {
+    /// The lease by which the task is held.
+    fn holder(&self, key: &Key) -> Option<Lease> {
+        self.unfinished.get(key).copied().flatten()
+    }
+
+    fn index(&mut self, task: &Task, holder: Option<Lease>) {
         let key = (task.requestor, task.id);
         self.list.insert((task.requestor, UnixMs::MAX - task.created_at, task.id), ());
         if let Some(at) = task.expires_at() {
             self.expiry.insert((at, key), ());
         }
         if task.outcome().is_none() {
-            self.unfinished.insert(key, task.lease);
+            self.unfinished.insert(key, holder);
         }
         if let Some(alias) = &task.alias {
             self.aliases.insert((task.requestor, alias.clone()), task.id);
@@ -229,7 +208,7 @@ impl State {
         if let Some(lease) = task.lease {
             self.leases.given(lease.node);
         }
-        self.index(&task);
+        self.index(&task, task.lease);
         self.tasks.insert(key, entry);
         if let Some(growth) = growth {
             self.grow(growth)?;
@@ -238,10 +217,16 @@ impl State {
     }
 
     /// Puts a changed record in the place of the old one.
-    fn replace(&mut self, old: &Task, task: &Task, output: Option<Vec<u8>>) -> Result<(), Error> {
+    fn replace(
+        &mut self,
+        old: &Task,
+        task: &Task,
+        output: Option<Vec<u8>>,
+        holder: Option<Lease>,
+    ) -> Result<(), Error> {
         let record = record::encode_task(task)?;
         self.unindex(old);
-        self.index(task);
+        self.index(task, holder);
         let Some(entry) = self.tasks.get_mut(&(task.requestor, task.id)) else { return Err(Error::Conflict) };
         self.ledger.release(&task.requestor, entry.usage());
         entry.record = record;
@@ -256,11 +241,15 @@ impl State {
     }
 
     fn commit(&mut self, change: Change) -> Result<Task, Error> {
-        let Change { mut task, output, journal } = change;
-        let old = match self.task(&task.requestor, task.id)? {
-            Some(old) if old.revision == task.revision => old,
-            _ => return Err(Error::Conflict),
-        };
+        let Change { mut task, output, journal, held_by, then } = change;
+        let old = self.task(&task.requestor, task.id)?.ok_or(Error::Conflict)?;
+        let held = self.holder(&(task.requestor, task.id));
+        if old.outcome().is_none() {
+            Leases::check_holder(held, held_by)?;
+        }
+        if old.revision != task.revision {
+            return Err(Error::Conflict);
+        }
         self.alias_free(&task)?;
         if journal.is_some() && old.outcome().is_some() {
             return Err(Error::Fenced);
@@ -274,7 +263,7 @@ impl State {
         if let Some(growth) = &growth {
             self.admit_growth(growth)?;
         }
-        self.replace(&old, &task, output)?;
+        self.replace(&old, &task, output, Leases::holder_after(held, task.lease, then))?;
         match growth {
             Some(growth) => self.grow(growth)?,
             None if task.outcome().is_none() => self.remove_journal_of_other_run(&task),
@@ -291,7 +280,7 @@ impl State {
         for (requestor, id) in keys {
             let Some(old) = self.task(&requestor, id)? else { continue };
             let task = Task { revision: old.revision + 1, lease: Some(lease), ..old.clone() };
-            self.replace(&old, &task, None)?;
+            self.replace(&old, &task, None, Some(lease))?;
             claimed.push(task);
         }
         if !claimed.is_empty() {
@@ -323,6 +312,13 @@ impl TaskStore for MemoryStore {
 
     async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Task>, Error> {
         self.look("task", requestor, |state| state.task(requestor, id))
+    }
+
+    async fn find(&self, id: TaskId) -> Result<Option<Task>, Error> {
+        self.read(|state| {
+            let found = state.tasks.iter().find(|((_, other), _)| *other == id);
+            found.map(|(_, entry)| entry.task()).transpose()
+        })
     }
 
     async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error> {
@@ -379,6 +375,9 @@ impl TaskStore for MemoryStore {
     }
 
     async fn remove(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
+        if self.state.lock().faults.removals_hang {
+            std::future::pending::<()>().await;
+        }
         self.write(|state| match state.faults.broken.contains(&id) {
             true => Err(Error::Engine("a task was made to stay".to_owned())),
             false => state.remove(requestor, id),
@@ -469,6 +468,10 @@ impl RowStore for MemoryStore {
             }
             Ok(())
         })
+    }
+
+    fn generation(&self, _: RowKind) -> Option<u64> {
+        Some(self.state.lock().generation)
     }
 
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {

@@ -56,7 +56,7 @@ pub fn creation(task: Task) -> Creation {
 
 /// Bytes for a journal, from a run, at a row.
 pub fn tail(attempt: u32, at_row: u32, bytes: &[u8]) -> Append {
-    Append { attempt, at_row, bytes: bytes.to_vec(), head: journal_head().unchanged(), caps: None }
+    Append { attempt, at_row, bytes: bytes.to_vec(), head: journal_head().unchanged(), caps: None, held_by: None }
 }
 
 /// A head in which every member is used.
@@ -85,7 +85,7 @@ pub fn output(text: impl Into<String>) -> TaskOutput {
 /// The change that completes a task.
 pub fn completion(task: &Task, output: TaskOutput) -> Change {
     let phase = Phase::Ended(Outcome::Output { is_error: output.is_error() });
-    Change { task: Task { phase, lease: None, ..task.clone() }, output: Some(Arc::new(output)), journal: None }
+    Change { output: Some(Arc::new(output)), ..Change::of(Task { phase, lease: None, ..task.clone() }) }
 }
 
 /// A task in which every field and every kind of question, answer and id is used.

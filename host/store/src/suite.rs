@@ -83,6 +83,7 @@ facts!(
     task_may_be_created_already_ended,
     large_task_record_round_trips_and_may_shrink,
     foreign_tasks_are_absent,
+    task_is_found_by_its_id_alone,
     task_list_is_newest_first_and_pages_meet,
     task_list_pages_are_stable_under_changes,
     task_alias_points_to_its_task_only,
@@ -136,7 +137,7 @@ async fn commit_replaces_the_record_and_adds_one_to_the_revision(bed: Bed) {
     let owner = requestor(1, 1);
     let created = create(&*store, task(owner, 1)).await;
     let running = Task { phase: Phase::Active(Active::Running), attempt: 1, ..created.clone() };
-    let committed = store.commit(Change { task: running.clone(), output: None, journal: None }).await.unwrap();
+    let committed = store.commit(Change::of(running.clone())).await.unwrap();
     assert_eq!(committed, Task { revision: 2, ..running });
     assert_eq!(store.get(&owner, created.id).await.unwrap(), Some(committed));
     assert_eq!(store.arguments(&owner, created.id).await.unwrap(), Some(creation(created).arguments));
@@ -155,7 +156,7 @@ async fn commit_at_an_old_revision_is_a_conflict(bed: Bed) {
 
 async fn commit_of_an_absent_task_is_a_conflict(bed: Bed) {
     let store = bed.store();
-    let absent = Change { task: Task { revision: 1, ..task(requestor(1, 1), 1) }, output: None, journal: None };
+    let absent = Change::of(Task { revision: 1, ..task(requestor(1, 1), 1) });
     assert!(matches!(store.commit(absent).await, Err(Error::Conflict)));
 }
 
@@ -176,7 +177,7 @@ async fn large_task_record_round_trips_and_may_shrink(bed: Bed) {
     let mut current = create(&*store, task(owner, 1)).await;
     for bytes in [3_000, 100, 50_000, 9_000, 0] {
         let wanted = Task { steering: vec!["s".repeat(bytes)], ..current.clone() };
-        current = store.commit(Change { task: wanted, output: None, journal: None }).await.unwrap();
+        current = store.commit(Change::of(wanted)).await.unwrap();
         assert_eq!(store.get(&owner, current.id).await.unwrap().as_ref(), Some(&current), "{bytes} bytes");
         assert_eq!(store.list(&owner, None, 9).await.unwrap(), [current.clone()]);
     }
@@ -195,13 +196,31 @@ async fn foreign_tasks_are_absent(bed: Bed) {
         assert_eq!(store.by_alias(&other, "a").await.unwrap(), None);
         assert_eq!(ids(&*store, &other, None, 9).await, []);
         assert!(matches!(
-            store.commit(Change { task: Task { requestor: other, ..done.clone() }, output: None, journal: None }).await,
+            store.commit(Change::of(Task { requestor: other, ..done.clone() })).await,
             Err(Error::Conflict)
         ));
         store.remove(&other, done.id).await.unwrap();
         assert_eq!(store.usage(&other).await.unwrap().0, Usage::default());
     }
     assert_eq!(store.get(&owner, done.id).await.unwrap(), Some(done));
+}
+
+async fn task_is_found_by_its_id_alone(bed: Bed) {
+    let store = bed.store();
+    assert_eq!(store.find(task_id(1)).await.unwrap(), None);
+    let mut all = Vec::new();
+    for (tenant, id) in [(1, 1), (1, 2), (2, 1), (255, 255)] {
+        for number in 1..=3 {
+            let number = u64::from(tenant) * 1_000 + u64::from(id) * 10 + number;
+            all.push(create(&*store, task(requestor(tenant, id), number)).await);
+        }
+    }
+    for task in &all {
+        assert_eq!(store.find(task.id).await.unwrap().as_ref(), Some(task));
+    }
+    assert_eq!(store.find(task_id(5)).await.unwrap(), None);
+    store.remove(&all[0].requestor, all[0].id).await.unwrap();
+    assert_eq!(store.find(all[0].id).await.unwrap(), None);
 }
 
 async fn task_list_is_newest_first_and_pages_meet(bed: Bed) {
@@ -258,7 +277,7 @@ async fn task_may_be_created_already_ended(bed: Bed) {
         let created = store.create(wanted).await.unwrap();
         assert_eq!(store.get(&owner, created.id).await.unwrap(), Some(created.clone()));
         assert_eq!(store.output(&owner, created.id).await.unwrap(), Some(said));
-        assert!(store.commit(Change { task: created, output: None, journal: None }).await.is_ok());
+        assert!(store.commit(Change::of(created)).await.is_ok());
     }
     let usage = store.usage(&owner).await.unwrap().0;
     assert!((75_000..80_000).contains(&usage.bytes), "{usage:?}");
@@ -281,7 +300,7 @@ async fn task_alias_points_to_its_task_only(bed: Bed) {
     assert_eq!(store.get(&owner, task_id(2)).await.unwrap(), None);
     let second = create(&*store, aliased(2, "b")).await;
     let stolen = Task { alias: Some("a".to_owned()), ..second.clone() };
-    assert!(matches!(store.commit(Change { task: stolen, output: None, journal: None }).await, Err(Error::Exists)));
+    assert!(matches!(store.commit(Change::of(stolen)).await, Err(Error::Exists)));
     store.commit(completion(&first, output("done"))).await.unwrap();
     assert_eq!(store.by_alias(&owner, "a").await.unwrap(), Some(first.id));
     store.remove(&owner, first.id).await.unwrap();
@@ -322,7 +341,7 @@ async fn task_removal_leaves_nothing(mut bed: Bed) {
         };
         let created = store.create(wanted).await.unwrap();
         let talkative = Task { steering: vec!["s".repeat(9_000)], ..created };
-        let talkative = store.commit(Change { task: talkative, output: None, journal: None }).await.unwrap();
+        let talkative = store.commit(Change::of(talkative)).await.unwrap();
         store.commit(completion(&talkative, output("x".repeat(bytes)))).await.unwrap();
     }
     for number in 1..=3 {

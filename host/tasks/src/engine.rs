@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::{Mutex, Notify, broadcast, oneshot, watch};
 
 use crate::engine::run::guest_driver::DriverContext;
-use crate::error::{Error, host_failure};
+use crate::error::{Error, Unavailable, host_failure};
 use crate::parts::abuse::AbuseDetector;
 use crate::parts::admission::Admission;
 use crate::parts::audit_events::TaskAudit;
@@ -29,6 +29,7 @@ use crate::parts::call_health::{CallHealth, HealthReporter};
 use crate::parts::call_identity::random;
 use crate::parts::catalog_events::{CatalogEvents, ResourceUpdate};
 use crate::parts::guest_services::ServiceStores;
+use crate::parts::journal::JournalOwner;
 use crate::parts::pending_takeover::PendingTakeover;
 use crate::parts::poll_intervals::PollIntervals;
 use crate::parts::shares::Shares;
@@ -250,6 +251,9 @@ fn start_message_workers() -> Result<MessageWorkers, Error> {
 
 /// Places in the store come back when tasks expire or are deleted.
 const STORED_RETRY_MS: u64 = 60_000;
+/// When to come back to a host that was declared dead, or whose store has not said what came of a write: by then it is one again, and the
+/// store has.
+const UNSETTLED_RETRY_MS: u64 = 1_000;
 
 impl EngineContext {
     pub(crate) fn is_expired(&self, task: &Task) -> bool {
@@ -258,6 +262,11 @@ impl EngineContext {
 
     pub(crate) fn lease(&self) -> Lease {
         Lease { node: self.node, until: self.clock.steady().saturating_add(LEASE_MS) }
+    }
+
+    /// The owner of the journals of this host's runs.
+    pub(crate) fn journal_owner(&self) -> JournalOwner {
+        JournalOwner { store: Arc::clone(&self.store), node: self.node }
     }
 
     /// What is offered to this requestor at this moment.
@@ -279,6 +288,15 @@ impl EngineContext {
         match error {
             store::Error::Quota { limit, value } => {
                 Error::Quota { limit, value, retry_after_ms: Some(STORED_RETRY_MS) }
+            }
+            store::Error::Unavailable { retry_after_ms } => {
+                Error::Unavailable { why: Unavailable::Store, retry_after_ms: Some(retry_after_ms) }
+            }
+            store::Error::Lost => {
+                Error::Unavailable { why: Unavailable::Store, retry_after_ms: Some(UNSETTLED_RETRY_MS) }
+            }
+            store::Error::InDoubt => {
+                Error::Unavailable { why: Unavailable::InDoubt, retry_after_ms: Some(UNSETTLED_RETRY_MS) }
             }
             other => host_failure("the store", &other),
         }

@@ -70,6 +70,12 @@ pub enum Unavailable {
     /// Its tenant was erased, or is being erased.
     #[error("everything of this tenant was erased; authenticate again")]
     Erased,
+    /// The store cannot be reached, or another host goes on with what this one had.
+    #[error("the store cannot be reached at the moment; nothing was done, try again later")]
+    Store,
+    /// The store was asked, and did not say what came of it.
+    #[error("whether this was done is not known yet; look before you do it again")]
+    InDoubt,
     /// Its calls kept breaking.
     #[error("the plugin {plugin} is quarantined, because its calls kept breaking; try again later")]
     Quarantined { plugin: String },

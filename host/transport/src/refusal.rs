@@ -23,6 +23,8 @@ const INTERNAL: i32 = -32603;
 const QUOTA: i32 = 1010;
 /// The requestor sends too fast.
 const RATE: i32 = 1011;
+/// The store cannot be reached.
+const STORE_UNAVAILABLE: i32 = 1013;
 
 /// An id that is longer is not echoed: it would grow headers and event ids.
 pub(super) const ID_BYTES_MAX: usize = 256;
@@ -67,6 +69,14 @@ impl Refusal {
         let message = "The host failed; the operator finds the reason in the log under the incident id";
         Self { code: INTERNAL, ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, message) }
             .with_data(&json!({ "incident": incident }))
+    }
+
+    /// The store cannot be reached, so nothing was done.
+    pub(super) fn store_unavailable(retry_after_ms: u64) -> Self {
+        let message = "The store cannot be reached at the moment; nothing was done, try again later";
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self { code: STORE_UNAVAILABLE, retry_after_ms: Some(retry_after_ms), ..Self::new(status, message) }
+            .with_data(&json!({ "retryAfterMs": retry_after_ms }))
     }
 
     pub(super) fn draining() -> Self {
@@ -210,6 +220,7 @@ impl From<&Unauthorized> for Refusal {
             ),
             Unauthorized::Invalid => Self::new(StatusCode::UNAUTHORIZED, "The bearer token is not valid"),
             Unauthorized::Unavailable { incident } => Self::host_failure(incident),
+            Unauthorized::StoreUnavailable { retry_after_ms } => Self::store_unavailable(*retry_after_ms),
             Unauthorized::Limited(Limited::Failures(exceeded)) => {
                 Self::failures(exceeded.per_minute, exceeded.retry_after_ms)
             }

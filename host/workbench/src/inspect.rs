@@ -174,8 +174,8 @@ pub(super) fn server_lines(server: &McpServer) -> Vec<String> {
     let McpServer { era, path, server, dropped, .. } = server;
     let name = server.as_ref().map(|name| format!(", {}", plain(name))).unwrap_or_default();
     let dropped = dropped.iter().map(|dropped| format!("dropped: {}", plain(dropped)));
-    let place = path.as_ref().map_or_else(|| "over standard input".to_owned(), |path| format!("at {path}"));
-    std::iter::once(format!("server of {} {place}{name}", era.revision())).chain(dropped).collect()
+    let address = path.as_ref().map_or_else(|| "over standard input".to_owned(), |path| format!("at {path}"));
+    std::iter::once(format!("server of {} {address}{name}", era.revision())).chain(dropped).collect()
 }
 
 /// What it is for comes first, what it needs for that after it.

@@ -17,6 +17,7 @@ use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Design, Era, Origin, Phase, Task, TaskId};
 use bulkhead_plugins::HealthMonitor;
+use bulkhead_store as store;
 use bulkhead_store::memory::MemoryStore;
 use bulkhead_tasks::{CallRequest, ClientContext, Error, Job, Options, RequestedTtl, TaskRequest, Tasks};
 use tests::place::rounds;
@@ -235,7 +236,9 @@ impl World {
                 self.note(format!("create {} {name} ttl {ttl} by {}", task.id, requestor.id));
                 self.model.created(&task);
             }
-            Err(error @ (Error::Quota { .. } | Error::Host { .. })) => self.note(format!("create refused: {error}")),
+            Err(error @ (Error::Quota { .. } | Error::Host { .. } | Error::Unavailable { .. })) => {
+                self.note(format!("create refused: {error}"));
+            }
             Err(error) => panic!("seed {}: create gave {error:?}", self.seed),
         }
     }
@@ -306,11 +309,15 @@ impl World {
 
     fn fault(&mut self) {
         let count = 1 + self.dice.below(2) as u32;
+        let failed = || store::Error::Engine("it was made to fail".to_owned());
         if self.dice.below(2) == 0 {
             self.note(format!("{count} writes will fail"));
+            let away = || store::Error::Unavailable { retry_after_ms: 1 };
+            self.store.fail_with(if self.dice.below(2) == 0 { failed } else { away });
             self.store.fail_next_writes(count);
         } else {
             self.note(format!("{count} acknowledgements will get lost"));
+            self.store.fail_with(if self.dice.below(2) == 0 { failed } else { || store::Error::InDoubt });
             self.store.lose_next_acknowledgements(count);
         }
     }

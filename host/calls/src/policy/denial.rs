@@ -45,7 +45,7 @@ pub struct DeniedDirectory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeniedSecret {
     pub name: String,
-    pub place: SecretPlace,
+    pub location: SecretPlace,
 }
 
 /// Where in a request a placeholder stands.
@@ -107,7 +107,7 @@ impl fmt::Display for Denial {
             }
             Self::Variable(key) | Self::Setting(key) => write!(f, " {key}"),
             Self::Keyvalue => Ok(()),
-            Self::Secret(DeniedSecret { name, place }) => write!(f, " {name} in the {}", place.name()),
+            Self::Secret(DeniedSecret { name, location }) => write!(f, " {name} in the {}", location.name()),
         }
     }
 }
@@ -179,7 +179,7 @@ mod tests {
         let by_method = GrantSides { operator: granted("GET https://a.example"), ..GrantSides::default() };
         let variable = Denial::Variable("KEY".to_owned());
         let directory = |write| Denial::Directory(DeniedDirectory { guest: "/data (old)".to_owned(), write });
-        let secret = Denial::Secret(DeniedSecret { name: "KEY".to_owned(), place: SecretPlace::Header });
+        let secret = Denial::Secret(DeniedSecret { name: "KEY".to_owned(), location: SecretPlace::Header });
         for (denial, sides, said) in [
             (
                 request(None, "a.example", 443),

@@ -21,7 +21,7 @@ async fn running(store: &MemoryStore, requestor: Requestor, id: u8) -> Task {
         durable: Some(DurableMarker::of_run(1, 7)),
         ..queued
     };
-    store.commit(store::Change { task, output: None, journal: None }).await.unwrap()
+    store.commit(store::Change::of(task)).await.unwrap()
 }
 
 async fn append(store: &MemoryStore, task: &Task, bytes: &[u8], state: JournalState) {
@@ -35,7 +35,7 @@ async fn append(store: &MemoryStore, task: &Task, bytes: &[u8], state: JournalSt
         state,
         wake_at: None,
     };
-    let append = Append { attempt: task.attempt, at_row: 0, bytes: bytes.to_vec(), head, caps: None };
+    let append = Append { attempt: task.attempt, at_row: 0, bytes: bytes.to_vec(), head, caps: None, held_by: None };
     store.append(&task.requestor, task.id, append).await.unwrap();
 }
 
@@ -102,7 +102,7 @@ async fn reason_why_a_task_is_not_durable_is_told() {
     append(&store, &demoted, &[], JournalState::Demoted { reason }).await;
     let off = running(&store, local, 3).await;
     let task = Task { durable: None, ..off };
-    let off = store.commit(store::Change { task, output: None, journal: None }).await.unwrap();
+    let off = store.commit(store::Change::of(task)).await.unwrap();
     let durable = async |task: &Task| operator.execute(TasksShow { id: task.id.to_string() }).await.unwrap().durable;
     assert_eq!(durable(&queued).await, None, "it has not begun");
     let why = |reason: &str| Some(DurableView::No { reason: reason.to_owned() });
@@ -125,11 +125,11 @@ async fn journal_of_a_task_that_left_it_is_shown_after_its_end() {
     let head = store.journal(&task.requestor, task.id).await.unwrap().unwrap();
     let reason = "entry 1: something else is recorded here".to_owned();
     let head = HeadAfter { state: JournalState::Diverged { reason: reason.clone() }, ..head.unchanged() };
-    let journal = Append { attempt: task.attempt, at_row: 1, bytes: Vec::new(), head, caps: None };
+    let journal = Append { attempt: task.attempt, at_row: 1, bytes: Vec::new(), head, caps: None, held_by: None };
     let phase = Phase::Ended(Outcome::Error(CallError::Interrupted));
     let id = task.id.to_string();
     let ended = Task { phase, lease: None, ..task };
-    store.commit(store::Change { task: ended, output: None, journal: Some(journal) }).await.unwrap();
+    store.commit(store::Change { journal: Some(journal), ..store::Change::of(ended) }).await.unwrap();
     let shown = operator.execute(TasksShow { id: id.clone() }).await.unwrap();
     let why = DurableView::No { reason: format!("its journal does not fit: {reason}") };
     assert_eq!(shown.durable, Some(why));

@@ -66,7 +66,9 @@ impl Resource {
             Unauthorized::Missing => "",
             Unauthorized::Malformed => r#" error="invalid_request","#,
             Unauthorized::Invalid => r#" error="invalid_token","#,
-            Unauthorized::Unavailable { .. } | Unauthorized::Limited(_) => return None,
+            Unauthorized::Unavailable { .. } | Unauthorized::StoreUnavailable { .. } | Unauthorized::Limited(_) => {
+                return None;
+            }
         };
         let scope = if self.basic.is_empty() { String::new() } else { format!(r#", scope="{}""#, self.basic) };
         HeaderValue::from_str(&format!("Bearer{error}{}{scope}", self.metadata)).ok()

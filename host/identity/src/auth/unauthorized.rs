@@ -11,6 +11,7 @@ pub enum Unauthorized {
     Malformed,
     Invalid,
     Unavailable { incident: String },
+    StoreUnavailable { retry_after_ms: u64 },
     Limited(Limited),
 }
 
@@ -19,6 +20,7 @@ impl From<Denied> for Unauthorized {
         match denied {
             Denied::Invalid => Self::Invalid,
             Denied::Unavailable { incident } => Self::Unavailable { incident },
+            Denied::StoreUnavailable { retry_after_ms } => Self::StoreUnavailable { retry_after_ms },
             Denied::Limited(limited) => Self::Limited(limited),
         }
     }
@@ -31,13 +33,13 @@ impl Unauthorized {
             Self::Missing => Some(r#"Bearer realm="bulkhead""#),
             Self::Malformed => Some(r#"Bearer realm="bulkhead", error="invalid_request""#),
             Self::Invalid => Some(r#"Bearer realm="bulkhead", error="invalid_token""#),
-            Self::Unavailable { .. } | Self::Limited(_) => None,
+            Self::Unavailable { .. } | Self::StoreUnavailable { .. } | Self::Limited(_) => None,
         }
     }
 
     /// Whether it says nothing about the credential.
     pub fn is_no_judgement(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::Limited(_))
+        matches!(self, Self::Unavailable { .. } | Self::StoreUnavailable { .. } | Self::Limited(_))
     }
 
     /// Whether the credential was invalid, as a guessed one is.
@@ -51,7 +53,7 @@ impl Unauthorized {
             Self::Missing => "no credential",
             Self::Malformed => "a malformed credential",
             Self::Invalid => "an invalid credential",
-            Self::Unavailable { .. } => "the credential could not be checked",
+            Self::Unavailable { .. } | Self::StoreUnavailable { .. } => "the credential could not be checked",
             Self::Limited(Limited::Failures(_)) => "too many invalid credentials from one address",
             Self::Limited(Limited::Rate(_)) => "too many new requestors of one tenant",
             Self::Limited(Limited::Full(full)) => full.limit,

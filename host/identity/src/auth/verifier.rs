@@ -28,6 +28,9 @@ pub enum Denied {
     /// It could not be checked; the reason was logged under this id.
     #[error("the token cannot be checked at the moment (incident {incident})")]
     Unavailable { incident: String },
+    /// The store that knows it cannot be reached.
+    #[error("the token cannot be checked at the moment, the store cannot be reached")]
+    StoreUnavailable { retry_after_ms: u64 },
     /// Perhaps it is, but not now.
     #[error(transparent)]
     Limited(#[from] Limited),

@@ -136,7 +136,7 @@ async fn cached_token_state_follows_store_generation() {
     let folder = tempfile::tempdir().unwrap();
     let options = SledOptions { probe: ProbeMode::InProcess, ..SledOptions::new(folder.path().to_owned()) };
     let store = tokio::task::spawn_blocking(|| SledStore::open(options)).await.unwrap().unwrap();
-    assert!(bulkhead_store::RowStore::generation(&*store).is_some());
+    assert!(bulkhead_store::RowStore::generation(&*store, RowKind::Token).is_some());
     ends_anonymous_access(store.clone()).await;
     bulkhead_store::TaskStore::close(&*store).await.unwrap();
 }
@@ -159,6 +159,22 @@ async fn ends_anonymous_access(store: Arc<dyn Store>) {
     principals.revoke_token(&new.info.id, 2).await.unwrap();
     assert!(matches!(verify(&verifier, &new.token).await, Err(Denied::Invalid)));
     assert_eq!(verifier.anonymous().await.unwrap(), None);
+}
+
+/// A request with a token that was used before asks the store for nothing, until a row of a token or a principal changes.
+#[tokio::test]
+async fn token_that_was_looked_up_is_good_until_it_ends() {
+    let store = Arc::new(MemoryStore::new());
+    let principals = Principals::new(store.clone());
+    let new = principals.create_token("alice", "acme", Some(100), 1).await.unwrap();
+    let found = principals.resolve_token(&new.token, 2).await.unwrap();
+    assert!(found.is_some());
+    store.fail_next_reads(1);
+    assert_eq!(principals.resolve_token(&new.token, 99).await.unwrap(), found);
+    assert_eq!(principals.resolve_token(&new.token, 100).await.unwrap(), None, "it has expired");
+    store.fail_next_reads(0);
+    Principals::new(store.clone()).revoke_token(&new.info.id, 3).await.unwrap();
+    assert_eq!(principals.resolve_token(&new.token, 4).await.unwrap(), None, "it was revoked elsewhere");
 }
 
 async fn with_rules(principals: &Principals, name: &str) -> Result<TenantId, Error> {

@@ -203,8 +203,22 @@ impl Principals {
 
     /// The same by the SHA-256 of a token.
     pub(super) async fn resolve_digest(&self, digest: &[u8; 32], now: UnixMs) -> Result<Option<Resolved>, Error> {
+        // Taken before the look: what changes in between makes the next request look again.
+        let generation = self.generation();
+        let mut found = generation.and_then(|generation| self.token_cache.get(generation, digest));
+        if found.is_none() {
+            found = self.look_up_digest(digest).await?;
+            if let Some((generation, found)) = generation.zip(found.clone()) {
+                self.token_cache.put(generation, *digest, found);
+            }
+        }
+        Ok(found.filter(|resolved| resolved.expires_at.is_none_or(|at| at > now)))
+    }
+
+    /// Whose token has this SHA-256, if it was not revoked.
+    async fn look_up_digest(&self, digest: &[u8; 32]) -> Result<Option<Resolved>, Error> {
         let Some(row) = self.get::<TokenRow>(RowKind::Token, digest).await? else { return Ok(None) };
-        if row.revoked_at.is_some() || row.expires_at.is_some_and(|at| at <= now) {
+        if row.revoked_at.is_some() {
             return Ok(None);
         }
         let principal = self.get::<PrincipalRow>(RowKind::Principal, &row.principal).await?;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 
+use super::token_cache::Generation;
 use super::tokens::digest;
 use super::{LastUsed, Principals, Resolved, TOKEN_PREFIX, unavailable};
 use crate::auth::{Denied, NOTICED_MS_MAX, Scopes, Sender, StoredCredential, Verified, Verifier, look_at};
@@ -29,7 +30,7 @@ pub struct TokenVerifier {
 
 #[derive(Clone, Copy)]
 struct Anonymous {
-    generation: u64,
+    generation: Generation,
     requestor: Option<Requestor>,
 }
 
@@ -71,7 +72,7 @@ impl TokenVerifier {
         F: Future<Output = Result<Option<Requestor>, Denied>> + Send,
     {
         // Taken before the look: what changes in between makes the next request look again.
-        let generation = self.principals.store.generation();
+        let generation = self.principals.generation();
         if let Some(known) = known.load().as_ref()
             && Some(known.generation) == generation
         {

@@ -215,7 +215,7 @@ mod tests {
             Denial::Variable("KEY".to_owned()),
             Denial::Keyvalue,
             Denial::Setting("size".to_owned()),
-            Denial::Secret(DeniedSecret { name: "KEY".to_owned(), place: SecretPlace::Header }),
+            Denial::Secret(DeniedSecret { name: "KEY".to_owned(), location: SecretPlace::Header }),
         ];
         let outcome = Outcome { request: [3; 8], lacking, response: Ok(response) };
         let again: Outcome = decode(&encode(&outcome)).unwrap();

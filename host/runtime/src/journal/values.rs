@@ -36,7 +36,7 @@ fields!(DeniedRequest { method, tls, host, port });
 
 fields!(DeniedDirectory { guest, write });
 
-fields!(DeniedSecret { name, place });
+fields!(DeniedSecret { name, location });
 
 variants!(SecretPlace { 1 => Header, 2 => Path, 3 => Query, 4 => Body });
 

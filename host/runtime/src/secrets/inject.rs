@@ -141,7 +141,8 @@ impl Filling<'_> {
                 continue;
             }
             let secret = self.bound.iter().find(|secret| secret.name == name && fits(secret.places));
-            let secret = secret.ok_or_else(|| Refusal::Missing(DeniedSecret { name: name.to_owned(), place }))?;
+            let secret =
+                secret.ok_or_else(|| Refusal::Missing(DeniedSecret { name: name.to_owned(), location: place }))?;
             self.left = self.left.checked_sub(1).ok_or(Error::HttpRequestHeaderSectionSize(None))?;
             filled.extend(text.get(copied..found.start).unwrap_or_default());
             filled.extend(written(&secret.value).into_bytes());

@@ -101,6 +101,13 @@ impl Group {
         self.writes.range::<[u8], _>(range).map(|(key, write)| (key.as_slice(), write.before.as_ref()))
     }
 
+    /// Whether the group touches a key of this kind.
+    pub(super) fn touches(&self, kind: u8) -> bool {
+        let first = [kind];
+        let from = (Bound::Included(first.as_slice()), Bound::Unbounded);
+        self.writes.range::<[u8], _>(from).next().is_some_and(|(key, _)| key.first() == Some(&kind))
+    }
+
     /// Every key that the group touches.
     pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.writes.keys().map(Vec::as_slice)

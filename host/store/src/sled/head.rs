@@ -63,7 +63,7 @@ pub(super) struct RecordHeader {
     pub(super) expires_at: Option<UnixMs>,
     /// Whether the task is over.
     pub(super) ended: bool,
-    /// Node and end of the lease.
+    /// By which lease the task is held: node and end. That of its run, as the record says it; and while it waits to go on, the one before.
     pub(super) lease: Option<([u8; 16], UnixMs)>,
     /// SHA-256 of the alias.
     pub(super) alias: Option<[u8; 32]>,

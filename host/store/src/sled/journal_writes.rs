@@ -2,6 +2,7 @@
 //!
 //! Must not apply anything by itself: the committer does.
 
+use super::super::leases::Leases;
 use super::super::{Error, StoredCaps, Usage, blocked_tenant, record};
 use super::committer::Committer;
 use super::errors::engine_error;
@@ -51,6 +52,9 @@ impl Writer<'_> {
             Ok(_) => return Ok(Err(Error::Fenced)),
             Err(damage) => return Ok(Err(damage)),
         };
+        if let Err(lost) = Leases::check_holder(head.lease(), tail.append.held_by) {
+            return Ok(Err(lost));
+        }
         // Without a head the record alone says which run may begin the journal.
         let record = match self.present(&key.journal(HEAD))? {
             true => None,

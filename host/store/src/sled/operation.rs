@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::super::{Error, Ledger, RowState, StoredCaps, Usage, blocked_tenant};
+use super::super::leases::Leases;
+use super::super::{Error, Ledger, Ownership, RowState, StoredCaps, Usage, blocked_tenant};
 use super::change_capture::{Changes, Guard};
 use super::files::NewFile;
 use super::head::{CHUNK_BYTES, PayloadLocation, RecordHeader};
@@ -63,6 +64,12 @@ pub(super) struct RunJournal {
     pub(super) tail: Option<Box<Tail>>,
 }
 
+/// Which host has to hold the task of a commit, and which one does afterwards.
+pub(super) struct Holding {
+    pub(super) held_by: Option<NodeId>,
+    pub(super) then: Ownership,
+}
+
 /// A write that is done or refused. Everything that takes time (encoding, files) was done by the caller.
 pub(super) enum Write {
     Create {
@@ -78,6 +85,7 @@ pub(super) enum Write {
         head: Box<RecordHeader>,
         payloads: Payloads,
         journal: RunJournal,
+        holding: Holding,
     },
     Remove(TaskKey),
     /// Of a task that is over.
@@ -209,7 +217,9 @@ impl Writer<'_> {
     fn write(&mut self, write: Write) -> Result<Outcome, Error> {
         match write {
             Write::Create { key, head, payloads, caps, journal } => self.create(&key, &head, payloads, &caps, journal),
-            Write::Commit { key, head, payloads, journal } => self.commit(&key, *head, payloads, journal),
+            Write::Commit { key, head, payloads, journal, holding } => {
+                self.commit(&key, *head, payloads, journal, holding)
+            }
             Write::Remove(key) => self.remove(&key),
             Write::RemoveJournal(key) => self.remove_kept_journal(&key),
             Write::PutRow { key, value, absent_only } => self.put_row(key, value, absent_only),
@@ -309,12 +319,18 @@ impl Writer<'_> {
         mut head: RecordHeader,
         payloads: Payloads,
         journal: RunJournal,
+        Holding { held_by, then }: Holding,
     ) -> Result<Outcome, Error> {
         let old = match self.sound_head(key)? {
             Ok(Some(old)) => old,
             Ok(None) => return Ok(Err(Error::Conflict)),
             Err(damage) => return Ok(Err(damage)),
         };
+        if !old.ended
+            && let Err(lost) = Leases::check_holder(old.lease(), held_by)
+        {
+            return Ok(Err(lost));
+        }
         if old.revision.checked_add(1) != Some(head.revision) || !self.opens(key, &payloads)? {
             return Ok(Err(Error::Conflict));
         }
@@ -336,6 +352,8 @@ impl Writer<'_> {
         head.arguments = old.arguments.clone();
         if !head.ended {
             head.reserved_bytes = old.reserved_bytes;
+            let holder = Leases::holder_after(old.lease(), head.lease(), then);
+            head.lease = holder.map(|lease| (lease.node.0, lease.until));
         }
         match &head.output {
             None => head.output = old.output.clone(),

@@ -14,7 +14,7 @@ use super::super::{
 use super::head::{self, PayloadLocation, RecordHeader};
 use super::journal::{self, Tail};
 use super::keys::{self, Part, TaskKey, kind};
-use super::operation::{Operation, Payloads, RunJournal, Write};
+use super::operation::{Holding, Operation, Payloads, RunJournal, Write};
 use super::{SledStore, place_record};
 use crate::journal::layout::HEAD;
 use crate::journal::{Append, Beside, JournalHead, JournalStore, TaskRef};
@@ -42,18 +42,32 @@ impl TaskStore for SledStore {
     }
 
     async fn commit(&self, change: Change) -> Result<Task, Error> {
-        let Change { mut task, output, journal } = change;
+        let Change { mut task, output, journal, held_by, then } = change;
         task.revision = task.revision.saturating_add(1);
         let sealing = self.key_for_sealing(task.requestor.tenant).await?;
         let (head, payloads) = self.prepare(&task, 0, output.as_deref(), sealing.as_ref()).await?;
         let key = TaskKey::new(&task.requestor, task.id);
         let journal = run_journal(&task, journal, sealing.as_ref())?;
-        self.write(Write::Commit { key, head, payloads, journal }).await?;
+        let holding = Holding { held_by, then };
+        self.write(Write::Commit { key, head, payloads, journal, holding }).await?;
         Ok(task)
     }
 
     async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Task>, Error> {
         self.read_task(&TaskKey::new(requestor, id))
+    }
+
+    /// A look for each requestor that has a task, without an index that every write would have to keep.
+    async fn find(&self, id: TaskId) -> Result<Option<Task>, Error> {
+        let mut start = vec![kind::TASK];
+        loop {
+            let rows = self.shared.view.scan(&[kind::TASK], &start, 1)?;
+            let Some(first) = rows.first().and_then(|(key, _)| keys::parse_task(key)) else { return Ok(None) };
+            if let Some(task) = self.read_task(&TaskKey::new(&first.requestor, id))? {
+                return Ok(Some(task));
+            }
+            start = keys::successor(&TaskKey::new(&first.requestor, TaskId([u8::MAX; 16])).task());
+        }
     }
 
     async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error> {
@@ -309,8 +323,8 @@ impl RowStore for SledStore {
         self.write(Write::RemoveRow(keys::row(kind, key))).await
     }
 
-    fn generation(&self) -> Option<u64> {
-        Some(self.shared.view.generation())
+    fn generation(&self, kind: RowKind) -> Option<u64> {
+        Some(self.shared.view.generation(kind))
     }
 
     async fn sealing_key(&self, tenant: TenantId) -> Result<Option<SealingKey>, Error> {

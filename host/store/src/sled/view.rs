@@ -12,7 +12,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::RuntimeFlavor;
 
-use super::super::Error;
+use super::super::{Error, RowKind};
 use super::errors::{closed, engine_error};
 use super::files::Files;
 use super::group::Group;
@@ -35,11 +35,35 @@ pub(super) struct View {
     tree: ArcSwapOption<::sled::Tree>,
     /// The group that is applied but not yet durable. After a failed write it stays here until the engine was opened again.
     pending: ArcSwapOption<Group>,
-    /// Counts up whenever readers may see something else than before.
-    generation: AtomicU64,
+    generations: Generations,
     /// Whether the tree is coming back.
     away: Mutex<bool>,
     back: Condvar,
+}
+
+/// Counts up, for each kind of small rows, whenever readers may see others than before.
+struct Generations([AtomicU64; RowKind::ALL.len()]);
+
+impl Default for Generations {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl Generations {
+    fn counts(&self) -> impl Iterator<Item = (RowKind, &AtomicU64)> {
+        RowKind::ALL.into_iter().zip(&self.0)
+    }
+
+    fn of(&self, kind: RowKind) -> u64 {
+        self.counts().find(|(other, _)| *other == kind).map_or(0, |(_, count)| count.load(Ordering::Acquire))
+    }
+
+    fn count_up(&self, is_touched: impl Fn(RowKind) -> bool) {
+        for (_, count) in self.counts().filter(|(kind, _)| is_touched(*kind)) {
+            count.fetch_add(1, Ordering::Release);
+        }
+    }
 }
 
 impl View {
@@ -61,7 +85,7 @@ impl View {
     fn set(&self, tree: Option<::sled::Tree>, away: bool) {
         let mut is_away = self.away.lock();
         self.tree.store(tree.map(Arc::new));
-        self.generation.fetch_add(1, Ordering::Release);
+        self.generations.count_up(|_| true);
         *is_away = away;
         self.back.notify_all();
     }
@@ -85,14 +109,16 @@ impl View {
     }
 
     /// What [`RowStore::generation`](super::super::RowStore::generation) says.
-    pub(super) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+    pub(super) fn generation(&self, kind: RowKind) -> u64 {
+        self.generations.of(kind)
     }
 
     /// Hides a group from the readers (before it is applied), or shows it (`None`, once it is durable).
     pub(super) fn hide(&self, group: Option<Arc<Group>>) {
-        self.pending.store(group);
-        self.generation.fetch_add(1, Ordering::Release);
+        let before = self.pending.swap(group.clone());
+        let groups = [before, group].into_iter().flatten();
+        let is_touched = |kind| groups.clone().any(|group| group.touches(kind as u8));
+        self.generations.count_up(is_touched);
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<::sled::IVec>, Error> {

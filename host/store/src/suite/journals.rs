@@ -57,7 +57,7 @@ async fn rows(store: &dyn Store) -> usize {
 }
 
 fn with_journal(task: &Task, append: Append) -> Change {
-    Change { task: task.clone(), output: None, journal: Some(append) }
+    Change { journal: Some(append), ..Change::of(task.clone()) }
 }
 
 fn stream(bytes: usize) -> Vec<u8> {
@@ -153,7 +153,7 @@ async fn journal_grows_with_its_record_or_not_at_all(bed: Bed) {
     assert_eq!(head(&*store, &run).await.unwrap().rows, 2);
     // Other changes leave it alone.
     let steered = Task { steering: vec!["go".to_owned()], ..asked };
-    store.commit(Change { task: steered, output: None, journal: None }).await.unwrap();
+    store.commit(Change::of(steered)).await.unwrap();
     assert_eq!(bytes(&*store, &run).await, b"first second");
 }
 
@@ -225,7 +225,7 @@ async fn journal_of_a_run_that_was_not_taken_over_goes(bed: Bed) {
     let store = bed.store();
     let run = running(&*store, requestor(1, 1), 1).await;
     append(&*store, &run, tail(2, 0, &stream(9_000))).await.unwrap();
-    let anew = store.commit(Change { task: next(&run), output: None, journal: None }).await.unwrap();
+    let anew = store.commit(Change::of(next(&run))).await.unwrap();
     assert_eq!(rows(&*store).await, 0);
     assert!(is_fenced(append(&*store, &run, tail(2, 0, b"late")).await));
     append(&*store, &anew, tail(3, 0, b"anew")).await.unwrap();
@@ -251,7 +251,7 @@ async fn journal_may_outlive_the_end_of_its_task(bed: Bed) {
     append(&*store, &run, tail(2, 0, b"all ")).await.unwrap();
     let end = Change { journal: Some(tail(2, 1, b"of it")), ..completion(&run, output("done")) };
     let ended = store.commit(end).await.unwrap();
-    store.commit(Change { task: ended, output: None, journal: None }).await.unwrap();
+    store.commit(Change::of(ended)).await.unwrap();
     assert_eq!(bytes(&*store, &run).await, b"all of it");
     store.remove_journal(&owner, run.id).await.unwrap();
     store.remove_journal(&owner, run.id).await.unwrap();
@@ -330,7 +330,7 @@ async fn long_journal_is_removed_to_the_last_row(mut bed: Bed) {
             assert_eq!(bytes(&*store, run).await, b"");
         }
         // What is left of the rows before is in nobody's way.
-        let run = store.commit(Change { task: next(&runs[2]), output: None, journal: None }).await.unwrap();
+        let run = store.commit(Change::of(next(&runs[2]))).await.unwrap();
         append(&*store, &run, tail(3, 0, &stream(2 * PIECE_BYTES))).await.unwrap();
         if reopened {
             drop(store);

@@ -1,11 +1,19 @@
 //! One suite of facts about leases, for every store.
 
 use super::{Bed, create};
-use crate::samples::{completion, output, requestor, task, task_id};
-use crate::{Change, Error};
-use bulkhead_domain::task::{Active, Lease, NodeId, Phase, Task};
+use crate::journal::{Append, TaskRef};
+use crate::samples::{completion, output, requestor, tail, task, task_id};
+use crate::{Change, Error, Ownership, RowKind, Store};
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::task::{Active, Lease, NodeId, Phase, Task, TaskId};
 
-facts!(claim_takes_tasks_without_a_live_lease, heartbeat_keeps_leases_alive, leases_end_with_the_process,);
+facts!(
+    claim_takes_tasks_without_a_live_lease,
+    heartbeat_keeps_leases_alive,
+    leases_end_with_the_process,
+    host_that_was_stopped_and_wakes_writes_nothing_of_a_claimed_task,
+    task_that_waits_to_go_on_is_held_until_it_is_released,
+);
 
 const NODE: NodeId = NodeId([1; 16]);
 
@@ -36,8 +44,97 @@ async fn claim_takes_tasks_without_a_live_lease(bed: Bed) {
     assert_eq!(store.claim(300, lease, 9).await.unwrap().len(), 1);
     // Who held a lease before cannot write any more.
     let late = Task { revision: 1, lease: leased(100), ..task(one, 2) };
-    assert!(matches!(store.commit(Change { task: late, output: None, journal: None }).await, Err(Error::Conflict)));
+    assert!(matches!(store.commit(Change::of(late)).await, Err(Error::Conflict)));
     assert_eq!(store.claim(1_000, lease, 9).await.unwrap().len(), 4);
+}
+
+/// What a run that writes for a host tries with the newest record that it can read; all of it is refused.
+async fn is_lost(store: &dyn Store, owner: &Requestor, id: TaskId, node: NodeId) {
+    let newest = store.get(owner, id).await.unwrap().unwrap();
+    let end = Change { held_by: Some(node), ..completion(&newest, output("of the zombie")) };
+    for revision in [newest.revision, 1] {
+        let task = Task { revision, ..end.task.clone() };
+        let refused = store.commit(Change { task, ..end.clone() }).await;
+        assert!(matches!(refused, Err(Error::Lost)), "{refused:?}");
+    }
+    let journal = store.journal(owner, id).await.unwrap().unwrap();
+    let more = Append { held_by: Some(node), ..tail(journal.attempt, journal.rows, b"of the zombie") };
+    let refused = store.append(owner, id, more.clone()).await;
+    assert!(matches!(refused, Err(Error::Lost)), "{refused:?}");
+    let row = vec![(b"of the zombie".to_vec(), Some(b"v".to_vec()))];
+    let beside = Some((TaskRef { requestor: *owner, id }, more));
+    let refused = store.change_rows(RowKind::Plugin, Vec::new(), row, beside).await;
+    assert!(matches!(refused, Err(Error::Lost)), "{refused:?}");
+    assert_eq!(store.row(RowKind::Plugin, b"of the zombie").await.unwrap(), None);
+    assert_eq!(store.get(owner, id).await.unwrap(), Some(newest), "nothing was written");
+    assert_eq!(store.journal(owner, id).await.unwrap(), Some(journal));
+}
+
+/// A run of a task for the second time, whose journal has begun.
+async fn held_run(store: &dyn Store, owner: Requestor) -> Task {
+    let lease = Some(Lease { node: NODE, until: 100 });
+    let run = create(store, Task { phase: Phase::Active(Active::Running), attempt: 2, lease, ..task(owner, 1) }).await;
+    let begins = Append { held_by: Some(NODE), ..tail(2, 0, b"it began") };
+    store.append(&owner, run.id, begins).await.unwrap();
+    store
+        .commit(Change { held_by: Some(NODE), journal: Some(tail(2, 1, b"and asked")), ..Change::of(run) })
+        .await
+        .unwrap()
+}
+
+async fn host_that_was_stopped_and_wakes_writes_nothing_of_a_claimed_task(bed: Bed) {
+    let store = bed.store();
+    let owner = requestor(1, 1);
+    let run = held_run(&*store, owner).await;
+    let lease = Lease { node: OTHER, until: 1_000 };
+    let claimed = store.claim(200, lease, 9).await.unwrap().remove(0);
+    is_lost(&*store, &owner, run.id, NODE).await;
+    // The claimer has yet to go on: the run of before is the one that the record and the journal name.
+    let waits = Change { held_by: Some(OTHER), ..Change::of(Task { lease: None, ..claimed }) };
+    let waits = store.commit(waits).await.unwrap();
+    is_lost(&*store, &owner, run.id, NODE).await;
+    store.heartbeat(NODE, 5_000).await.unwrap();
+    assert_eq!(
+        store.claim(300, Lease { node: NODE, until: 5_000 }, 9).await.unwrap(),
+        [],
+        "a late heartbeat gives nothing back"
+    );
+    is_lost(&*store, &owner, run.id, NODE).await;
+    let steered = Change::of(Task { steering: vec!["on".to_owned()], ..waits });
+    let steered = store.commit(steered).await.unwrap();
+    is_lost(&*store, &owner, run.id, NODE).await;
+    let goes_on = Change { held_by: Some(OTHER), ..Change::of(Task { lease: Some(lease), ..steered }) };
+    let goes_on = store.commit(goes_on).await.unwrap();
+    is_lost(&*store, &owner, run.id, NODE).await;
+    let end = Change { held_by: Some(OTHER), ..completion(&goes_on, output("of the claimer")) };
+    store.commit(end).await.unwrap();
+    let late = Change { held_by: Some(NODE), ..completion(&goes_on, output("of the zombie")) };
+    assert!(matches!(store.commit(late).await, Err(Error::Conflict)), "it is over, which the zombie can read");
+    assert_eq!(store.output(&owner, run.id).await.unwrap(), Some(output("of the claimer")));
+}
+
+async fn task_that_waits_to_go_on_is_held_until_it_is_released(mut bed: Bed) {
+    let store = bed.store();
+    let owner = requestor(1, 1);
+    let run = held_run(&*store, owner).await;
+    store.heartbeat(NODE, 1_000).await.unwrap();
+    let lease = Lease { node: OTHER, until: 1_000 };
+    let waits = Change { held_by: Some(NODE), ..Change::of(Task { lease: None, ..run }) };
+    let waits = store.commit(waits).await.unwrap();
+    assert_eq!(store.claim(200, lease, 9).await.unwrap(), [], "its host is about to go on with it");
+    let left = Change { held_by: Some(NODE), then: Ownership::Released, ..Change::of(waits) };
+    let left = store.commit(left).await.unwrap();
+    let seen = Append { held_by: Some(NODE), ..tail(2, 2, b"and was told") };
+    store.append(&owner, left.id, seen).await.unwrap();
+    let claimed = store.claim(200, lease, 9).await.unwrap().remove(0);
+    assert_eq!((claimed.id, claimed.lease), (left.id, Some(lease)));
+    is_lost(&*store, &owner, left.id, NODE).await;
+    let waits = Change { held_by: Some(OTHER), ..Change::of(Task { lease: None, ..claimed }) };
+    store.commit(waits).await.unwrap();
+    drop(store);
+    bed.reopen().await;
+    // Nobody of before is there any more.
+    assert_eq!(bed.store().claim(200, Lease { node: NODE, until: 1_000 }, 9).await.unwrap().len(), 1);
 }
 
 async fn heartbeat_keeps_leases_alive(bed: Bed) {

@@ -55,7 +55,7 @@ async fn storage_usage_follows_the_tasks(bed: Bed) {
     let reserved = store.usage(&owner).await.unwrap().0;
     assert!(reserved.bytes > 10_000 && reserved.tasks == 1);
     let running = Task { phase: Phase::Active(Active::Running), ..created };
-    let running = store.commit(Change { task: running, output: None, journal: None }).await.unwrap();
+    let running = store.commit(Change::of(running)).await.unwrap();
     assert_eq!(store.usage(&owner).await.unwrap().0.bytes / 1_000, reserved.bytes / 1_000);
     store.commit(completion(&running, output("x".repeat(3_000)))).await.unwrap();
     let done = store.usage(&owner).await.unwrap().0;
@@ -64,7 +64,7 @@ async fn storage_usage_follows_the_tasks(bed: Bed) {
     let other = requestor(1, 2);
     let second = store.create(Creation { reserved_bytes: 10_000, ..creation(task(other, 2)) }).await.unwrap();
     let cancelled = Task { phase: Phase::Ended(Outcome::Cancelled), ..second };
-    store.commit(Change { task: cancelled, output: None, journal: None }).await.unwrap();
+    store.commit(Change::of(cancelled)).await.unwrap();
     let (own, tenant) = store.usage(&other).await.unwrap();
     assert!(own.bytes < 1_000, "a reservation outlived its task: {own:?}");
     assert_eq!(tenant, Usage { tasks: 2, bytes: own.bytes + done.bytes });

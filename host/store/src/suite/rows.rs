@@ -1,9 +1,46 @@
 //! One suite of facts about small rows, for every store.
 
-use super::Bed;
-use crate::{Error, ROW_BYTES_MAX, ROW_KEY_BYTES_MAX, RowKind};
+use super::{Bed, create};
+use crate::samples::{requestor, task};
+use crate::{Error, ROW_BYTES_MAX, ROW_KEY_BYTES_MAX, RowKind, host_secret};
 
-facts!(rows_are_kept_by_kind, row_size_is_bounded, several_rows_change_together_or_not_at_all,);
+facts!(
+    rows_are_kept_by_kind,
+    row_size_is_bounded,
+    several_rows_change_together_or_not_at_all,
+    hosts_that_begin_together_have_one_secret,
+    generation_moves_with_the_rows_of_its_kind,
+);
+
+async fn hosts_that_begin_together_have_one_secret(bed: Bed) {
+    let store = bed.store();
+    let [one, other] = [host_secret(&*store, b"k"), host_secret(&*store, b"k")];
+    let (one, other) = futures::future::join(one, other).await;
+    let one = one.unwrap();
+    assert_eq!(other.unwrap(), one);
+    assert_eq!(host_secret(&*store, b"k").await.unwrap(), one);
+    assert_ne!(host_secret(&*store, b"other").await.unwrap(), one);
+    store.put_row(RowKind::Secret, b"short", b"k".to_vec(), false).await.unwrap();
+    assert!(matches!(host_secret(&*store, b"short").await, Err(Error::Corrupt(_))));
+}
+
+async fn generation_moves_with_the_rows_of_its_kind(bed: Bed) {
+    let store = bed.store();
+    let generation = |kind| store.generation(kind).unwrap();
+    let before = generation(RowKind::Token);
+    assert_eq!(generation(RowKind::Token), before);
+    store.put_row(RowKind::Token, b"a", b"1".to_vec(), true).await.unwrap();
+    let put = generation(RowKind::Token);
+    assert_ne!(put, before);
+    store.change_rows(RowKind::Token, Vec::new(), vec![(b"a".to_vec(), None)], None).await.unwrap();
+    let changed = generation(RowKind::Token);
+    assert_ne!(changed, put);
+    if let Bed::Disk { .. } = bed {
+        store.put_row(RowKind::Session, b"a", b"1".to_vec(), true).await.unwrap();
+        create(&*store, task(requestor(1, 1), 1)).await;
+        assert_eq!(generation(RowKind::Token), changed, "other rows and tasks leave it alone");
+    }
+}
 
 async fn rows_are_kept_by_kind(bed: Bed) {
     let store = bed.store();

@@ -39,7 +39,7 @@ impl Tasks {
         let drawn = draw_identity()?;
         let policy = request.tool.journal.clone();
         let policy = policy.filter(|_| request.may_become_task && inner.health.may_keep_journal(&request.tool));
-        let journal = policy.as_ref().map(|_| TaskJournal::held(Arc::clone(&inner.store)));
+        let journal = policy.as_ref().map(|_| TaskJournal::held(inner.journal_owner()));
         let identity = Identity { drawn, task_id: None, attempt: 1, journal: journal.clone() };
         let mut spec = inner.spec(requestor, &request, identity);
         if let (Some(sink), Some(policy)) = (journal.clone(), policy) {

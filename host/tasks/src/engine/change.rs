@@ -17,8 +17,8 @@ use bulkhead_domain::call::InputResponse;
 use bulkhead_domain::lifecycle::{self, Event, Refusal};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{HELD, Task, TaskId, TaskOutput};
-use bulkhead_store::journal::Append;
-use bulkhead_store::{self as store, Change};
+use bulkhead_store::journal::{Append, TaskRef};
+use bulkhead_store::{self as store, Change, Ownership};
 
 /// Writers of one record that may get in each other's way before something is wrong: every retry means that another one won.
 const CONFLICTS_MAX: u32 = 1_000;
@@ -40,6 +40,24 @@ pub fn held_by_operator(why: Option<&str>) -> String {
 pub(crate) struct Applied {
     pub(crate) before: Arc<Task>,
     pub(crate) after: Arc<Task>,
+}
+
+/// Who makes a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// Its requestor or an operator, whichever host holds the task.
+    Requestor,
+    /// The host that holds the task. Once another one does, the run is over.
+    Holder,
+    /// The same, which lets any host go on with the task.
+    LeavingHolder,
+}
+
+/// What is to happen to a task.
+pub(crate) struct Step {
+    pub(crate) event: Event,
+    pub(crate) output: Option<Arc<TaskOutput>>,
+    pub(crate) author: Author,
 }
 
 /// Why a change was not made.
@@ -150,7 +168,8 @@ impl Tasks {
 
     pub(crate) async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Arc<Task>, Error> {
         self.inner.may_look(requestor)?;
-        let applied = self.inner.apply(requestor, id, event, None).await;
+        let step = Step { event, output: None, author: Author::Requestor };
+        let applied = self.inner.apply_beside(TaskRef { requestor: *requestor, id }, step, &|_, _| None).await;
         Ok(self.changed(requestor, id, applied)?.after)
     }
 
@@ -166,8 +185,8 @@ impl Tasks {
 }
 
 impl EngineContext {
-    /// Reads, steps, commits, until no other change was faster; then tells the run and the watchers. The record that a run holds is as
-    /// good as a read: a commit refuses what is not the newest.
+    /// Changes a task that this host holds: reads, steps, commits, until no other change was faster; then tells the run and the watchers.
+    /// The record that a run holds is as good as a read: a commit refuses what is not the newest.
     pub(crate) async fn apply(
         &self,
         requestor: &Requestor,
@@ -175,26 +194,25 @@ impl EngineContext {
         event: Event,
         output: Option<Arc<TaskOutput>>,
     ) -> Result<Applied, ApplyError> {
-        self.apply_beside(requestor, id, event, output, &|_, _| None).await
+        let step = Step { event, output, author: Author::Holder };
+        self.apply_beside(TaskRef { requestor: *requestor, id }, step, &|_, _| None).await
     }
 
-    /// The same, with what goes to the journal of the task's call in the same step: asked for each try, and told what the record is and
+    /// The same for any author, with what goes to the journal of the task's call in the same step: asked for each try, and told what the record is and
     /// will be.
     pub(crate) async fn apply_beside(
         &self,
-        requestor: &Requestor,
-        id: TaskId,
-        event: Event,
-        output: Option<Arc<TaskOutput>>,
+        TaskRef { requestor, id }: TaskRef,
+        Step { event, output, author }: Step,
         journal: &(dyn Fn(&Task, &Task) -> Option<Append> + Send + Sync),
     ) -> Result<Applied, ApplyError> {
         let held = self.watchers.run(id).and_then(|run| run.task());
-        let mut held = held.filter(|task| task.requestor == *requestor && !self.is_expired(task));
+        let mut held = held.filter(|task| task.requestor == requestor && !self.is_expired(task));
         for _ in 0..CONFLICTS_MAX {
             let held = held.take();
             let (before, may_be_old) = match held {
                 Some(task) => (task, true),
-                None => (Arc::new(self.read(requestor, id).await?), false),
+                None => (Arc::new(self.read(&requestor, id).await?), false),
             };
             let task = match lifecycle::step(&before, event.clone(), self.clock.now()) {
                 Ok(task) => task,
@@ -202,7 +220,9 @@ impl EngineContext {
                 Err(refusal) => return Err(ApplyError::Refused(refusal)),
             };
             let journal = journal(&before, &task);
-            match self.store.commit(Change { task, output: output.clone(), journal }).await {
+            let held_by = (author != Author::Requestor).then_some(self.node);
+            let then = if author == Author::LeavingHolder { Ownership::Released } else { Ownership::Stays };
+            match self.store.commit(Change { task, output: output.clone(), journal, held_by, then }).await {
                 Ok(after) => {
                     let after = Arc::new(after);
                     self.audit.note_changed(&event, &after, output.as_deref());
@@ -211,6 +231,11 @@ impl EngineContext {
                 }
                 Err(store::Error::Conflict) => {}
                 Err(store::Error::Fenced) => return Err(ApplyError::Refused(Refusal::Stale)),
+                Err(store::Error::Lost) if author != Author::Requestor => {
+                    tracing::warn!(task.id = %id, "another host goes on with a task of this one, which stops it");
+                    self.watchers.stop(id);
+                    return Err(ApplyError::Refused(Refusal::Stale));
+                }
                 Err(error) => return Err(ApplyError::Store(error)),
             }
         }
@@ -236,7 +261,8 @@ impl EngineContext {
             *tried.lock() = append.clone().map(|append| (append, tail));
             append
         };
-        let applied = self.apply_beside(&task.requestor, task.id, event.clone(), None, &append).await;
+        let step = Step { event: event.clone(), output: None, author: Author::Holder };
+        let applied = self.apply_beside(TaskRef::of(task), step, &append).await;
         match (applied, tried.into_inner()) {
             (Ok(applied), Some((append, tail))) => {
                 writer.wrote(&append, &tail);

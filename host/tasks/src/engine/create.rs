@@ -81,6 +81,10 @@ impl Drop for UnacknowledgedCreate<'_> {
         runtime.spawn(async move {
             // The store does one thing after the other: this comes after the creation.
             while let Err(error) = store.remove(&requestor, id).await {
+                // Another host has it, which it would be taken from.
+                if let store::Error::Lost = error {
+                    return;
+                }
                 tracing::debug!(task.id = %id, "a creation that nobody knows of cannot be removed yet: {error}");
                 tokio::time::sleep(OUTCOME_RETRY).await;
             }
@@ -278,7 +282,8 @@ impl EngineContext {
         let mut unacknowledged =
             UnacknowledgedCreate { store: &self.store, requestor: *requestor, id: Some(creation.task.id) };
         let created = self.store.create(creation).await;
-        if !matches!(created, Err(store::Error::Engine(_))) {
+        // All others say that nothing was written: nothing is to be taken back of what was refused while the store was away.
+        if !matches!(created, Err(store::Error::Engine(_) | store::Error::InDoubt)) {
             unacknowledged.id = None;
         }
         match created {

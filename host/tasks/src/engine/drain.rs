@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Tasks;
-use crate::engine::change::ApplyError;
+use crate::engine::change::{ApplyError, Author, Step};
 use crate::engine::run::resuming::{interrupted, interruption};
 use crate::error::Error;
 use crate::parts::journal::GATHERED_FOR;
@@ -18,6 +18,7 @@ use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::{Active, Phase, PluginVersion, Task};
 use bulkhead_store as store;
+use bulkhead_store::journal::TaskRef;
 
 /// Work that is left before the host is drained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,7 +156,8 @@ impl Tasks {
             let interrupted = match interruption(inner, task).await {
                 Ok(how) => {
                     let event = interrupted(inner, task, how).await;
-                    inner.apply(&task.requestor, task.id, event, None).await.map(drop)
+                    let step = Step { event, output: None, author: Author::LeavingHolder };
+                    inner.apply_beside(TaskRef::of(task), step, &|_, _| None).await.map(drop)
                 }
                 Err(error) => Err(ApplyError::Store(error)),
             };

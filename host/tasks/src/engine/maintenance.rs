@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
 use crate::engine::{EngineContext, LEASE_MS, Tasks};
 use crate::parts::activity::RequestorActivity;
 use bulkhead_domain::task::Task;
@@ -14,7 +17,7 @@ const BATCH: usize = 256;
 /// The sweeper looks at least this often, whatever it knows of the next expiry: another process may share the store.
 const SWEEP_MS_MAX: u64 = 1_000;
 
-/// What one look spends on keys of plugins and used single-use tokens: tasks and leases wait for it.
+/// What one look spends on keys of plugins and used single-use tokens: tasks wait for it.
 const SWEEP_ROWS_MAX: Duration = Duration::from_millis(500);
 
 /// Idle rate-limit entries are forgotten this often.
@@ -35,11 +38,24 @@ impl Tasks {
     /// Expires tasks, keeps leases alive, takes over what the store did not let it before, forgets idle requestors and writes what tenants
     /// used, until dropped.
     pub async fn run_maintenance(&self) {
+        // A task of its own: another host takes over what a host holds that is late, and a sweep may take long.
+        let mut heartbeat = JoinSet::new();
+        let tasks = self.clone();
+        heartbeat.spawn(async move { tasks.keep_leases().await });
         tokio::join!(self.maintain(), self.write_usage_until_dropped());
     }
 
-    async fn maintain(&self) {
+    async fn keep_leases(&self) {
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        // After a stop of the process one is as good as all that were missed.
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            heartbeat.tick().await;
+            self.extend_lease().await;
+        }
+    }
+
+    async fn maintain(&self) {
         let mut forget = tokio::time::interval(FORGET_EVERY);
         loop {
             self.go_on_taking_over().await;
@@ -47,7 +63,6 @@ impl Tasks {
             tokio::select! {
                 () = tokio::time::sleep(sweep_in) => {}
                 () = self.inner.sooner.notified() => {}
-                _ = heartbeat.tick() => self.extend_lease().await,
                 _ = forget.tick() => {
                     self.inner.availability.forget_idle();
                     self.inner.shares.with_activity(RequestorActivity::forget_idle);

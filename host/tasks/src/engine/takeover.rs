@@ -55,6 +55,11 @@ impl Recovered {
     }
 }
 
+/// Whether the store takes nothing at the moment, and has taken nothing: all that is left waits for it.
+fn takes_nothing(error: &store::Error) -> bool {
+    matches!(error, store::Error::ReadOnly(_) | store::Error::Unavailable { .. })
+}
+
 impl Tasks {
     /// Takes over what no living host runs: queued tasks keep their place, interrupted ones go on where they were, fail honestly or run
     /// again where operator and tool allow it. To be called once, before the first request. What a store leaves over that takes no writes
@@ -103,7 +108,7 @@ impl Tasks {
                     takeover.has_claimed_all = batch.len() < BATCH;
                     takeover.claimed.extend(batch);
                 }
-                Err(store::Error::ReadOnly(_)) => return Ok(recovered),
+                Err(error) if takes_nothing(&error) => return Ok(recovered),
                 Err(error) => return Err(error),
             }
         }
@@ -112,7 +117,7 @@ impl Tasks {
         while let Some(task) = claimed.next() {
             let Err((task, error)) = self.recover_task(task, takeover.mark, &mut recovered).await else { continue };
             later.push(task);
-            if let store::Error::ReadOnly(_) = error {
+            if takes_nothing(&error) {
                 // It takes nothing of the others either.
                 later.extend(claimed);
                 break;
@@ -148,8 +153,8 @@ impl Tasks {
             };
             match inner.apply(&task.requestor, task.id, interrupted(inner, &task, how).await, None).await {
                 Ok(applied) => (task, resumes) = (applied.after, how == Interruption::Resume),
-                // Its requestor was faster.
-                Err(ApplyError::Refused(Refusal::Ended) | ApplyError::NotFound) => return Ok(()),
+                // Its requestor was faster, or another host has it.
+                Err(ApplyError::Refused(Refusal::Ended | Refusal::Stale) | ApplyError::NotFound) => return Ok(()),
                 Err(ApplyError::Store(error)) if !matches!(error, store::Error::Corrupt(_)) => {
                     return Err((Arc::unwrap_or_clone(task), error));
                 }
@@ -191,7 +196,7 @@ impl Tasks {
         let hold = Event::Hold { message: why.to_owned() };
         match inner.apply(&task.requestor, task.id, hold, None).await {
             Ok(applied) => Ok(applied.after),
-            Err(ApplyError::Store(error @ store::Error::ReadOnly(_))) => Err((Arc::unwrap_or_clone(task), error)),
+            Err(ApplyError::Store(error)) if takes_nothing(&error) => Err((Arc::unwrap_or_clone(task), error)),
             Err(error) => {
                 tracing::warn!(task.id = %task.id, "a task could not be held: {error:?}");
                 Ok(task)

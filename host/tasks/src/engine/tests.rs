@@ -9,6 +9,7 @@ mod pausing;
 mod queued;
 mod racing;
 mod resuming;
+mod store_away;
 mod tenant_usage;
 
 use std::collections::HashMap;

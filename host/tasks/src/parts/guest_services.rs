@@ -189,7 +189,7 @@ impl GuestServices for TenantServices {
 fn written<T>(write: Result<Result<T, keyvalue::KeyValueError>, JoinError>) -> Result<T, KeyValueError> {
     match write {
         Ok(Ok(written)) => Ok(written),
-        Ok(Err(keyvalue::KeyValueError::Store(store::Error::Fenced))) => Err(Fenced.into()),
+        Ok(Err(keyvalue::KeyValueError::Store(store::Error::Fenced | store::Error::Lost))) => Err(Fenced.into()),
         Ok(Err(keyvalue::KeyValueError::Store(error))) => Err(unavailable(&error)),
         Ok(Err(error @ keyvalue::KeyValueError::TooLarge { .. })) => Err(KeyValueError::TooLarge(error.to_string())),
         Ok(Err(error @ keyvalue::KeyValueError::Quota { .. })) => Err(KeyValueError::Quota(error.to_string())),
@@ -203,6 +203,8 @@ fn unavailable(error: &store::Error) -> KeyValueError {
     KeyValueError::Unavailable(
         match error {
             store::Error::ReadOnly(_) => "nothing can be written at the moment",
+            store::Error::Unavailable { .. } => "nothing can be read or written at the moment",
+            store::Error::InDoubt => "whether it was written is not known",
             _ => "it failed",
         }
         .to_owned(),

@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use crate::parts::outcome::OUTCOME_RETRY;
 use bulkhead_calls::{Fenced, JournalSink, Tail};
 use bulkhead_domain::crash_points;
-use bulkhead_domain::task::{DurableMarker, JOURNAL_VERSION, Task};
+use bulkhead_domain::task::{DurableMarker, JOURNAL_VERSION, NodeId, Task};
 use bulkhead_store::journal::{Append, Beside, HeadAfter, JournalHead, JournalState, TaskRef};
 use bulkhead_store::{self as store, Store, StoredCaps};
 
@@ -74,9 +74,15 @@ impl Beginning {
     }
 }
 
+/// Where journals are kept, and the host whose runs they are: once another one holds a task, its run here appends nothing more.
+pub(crate) struct JournalOwner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) node: NodeId,
+}
+
 /// See the module.
 pub(crate) struct TaskJournal {
-    store: Arc<dyn Store>,
+    owner: JournalOwner,
     /// Empty while the call is no task.
     beginning: OnceLock<Beginning>,
     kept: AtomicU64,
@@ -121,7 +127,7 @@ impl fmt::Debug for TaskJournal {
 impl TaskJournal {
     /// The journal of the task's present run, which goes on with this head. New bytes have to fit into the caps.
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        owner: JournalOwner,
         task: &Task,
         beginning: Beginning,
         head: Option<&JournalHead>,
@@ -129,17 +135,17 @@ impl TaskJournal {
     ) -> Arc<Self> {
         let (rows, kept) = head.map_or((0, 0), |head| (head.rows, head.bytes));
         let destination = Kept { task: TaskRef::of(task), attempt: task.attempt, rows, caps: Some(caps) };
-        Self::at(store, Some(beginning), Destination::Task(destination), kept)
+        Self::at(owner, Some(beginning), Destination::Task(destination), kept)
     }
 
     /// The journal of a call that may become a task.
-    pub(crate) fn held(store: Arc<dyn Store>) -> Arc<Self> {
-        Self::at(store, None, Destination::Held(Held::default()), 0)
+    pub(crate) fn held(owner: JournalOwner) -> Arc<Self> {
+        Self::at(owner, None, Destination::Held(Held::default()), 0)
     }
 
-    fn at(store: Arc<dyn Store>, beginning: Option<Beginning>, destination: Destination, kept: u64) -> Arc<Self> {
+    fn at(owner: JournalOwner, beginning: Option<Beginning>, destination: Destination, kept: u64) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
-            store,
+            owner,
             beginning: beginning.map(OnceLock::from).unwrap_or_default(),
             kept: AtomicU64::new(kept),
             destination: Arc::new(Mutex::new(destination)),
@@ -161,13 +167,20 @@ impl TaskJournal {
         let Destination::Task(Kept { task: TaskRef { requestor, id }, attempt, rows, .. }) = *writer.destination else {
             return;
         };
-        let head = match self.store.journal(&requestor, id).await {
+        let head = match self.owner.store.journal(&requestor, id).await {
             Ok(Some(head)) if head.resumes_since_growth > 0 => head,
             _ => return,
         };
         let after = HeadAfter { resumes_since_growth: 0, ..head.unchanged() };
-        let append = Append { attempt, at_row: rows, bytes: Vec::new(), head: after, caps: None };
-        if let Err(error) = self.store.append(&requestor, id, append).await {
+        let append = Append {
+            attempt,
+            at_row: rows,
+            bytes: Vec::new(),
+            head: after,
+            caps: None,
+            held_by: Some(self.owner.node),
+        };
+        if let Err(error) = self.owner.store.append(&requestor, id, append).await {
             tracing::debug!(task.id = %id, "that a task came back is not kept: {error}");
         }
     }
@@ -223,7 +236,7 @@ impl Writer {
             Destination::Held(_) => (FIRST_ATTEMPT, 0, None),
             Destination::Task(kept) => (kept.attempt, kept.rows, kept.caps),
         };
-        Append { attempt, at_row, bytes, head, caps }
+        Append { attempt, at_row, bytes, head, caps, held_by: Some(self.journal.owner.node) }
     }
 
     /// What is appended is kept, as far as it can be: in the store, which has it, or here. The tail is the one that it was made of.
@@ -249,7 +262,7 @@ impl Writer {
         let Destination::Task(Kept { task: TaskRef { requestor, id }, .. }) = *self.destination else {
             return Ok(false);
         };
-        let head = self.journal.store.journal(&requestor, id).await?;
+        let head = self.journal.owner.store.journal(&requestor, id).await?;
         let wrote = head.is_some_and(|head| head.attempt == append.attempt && head.rows == append.rows_after());
         if wrote {
             self.wrote(append, tail);
@@ -297,7 +310,7 @@ impl Writer {
                 return Err(Fenced);
             }
             crash_points::reach("append.before");
-            let appended = self.journal.store.append(&requestor, id, append.clone()).await;
+            let appended = self.journal.owner.store.append(&requestor, id, append.clone()).await;
             crash_points::reach("append.after");
             match appended {
                 Ok(_) => {
@@ -309,7 +322,7 @@ impl Writer {
                 Err(store::Error::Fenced) if may_be_there && matches!(self.look(append, tail).await, Ok(true)) => {
                     return Ok(Written::Kept);
                 }
-                Err(store::Error::Fenced) => return Err(Fenced),
+                Err(store::Error::Fenced | store::Error::Lost) => return Err(Fenced),
                 Err(error) => {
                     may_be_there = true;
                     if !std::mem::replace(&mut warned, true) {

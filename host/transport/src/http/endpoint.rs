@@ -258,6 +258,9 @@ impl Server {
 pub(super) fn refused(error: &session::Error) -> Refusal {
     match error {
         session::Error::Full(full) => Refusal::quota(*full),
+        session::Error::Store(bulkhead_store::Error::Unavailable { retry_after_ms }) => {
+            Refusal::store_unavailable(*retry_after_ms)
+        }
         session::Error::Store(error) => failure(error),
     }
 }

@@ -190,6 +190,10 @@ impl Server {
                 retry_after_ms = ms;
                 StatusCode::TOO_MANY_REQUESTS
             }
+            Rejection::Unavailable { retry_after_ms: ms } => {
+                retry_after_ms = ms;
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Rejection::Forbidden { scopes, tool } => {
                 self.note_forbidden(requestor, tool.as_deref());
                 let resource = self.authenticator.resource();

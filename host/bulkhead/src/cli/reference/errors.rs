@@ -114,6 +114,13 @@ const CODES: &[Entry] = &[
         "The token is valid, but its scopes do not allow this. `requiredScopes` in `data` lists all that are missing. The status is 403.",
         "Get a token with these scopes. The header `WWW-Authenticate` says the same.",
     ),
+    (
+        "1013 store unavailable",
+        "The store cannot be reached, and nothing was done. `data` has `retryAfterMs`. With `inDoubt: true` the store was asked and did \
+         not say what came of it: a task that this would have made is removed again, everything else may have been done. The status is \
+         503 in revision 2026-07-28 and for credentials and sessions that cannot be looked up, 200 otherwise.",
+        "Wait for `retryAfterMs`. After `inDoubt`, read the task before you send the same again.",
+    ),
 ];
 
 const STATUSES: &[Entry] = &[
@@ -178,7 +185,7 @@ const STATUSES: &[Entry] = &[
     ),
     (
         "503 Service Unavailable",
-        "The host is draining. `/readyz` answers it as well when the store cannot be written, with the reason.",
+        "The host is draining, or its store cannot be reached (code 1013). `/readyz` answers it as well when the store cannot be written, with the reason.",
         "Try again after `Retry-After`.",
     ),
 ];

@@ -5,7 +5,6 @@
 //! earlier rounds alone, so that a replay sends the same; what comes back is bounded while it comes; no word of a server passes for the
 //! protocol's or the host's.
 
-mod attendance;
 mod calls;
 mod content;
 mod dialect;
@@ -18,16 +17,17 @@ mod multi_round_trip;
 mod reader;
 mod recognition;
 mod requests;
+mod server_requests;
 mod stdio;
 #[cfg(test)]
 mod tests;
 mod tools;
 
-pub(crate) use self::attendance::add_to_linker;
 pub(crate) use self::calls::{Rooms, perform};
 pub(crate) use self::exchange::{Answer, EntryPoint, exchange};
 pub(crate) use self::recognition::{Ask, Found, Transport, recognize};
 pub(crate) use self::requests::Request;
+pub(crate) use self::server_requests::add_to_linker;
 pub(crate) use self::stdio::Conversation;
 
 /// The revision of MCP that a server speaks.

@@ -15,7 +15,8 @@ pub(super) enum Framing {
     Whole,
     /// Server-sent events.
     Events,
-    Lines,
+    /// Each line is one.
+    JsonLines,
 }
 
 pub(super) struct MessageReader {
@@ -58,7 +59,7 @@ impl MessageReader {
             self.was_return = *byte == b'\r';
             match byte {
                 _ if is_second_half => {}
-                b'\n' if self.framing == Framing::Lines => whole.extend(self.end_message()),
+                b'\n' if self.framing == Framing::JsonLines => whole.extend(self.end_message()),
                 b'\r' | b'\n' if self.framing == Framing::Events => whole.extend(self.end_line()),
                 byte => self.line.push(*byte),
             }
@@ -73,7 +74,7 @@ impl MessageReader {
         match self.framing {
             Framing::Whole => self.has_data.then_some(self.data),
             Framing::Events => None,
-            Framing::Lines => self.end_message(),
+            Framing::JsonLines => self.end_message(),
         }
     }
 

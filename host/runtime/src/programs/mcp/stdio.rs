@@ -72,7 +72,7 @@ impl Conversation {
     pub(super) fn begin(&self, era: McpEra, lines: String, listener: Listener, bytes_max: u64) {
         let output = Output {
             era,
-            reader: MessageReader::new(Framing::Lines, bytes_max),
+            reader: MessageReader::new(Framing::JsonLines, bytes_max),
             listener,
             requests: VecDeque::new(),
             requests_taken: 0,

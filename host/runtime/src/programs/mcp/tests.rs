@@ -103,11 +103,11 @@ fn events_are_read_as_they_come_whatever_ends_their_lines() {
 fn lines_are_messages_whatever_ends_the_last_one() {
     let lines = "{\"a\": 1}\n\n \r\n{\"b\":\r2}\r\nlast";
     for piece in [1, 5, 100] {
-        assert_eq!(messages(Framing::Lines, lines, piece).unwrap(), ["{\"a\": 1}", "{\"b\":\r2}\r", "last"]);
+        assert_eq!(messages(Framing::JsonLines, lines, piece).unwrap(), ["{\"a\": 1}", "{\"b\":\r2}\r", "last"]);
     }
     let hit = LimitHit::Output { what: "answer", bytes_max: 100 };
-    assert_eq!(messages(Framing::Lines, &"x".repeat(101), 10), Err(hit));
-    assert_eq!(messages(Framing::Lines, &"\n".repeat(401), 10), Err(LimitHit::Messages { bytes_max: 400 }));
+    assert_eq!(messages(Framing::JsonLines, &"x".repeat(101), 10), Err(hit));
+    assert_eq!(messages(Framing::JsonLines, &"\n".repeat(401), 10), Err(LimitHit::Messages { bytes_max: 400 }));
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn backup_of_store_in_use_is_consistent() {
         }
         let created = copy.create(creation(task(requestor(3, 1), 9))).await.unwrap();
         let cancelled = Task { phase: Phase::Ended(Outcome::Cancelled), ..created };
-        copy.commit(Change { task: cancelled, output: None, journal: None }).await.unwrap();
+        copy.commit(Change::of(cancelled)).await.unwrap();
     });
 }
 

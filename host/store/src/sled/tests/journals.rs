@@ -65,7 +65,7 @@ async fn change_for_ever(store: Arc<SledStore>, number: u64) {
         at_row = append.rows_after();
         if count % 2 == 0 {
             let changed = Task { steering_delivered: count, ..task };
-            task = store.commit(Change { task: changed, output: None, journal: Some(append) }).await.unwrap();
+            task = store.commit(Change { journal: Some(append), ..Change::of(changed) }).await.unwrap();
         } else {
             let row = (number.to_be_bytes().to_vec(), Some(count.to_be_bytes().to_vec()));
             let beside = Some((TaskRef::of(&task), append));

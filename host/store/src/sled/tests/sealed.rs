@@ -58,8 +58,7 @@ async fn fill(store: &SledStore, tenant: u8) -> Vec<Task> {
     }
     let created = store.create(marked(tenant, 9)).await.unwrap();
     let error = CallError::Custom { code: 1, message: MARKER.to_owned(), data: None };
-    let failed =
-        Change { task: Task { phase: Phase::Ended(Outcome::Error(error)), ..created }, output: None, journal: None };
+    let failed = Change::of(Task { phase: Phase::Ended(Outcome::Error(error)), ..created });
     written.push(store.commit(failed).await.unwrap());
     written.push(store.create(marked(tenant, 10)).await.unwrap());
     written

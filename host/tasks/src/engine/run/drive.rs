@@ -343,7 +343,7 @@ pub(crate) fn facts(inner: &EngineContext, task: &Task, identity: Identity) -> C
 
 /// What a task from before a restart needs to run: its work as the version offers it that it was created with.
 pub(crate) async fn recall(inner: &Arc<EngineContext>, task: &Task) -> Result<Vec<Attempt>, CallError> {
-    let arguments = inner.store.arguments(&task.requestor, task.id).await;
+    let arguments = resuming::when_reachable(|| inner.store.arguments(&task.requestor, task.id)).await;
     let arguments = arguments
         .map_err(|error| internal(host_failure("reading arguments", &error)))?
         .ok_or(CallError::Interrupted)?;

@@ -12,7 +12,7 @@ use crate::engine::change::{Applied, ApplyError};
 use crate::parts::admission::{Permit, Purpose};
 use crate::parts::journal::Beginning;
 use crate::parts::outcome::OUTCOME_RETRY;
-use crate::parts::run_state::{Run, Seen, is_paused};
+use crate::parts::run_state::{Run, Seen, is_paused, is_running};
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::Task;
 
@@ -43,6 +43,11 @@ impl NextRun {
         let event = Event::Start { lease: inner.lease(), durable };
         inner.apply(&task.requestor, task.id, event, None).await
     }
+}
+
+/// Whether this host has begun a run since the record said this.
+fn is_begun(inner: &EngineContext, before: &Task, task: &Task) -> bool {
+    is_running(task) && task.attempt > before.attempt && task.lease.is_some_and(|lease| lease.node == inner.node)
 }
 
 /// Waits in the queue, and marks the record as running when this task leaves it. `None`: the task is over.
@@ -79,9 +84,12 @@ pub(crate) async fn leave_queue(
         // It takes a while, and many wait for it.
         match Box::pin(queue_place.next.begin(inner, &record)).await {
             Ok(applied) => return Some((permit, applied.after)),
-            // Another run goes on with it.
-            Err(ApplyError::Refused(Refusal::Illegal(_))) if queue_place.next == NextRun::Resume => return None,
-            Err(ApplyError::Refused(Refusal::Illegal(_) | Refusal::Paused)) => {}
+            // Its own try before came through, and nobody heard of it; or another run goes on with it.
+            Err(ApplyError::Refused(Refusal::Illegal(_))) => {
+                inner.catch_up(run, &record).await;
+                return run.task().filter(|task| is_begun(inner, &record, task)).map(|task| (permit, task));
+            }
+            Err(ApplyError::Refused(Refusal::Paused)) => {}
             Err(ApplyError::Refused(_) | ApplyError::NotFound) => return None,
             Err(ApplyError::Store(error)) => {
                 // Nothing has run yet: give the permit to somebody who does not need to write, and try again.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::EngineContext;
-use crate::engine::change::{Applied, ApplyError};
+use crate::engine::change::{Applied, ApplyError, Author, Step};
 use crate::engine::run::finish::write;
 use crate::error::{host_failure, internal};
 use crate::parts::job::Attempt;
 use crate::parts::journal::{Beginning, TaskJournal};
-use crate::parts::outcome::line;
+use crate::parts::outcome::{OUTCOME_RETRY, line};
 use crate::parts::run_state::{ReplayFailure, Run, is_paused};
 use bulkhead_calls::journal::History;
 use bulkhead_calls::{Journaling, Spent};
@@ -22,7 +22,7 @@ use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
 use bulkhead_domain::task::{Outcome, Task};
 use bulkhead_store as store;
-use bulkhead_store::journal::{Append, HeadAfter, JournalHead, JournalState};
+use bulkhead_store::journal::{Append, HeadAfter, JournalHead, JournalState, TaskRef};
 
 /// Runs in a row that may go on without coming further.
 const RESUMES_MAX: u32 = 3;
@@ -107,7 +107,8 @@ pub(crate) async fn mark_resumed(inner: &EngineContext, task: &Task) -> Result<A
     let engine_hash = task.durable.as_ref().map_or(0, |marker| marker.engine_hash);
     let event = Event::Continue { lease: inner.lease(), durable: beginning.marker(task.attempt, engine_hash) };
     let takes_over = |_: &Task, next: &Task| head.as_ref().map(|head| Append::resuming(head, next.attempt));
-    inner.apply_beside(&task.requestor, task.id, event, None, &takes_over).await
+    let step = Step { event, output: None, author: Author::Holder };
+    inner.apply_beside(TaskRef::of(task), step, &takes_over).await
 }
 
 /// What a run that keeps a journal begins with.
@@ -140,7 +141,7 @@ pub(crate) async fn journaled(
     let history = if resumes { history(inner, task).await? } else { None };
     let head = history.as_ref().map(|(head, _)| head);
     let caps = inner.stored_caps(&task.requestor);
-    let journal = TaskJournal::new(Arc::clone(&inner.store), task, beginning, head, caps);
+    let journal = TaskJournal::new(inner.journal_owner(), task, beginning, head, caps);
     let sink = Arc::clone(&journal);
     let journaling = match history {
         Some((head, history)) => Journaling::From { history, spent: spent(&head), sink, policy },
@@ -151,14 +152,25 @@ pub(crate) async fn journaled(
     Ok(Journaled { journaling, journal: Some(journal), attempt, was_promoted })
 }
 
+/// Reads as soon as the store can be reached: a run is not ended by a store that is away for a while.
+pub(crate) async fn when_reachable<T, F>(read: impl Fn() -> F) -> Result<T, store::Error>
+where
+    F: Future<Output = Result<T, store::Error>>,
+{
+    loop {
+        match read().await {
+            Err(store::Error::Unavailable { .. }) => tokio::time::sleep(OUTCOME_RETRY).await,
+            read => return read,
+        }
+    }
+}
+
 /// What is kept of the task's call; `None`: nothing.
 pub(crate) async fn history(inner: &EngineContext, task: &Task) -> Result<Option<(JournalHead, History)>, CallError> {
     let failed = |error: store::Error| internal(host_failure("reading a journal", &error));
-    let Some(head) = inner.store.journal(&task.requestor, task.id).await.map_err(failed)? else { return Ok(None) };
-    if head.rows == 0 {
-        return Ok(None);
-    }
-    let bytes = inner.store.journal_bytes(&task.requestor, task.id).await.map_err(failed)?;
+    let head = when_reachable(|| inner.store.journal(&task.requestor, task.id)).await.map_err(failed)?;
+    let Some(head) = head.filter(|head| head.rows > 0) else { return Ok(None) };
+    let bytes = when_reachable(|| inner.store.journal_bytes(&task.requestor, task.id)).await.map_err(failed)?;
     crash_points::reach("wake.loaded");
     Ok(Some((head, History(bytes.into()))))
 }
@@ -191,7 +203,7 @@ async fn diverged_journal(inner: &EngineContext, task: &Task, divergence: &str) 
     let head = inner.store.journal(&task.requestor, task.id).await.ok().flatten()?;
     let state = JournalState::Diverged { reason: divergence.to_owned() };
     let after = HeadAfter { state, ..head.unchanged() };
-    Some(Append { attempt: task.attempt, at_row: head.rows, bytes: Vec::new(), head: after, caps: None })
+    Some(Append { attempt: task.attempt, at_row: head.rows, bytes: Vec::new(), head: after, caps: None, held_by: None })
 }
 
 /// Ends a task whose call could not be brought back to where it was. What was kept of it goes along where it can: the end counts more.
@@ -199,9 +211,8 @@ async fn lose(inner: &Arc<EngineContext>, run: &Run, task: &Task, message: &str,
     let outcome = Outcome::Error(CallError::Interrupted);
     let message = Some(line(message));
     let end = Event::Finish { attempt: task.attempt, outcome, message };
-    if kept.is_some()
-        && inner.apply_beside(&task.requestor, task.id, end.clone(), None, &|_, _| kept.clone()).await.is_ok()
-    {
+    let step = Step { event: end.clone(), output: None, author: Author::Holder };
+    if kept.is_some() && inner.apply_beside(TaskRef::of(task), step, &|_, _| kept.clone()).await.is_ok() {
         return;
     }
     write(inner, run, task, &end, None).await;

@@ -68,3 +68,23 @@ async fn unremovable_expired_task_does_not_block_others() {
     }
     tending.abort();
 }
+
+/// Another host would take over all that this one holds.
+#[tokio::test(start_paused = true)]
+async fn lease_is_extended_while_a_sweep_takes_long() {
+    let world = world();
+    let held = world.create(&ANNA, "forever").await.unwrap();
+    let request = TaskRequest { job: Job::Call(world.call("quick")), origin: origin(), ttl: RequestedTtl::Ms(1) };
+    world.tasks.create(&ANNA, request).await.unwrap();
+    world.clock.advance(1_000);
+    world.store.hang_removals();
+    let tasks = world.tasks.clone();
+    let maintained = tokio::spawn(async move { tasks.run_maintenance().await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.clock.advance(LEASE_MS);
+    tokio::time::sleep(crate::engine::maintenance::HEARTBEAT).await;
+    let lease = Lease { node: NodeId([7; 16]), until: u64::MAX };
+    let claimed = bulkhead_store::TaskStore::claim(&*world.store, world.clock.now(), lease, 9).await.unwrap();
+    assert!(claimed.is_empty(), "{claimed:?} of {}", held.id);
+    maintained.abort();
+}

@@ -33,7 +33,7 @@ pub(super) fn keep_soon(journaling: &Journaling) {
 }
 
 /// A task that has asked.
-async fn asking() -> (World, Arc<Task>) {
+pub(super) async fn asking() -> (World, Arc<Task>) {
     let world = world();
     let task = world.create(&ANNA, "lasting").await.unwrap();
     world.until(task.id, |task| task.outstanding().next().is_some()).await;
@@ -225,7 +225,7 @@ async fn task_that_asks_something_else_when_it_is_brought_back_is_counted_and_fa
     let next = next_life(world);
     let mut other = next.store.get(&ANNA, task.id).await.unwrap().unwrap();
     other.inputs[0].request.key = "another question".to_owned();
-    next.store.commit(Change { task: other, output: None, journal: None }).await.unwrap();
+    next.store.commit(Change::of(other)).await.unwrap();
     let metrics = Metrics::new(MetricsOptions { series_max: 1_000, tools: true });
     next.tasks.count(&metrics);
     next.tasks.recover().await.unwrap();

@@ -32,8 +32,12 @@ async fn running(store: &Arc<dyn Store>) -> Task {
 const CAPS: StoredCaps =
     StoredCaps { tasks_per_requestor: 9, bytes_per_requestor: 1 << 20, tasks_per_tenant: 9, bytes_per_tenant: 1 << 20 };
 
+fn owner(store: &Arc<dyn Store>) -> JournalOwner {
+    JournalOwner { store: Arc::clone(store), node: lease().node }
+}
+
 fn journal_of(store: &Arc<dyn Store>, task: &Task, head: Option<&JournalHead>) -> Arc<TaskJournal> {
-    TaskJournal::new(Arc::clone(store), task, Beginning::read(task).unwrap(), head, CAPS)
+    TaskJournal::new(owner(store), task, Beginning::read(task).unwrap(), head, CAPS)
 }
 
 fn tail(at: u64, bytes: &[u8]) -> Tail {
@@ -74,11 +78,11 @@ async fn lost_run_is_fenced_once_another_goes_on() {
     lost.append(tail(0, b"abc")).await.unwrap();
     let head = store.journal(&ANNA, task.id).await.unwrap().unwrap();
     let mut next = step(&task, Event::Interrupt { how: Interruption::Resume }, 1).unwrap();
-    next = store.commit(Change { task: next, output: None, journal: None }).await.unwrap();
+    next = store.commit(Change::of(next)).await.unwrap();
     let durable = Beginning::read(&task).unwrap().marker(0, 7);
     next = step(&next, Event::Continue { lease: lease(), durable }, 2).unwrap();
     let takes_over = Some(Append::resuming(&head, next.attempt));
-    next = store.commit(Change { task: next, output: None, journal: takes_over }).await.unwrap();
+    next = store.commit(Change { journal: takes_over, ..Change::of(next) }).await.unwrap();
     let head = store.journal(&ANNA, task.id).await.unwrap().unwrap();
     assert_eq!((head.attempt, head.resumes_since_growth), (2, 1));
     let goes_on = journal_of(&store, &next, Some(&head));
@@ -86,6 +90,22 @@ async fn lost_run_is_fenced_once_another_goes_on() {
     goes_on.append(tail(3, b"de")).await.unwrap();
     assert_eq!(store.journal_bytes(&ANNA, task.id).await.unwrap(), b"abcde");
     assert_eq!(store.journal(&ANNA, task.id).await.unwrap().unwrap().resumes_since_growth, 0, "it came further");
+}
+
+#[tokio::test(start_paused = true)]
+async fn append_to_a_task_that_was_lost_fences_its_run_and_one_in_doubt_is_kept_once() {
+    let memory = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = memory.clone();
+    let task = running(&store).await;
+    let journal = journal_of(&store, &task, None);
+    memory.fail_with(|| store::Error::InDoubt);
+    memory.lose_next_acknowledgements(1);
+    journal.append(tail(0, b"abc")).await.unwrap();
+    assert_eq!(store.journal_bytes(&ANNA, task.id).await.unwrap(), b"abc");
+    memory.fail_with(|| store::Error::Lost);
+    memory.fail_next_writes(1);
+    assert_eq!(journal.append(tail(3, b"d")).await, Err(Fenced));
+    assert_eq!(store.journal_bytes(&ANNA, task.id).await.unwrap(), b"abc");
 }
 
 #[tokio::test]
@@ -123,7 +143,7 @@ async fn promoted(store: &Arc<dyn Store>, journal: &Arc<TaskJournal>) -> (Task, 
 #[tokio::test]
 async fn promoted_call_takes_along_what_it_saw_before() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let journal = TaskJournal::held(Arc::clone(&store));
+    let journal = TaskJournal::held(owner(&store));
     assert!(journal.is_eager(), "whoever promotes it asks for all of it");
     journal.submit(Tail { answered: 2, ..tail(0, b"abc") });
     journal.append(Tail { answered: 2, ..tail(3, b"d") }).await.unwrap();
@@ -141,7 +161,7 @@ async fn promoted_call_takes_along_what_it_saw_before() {
 #[tokio::test]
 async fn what_is_to_be_kept_soon_goes_along_with_the_next_write() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let journal = TaskJournal::held(Arc::clone(&store));
+    let journal = TaskJournal::held(owner(&store));
     let (task, _) = promoted(&store, &journal).await;
     let head = async || store.journal(&ANNA, task.id).await.unwrap().unwrap();
     let before = head().await.rows;
@@ -163,7 +183,7 @@ async fn what_is_to_be_kept_soon_goes_along_with_the_next_write() {
 #[tokio::test]
 async fn call_that_saw_too_much_before_it_is_a_task_is_promoted_without_journal() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let journal = TaskJournal::held(Arc::clone(&store));
+    let journal = TaskJournal::held(owner(&store));
     journal.append(tail(0, &vec![b'x'; HELD_BYTES_MAX + 1])).await.unwrap();
     let (task, head) = promoted(&store, &journal).await;
     let JournalState::Demoted { reason } = &head.state else { panic!("{head:?}") };
