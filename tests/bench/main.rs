@@ -6,6 +6,7 @@
 mod costs;
 mod durable;
 mod guests;
+mod leads;
 mod levers;
 mod load;
 mod many;
@@ -108,6 +109,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if plan.wants("crowd") {
         costs::a_call_beside_a_crowd(&plan, &mut report).await?;
+    }
+    if plan.wants("leads") {
+        leads::pages(&plan, &mut report).await?;
     }
     if plan.wants("memory") {
         costs::memory(&mut report).await?;
