@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 53] = [
+const COMMANDS: [&str; 54] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,
