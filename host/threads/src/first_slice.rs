@@ -2,7 +2,8 @@
 //! which cost more than the guest, are saved.
 //!
 //! Owns when that is allowed. Must not delay anybody: it is allowed while the guests' threads have nothing to do, to one call at a time,
-//! and to no share that had a long turn lately. Invariants: the slice ends with the turn, at the next tick at the latest, which is
+//! and to no share that had a long turn lately. Where calls come beside each other, all begin among the guests, who are then awake
+//! anyway: that is for [`CALM`] after two have met. Invariants: the slice ends with the turn, at the next tick at the latest, which is
 //! [`FIRST_SLICE_MS_MAX`] away at most, and what is not over then goes on among the guests; it is charged as any turn. Turns longer than
 //! [`SHORT_TURN`] hold such threads for a hundredth of a share's time at most, because [`PAUSE_FACTOR`] times the length of a long turn
 //! has to pass before the share's next slice.
@@ -18,6 +19,9 @@ pub(super) const FIRST_SLICE_MS_MAX: u64 = 10;
 pub(super) const SHORT_TURN: Duration = Duration::from_micros(500);
 /// How many times as long as a turn that is not short its share's calls begin among the guests.
 pub(super) const PAUSE_FACTOR: u64 = 100;
+
+/// After two calls have met, so much time has to pass without a meeting. A client that waits for its replies meets nobody.
+const CALM: Duration = Duration::from_millis(2);
 
 impl Pool {
     /// Gives a guest that says that it is queued its first turn: here, if that is allowed.
@@ -37,13 +41,13 @@ impl Pool {
     /// The guest with the share that its turn is charged to, if it may have it here; else it stands in line.
     fn claim_first_slice(&self, guest: Arc<Guest>) -> Option<(Share, Arc<Guest>)> {
         let mut line = self.line.lock();
-        let is_idle = line.idle == self.threads && line.fair.len() == 0 && line.stopped.is_empty();
-        if !self.has_first_slices
-            || line.closed
-            || line.has_first_slice
-            || !is_idle
-            || !guest.share.may_begin_elsewhere()
-        {
+        let is_alone =
+            !line.has_first_slice && line.idle == self.threads && line.fair.len() == 0 && line.stopped.is_empty();
+        if !is_alone {
+            line.met_at = Some(Instant::now());
+        }
+        let is_calm = is_alone && line.met_at.is_none_or(|met_at| met_at.elapsed() >= CALM);
+        if !is_calm || !self.has_first_slices || line.closed || !guest.share.may_begin_elsewhere() {
             drop(line);
             self.push(guest);
             return None;

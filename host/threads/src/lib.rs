@@ -93,6 +93,8 @@ struct RunQueue {
     woken: usize,
     /// Whether a guest has its first slice on another thread than these.
     has_first_slice: bool,
+    /// When a call began while another one ran or waited.
+    met_at: Option<Instant>,
     hurried_at: Option<Instant>,
     closed: bool,
 }
@@ -160,6 +162,7 @@ impl Threads {
             idle: 0,
             woken: 0,
             has_first_slice: false,
+            met_at: None,
             hurried_at: None,
             closed: false,
         };

@@ -297,14 +297,40 @@ async fn first_slice_of_a_loop_ends_with_its_turn() {
     let threads = threads(1);
     until_idle(&threads).await;
     let turns = Arc::new(AtomicUsize::new(0));
-    let looping = threads.begin(&Share::default(), spin(turns.clone()));
-    let had_here = turns.load(Ordering::Acquire);
-    assert_eq!(had_here, 1, "one turn here, the others among the guests");
+    let had_here = Arc::new(AtomicUsize::new(0));
+    let counts = [turns.clone(), had_here.clone()];
+    let here = thread::current().id();
+    let looping = threads.begin(
+        &Share::default(),
+        poll_fn(move |context| {
+            counts[1].fetch_add(usize::from(thread::current().id() == here), Ordering::AcqRel);
+            counts[0].fetch_add(1, Ordering::AcqRel);
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }),
+    );
     until(|| turns.load(Ordering::Acquire) > 10).await;
+    assert_eq!(had_here.load(Ordering::Acquire), 1, "one turn here, the others among the guests");
     assert!(!begins_here(&threads, &Share::default(), Duration::ZERO), "the threads have something to do");
     looping.stop();
+    until(|| begins_here(&threads, &Share::default(), Duration::ZERO)).await;
+}
+
+#[tokio::test]
+async fn calls_beside_each_other_begin_among_guests_until_none_have_met_for_a_while() {
+    let threads = Arc::new(threads(1));
     until_idle(&threads).await;
-    assert!(begins_here(&threads, &Share::default(), Duration::ZERO));
+    let begun = Instant::now();
+    // The second one meets the first.
+    let inner = Arc::clone(&threads);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    threads.begin(&Share::default(), async move {
+        let _ = sender.send(begins_here(&inner, &Share::default(), Duration::ZERO));
+    });
+    assert!(!receiver.recv().unwrap());
+    until(|| begins_here(&threads, &Share::default(), Duration::ZERO)).await;
+    assert!(begun.elapsed() >= Duration::from_millis(2), "{:?}", begun.elapsed());
+    assert!(begins_here(&threads, &Share::default(), Duration::ZERO), "and from then on");
 }
 
 #[tokio::test]
@@ -333,18 +359,6 @@ async fn share_with_a_long_turn_begins_among_guests_for_a_while() {
     until_idle(&threads).await;
     assert!(begins_here(&threads, &Share::default(), Duration::ZERO), "which is nothing to another share");
     until(|| begins_here(&threads, &slow, Duration::ZERO)).await;
-}
-
-#[tokio::test]
-async fn one_first_slice_at_a_time_and_none_beside_a_guest_that_waits() {
-    let threads = Arc::new(threads(1));
-    until_idle(&threads).await;
-    let inner = Arc::clone(&threads);
-    let (sender, receiver) = std::sync::mpsc::channel();
-    threads.begin(&Share::default(), async move {
-        let _ = sender.send(begins_here(&inner, &Share::default(), Duration::ZERO));
-    });
-    assert!(!receiver.recv().unwrap());
 }
 
 #[tokio::test]
