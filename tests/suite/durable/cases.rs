@@ -225,6 +225,7 @@ pub(super) fn answer(key: &str, question: &Value) -> Value {
         "journey" => json!({"destination": "Oslo", "travellers": 2}),
         "details" => json!({"class": "economy", "confirm": true}),
         "slot" => json!({"start": question["params"]["requestedSchema"]["properties"]["start"]["oneOf"][0]["const"]}),
+        "name" => json!({"name": "Ada"}),
         key if key.starts_with("pair-") => json!({"same": true}),
         key => json!({"value": key}),
     }
