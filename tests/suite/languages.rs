@@ -400,5 +400,6 @@ async fn python_coroutine_waits_on_the_host_and_returns() {
     let begin = Instant::now();
     let gathered = client.tool("py_gather", json!({"count": 6})).await.expect("a result");
     assert_eq!(text(&gathered), "[6, 5, 4, 3, 2, 1]", "{gathered}");
+    assert_eq!(gathered["structuredContent"], json!({"result": [6, 5, 4, 3, 2, 1]}), "{gathered}");
     assert!(begin.elapsed() >= Duration::from_millis(300), "it waits for the longest: {:?}", begin.elapsed());
 }

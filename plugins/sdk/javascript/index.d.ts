@@ -33,6 +33,38 @@ export type Json = null | boolean | number | string | Json[] | { [key: string]: 
 export type Schema = { type: "object"; [keyword: string]: unknown };
 
 /**
+ * A schema object of a library that follows Standard Schema and gives JSON Schema: zod from 4.2, ArkType, and Valibot with
+ * `toStandardJsonSchema`. As `input` it is listed by what it takes, and `run` gets what it makes of that. As `output` it is listed
+ * by what it makes of what `run` returns.
+ */
+export interface StandardSchema<Input = unknown, Output = Input> {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => Validated<Output> | Promise<Validated<Output>>;
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
+  };
+}
+
+/** The value that a schema made, or what is wrong. */
+export type Validated<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly { readonly message: string }[] };
+
+/** What `run` gets: what the schema object says, or with a JSON Schema what the author says. */
+export type Received<Input> = Input extends { readonly "~standard": { readonly types?: infer Types } }
+  ? NonNullable<Types> extends { readonly output: infer Value }
+    ? Value
+    : any
+  : any;
+
+/** A tool whose arguments have the type that its `input` says. */
+export type ToolOf<Input> = Omit<Tool, "input" | "run"> & {
+  input?: Input & (Schema | StandardSchema<any, any>);
+  run(args: Received<Input>): unknown;
+};
+
+/**
  * What the host calls, to be exported under the same names: `export const { tools, prompts } = definePlugin(…)`. There is
  * `resources` where the plugin has any, `prompts` likewise, and `completions` where one of them has `complete`.
  */
@@ -56,9 +88,9 @@ export interface Tool<Arguments = any> {
   /** What a model reads to decide whether to call the tool: say what it does and what comes back. */
   description: string;
   /** What clients may send; the host checks it. Names that it does not have are refused unless it says otherwise. */
-  input?: Schema;
+  input?: Schema | StandardSchema<any, Arguments>;
   /** What is in the structured content; the host checks it. */
-  output?: Schema;
+  output?: Schema | StandardSchema<any, any>;
   /** Whether a call may become a task: `"optional"` for everything that may take longer than a second. */
   task?: "forbidden" | "optional" | "required";
   /** Hint: the tool changes nothing. */
@@ -142,8 +174,8 @@ export interface Prompt extends Told {
 }
 
 /** Makes a plugin of what it offers. */
-export function definePlugin(plugin: {
-  tools?: Tool[];
+export function definePlugin<const Inputs extends readonly unknown[] = []>(plugin: {
+  tools?: { [At in keyof Inputs]: ToolOf<Inputs[At]> };
   resources?: (Resource | ResourceTemplate)[];
   prompts?: Prompt[];
 }): Exported;

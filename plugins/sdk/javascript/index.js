@@ -3,6 +3,7 @@
 import { AskError, CallError, thrown } from "./errors.js";
 import { completionsOf, promptsOf, resourcesOf } from "./offers.js";
 import { block, iconsOf, metaOf, output } from "./output.js";
+import { jsonSchema, received, returned } from "./schemas.js";
 
 export { AskError, CallError, Cancelled, KvError, ToolError } from "./errors.js";
 export { Output } from "./output.js";
@@ -51,11 +52,11 @@ function toolsOf(tools) {
   for (const tool of tools) {
     check(tool);
     if (byName.has(tool.name)) throw new TypeError(`tool ${tool.name}: there is a tool of this name already`);
-    byName.set(tool.name, tool);
+    byName.set(tool.name, { tool, description: described(tool) });
   }
   return {
-    listTools: () => [...byName.values()].map(described),
-    callTool: (name, json) => run(byName.get(name), name, json),
+    listTools: () => [...byName.values()].map(({ description }) => description),
+    callTool: (name, json) => run(byName.get(name)?.tool, name, json),
   };
 }
 
@@ -77,12 +78,13 @@ function described(tool) {
     idempotentHint: idempotent,
     openWorldHint: openWorld,
   };
+  const outputSchema = jsonSchema(tool, "output");
   return {
     name: tool.name,
     title: tool.title,
     description: tool.description,
-    inputSchema: JSON.stringify(closed(tool.input ?? NO_ARGUMENTS)),
-    outputSchema: tool.output && JSON.stringify(tool.output),
+    inputSchema: JSON.stringify(closed(jsonSchema(tool, "input") ?? NO_ARGUMENTS)),
+    outputSchema: outputSchema && JSON.stringify(outputSchema),
     annotations: hints.some((hint) => hint !== undefined) ? annotations : undefined,
     taskSupport: tool.task ?? "forbidden",
     icons: iconsOf(tool.icons),
@@ -99,7 +101,8 @@ function closed(schema) {
 async function run(tool, name, json) {
   if (tool === undefined) throw thrown(CallError.notFound(`there is no tool ${name}`));
   try {
-    return output(await tool.run(JSON.parse(json)));
+    const value = await tool.run(await received(tool, JSON.parse(json)));
+    return output(await returned(tool, value));
   } catch (error) {
     if (error instanceof CallError) throw thrown(error);
     if (error instanceof AskError && error.reason === "unsupported") {

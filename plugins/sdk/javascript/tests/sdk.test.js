@@ -39,6 +39,56 @@ test("a schema is closed unless it says what else it takes", () => {
   assert.equal("additionalProperties" in schema({ type: "object", oneOf: [{}] }), false);
 });
 
+/** A schema as libraries have them: `{ n }` with a text of digits, which becomes a number. */
+function digits(said, more = {}) {
+  const validate = ({ n }) => {
+    if (n === "1") return { value: { n: 1 } };
+    if (n === "13") return { issues: [{ message: "is unlucky", path: ["n"] }, { message: "no", path: [{ key: "a" }, 0] }, { message: "odd" }] };
+    return Promise.resolve({ value: { n: Number(n) } });
+  };
+  const json = (type) => ({ target }) => ({ $schema: target, properties: { n: { type } }, ...said });
+  const jsonSchema = { input: json("string"), output: json("number") };
+  return { "~standard": { version: 1, vendor: "test", validate, jsonSchema, ...more } };
+}
+
+test("a schema object of a library is listed as JSON Schema and checks arguments and results", async () => {
+  for (const schema of [digits(), Object.assign(() => {}, digits()), digits({ type: "object" })]) {
+    const tools = only(({ n }) => ({ n: typeof n === "number" ? `${n + 1}` : n }), { input: schema, output: schema });
+    const [listed] = tools.listTools();
+    const input = { type: "object", properties: { n: { type: "string" } }, additionalProperties: false };
+    assert.deepEqual(JSON.parse(listed.inputSchema), input);
+    assert.deepEqual(JSON.parse(listed.outputSchema), { type: "object", properties: { n: { type: "number" } } });
+    for (const [given, structured] of [["1", '{"n":2}'], ["41", '{"n":42}']]) {
+      assert.equal((await tools.callTool("t", JSON.stringify({ n: given }))).structured, structured);
+    }
+    const refused = await tools.callTool("t", '{"n":"13"}');
+    assert.deepEqual([refused.isError, refused.structured], [true, undefined]);
+    assert.equal(refused.content[0].val.text, "these arguments do not fit: /n: is unlucky; /a/0: no; /: odd");
+    const wrong = await tools.callTool("t", '{"n":"12"}');
+    assert.match(wrong.content[0].val.text, /^what the tool returned does not fit: \/n: is unlucky/);
+  }
+  const untouched = only(() => new Output().text("a"), { output: digits() });
+  assert.equal((await untouched.callTool("t", "{}")).content[0].val.text, "a");
+});
+
+test("a schema object without a JSON Schema converts itself or is refused where it is defined", () => {
+  const silent = digits({}, { jsonSchema: undefined });
+  const toJSONSchema = ({ io, target }) => ({ type: "object", title: `${io} ${target}` });
+  const listed = (schema) => JSON.parse(only(() => 1, { input: schema }).listTools()[0].inputSchema);
+  assert.equal(listed({ ...silent, toJSONSchema }).title, "input draft-2020-12");
+  const made = { $schema: "https://json-schema.org/draft/2020-12/schema", type: "object", title: "made", ...silent };
+  assert.equal(listed(made).title, "made");
+  const wrong = (input, words) => assert.throws(() => only(() => 1, { input }), words);
+  wrong(silent, /tool t: input is a schema of test that gives no JSON Schema: upgrade zod to 4\.2.*z\.toJSONSchema/);
+  wrong(digits({ type: "string" }), /input is no object but "string"/);
+  wrong({ name: digits() }, /input has a schema as its name: put an object schema around/);
+  const throws = () => {
+    throw new Error("dates have none");
+  };
+  wrong(digits({}, { jsonSchema: { input: throws } }), /input cannot be a JSON Schema: dates have none/);
+  assert.throws(() => only(() => 1, { output: silent }), /tool t: output is a schema/);
+});
+
 test("a tool that cannot be one is refused where it is defined", () => {
   assert.throws(() => only(undefined), /run is no function/);
   assert.throws(() => only(() => 1, { descripton: "x" }), /no option descripton/);

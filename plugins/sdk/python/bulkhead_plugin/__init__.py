@@ -14,8 +14,9 @@ and what they get back; its docstring is what a model reads to decide whether to
 `bulkhead plugin build` makes a component of it.
 
 What a tool returns decides what the client sees: a `str` is one text block; a dataclass or a `dict` is structured
-content (with an output schema, where the hint says what is in it) and the same JSON as text; `Output` is anything else,
-such as images. A `ToolError` (and any other exception) is a failed result that a model can read and react to; a
+content (with an output schema, where the hint says what is in it) and the same JSON as text; a number, a `bool` or a list
+whose hint says so (`-> int`, `-> list[str]`) is the same in an object, `{"result": …}`; `Output` is anything else, such as
+images. A `ToolError` (and any other exception) is a failed result that a model can read and react to; a
 `CallError` is a JSON-RPC error.
 
 A function with `@resource` is data that clients read by its URI, one with `@prompt` is a prompt that they offer to their

@@ -82,15 +82,16 @@ class Output:
         return self
 
 
-def of(value: Any) -> Output:
-    """The output of whatever a tool returned."""
+def of(value: Any, wraps: bool = False) -> Output:
+    """The output of whatever a tool returned; with `wraps`, its structured content has that as `result`."""
     if isinstance(value, Output):
         return value
-    if value is None:
+    if value is None and not wraps:
         return Output()
     if isinstance(value, str):
         return Output().text(value)
     encoded = _schema.encode(value)
-    text = json.dumps(encoded, ensure_ascii=False, allow_nan=False)
-    output = Output().text(text)
+    output = Output().text(json.dumps(encoded, ensure_ascii=False, allow_nan=False))
+    if wraps:
+        return output.structured({"result": encoded})
     return output.structured(encoded) if isinstance(encoded, dict) else output

@@ -150,6 +150,17 @@ def _union(options: list[Json]) -> Json:
     return {"anyOf": options}
 
 
+def kinds(schema: Json) -> set[str]:
+    """The types of JSON that what fits the schema may have."""
+    if "anyOf" in schema:
+        return set().union(*map(kinds, schema["anyOf"]))
+    if "type" in schema:
+        return {schema["type"]} if isinstance(schema["type"], str) else set(schema["type"])
+    if "enum" in schema:
+        return set().union(*(kinds(_PLAIN.get(type(value), {})) for value in schema["enum"]))
+    return {"string", "number", "boolean", "null", "array", "object"}
+
+
 def decode(hint: Any, value: Any, path: str) -> Any:
     """A value of that type from JSON; `ValueError` with the place for what does not fit."""
     origin, arguments = get_origin(hint), get_args(hint)
@@ -259,9 +270,9 @@ def is_plausible(hint: Any, value: Any) -> bool:
         return any(is_plausible(argument, value) for argument in arguments)
     if hint is None or hint is type(None):
         return value is None
-    if hint is float:
-        return isinstance(value, (int, float))
-    if hint in (str, int, bool):
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+    if hint in (str, bool):
         return isinstance(value, hint)
     if hint is list or origin is list:
         return isinstance(value, (list, tuple, set, frozenset))

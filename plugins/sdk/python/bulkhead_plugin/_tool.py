@@ -38,6 +38,8 @@ class Tool:
     returns: Any
     input_schema: _schema.Json
     output_schema: _schema.Json | None
+    #: Whether what the function returns stands in an object, as `{"result": …}`.
+    wraps_result: bool
     task: Literal["forbidden", "optional", "required"]
     read_only: bool | None
     destructive: bool | None
@@ -101,6 +103,7 @@ def _register(function: Callable[..., Any], **options: Any) -> Callable[..., Any
             returns=hints.get("return", Any),
             input_schema=_schema.of_object(fields),
             output_schema=_output_schema(hints.get("return")),
+            wraps_result=_wraps_result(hints.get("return")),
             task=options.pop("task", "forbidden"),
             icons=tuple(options.pop("icons", ())),
             meta=options.pop("meta", None) or {},
@@ -127,11 +130,24 @@ def _fields(function: Callable[..., Any], hints: dict[str, Any]) -> _schema.Fiel
 
 
 def _output_schema(hint: Any) -> _schema.Json | None:
-    """Only objects are structured content, and only hints that say what is in them are worth a schema."""
-    if hint is None or hint in (str, dict, _output.Output, type(None)):
+    """Structured content is an object in every revision of MCP, and only hints that say what is in it are worth a schema."""
+    if hint in _WITHOUT_SCHEMA:
         return None
     schema = _schema.of(hint)
+    if _wraps_result(hint):
+        return _schema.of_object({"result": (hint, dataclasses.MISSING)})
     return schema if schema.get("type") == "object" else None
+
+
+_WITHOUT_SCHEMA = (None, str, dict, list, _output.Output, type(None))
+
+
+def _wraps_result(hint: Any) -> bool:
+    """Numbers, truth values and arrays are wrapped. Where a text or an object is possible, it comes as it is."""
+    if hint in _WITHOUT_SCHEMA:
+        return False
+    kinds = _schema.kinds(_schema.of(hint)) - {"null"}
+    return bool(kinds) and kinds <= {"integer", "number", "boolean", "array"}
 
 
 def run(name: str, arguments: str) -> _output.Output:
@@ -148,7 +164,7 @@ def run(name: str, arguments: str) -> _output.Output:
         value = _schema.finished(tool.function(**given))
         if not _schema.is_plausible(tool.returns, value):
             raise TypeError(f"tool {name} returned a value of type {type(value).__name__}, but says that it returns {_schema.shown(tool.returns)}")
-        return _output.of(value)
+        return _output.of(value, wraps=tool.wraps_result)
     except (CallError, MemoryError):
         raise
     except Exception as error:

@@ -123,6 +123,77 @@ class Tools(unittest.TestCase):
         self.assertEqual(_tool.run("shout", '{"text": "a", "times": 2}').blocks[0].fields, {"text": "AA"})
         self.assertEqual(shout("b"), "B")
 
+    def test_a_result_that_is_no_object_stands_in_one(self) -> None:
+        numbers = {"type": "array", "items": {"type": "integer"}}
+        for hint, value, schema, text in [
+            (int, 3, {"type": "integer"}, "3"),
+            (float, 2, {"type": "number"}, "2"),
+            (bool, True, {"type": "boolean"}, "true"),
+            (int | None, None, {"type": ["integer", "null"]}, "null"),
+            (int | list[int], [1], {"anyOf": [{"type": "integer"}, numbers]}, "[1]"),
+            (list[int], (1, 2), numbers, "[1, 2]"),
+            (list[str], ["é"], {"type": "array", "items": {"type": "string"}}, '["é"]'),
+            (list[dict[str, Any]], [{}], {"type": "array", "items": {"type": "object", "additionalProperties": {}}}, "[{}]"),
+            (list[Trip], [], {"type": "array", "items": _schema.of(Trip)}, "[]"),
+            (Literal[1, 2], 2, {"enum": [1, 2]}, "2"),
+            (Level, Level.LOW, {"enum": [1]}, "1"),
+            (Annotated[int, "How many."], 3, {"type": "integer", "description": "How many."}, "3"),
+        ]:
+            output = self.result(hint, value)
+            self.assertEqual(
+                _tool.TOOLS["t"].output_schema,
+                {"type": "object", "properties": {"result": schema}, "required": ["result"], "additionalProperties": False},
+                hint,
+            )
+            self.assertEqual((output.structured_json, output.blocks[0].fields["text"]), (f'{{"result": {text}}}', text))
+            self.assertEqual(len(output.blocks), 1)
+
+    def test_other_results_are_texts_or_objects_as_they_are(self) -> None:
+        shares = {"type": "object", "additionalProperties": {"type": "number"}}
+        for hint, value, schema, structured in [
+            (str, "a", None, None),
+            (str | None, None, None, None),
+            (int | str, 3, None, None),
+            (Literal["a"], "a", None, None),
+            (date, date(2026, 2, 3), None, None),
+            (None, None, None, None),
+            (Any, [1], None, None),
+            (Any, {"n": 1}, None, '{"n": 1}'),
+            (list, [1], None, None),
+            (dict, {"n": 1}, None, '{"n": 1}'),
+            (dict[str, float], {"n": 1}, shares, '{"n": 1}'),
+            (dict[str, float] | None, {"n": 1}, None, '{"n": 1}'),
+            (int | dict[str, float], 3, None, None),
+            (Output, Output().text("a"), None, None),
+        ]:
+            output = self.result(hint, value)
+            self.assertEqual((_tool.TOOLS["t"].output_schema, output.structured_json), (schema, structured), hint)
+
+    def test_a_failure_has_no_structured_content(self) -> None:
+        def fail() -> int:
+            """Fails."""
+            raise ToolError("no number")
+
+        tool(fail)
+        self.assertIsNone(_tool.run("fail", "{}").structured_json)
+        for hint in (int, float, list[int]):
+            with unittest.mock.patch("sys.stderr"):
+                output = self.result(hint, True)
+            self.assertTrue(output.is_error, hint)
+            self.assertIsNone(output.structured_json)
+
+    def result(self, hint: Any, value: Any) -> Output:
+        """What a tool `t` with this hint gives back when it returns this value."""
+
+        def t():  # type: ignore[no-untyped-def]
+            """Tries."""
+            return value
+
+        t.__annotations__["return"] = hint
+        _tool.TOOLS.pop("t", None)
+        tool(t)
+        return _tool.run("t", "{}")
+
     def test_exceptions_are_failed_results_and_call_errors_are_not(self) -> None:
         class Overbooked(Exception): ...
 

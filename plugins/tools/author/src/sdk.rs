@@ -92,6 +92,7 @@ const JAVASCRIPT: &[File] = files![
     "plugins/sdk/javascript/index.js",
     "plugins/sdk/javascript/offers.js",
     "plugins/sdk/javascript/output.js",
+    "plugins/sdk/javascript/schemas.js",
     "plugins/sdk/javascript/talk.js",
     "plugins/sdk/javascript/testing.d.ts",
     "plugins/sdk/javascript/testing.js",
