@@ -72,8 +72,9 @@ async fn collector(
                     break (head, read[end + 4..].to_vec());
                 }
             };
-            stream.write_all(answer).await.unwrap();
+            // Who has the answer finds the request here.
             let _ = sender.send((head, ExportTraceServiceRequest::decode(body.as_slice()).unwrap()));
+            stream.write_all(answer).await.unwrap();
         }
     });
     (port, receiver)
