@@ -28,9 +28,7 @@ use bulkhead_metrics::Metrics;
 use bulkhead_net::server::{ENDING, Phase};
 use bulkhead_plugins::{self as plugins, HealthMonitor, Plugins};
 use bulkhead_protocol::{Protocol, ProtocolOptions};
-use bulkhead_runtime::{
-    CodeCacheConfig, CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames, WASMTIME_VERSION,
-};
+use bulkhead_runtime::{CodeCacheConfig, CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames};
 use bulkhead_store::host_secret;
 use bulkhead_store::sled::{SledOptions, SledStore};
 use bulkhead_tasks::secrets::Secrets;
@@ -46,10 +44,11 @@ use rustix::process::{Resource, getrlimit};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::host_identity::identify;
 use super::progress::StartStage;
 use super::resources::{Resources, address_space_shortage};
 use super::store_maintenance::SledMaintenance;
-use super::system_clock::{SystemClock, unix_ms};
+use super::system_clock::SystemClock;
 use super::tenants::Tenants;
 use super::{audit, progress, secrets, sources, traces};
 
@@ -64,20 +63,6 @@ const GUESTS_LEFT_MAX: Duration = Duration::from_secs(2);
 /// Stands before the sandbox of an author's host, and sees every call.
 pub(crate) type ObserveCalls = Box<dyn Fn(Arc<Sandbox>) -> Arc<dyn Executor> + Send + Sync>;
 
-/// Where a host serves, as people write it.
-#[derive(Default)]
-pub(crate) struct ServedAddresses {
-    pub(crate) clients: Option<String>,
-    pub(crate) administrators: Option<String>,
-    pub(crate) metrics: Option<String>,
-    pub(crate) dashboard: Option<String>,
-}
-
-/// A path as it is shown to operators.
-pub(crate) fn shown_path(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
 /// A running host without a transport.
 pub(crate) struct Host {
     pub(crate) store: Arc<SledStore>,
@@ -91,7 +76,8 @@ pub(crate) struct Host {
     pub(crate) metrics: Metrics,
     pub(crate) tracer: Tracer,
     clock: Arc<dyn Clock>,
-    identity: HostIdentity,
+    /// Without the addresses, which are known once it serves.
+    pub(crate) identity: HostIdentity,
     pub(crate) data: PathBuf,
     line_bytes_max: usize,
     pub(crate) plugin_admin: PluginAdmin,
@@ -334,7 +320,7 @@ impl Host {
     }
 
     /// Carries out commands.
-    pub(crate) fn operator(&self, served: ServedAddresses, reload: Arc<dyn Reload>) -> Arc<HostOperator> {
+    pub(crate) fn operator(&self, identity: HostIdentity, reload: Arc<dyn Reload>) -> Arc<HostOperator> {
         let maintenance = Arc::new(SledMaintenance { store: Arc::clone(&self.store), data: self.data.clone() });
         let task_control = Arc::new(self.tasks.clone());
         let mut operator = HostOperator::new(self.store.clone(), maintenance, task_control, Arc::clone(&self.clock));
@@ -345,7 +331,7 @@ impl Host {
             edge: self.quota.clone(),
             reload,
             health: Arc::clone(&self.health),
-            identity: self.identity(served),
+            identity,
             login_links: self.login_links.clone(),
             history: self.history.clone(),
         });
@@ -353,17 +339,6 @@ impl Host {
         operator.erase_hooks = Arc::clone(&self.erase_hooks);
         operator.audit = self.audit.clone();
         Arc::new(operator)
-    }
-
-    fn identity(&self, served: ServedAddresses) -> HostIdentity {
-        let ServedAddresses { clients, administrators, metrics, dashboard } = served;
-        HostIdentity {
-            address: clients,
-            admin_address: administrators,
-            metrics_address: metrics,
-            dashboard_address: dashboard,
-            ..self.identity.clone()
-        }
     }
 
     /// Carries out the commands that come over the control socket.
@@ -417,23 +392,6 @@ fn spawn_maintenance(
 fn note_loaded(plugins: &Plugins, audit: &Audit) {
     for version in plugins.versions_offered() {
         audit.note(|| Entry::new("plugin.loaded").plugin(&version));
-    }
-}
-
-/// What this process is, before it serves anywhere.
-fn identify(config: &Config, data: &Path) -> HostIdentity {
-    HostIdentity {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        program: std::env::current_exe().ok().as_deref().map(shown_path),
-        pid: std::process::id(),
-        started_at: unix_ms(),
-        address: None,
-        admin_address: None,
-        metrics_address: None,
-        dashboard_address: None,
-        data: shown_path(data),
-        store: if config.encryption.is_some() { "sled, sealed" } else { "sled" }.to_owned(),
-        wasmtime: WASMTIME_VERSION.to_owned(),
     }
 }
 

@@ -12,6 +12,7 @@ mod check;
 pub mod compile_cache;
 mod dashboard;
 pub mod host;
+mod host_identity;
 pub mod offline;
 mod progress;
 mod reload;

@@ -27,7 +27,7 @@ use bulkhead_transport::quota::EdgeQuota;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex;
 
-use super::host::{Host, ObserveCalls, shown_path};
+use super::host::{Host, ObserveCalls};
 use super::service_manager::ServiceManager;
 use super::sources;
 use super::system_clock::unix_ms;
@@ -258,7 +258,7 @@ impl Reload for ConfigReloader {
 
     async fn config(&self) -> ConfigIdentity {
         ConfigIdentity {
-            config: self.origin.file.as_deref().map(shown_path),
+            config: self.origin.file.as_deref().map(|file| file.display().to_string()),
             config_sha256: hex(&self.current.lock().await.digest),
         }
     }

@@ -11,6 +11,7 @@ use bulkhead_config::{AdminConfig, Config};
 use bulkhead_control::admin::{LoginLinks, Reload as _};
 use bulkhead_control::operator::HostOperator;
 use bulkhead_control::remote::{self, AdminTokenDigest, Remote};
+use bulkhead_control::views::HostIdentity;
 use bulkhead_identity::auth::Authenticator;
 use bulkhead_identity::principal::Principals;
 use bulkhead_net::address::normal_host;
@@ -22,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
 use super::dashboard::DashboardListener;
-use super::host::{Host, ServedAddresses, open_store};
+use super::host::{Host, open_store};
 use super::reload::HostStartup;
 use super::scraping::ScrapeListener;
 use super::system_clock::unix_ms;
@@ -56,13 +57,15 @@ pub async fn serve(startup: HostStartup, tell_address: impl FnOnce(&str)) -> any
     host.history = codes.is_some().then(|| host.history());
     host.login_links = codes.clone().map(|codes| codes as Arc<dyn LoginLinks>);
     let scheme = if certificate.is_some() { "https" } else { "http" };
-    let served = ServedAddresses {
-        clients: Some(format!("{scheme}://{address}/mcp")),
-        administrators: admin_listener.as_ref().map(AdminListener::address).transpose()?,
-        metrics: scraping.as_ref().map(ScrapeListener::address).transpose()?,
-        dashboard: browsing.as_ref().map(DashboardListener::base).transpose()?,
+    let endpoint = format!("{scheme}://{address}/mcp");
+    let identity = HostIdentity {
+        address: Some(endpoint.clone()),
+        admin_address: admin_listener.as_ref().map(AdminListener::address).transpose()?,
+        metrics_address: scraping.as_ref().map(ScrapeListener::address).transpose()?,
+        dashboard_address: browsing.as_ref().map(DashboardListener::base).transpose()?,
+        ..host.identity.clone()
     };
-    let operator = host.operator(served, reloading.clone());
+    let operator = host.operator(identity, reloading.clone());
     host.serve_operators(operator.clone());
     let dashboard = match browsing.zip(codes) {
         Some((listener, codes)) => {
@@ -83,7 +86,7 @@ pub async fn serve(startup: HostStartup, tell_address: impl FnOnce(&str)) -> any
     let workers = config.server.connection_workers.then(ConnectionWorkers::start).transpose();
     let workers = workers.context("threads cannot be started")?.map(Arc::new);
     let server = http_server(config, &host, authenticator, certificate, workers.clone()).await?;
-    tell_address(&format!("{scheme}://{address}/mcp"));
+    tell_address(&endpoint);
     manager.ready();
     let health = Arc::clone(&host.health);
     let watched = manager.watch(move || health.unhealthy().is_none());

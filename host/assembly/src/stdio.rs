@@ -7,7 +7,7 @@ use bulkhead_runtime::CodeCacheConfig;
 use bulkhead_transport::stdio;
 use tokio::io::{Stdin, Stdout};
 
-use super::host::{Host, ServedAddresses, open_store};
+use super::host::{Host, open_store};
 use super::progress;
 use super::reload::HostStartup;
 use super::serve::stop_signal;
@@ -31,7 +31,7 @@ pub async fn serve_client(
     let host = Host::start(&startup.config, data, code, store, None).await?;
     // Whoever can use this host's pipe or socket is let in without a token.
     let (_, reloading) = startup.follow(&host, Vec::new())?;
-    let operator = host.operator(ServedAddresses::default(), reloading);
+    let operator = host.operator(host.identity.clone(), reloading);
     host.serve_operators(operator);
     let requestor = host.principals.local_requestor().await?;
     let options = host.stdio_options();

@@ -373,8 +373,10 @@ pub struct HostIdentity {
     pub metrics_address: Option<String>,
     pub dashboard_address: Option<String>,
     pub data: String,
-    /// The engine of the store, and whether payloads are sealed.
+    /// The engine of the store.
     pub store: String,
+    /// Whether what is private in the store is sealed with keys of the operator's.
+    pub sealed: bool,
     pub wasmtime: String,
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     }
     settings.retain(|setting| !changed || setting.origin != Origin::Default);
     print_line(match json {
-        true => answer(&settings, file.map(|file| file.to_string_lossy().into_owned()), &hex(&digest)).to_string(),
+        true => answer(&settings, file.map(|file| file.display().to_string()), &hex(&digest)).to_string(),
         false if settings.is_empty() => "every value is the default".to_owned(),
         false => table(&settings, &Layout::of_stdout(wide)),
     });

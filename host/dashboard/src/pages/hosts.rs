@@ -43,6 +43,7 @@ pub(crate) fn host(frame: &Frame<'_>, session: &Session, health: &HealthView, st
             @for (name, value) in places(host) { dt { (name) } dd { (text::line(value)) } }
             @if let Some(config) = &config.config { dt { "Configuration" } dd { (text::line(config)) } }
             dt { "Its SHA-256" } dd { code { (text::line(&config.config_sha256)) } }
+            dt { "Sealed" } dd { (yes(host.sealed)) }
             dt { "Wasmtime" } dd { (text::line(&host.wasmtime)) }
         }
         h2 { "Drain" }
