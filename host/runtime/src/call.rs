@@ -52,7 +52,7 @@ pub(super) struct Call {
     /// For what blocks a thread.
     pub(super) blocking: Blocking,
     /// Which of its descriptors lead to directories with a quota.
-    pub(super) rooms: DirectoryQuotas,
+    pub(super) directory_quotas: DirectoryQuotas,
     /// How many ids the host has drawn for this call.
     pub(super) ids_drawn: u64,
     /// Whether the guest's wish to become a task was already decided.
@@ -90,12 +90,12 @@ impl Call {
         let outside = facts.outside.as_ref().filter(|_| journal.is_none());
         let clock = Clock::start(outside.and_then(|outside| outside.unix_ms()));
         let mut wasi = None;
-        let mut rooms = DirectoryQuotas::default();
+        let mut directory_quotas = DirectoryQuotas::default();
         if !granted.directories.is_empty() {
             let heard = journal.as_ref().map(|_| outbox.clone());
             let streams = Streams { program: program.as_ref(), conversation: conversation.as_ref() };
             let mut world = world(&plugin, &granted, &facts, clock, streams, &shared.stderr, heard);
-            rooms = files::open(&mut world, &granted.directories, tenant, quotas, &blocking)?;
+            directory_quotas = files::open(&mut world, &granted.directories, tenant, quotas, &blocking)?;
             wasi = Some(world.build());
         }
         let denials = Denials::new(plugin, granted, outbox.clone());
@@ -121,7 +121,7 @@ impl Call {
             outbox,
             denials,
             blocking,
-            rooms,
+            directory_quotas,
             ids_drawn: 0,
             detach_settled: false,
             program,

@@ -81,24 +81,24 @@ struct Claimant {
 impl Claimant {
     /// What is wrong with another claim of the same.
     fn clash(&self, claim: &(&'static str, String), renamed: Option<&str>) -> String {
-        let (what, said) = claim;
+        let (what, name) = claim;
         let owner = &self.plugin;
         match (*what, renamed, &self.renamed) {
             ("tool", Some(own), Some(other)) => format!(
-                "its tool {own:?} and the tool {other:?} of plugin {owner} are both called {said:?} by the configuration: choose \
+                "its tool {own:?} and the tool {other:?} of plugin {owner} are both called {name:?} by the configuration: choose \
                  another `name` for one of them"
             ),
             ("tool", Some(own), None) => format!(
-                "its tool {own:?} is called {said:?} by the configuration, which is a tool of plugin {owner}: choose another `name`"
+                "its tool {own:?} is called {name:?} by the configuration, which is a tool of plugin {owner}: choose another `name`"
             ),
             ("tool", None, Some(other)) => format!(
-                "its tool {said:?} has the name that the configuration gives to the tool {other:?} of plugin {owner}: choose \
+                "its tool {name:?} has the name that the configuration gives to the tool {other:?} of plugin {owner}: choose \
                  another `name` for that one"
             ),
             ("tool" | "prompt", ..) => format!(
-                "its {what} {said:?} has the same name as a {what} of plugin {owner}: set a `prefix` for one of them"
+                "its {what} {name:?} has the same name as a {what} of plugin {owner}: set a `prefix` for one of them"
             ),
-            _ => format!("its {what} {said:?} is offered by plugin {owner} already"),
+            _ => format!("its {what} {name:?} is offered by plugin {owner} already"),
         }
     }
 }

@@ -121,8 +121,8 @@ fn entry(tool: wit::Tool, base_name: String, terms: &DeclarationPolicy<'_>) -> R
 
     let input = schema("input schema", &tool.input_schema, Validator::compile, &mut wrong);
     if let Some((text, _)) = &input {
-        let marks = header_params::problems(&serde_json::from_str(text.as_str()).unwrap_or_default());
-        wrong.extend(marks.into_iter().map(|problem| format!("input schema: {problem}")));
+        let problems = header_params::problems(&serde_json::from_str(text.as_str()).unwrap_or_default());
+        wrong.extend(problems.into_iter().map(|problem| format!("input schema: {problem}")));
     }
     let output = tool.output_schema.as_ref();
     let output = output.and_then(|text| schema("output schema", text, Validator::compile_any, &mut wrong));
@@ -209,8 +209,8 @@ fn overridden(own: &Tool, policy: Option<&ToolPolicy>) -> Result<Tool, Vec<Strin
         check_description(description, &mut wrong);
         shown.description.clone_from(description);
     }
-    let said = |problem| format!("as the configuration presents it, {problem}");
-    if wrong.is_empty() { Ok(shown) } else { Err(wrong.into_iter().map(said).collect()) }
+    let in_words = |problem| format!("as the configuration presents it, {problem}");
+    if wrong.is_empty() { Ok(shown) } else { Err(wrong.into_iter().map(in_words).collect()) }
 }
 
 pub(super) fn check_name(own: &str, full: &str, wrong: &mut Vec<String>) {

@@ -124,8 +124,8 @@ pub(super) fn internal(plugin: &str, text: &str) -> CallError {
 /// The plugin's own word for "something broke in me": for the operator only.
 pub(super) fn reported(plugin: &str, text: &str) -> CallError {
     let incident = incident();
-    let said = escaped(beginning(text, LOGGED_BYTES_MAX));
-    tracing::warn!(plugin, incident, said, "plugin reported an internal error");
+    let error = escaped(beginning(text, LOGGED_BYTES_MAX));
+    tracing::warn!(plugin, incident, error, "plugin reported an internal error");
     CallError::Internal { incident }
 }
 

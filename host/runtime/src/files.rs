@@ -49,18 +49,18 @@ pub(super) fn open(
     quotas: &Quotas,
     blocking: &Blocking,
 ) -> Result<DirectoryQuotas, HostFailure> {
-    let mut rooms = DirectoryQuotas::default();
+    let mut directory_quotas = DirectoryQuotas::default();
     for grant in grants {
-        let place = match (grant.is_per_tenant(), tenant) {
+        let path = match (grant.is_per_tenant(), tenant) {
             (false, _) => Ok(grant.host.clone()),
             (true, Some(tenant)) => own(&grant.host, tenant),
             (true, None) => continue,
         };
         let permissions = if grant.write { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
-        let opened = place.map_err(wasmtime::Error::from).and_then(|place| {
-            world.preopened_dir(&place, &grant.guest, permissions)?;
+        let opened = path.map_err(wasmtime::Error::from).and_then(|path| {
+            world.preopened_dir(&path, &grant.guest, permissions)?;
             if let (Some(bytes_max), true) = (grant.bytes_max, grant.write) {
-                rooms.add(grant.guest.clone(), quotas.room(&place, bytes_max, blocking)?);
+                directory_quotas.add(grant.guest.clone(), quotas.of_directory(&path, bytes_max, blocking)?);
             }
             Ok(())
         });
@@ -68,7 +68,7 @@ pub(super) fn open(
             HostFailure(format!("granted directory {} cannot be opened: {error:#}", grant.host.display()))
         })?;
     }
-    Ok(rooms)
+    Ok(directory_quotas)
 }
 
 /// The directories that stand for a tenant on the ways to what is granted, as far as they are there. What is below them is that tenant's
@@ -77,8 +77,8 @@ pub fn directories_of(granted: &[DirGrant], tenant: &str) -> BTreeSet<PathBuf> {
     let Ok(name) = plain(tenant) else { return BTreeSet::new() };
     let first = |grant: &DirGrant| {
         let (above, parts) = split(&grant.host);
-        let place = std::path::absolute(above.join(parts.first()?.replace(TENANT_MARK, &name))).ok()?;
-        std::fs::symlink_metadata(&place).ok()?.is_dir().then_some(place)
+        let path = std::path::absolute(above.join(parts.first()?.replace(TENANT_MARK, &name))).ok()?;
+        std::fs::symlink_metadata(&path).ok()?.is_dir().then_some(path)
     };
     granted.iter().filter_map(first).collect()
 }
@@ -95,21 +95,21 @@ fn split(path: &Path) -> (PathBuf, Vec<String>) {
 }
 
 /// A tenant's own directory, made where it is not there yet, for the host's eyes only.
-fn own(path: &Path, tenant: &str) -> io::Result<PathBuf> {
-    let (mut place, parts) = split(path);
+fn own(granted: &Path, tenant: &str) -> io::Result<PathBuf> {
+    let (mut path, parts) = split(granted);
     let name = plain(tenant)?;
     for part in parts {
-        place.push(part.replace(TENANT_MARK, &name));
-        match DirBuilder::new().mode(0o700).create(&place) {
+        path.push(part.replace(TENANT_MARK, &name));
+        match DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             Ok(()) | Err(_) => {}
         }
         // A link might lead to another tenant.
-        if !std::fs::symlink_metadata(&place)?.is_dir() {
+        if !std::fs::symlink_metadata(&path)?.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "what stands for the tenant is no directory"));
         }
     }
-    Ok(place)
+    Ok(path)
 }
 
 /// A tenant's name as a part of a path. Two names never become one: `%` is in none of them.

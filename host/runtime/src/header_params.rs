@@ -13,9 +13,9 @@ const MARK: &str = "x-mcp-header";
 ///
 /// The schema's nesting was bounded when it was compiled.
 pub(super) fn problems(schema: &Value) -> Vec<String> {
-    let mut marks = HeaderParams::default();
-    marks.look(schema, true);
-    marks.wrong
+    let mut params = HeaderParams::default();
+    params.look(schema, true);
+    params.wrong
 }
 
 #[derive(Default)]

@@ -278,8 +278,8 @@ impl OutsideWorld for ListingWorld {
     }
 }
 
-/// The instances in which a web service or a command says whether it is an MCP server, and lists what it has: without any grant, and all of them within
-/// the time of one listing.
+/// The instances in which a web service or a command says whether it is an MCP server, and lists what it has: without any grant, and
+/// all of them within the time of one listing.
 struct ListingVisits<'a> {
     host_context: &'a HostContext,
     linked: &'a Linked,

@@ -178,12 +178,12 @@ fn with_stderr(error: CallError, plugin: &Plugin, program: Option<&Program>, std
     let stderr = program.map_or_else(|| stderr.clone(), Program::stderr);
     let Some(line) = stderr.line() else { return CallError::Fault { kind: FaultKind::Trap, reason } };
     fault::log_crash(&plugin.name, &line);
-    let told = match program {
+    let last_words = match program {
         Some(_) => Some(line),
         None => stderr.last_line().filter(|_| plugin.is_typed()),
     };
-    let reason = match told {
-        Some(told) => fault::cut(format!("{reason}; the end of its standard error: {told}")),
+    let reason = match last_words {
+        Some(last_words) => fault::cut(format!("{reason}; the end of its standard error: {last_words}")),
         None => reason,
     };
     CallError::Fault { kind: FaultKind::Trap, reason }

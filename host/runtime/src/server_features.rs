@@ -178,8 +178,8 @@ pub(super) fn page(returned: wit_resources::ResourcePage, bytes_max: u64) -> Res
     let item_size = |item: &wit_resources::ResourceInfo| {
         let texts = [&item.title, &item.description, &item.mime_type].into_iter().flatten().map(String::len);
         let annotations = item.annotations.as_ref().map_or(0, annotations_size);
-        let told = item.uri.len() + item.name.len() + texts.sum::<usize>() + annotations;
-        told + icons_size(&item.icons) + meta_size(&item.meta) + 32
+        let bytes = item.uri.len() + item.name.len() + texts.sum::<usize>() + annotations;
+        bytes + icons_size(&item.icons) + meta_size(&item.meta) + 32
     };
     within(returned.items.iter().map(item_size).sum(), bytes_max)?;
     if returned.items.len() > PAGE_MAX {

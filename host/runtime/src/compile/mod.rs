@@ -173,11 +173,11 @@ async fn in_child(mut command: Command, component: &[u8], limits: &CompileLimits
     let wall_ms = limits.cpu_ms.saturating_mul(WALL_FACTOR).max(WALL_MS_MIN);
     let work = async {
         // The pipe stays open to the end: its end tells the child that nobody waits for it any more.
-        let (_stdin, answer, said) = tokio::join!(give(stdin, component), answer(stdout), listen(stderr));
-        (answer, said, child.wait().await)
+        let (_stdin, answer, words) = tokio::join!(give(stdin, component), answer(stdout), listen(stderr));
+        (answer, words, child.wait().await)
     };
     let done = tokio::time::timeout(Duration::from_millis(wall_ms), work).await;
-    let Ok((answer, said, status)) = done else {
+    let Ok((answer, words, status)) = done else {
         // If it is gone already, that is as good.
         let _ = child.kill().await;
         let late = format!("compiling it took longer than {wall_ms} ms, on a machine that is busy otherwise");
@@ -188,8 +188,8 @@ async fn in_child(mut command: Command, component: &[u8], limits: &CompileLimits
         Some(Err(refused)) => Err(CompileError::Refused(refused)),
         None => {
             let status = status.map_err(cannot)?;
-            tracing::warn!(%status, said = escaped(&said), "the compiler gave no answer");
-            Err(cause_of_death(status, &said, limits))
+            tracing::warn!(%status, stderr = escaped(&words), "the compiler gave no answer");
+            Err(cause_of_death(status, &words, limits))
         }
     }
 }
@@ -232,7 +232,7 @@ async fn read_bounded(from: impl AsyncRead + Unpin, bytes_max: u64) -> Vec<u8> {
 }
 
 /// Why a child died, in words for the author of the component.
-fn cause_of_death(status: ExitStatus, said: &str, limits: &CompileLimits) -> CompileError {
+fn cause_of_death(status: ExitStatus, stderr: &str, limits: &CompileLimits) -> CompileError {
     use std::os::unix::process::ExitStatusExt as _;
     // Nothing that a compiler does to itself: somebody, or the kernel of a machine without memory, has ended it.
     let from_outside = [Signal::KILL, Signal::TERM, Signal::HUP, Signal::INT];
@@ -244,7 +244,7 @@ fn cause_of_death(status: ExitStatus, said: &str, limits: &CompileLimits) -> Com
         Some(signal) if signal == Signal::XCPU.as_raw() => {
             format!("compiling it takes more processor time than compile.cpu_ms = {}", limits.cpu_ms)
         }
-        _ if out_of_memory.iter().any(|words| said.contains(words)) => too_large(limits),
+        _ if out_of_memory.iter().any(|words| stderr.contains(words)) => too_large(limits),
         Some(signal) => format!("the compiler crashed on it (signal {signal}), in a process of its own"),
         None => format!("the compiler failed on it ({status}), in a process of its own"),
     })

@@ -18,7 +18,7 @@ use super::quota::{Addition, DirectoryFull, DirectoryQuota, UnderWay};
 pub(super) struct Counted {
     inner: DynOutputStream,
     file: Arc<std::fs::File>,
-    room: DirectoryQuota,
+    quota: DirectoryQuota,
     /// Where the next byte goes; `None`: to the end.
     offset: Option<u64>,
     state: State,
@@ -27,7 +27,7 @@ pub(super) struct Counted {
 enum State {
     Ready,
     /// The directory is measured, to see whether there is room for these bytes.
-    Asking(tokio::task::JoinHandle<Result<UnderWay, DirectoryFull>>, Bytes),
+    Measuring(tokio::task::JoinHandle<Result<UnderWay, DirectoryFull>>, Bytes),
     /// They are being written.
     Writing(#[expect(dead_code, reason = "held until they are written")] UnderWay),
     Failed,
@@ -38,10 +38,10 @@ impl Counted {
     pub(super) fn new(
         inner: DynOutputStream,
         file: Arc<std::fs::File>,
-        room: DirectoryQuota,
+        quota: DirectoryQuota,
         offset: Option<u64>,
     ) -> Self {
-        Self { inner, file, room, offset, state: State::Ready }
+        Self { inner, file, quota, offset, state: State::Ready }
     }
 
     fn addition(&self, bytes: &Bytes) -> Addition {
@@ -61,9 +61,9 @@ impl Counted {
     }
 
     /// It is known whether there is room for what waits.
-    fn asked(&mut self, room: Result<UnderWay, DirectoryFull>) {
-        let State::Asking(_, bytes) = std::mem::replace(&mut self.state, State::Failed) else { return };
-        if let Ok(taken) = room
+    fn settle(&mut self, measured: Result<UnderWay, DirectoryFull>) {
+        let State::Measuring(_, bytes) = std::mem::replace(&mut self.state, State::Failed) else { return };
+        if let Ok(taken) = measured
             && self.pass(bytes, taken).is_err()
         {
             self.state = State::Failed;
@@ -78,7 +78,7 @@ impl Counted {
                 Err(full())
             }
             State::Closed => Err(StreamError::Closed),
-            State::Ready | State::Asking(..) | State::Writing(_) => Ok(()),
+            State::Ready | State::Measuring(..) | State::Writing(_) => Ok(()),
         }
     }
 }
@@ -90,9 +90,9 @@ fn full() -> StreamError {
 #[async_trait::async_trait]
 impl Pollable for Counted {
     async fn ready(&mut self) {
-        if let State::Asking(asked, _) = &mut self.state {
-            let room = asked.await.unwrap_or(Err(DirectoryFull));
-            self.asked(room);
+        if let State::Measuring(measuring, _) = &mut self.state {
+            let measured = measuring.await.unwrap_or(Err(DirectoryFull));
+            self.settle(measured);
         }
         if matches!(self.state, State::Failed | State::Closed) {
             return;
@@ -106,16 +106,16 @@ impl Pollable for Counted {
 impl OutputStream for Counted {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.failure()?;
-        if matches!(self.state, State::Asking(..) | State::Writing(_)) {
+        if matches!(self.state, State::Measuring(..) | State::Writing(_)) {
             // One at a time: otherwise each of them would be another task of the host.
             return Err(StreamError::trap("write not permitted: check_write not called first"));
         }
         let addition = self.addition(&bytes);
-        if let Some(taken) = self.room.try_take(&addition) {
+        if let Some(taken) = self.quota.try_take(&addition) {
             return self.pass(bytes, taken);
         }
-        let room = self.room.clone();
-        self.state = State::Asking(tokio::spawn(async move { room.take(&addition).await }), bytes);
+        let quota = self.quota.clone();
+        self.state = State::Measuring(tokio::spawn(async move { quota.take(&addition).await }), bytes);
         Ok(())
     }
 
@@ -123,7 +123,7 @@ impl OutputStream for Counted {
         self.ready().await;
         self.failure()?;
         let addition = self.addition(&bytes);
-        let Ok(_taken) = self.room.take(&addition).await else {
+        let Ok(_taken) = self.quota.take(&addition).await else {
             self.state = State::Closed;
             return Err(full());
         };
@@ -140,13 +140,13 @@ impl OutputStream for Counted {
 
     fn check_write(&mut self) -> StreamResult<usize> {
         // A guest may look again and again without ever waiting.
-        if let State::Asking(asked, _) = &mut self.state
-            && let Some(room) = asked.now_or_never()
+        if let State::Measuring(measuring, _) = &mut self.state
+            && let Some(measured) = measuring.now_or_never()
         {
-            self.asked(room.unwrap_or(Err(DirectoryFull)));
+            self.settle(measured.unwrap_or(Err(DirectoryFull)));
         }
         self.failure()?;
-        if matches!(self.state, State::Asking(..)) {
+        if matches!(self.state, State::Measuring(..)) {
             return Ok(0);
         }
         let free = self.inner.check_write()?;
@@ -159,16 +159,16 @@ impl OutputStream for Counted {
     async fn cancel(&mut self) {
         // What is being written stays counted until it is.
         self.inner.cancel().await;
-        if let State::Asking(asked, _) = std::mem::replace(&mut self.state, State::Closed) {
-            asked.abort();
+        if let State::Measuring(measuring, _) = std::mem::replace(&mut self.state, State::Closed) {
+            measuring.abort();
         }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        if let State::Asking(asked, _) = &self.state {
-            asked.abort();
+        if let State::Measuring(measuring, _) = &self.state {
+            measuring.abort();
         }
     }
 }
@@ -213,10 +213,10 @@ mod tests {
     fn stream(bytes_max: u64) -> (tempfile::TempDir, Slow, Counted) {
         let folder = tempfile::tempdir().unwrap();
         let blocking = Blocking::of(&Arc::default(), TenantId([7; 16]));
-        let room = Quotas::default().room(folder.path(), bytes_max, &blocking).unwrap();
+        let quota = Quotas::default().of_directory(folder.path(), bytes_max, &blocking).unwrap();
         let file = Arc::new(std::fs::File::create(folder.path().join("a")).unwrap());
         let slow = Slow::default();
-        (folder, slow.clone(), Counted::new(Box::new(slow), file, room, None))
+        (folder, slow.clone(), Counted::new(Box::new(slow), file, quota, None))
     }
 
     /// As often as it takes; at once where nothing is measured.

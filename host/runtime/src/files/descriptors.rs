@@ -20,17 +20,17 @@ pub(crate) struct DirectoryQuotas {
 }
 
 impl DirectoryQuotas {
-    pub(super) fn add(&mut self, guest: String, room: DirectoryQuota) {
-        self.granted.push((guest, room));
+    pub(super) fn add(&mut self, guest: String, quota: DirectoryQuota) {
+        self.granted.push((guest, quota));
     }
 
     pub(super) fn of(&self, descriptor: &Resource<Descriptor>) -> Option<DirectoryQuota> {
         if self.granted.is_empty() { None } else { self.open.get(&descriptor.rep()).cloned() }
     }
 
-    pub(super) fn set(&mut self, descriptor: &Resource<Descriptor>, room: Option<DirectoryQuota>) {
-        match room {
-            Some(room) => _ = self.open.insert(descriptor.rep(), room),
+    pub(super) fn set(&mut self, descriptor: &Resource<Descriptor>, quota: Option<DirectoryQuota>) {
+        match quota {
+            Some(quota) => _ = self.open.insert(descriptor.rep(), quota),
             None => _ = self.open.remove(&descriptor.rep()),
         }
     }

@@ -105,18 +105,18 @@ pub(crate) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
     types.func_wrap_async("[method]descriptor.unlink-file-at", |mut store: Store<'_>, (fd, path)| {
         Box::new(async move {
             let call = store.data_mut().use_files_first().await?;
-            let room = call.rooms.of(&fd);
+            let quota = call.directory_quotas.of(&fd);
             let removed = call.filesystem().unlink_file_at(fd, path).await;
-            room.inspect(DirectoryQuota::gave_back);
+            quota.inspect(DirectoryQuota::gave_back);
             told(removed)
         })
     })?;
     types.func_wrap_async("[method]descriptor.remove-directory-at", |mut store: Store<'_>, (fd, path)| {
         Box::new(async move {
             let call = store.data_mut().use_files_first().await?;
-            let room = call.rooms.of(&fd);
+            let quota = call.directory_quotas.of(&fd);
             let removed = call.filesystem().remove_directory_at(fd, path).await;
-            room.inspect(DirectoryQuota::gave_back);
+            quota.inspect(DirectoryQuota::gave_back);
             told(removed)
         })
     })?;
@@ -130,8 +130,9 @@ fn get_directories(call: &mut Call) -> Directories {
     call.denials.looked_for_directories();
     let found = call.filesystem().get_directories()?;
     for (descriptor, guest) in &found {
-        let room = call.rooms.granted.iter().find(|(name, _)| name == guest).map(|(_, room)| room.clone());
-        call.rooms.set(descriptor, room);
+        let quota =
+            call.directory_quotas.granted.iter().find(|(name, _)| name == guest).map(|(_, quota)| quota.clone());
+        call.directory_quotas.set(descriptor, quota);
     }
     Ok((found,))
 }
@@ -145,34 +146,34 @@ fn file(call: &mut Call, fd: &Resource<Descriptor>) -> FsResult<Option<Arc<std::
 
 async fn write(call: &mut Call, fd: Resource<Descriptor>, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
     let mut _taken = None;
-    if let (Some(room), Some(file)) = (call.rooms.of(&fd), file(call, &fd)?) {
+    if let (Some(quota), Some(file)) = (call.directory_quotas.of(&fd), file(call, &fd)?) {
         let end = offset.saturating_add(bytes.len() as u64);
-        _taken = Some(room.take(&Addition::UpTo(file, end)).await.map_err(ErrorCode::from)?);
+        _taken = Some(quota.take(&Addition::UpTo(file, end)).await.map_err(ErrorCode::from)?);
     }
     call.filesystem().write(fd, bytes, offset).await
 }
 
 /// Without an offset at the end of the file.
 fn stream(call: &mut Call, fd: Resource<Descriptor>, offset: Option<u64>) -> FsResult<Resource<DynOutputStream>> {
-    let room = call.rooms.of(&fd);
+    let quota = call.directory_quotas.of(&fd);
     let file = file(call, &fd)?;
     let mut filesystem = call.filesystem();
     let made = match offset {
         Some(offset) => filesystem.write_via_stream(fd, offset)?,
         None => filesystem.append_via_stream(fd)?,
     };
-    let (Some(room), Some(file)) = (room, file) else { return Ok(made) };
+    let (Some(quota), Some(file)) = (quota, file) else { return Ok(made) };
     let inner = filesystem.table.delete(made)?;
-    let counted: DynOutputStream = Box::new(Counted::new(inner, file, room, offset));
+    let counted: DynOutputStream = Box::new(Counted::new(inner, file, quota, offset));
     Ok(filesystem.table.push(counted)?)
 }
 
 async fn set_size(call: &mut Call, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
-    let Some((room, file)) = call.rooms.of(&fd).zip(file(call, &fd)?) else {
+    let Some((quota, file)) = call.directory_quotas.of(&fd).zip(file(call, &fd)?) else {
         return call.filesystem().set_size(fd, size).await;
     };
-    let _taken = room.take(&Addition::UpTo(file, size)).await.map_err(ErrorCode::from)?;
-    let _shrinking = room.shrinking();
+    let _taken = quota.take(&Addition::UpTo(file, size)).await.map_err(ErrorCode::from)?;
+    let _shrinking = quota.shrinking();
     call.filesystem().set_size(fd, size).await
 }
 
@@ -184,31 +185,31 @@ async fn open_at(
     open: OpenFlags,
     flags: DescriptorFlags,
 ) -> FsResult<Resource<Descriptor>> {
-    let room = call.rooms.of(&fd);
+    let quota = call.directory_quotas.of(&fd);
     let mut _taken = None;
-    if let Some(room) = &room
+    if let Some(quota) = &quota
         && open.contains(OpenFlags::CREATE)
     {
         let same = Resource::new_borrow(fd.rep());
         if call.filesystem().stat_at(same, at, path.clone()).await.is_err() {
-            _taken = Some(room.take_entry(0).await.map_err(ErrorCode::from)?);
+            _taken = Some(quota.take_entry(0).await.map_err(ErrorCode::from)?);
         }
     }
-    let shrinking = room.as_ref().filter(|_| open.contains(OpenFlags::TRUNCATE)).map(DirectoryQuota::shrinking);
+    let shrinking = quota.as_ref().filter(|_| open.contains(OpenFlags::TRUNCATE)).map(DirectoryQuota::shrinking);
     let opened = open_plainly(call, &fd, at, path, open, flags).await;
     drop(shrinking);
-    if let Some(room) = &room
+    if let Some(quota) = &quota
         && opened.is_err()
     {
         // What was counted for a new entry has not become one.
-        room.gave_back();
+        quota.gave_back();
     }
     let opened = opened?;
-    if let (Some(room), Some(file)) = (&room, file(call, &opened)?) {
-        room.opened(&file);
+    if let (Some(quota), Some(file)) = (&quota, file(call, &opened)?) {
+        quota.opened(&file);
     }
-    if !call.rooms.granted.is_empty() {
-        call.rooms.set(&opened, room);
+    if !call.directory_quotas.granted.is_empty() {
+        call.directory_quotas.set(&opened, quota);
     }
     Ok(opened)
 }
@@ -222,8 +223,8 @@ async fn open_plainly(
     open: OpenFlags,
     flags: DescriptorFlags,
 ) -> FsResult<Resource<Descriptor>> {
-    let wish = OpenRequest::new(directory(call, fd)?, at, open, flags)?;
-    let opened = call.blocking.on_files(move || wish.open(&path)).await??;
+    let request = OpenRequest::new(directory(call, fd)?, at, open, flags)?;
+    let opened = call.blocking.on_files(move || request.open(&path)).await??;
     Ok(call.filesystem().table.push(opened)?)
 }
 
@@ -257,16 +258,16 @@ async fn set_times_at(
 }
 
 async fn create_directory_at(call: &mut Call, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
-    let _taken = match call.rooms.of(&fd) {
-        Some(room) => Some(room.take_entry(0).await.map_err(ErrorCode::from)?),
+    let _taken = match call.directory_quotas.of(&fd) {
+        Some(quota) => Some(quota.take_entry(0).await.map_err(ErrorCode::from)?),
         None => None,
     };
     call.filesystem().create_directory_at(fd, path).await
 }
 
 async fn symlink_at(call: &mut Call, fd: Resource<Descriptor>, target: String, path: String) -> FsResult<()> {
-    let _taken = match call.rooms.of(&fd) {
-        Some(room) => Some(room.take_entry(target.len() as u64).await.map_err(ErrorCode::from)?),
+    let _taken = match call.directory_quotas.of(&fd) {
+        Some(quota) => Some(quota.take_entry(target.len() as u64).await.map_err(ErrorCode::from)?),
         None => None,
     };
     call.filesystem().symlink_at(fd, target, path).await
@@ -288,8 +289,12 @@ async fn read_directory_entry(
 }
 
 /// Whether something may go from one directory to another: never past a count.
-fn one_room(call: &Call, from: &Resource<Descriptor>, into: &Resource<Descriptor>) -> FsResult<Option<DirectoryQuota>> {
-    match (call.rooms.of(from), call.rooms.of(into)) {
+fn common_quota(
+    call: &Call,
+    from: &Resource<Descriptor>,
+    into: &Resource<Descriptor>,
+) -> FsResult<Option<DirectoryQuota>> {
+    match (call.directory_quotas.of(from), call.directory_quotas.of(into)) {
         (None, None) => Ok(None),
         (Some(from), Some(into)) if from.is_same(&into) => Ok(Some(into)),
         _ => Err(ErrorCode::CrossDevice.into()),
@@ -304,11 +309,11 @@ async fn link_at(
     into: Resource<Descriptor>,
     path: String,
 ) -> FsResult<()> {
-    let Some(room) = one_room(call, &fd, &into)? else {
+    let Some(quota) = common_quota(call, &fd, &into)? else {
         return call.filesystem().link_at(fd, at, from, into, path).await;
     };
-    let _taken = room.take_entry(0).await.map_err(ErrorCode::from)?;
-    let _still = room.still().await;
+    let _taken = quota.take_entry(0).await.map_err(ErrorCode::from)?;
+    let _still = quota.still().await;
     call.filesystem().link_at(fd, at, from, into, path).await
 }
 
@@ -319,12 +324,12 @@ async fn rename_at(
     into: Resource<Descriptor>,
     path: String,
 ) -> FsResult<()> {
-    let Some(room) = one_room(call, &fd, &into)? else {
+    let Some(quota) = common_quota(call, &fd, &into)? else {
         return call.filesystem().rename_at(fd, from, into, path).await;
     };
-    let _still = room.still().await;
+    let _still = quota.still().await;
     let renamed = call.filesystem().rename_at(fd, from, into, path).await;
     // What had the name before is gone.
-    room.gave_back();
+    quota.gave_back();
     renamed
 }

@@ -69,8 +69,8 @@ impl OpenRequest {
     /// # Errors
     /// The directory's permissions do not allow it.
     pub(super) fn to_touch(dir: &Dir) -> Result<[Self; 2], ErrorCode> {
-        let wish = |flags| Self::new(dir, PathFlags::SYMLINK_FOLLOW, OpenFlags::empty(), flags);
-        Ok([wish(DescriptorFlags::WRITE)?, wish(DescriptorFlags::READ)?])
+        let request = |flags| Self::new(dir, PathFlags::SYMLINK_FOLLOW, OpenFlags::empty(), flags);
+        Ok([request(DescriptorFlags::WRITE)?, request(DescriptorFlags::READ)?])
     }
 
     /// Opens it. Blocks as long as the file system does.

@@ -67,10 +67,10 @@ pub fn exposing(granted: &[NamedDirectory<'_>], own: &Path) -> io::Result<Vec<Ov
         let shows_it = is_below(&way.end, &own_way.end) || is_below(&own_way.end, &way.end);
         if shows_it || (named.grant.write && own_way.leads_through(&way.end)) {
             let key = &named.key;
-            let place = named.grant.host.display();
+            let directory = named.grant.host.display();
             let own = own.display();
             let problem = format!(
-                "{key}: {place} contains, or lies in, the host's data directory {own}, or may be written to on the way there: a plugin would \
+                "{key}: {directory} contains, or lies in, the host's data directory {own}, or may be written to on the way there: a plugin would \
                  get at the store and the host's keys. Grant a directory that lies beside it, or move the data directory (server.data)"
             );
             found.push(Overlap { at, problem });
@@ -96,13 +96,13 @@ fn clash(named: &NamedDirectory<'_>, way: &Way, other: &NamedDirectory<'_>, othe
     let two = other.grant;
     let key = &named.key;
     let other_key = &other.key;
-    let place = one.host.display();
-    let other_place = two.host.display();
+    let directory = one.host.display();
+    let other_directory = two.host.display();
     if way.end == other_way.end {
         let is_past_a_quota = one.write && two.write && one.bytes_max.is_some() != two.bytes_max.is_some();
         return is_past_a_quota.then(|| {
             format!(
-                "{key}: {place} is also what {other_key} makes writable, and only one of them has bytes_max, so the other one would get \
+                "{key}: {directory} is also what {other_key} makes writable, and only one of them has bytes_max, so the other one would get \
                  past it. Give both a bytes_max, or take write = true away from one"
             )
         });
@@ -110,7 +110,7 @@ fn clash(named: &NamedDirectory<'_>, way: &Way, other: &NamedDirectory<'_>, othe
     let may_be_one = way.end.len() == other_way.end.len() && is_below(&way.end, &other_way.end);
     (may_be_one && (one.write || two.write)).then(|| {
         format!(
-            "{key}: {place} is for some tenant the same directory as {other_place} of {other_key}, and one of them is writable. Give them \
+            "{key}: {directory} is for some tenant the same directory as {other_directory} of {other_key}, and one of them is writable. Give them \
              names that no tenant's name makes equal, such as shared/data beside tenants/{TENANT_MARK}"
         )
     })

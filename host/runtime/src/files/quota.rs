@@ -42,17 +42,17 @@ impl From<DirectoryFull> for io::Error {
 pub(crate) struct Quotas(Mutex<HashMap<PathBuf, Arc<Usage>>>);
 
 impl Quotas {
-    /// The room in a directory, by whichever name it was found.
-    pub(super) fn room(&self, place: &Path, bytes_max: u64, blocking: &Blocking) -> io::Result<DirectoryQuota> {
-        let place = place.canonicalize()?;
+    /// The quota of a directory, by whichever name it was found.
+    pub(super) fn of_directory(&self, path: &Path, bytes_max: u64, blocking: &Blocking) -> io::Result<DirectoryQuota> {
+        let path = path.canonicalize()?;
         let mut known = self.0.lock();
         let new = || Usage {
-            place: place.clone(),
+            path: path.clone(),
             bytes_max: AtomicU64::new(0),
             count: Mutex::default(),
             rest: Arc::default(),
         };
-        let usage = Arc::clone(known.entry(place.clone()).or_insert_with(|| Arc::new(new())));
+        let usage = Arc::clone(known.entry(path.clone()).or_insert_with(|| Arc::new(new())));
         usage.bytes_max.fetch_max(bytes_max, Ordering::Relaxed);
         Ok(DirectoryQuota { usage, bytes_max, blocking: blocking.clone() })
     }
@@ -70,7 +70,7 @@ pub(crate) struct DirectoryQuota {
 /// What is in a directory.
 #[derive(Debug)]
 struct Usage {
-    place: PathBuf,
+    path: PathBuf,
     /// The largest quota of this directory: one measurement serves all.
     bytes_max: AtomicU64,
     count: Mutex<Count>,
@@ -261,7 +261,7 @@ impl Usage {
         let usage = Arc::clone(&self);
         let measured = blocking.on_files(move || {
             let begin = Instant::now();
-            let there = measure(&usage.place, usage.bytes_max.load(Ordering::Relaxed))?.bytes;
+            let there = measure(&usage.path, usage.bytes_max.load(Ordering::Relaxed))?.bytes;
             // Afterwards: what was removed before the walk came to it is seen here.
             let open: Vec<_> = usage.count.lock().open.iter().filter_map(Weak::upgrade).collect();
             let removed = open.iter().filter_map(|file| file.metadata().ok()).filter(|found| found.nlink() == 0);
@@ -296,7 +296,7 @@ mod tests {
 
     fn room(bytes_max: u64) -> (tempfile::TempDir, DirectoryQuota) {
         let folder = tempfile::tempdir().unwrap();
-        let room = Quotas::default().room(folder.path(), bytes_max, &blocking()).unwrap();
+        let room = Quotas::default().of_directory(folder.path(), bytes_max, &blocking()).unwrap();
         (folder, room)
     }
 
@@ -304,8 +304,8 @@ mod tests {
     async fn directory_measurement_is_shared_by_quotas() {
         let folder = tempfile::tempdir().unwrap();
         let quotas = Quotas::default();
-        let small = quotas.room(folder.path(), ENTRY_BYTES, &blocking()).unwrap();
-        let large = quotas.room(folder.path(), 100 * ENTRY_BYTES, &blocking()).unwrap();
+        let small = quotas.of_directory(folder.path(), ENTRY_BYTES, &blocking()).unwrap();
+        let large = quotas.of_directory(folder.path(), 100 * ENTRY_BYTES, &blocking()).unwrap();
         for number in 0..60 {
             let below = folder.path().join(format!("{number}"));
             std::fs::create_dir(&below).unwrap();

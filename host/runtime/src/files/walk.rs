@@ -29,9 +29,9 @@ pub(super) struct Measured {
 
 /// What is below a directory; not more than a little beyond `enough`. Links count as themselves, and a file with several names
 /// once; what is mounted there is not counted.
-pub(super) fn measure(place: &Path, enough: u64) -> io::Result<Measured> {
+pub(super) fn measure(path: &Path, enough: u64) -> io::Result<Measured> {
     let mut walk = Walk { bytes: 0, opens: 1, seen: HashSet::new(), way: Vec::new() };
-    walk.enter(OwnedFd::from(File::open(place)?))?;
+    walk.enter(OwnedFd::from(File::open(path)?))?;
     while let Some(depth) = walk.way.len().checked_sub(1) {
         if walk.bytes > enough {
             break;
@@ -153,13 +153,13 @@ fn unless_gone<T>(found: Result<T, Errno>) -> io::Result<Option<T>> {
 mod tests {
     use super::*;
 
-    fn bytes(place: &Path) -> u64 {
-        measure(place, u64::MAX).unwrap().bytes
+    fn bytes(path: &Path) -> u64 {
+        measure(path, u64::MAX).unwrap().bytes
     }
 
     /// Folders below each other, as a guest makes them, which goes from one to the next; returns the last one.
-    fn nest(place: &Path, name: &str, depth: u64) -> OwnedFd {
-        let mut at = OwnedFd::from(File::open(place).unwrap());
+    fn nest(path: &Path, name: &str, depth: u64) -> OwnedFd {
+        let mut at = OwnedFd::from(File::open(path).unwrap());
         for _ in 0..depth {
             rustix::fs::mkdirat(&at, name, Mode::RWXU).unwrap();
             at = rustix::fs::openat(&at, name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();

@@ -40,7 +40,7 @@ pub(crate) struct CallJournal {
     pub(super) in_doubt: InDoubt,
     pub(super) idempotency_header: Option<HeaderName>,
     /// Questions that were answered.
-    pub(super) asked: usize,
+    pub(super) requests_answered: usize,
     /// In the place of the call's own table for a guest that must not reach files.
     pub(super) nothing: ResourceTable,
 }
@@ -63,7 +63,7 @@ impl CallJournal {
             keeping: None,
             in_doubt: InDoubt::default(),
             idempotency_header: opening.idempotency_header,
-            asked: 0,
+            requests_answered: 0,
             nothing: ResourceTable::new(),
         })
     }

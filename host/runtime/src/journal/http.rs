@@ -238,10 +238,10 @@ impl Call {
         {
             head.headers.entry(name).or_insert_with(|| key(&seed, number));
         }
-        let asked = digest_of_head(&head);
-        let is_recorded = journal.state.must_command(CommandKind::Request, number, asked)?;
+        let digest = digest_of_head(&head);
+        let is_recorded = journal.state.must_command(CommandKind::Request, number, digest)?;
         if !is_recorded {
-            journal.state.put_command(CommandKind::Request, number, asked);
+            journal.state.put_command(CommandKind::Request, number, digest);
             if !is_safe {
                 journal.state.put_mark();
             }

@@ -50,7 +50,7 @@ impl CallJournal {
 
     /// A tail without the bytes: what the call was asked and has used.
     fn tail_so_far(&self) -> Option<Tail> {
-        let answered = u32::try_from(self.asked).unwrap_or(u32::MAX);
+        let answered = u32::try_from(self.requests_answered).unwrap_or(u32::MAX);
         Some(Tail { answered, spent: self.recording()?.spent(), ..Tail::default() })
     }
 

@@ -148,8 +148,7 @@ impl Call {
     /// What a question to the client is kept with.
     pub(crate) fn journaled_question(&mut self) -> Option<JournaledQuestion> {
         let journal = self.journal.as_mut()?;
-        let asked_before = journal.asked;
-        Some(JournaledQuestion { asked_before, tail: journal.tail()? })
+        Some(JournaledQuestion { asked_before: journal.requests_answered, tail: journal.tail()? })
     }
 
     /// What the delivery of messages is kept with.

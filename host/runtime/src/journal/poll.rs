@@ -50,8 +50,8 @@ impl Call {
 
     /// Comes back when the guest of a server has to be told that it is cancelled.
     fn cancelled(&self) -> impl Future<Output = ()> + use<> {
-        let untold = self.conversation.as_ref().filter(|conversation| !conversation.knows_of_cancel());
-        let shared = untold.map(|_| Arc::clone(&self.shared));
+        let unaware = self.conversation.as_ref().filter(|conversation| !conversation.knows_of_cancel());
+        let shared = unaware.map(|_| Arc::clone(&self.shared));
         async move {
             match shared {
                 Some(shared) => shared.cancel_signalled().await,
@@ -63,14 +63,13 @@ impl Call {
     /// Waits until something may be ready of these.
     async fn wait(&mut self, pollables: &[u32]) -> Result<()> {
         let cancelled = self.cancelled();
-        if self.journal.is_none() {
+        let Some(journal) = &mut self.journal else {
             let same = pollables.iter().map(|rep| Resource::new_borrow(*rep)).collect();
             return tokio::select! {
                 ended = poll::Host::poll(&mut self.table, same) => ended.map(drop),
                 () = cancelled => Ok(()),
             };
-        }
-        let Some(journal) = &mut self.journal else { return Ok(()) };
+        };
         let was_replaying = journal.state.is_replaying();
         if !journal.state.goes_on() {
             return Err(journal.state.diverge("nothing is ready that the guest waits for").into());

@@ -61,9 +61,9 @@ impl Call {
     /// Whether the guest has to ask for itself to become a task, or did so in an earlier run.
     pub(crate) fn has_to_ask(&mut self) -> wasmtime::Result<bool> {
         let Some(journal) = &mut self.journal else { return Ok(true) };
-        let goes_on = journal.state.goes_on();
+        let has_to_ask = journal.state.goes_on();
         self.settle()?;
-        Ok(goes_on)
+        Ok(has_to_ask)
     }
 
     /// The messages that the guest got here in an earlier run. `None`: it has to fetch them.
@@ -128,7 +128,7 @@ impl Call {
             },
         };
         if matches!(answers, Some(Some(Ok(_)))) {
-            journal.asked += requests.len();
+            journal.requests_answered += requests.len();
         }
         self.settle()?;
         Ok(answers)
@@ -138,7 +138,7 @@ impl Call {
     pub(crate) fn record_answers(&mut self, answers: &Answers) {
         if let Some(journal) = &mut self.journal {
             if let Some(Ok(answers)) = answers {
-                journal.asked += answers.len();
+                journal.requests_answered += answers.len();
             }
             journal.state.put_value(encode(answers));
             journal.keep_much();

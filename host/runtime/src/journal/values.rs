@@ -97,7 +97,7 @@ impl Recorded for InputResponse {
 
 /// The digest of what is asked of a client.
 pub(super) fn digest_of_requests(requests: &[InputRequest]) -> Digest {
-    let mut asked = Vec::new();
+    let mut written = Vec::new();
     for InputRequest { key, kind, meta } in requests {
         let none = || Json::new("");
         let (number, texts) = match kind {
@@ -108,12 +108,12 @@ pub(super) fn digest_of_requests(requests: &[InputRequest]) -> Digest {
             InputRequestKind::Sampling(params) => (3, (String::new(), params.clone())),
             InputRequestKind::Roots => (4, (String::new(), none())),
         };
-        key.write(&mut asked);
-        number.write(&mut asked);
-        texts.write(&mut asked);
-        meta.write(&mut asked);
+        key.write(&mut written);
+        number.write(&mut written);
+        texts.write(&mut written);
+        meta.write(&mut written);
     }
-    digest([&*asked])
+    digest([&*written])
 }
 
 /// What came of a question. `None`: nobody could be reached.

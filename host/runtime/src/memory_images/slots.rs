@@ -127,16 +127,16 @@ impl Slots {
         let before = run.start..run.end.min(image.start);
         let within = run.start.max(image.start)..run.end.min(image.end);
         let after = run.start.max(image.end)..run.end;
-        let place = |address: usize| slot.base.wrapping_add(address - start);
+        let pointer = |address: usize| slot.base.wrapping_add(address - start);
         for zeros in [before, after].into_iter().filter(|zeros| !zeros.is_empty()) {
             // SAFETY: a run lies in what was asked for, which is the part of the slot that its memory could write.
-            unsafe { ptr::write_bytes(place(zeros.start), 0, zeros.len()) }
+            unsafe { ptr::write_bytes(pointer(zeros.start), 0, zeros.len()) }
         }
         if let Some(bytes) =
             self.image.bytes().get(within.start.saturating_sub(image.start)..within.end.saturating_sub(image.start))
         {
             // SAFETY: as above; the image lies elsewhere, and is as long as it is in the slot.
-            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place(within.start), bytes.len()) }
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), pointer(within.start), bytes.len()) }
         }
     }
 }

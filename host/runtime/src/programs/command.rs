@@ -140,15 +140,15 @@ fn failure(code: i32, stderr: &str, stdout: Vec<u8>, bytes_max: usize) -> ToolOu
     const END_OF_STDERR: &str = " The end of its standard error:\n";
     const CUT: &str = " Its standard output does not fit here as a whole.";
     let ended = format!("The program ended with exit code {code}.");
-    let room = bytes_max.saturating_sub(block_size(&text(ended.as_str())));
-    let end = stderr.len().saturating_sub(room.saturating_sub(END_OF_STDERR.len()));
+    let bytes_left = bytes_max.saturating_sub(block_size(&text(ended.as_str())));
+    let end = stderr.len().saturating_sub(bytes_left.saturating_sub(END_OF_STDERR.len()));
     let stderr = stderr.get(stderr.ceil_char_boundary(end)..).filter(|end| !end.is_empty());
     let reason = stderr.map(|stderr| format!("{END_OF_STDERR}{stderr}")).unwrap_or_default();
-    let room = room.saturating_sub(reason.len());
+    let bytes_left = bytes_left.saturating_sub(reason.len());
     let whole = block(stdout);
     let (cut, stdout) = match whole {
-        Some(whole) if block_size(&whole) > room => match room.checked_sub(CUT.len()) {
-            Some(room) => (CUT, beginning_of(whole, room)),
+        Some(whole) if block_size(&whole) > bytes_left => match bytes_left.checked_sub(CUT.len()) {
+            Some(bytes_left) => (CUT, beginning_of(whole, bytes_left)),
             None => ("", None),
         },
         whole => ("", whole),

@@ -127,7 +127,7 @@ impl Filling<'_> {
     fn fill(
         &mut self,
         text: &[u8],
-        place: SecretPlace,
+        location: SecretPlace,
         is_meant: impl Fn(&str) -> bool,
         fits: fn(InjectionPoints) -> bool,
         written: fn(&str) -> String,
@@ -141,8 +141,7 @@ impl Filling<'_> {
                 continue;
             }
             let secret = self.bound.iter().find(|secret| secret.name == name && fits(secret.places));
-            let secret =
-                secret.ok_or_else(|| Refusal::Missing(DeniedSecret { name: name.to_owned(), location: place }))?;
+            let secret = secret.ok_or_else(|| Refusal::Missing(DeniedSecret { name: name.to_owned(), location }))?;
             self.left = self.left.checked_sub(1).ok_or(Error::HttpRequestHeaderSectionSize(None))?;
             filled.extend(text.get(copied..found.start).unwrap_or_default());
             filled.extend(written(&secret.value).into_bytes());

@@ -12,13 +12,17 @@ fn server(path: Option<&str>, mode: Option<McpMode>) -> Option<PluginSource> {
 }
 
 async fn house(path: Option<&str>) -> Option<(House, LoadedPlugin)> {
-    let source = server(path, None)?;
-    let house = House::new();
-    let loaded = house.publish(source).await;
-    Some((house, loaded))
+    Some(published(server(path, None)?).await)
 }
 
-fn names(loaded: &LoadedPlugin) -> Vec<&str> {
+/// A house with this server alone.
+pub(super) async fn published(source: PluginSource) -> (House, LoadedPlugin) {
+    let house = House::new();
+    let loaded = house.publish(source).await;
+    (house, loaded)
+}
+
+pub(super) fn names(loaded: &LoadedPlugin) -> Vec<&str> {
     loaded.tools.iter().map(|entry| entry.tool.name.as_str()).collect()
 }
 

@@ -1,5 +1,6 @@
 //! MCP servers over standard input and output as plugins, with those of `plugins/fixtures/foreign`, one for each name of a plugin.
 
+use super::mcp::{names, published};
 use super::*;
 use crate::programs::mcp::McpEra;
 use bulkhead_domain::call::{ElicitationAction, InputRequestKind, InputResponse, Root};
@@ -10,14 +11,7 @@ fn server(name: &str, mode: Option<McpMode>) -> Option<PluginSource> {
 }
 
 async fn house(name: &str) -> Option<(House, LoadedPlugin)> {
-    let source = server(name, None)?;
-    let house = House::new();
-    let loaded = house.publish(source).await;
-    Some((house, loaded))
-}
-
-fn names(loaded: &LoadedPlugin) -> Vec<&str> {
-    loaded.tools.iter().map(|entry| entry.tool.name.as_str()).collect()
+    Some(published(server(name, None)?).await)
 }
 
 #[tokio::test(flavor = "multi_thread")]

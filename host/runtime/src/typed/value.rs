@@ -25,17 +25,17 @@ const SHOWN_BYTES_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ArgumentMismatch {
     /// From the innermost outwards.
-    place: Vec<String>,
+    steps: Vec<String>,
     problem: String,
 }
 
 impl ArgumentMismatch {
     fn new(problem: impl Into<String>) -> Self {
-        Self { place: Vec::new(), problem: problem.into() }
+        Self { steps: Vec::new(), problem: problem.into() }
     }
 
     fn inside(mut self, step: impl ToString) -> Self {
-        self.place.push(step.to_string());
+        self.steps.push(step.to_string());
         self
     }
 }
@@ -43,10 +43,10 @@ impl ArgumentMismatch {
 /// A JSON Pointer and the problem.
 impl fmt::Display for ArgumentMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for step in self.place.iter().rev() {
+        for step in self.steps.iter().rev() {
             write!(f, "/{}", step.replace('~', "~0").replace('/', "~1"))?;
         }
-        if self.place.is_empty() { f.write_str(&self.problem) } else { write!(f, ": {}", self.problem) }
+        if self.steps.is_empty() { f.write_str(&self.problem) } else { write!(f, ": {}", self.problem) }
     }
 }
 

@@ -198,8 +198,8 @@ impl EngineContext {
         self.apply_beside(TaskRef { requestor: *requestor, id }, step, &|_, _| None).await
     }
 
-    /// The same for any author, with what goes to the journal of the task's call in the same step: asked for each try, and told what the record is and
-    /// will be.
+    /// The same for any author, with what goes to the journal of the task's call in the same step: asked for each try, and told what
+    /// the record is and will be.
     pub(crate) async fn apply_beside(
         &self,
         TaskRef { requestor, id }: TaskRef,

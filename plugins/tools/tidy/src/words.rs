@@ -100,9 +100,6 @@ const VALUES: &[(&str, &str)] = &[
     ("wish", "spec, or the request's own name"),
 ];
 
-/// Crates whose fields, parameters and locals still have such names: a row goes when the last of them does.
-const WITH_OLD_VALUES: &[&str] = &["runtime"];
-
 /// Names of modules that are refused, with what to use.
 const MODULES: &[(&str, &str)] = &[
     ("apart", "overlap"),
@@ -139,26 +136,13 @@ const PHRASES: [(&str, &str); 4] = [
 
 pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
     let in_source = |source| [refused_names(source), refused_phrases(source)].into_iter().flatten();
-    let mut findings: Vec<_> = repository.host().flat_map(in_source).collect();
-    for crate_name in WITH_OLD_VALUES {
-        if !repository.host().any(|source| crate_of(source) == *crate_name && !refused_values(source).is_empty()) {
-            findings
-                .push(format!("{crate_name} has no refused field, parameter or local: take it out of WITH_OLD_VALUES"));
-        }
-    }
-    Ok(findings)
-}
-
-fn crate_of(source: &Source) -> &str {
-    source.name.split('/').next().unwrap_or_default()
+    Ok(repository.host().flat_map(in_source).collect())
 }
 
 /// What is declared in a file under a refused name.
 fn refused_names(source: &Source) -> Vec<Finding> {
     let mut findings = refused(source, Names::of(source).items, NAMES);
-    if !WITH_OLD_VALUES.contains(&crate_of(source)) {
-        findings.extend(refused_values(source));
-    }
+    findings.extend(refused_values(source));
     // A module's name is its file's, wherever it is declared.
     let path = source.name.trim_end_matches(".rs").trim_end_matches("/mod");
     let module = (path.rsplit('/').next().unwrap_or(path).to_owned(), 1);

@@ -66,14 +66,14 @@ pub(crate) async fn perform(
         };
         let (after, answer) = rooms.visit(call, request).await?;
         call = after;
-        let asked = match round_end(server.era, operation, answer)? {
-            RoundEnd::InputNeeded(asked) => asked,
+        let needed = match round_end(server.era, operation, answer)? {
+            RoundEnd::InputNeeded(needed) => needed,
             ended => {
                 call.leave_journal();
                 return Ok(ended.returned());
             }
         };
-        round = match ask(&mut call, operation, asked).await? {
+        round = match ask(&mut call, operation, needed).await? {
             Ok(round) => round,
             Err(ended) => {
                 call.leave_journal();
@@ -167,7 +167,7 @@ fn round_end(era: McpEra, operation: &Operation, answer: Answer) -> Result<Round
         Some(Reply::Error(error)) => {
             return Ok(match failure(error, matches!(operation, Operation::ReadResource { .. })) {
                 Failure::Error(error) => RoundEnd::Error(error),
-                Failure::InputNeeded(asked) => RoundEnd::InputNeeded(asked),
+                Failure::InputNeeded(needed) => RoundEnd::InputNeeded(needed),
             });
         }
         None if answer.status.is_success() => {
@@ -177,9 +177,9 @@ fn round_end(era: McpEra, operation: &Operation, answer: Answer) -> Result<Round
     };
     let wrong = |what: String| BrokenAnswer(format!("the server's result: {what}").into());
     if era == McpEra::Modern
-        && let Some(asked) = multi_round_trip::asked(&result).map_err(wrong)?
+        && let Some(needed) = multi_round_trip::input_needed(&result).map_err(wrong)?
     {
-        return Ok(RoundEnd::InputNeeded(asked));
+        return Ok(RoundEnd::InputNeeded(needed));
     }
     let output = match operation {
         Operation::CallTool { .. } => tool_output(&result).map(RawOutput::Tool),
@@ -201,12 +201,12 @@ fn unanswered(operation: &Operation, why: String) -> RoundEnd {
 }
 
 /// Asks the client, and makes the next round of its answers. `Err` in it: the call ends with that.
-async fn ask(call: &mut Call, operation: &Operation, asked: InputNeeded) -> wasmtime::Result<Result<Round, RoundEnd>> {
-    let InputNeeded { questions, state, is_agreement } = asked;
-    if questions.is_empty() {
+async fn ask(call: &mut Call, operation: &Operation, needed: InputNeeded) -> wasmtime::Result<Result<Round, RoundEnd>> {
+    let InputNeeded { requests, state, is_agreement } = needed;
+    if requests.is_empty() {
         return Ok(multi_round_trip::round(Vec::new(), state, is_agreement).map_err(|why| unanswered(operation, why)));
     }
-    let responses = match call.ask(multi_round_trip::requests(questions)).await? {
+    let responses = match call.ask(requests).await? {
         Ok(responses) => responses,
         Err(AskError::Unsupported(feature)) => {
             return Ok(Err(RoundEnd::Error(wit::CallError::MissingCapability(feature))));

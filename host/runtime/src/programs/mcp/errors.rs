@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::messages::{Members, RpcError};
-use super::multi_round_trip::{InputNeeded, Question};
+use super::multi_round_trip::InputNeeded;
 use crate::bindings::bulkhead::plugin::task;
 use crate::bindings::bulkhead::plugin::types as wit;
 
@@ -86,12 +86,13 @@ fn feature(missing: Missing) -> Option<wit::ClientFeature> {
 }
 
 fn addresses(elicitations: Vec<Elicitation>) -> InputNeeded {
-    let question = |(at, Elicitation { message, url }): (usize, Elicitation)| Question {
+    let request = |(at, Elicitation { message, url }): (usize, Elicitation)| task::InputRequest {
         key: format!("url-{}", at + 1),
         question: task::Question::Url(task::UrlRequest { message, url }),
+        meta: Vec::new(),
     };
     InputNeeded {
-        questions: elicitations.into_iter().enumerate().map(question).collect(),
+        requests: elicitations.into_iter().enumerate().map(request).collect(),
         state: None,
         is_agreement: true,
     }

@@ -17,17 +17,11 @@ pub(super) const STATE_BYTES_MAX: usize = 64 << 10;
 /// What is asked before the next round.
 #[derive(Debug)]
 pub(super) struct InputNeeded {
-    pub(super) questions: Vec<Question>,
+    pub(super) requests: Vec<wit::InputRequest>,
     /// As the server wrote it.
     pub(super) state: Option<String>,
     /// Whether the request is sent again as it was, once the client has agreed to everything.
     pub(super) is_agreement: bool,
-}
-
-#[derive(Debug)]
-pub(super) struct Question {
-    pub(super) key: String,
-    pub(super) question: wit::Question,
 }
 
 /// What the next round's request has beside the call's own.
@@ -71,7 +65,7 @@ struct Elicitation {
 /// # Errors
 ///
 /// It is neither.
-pub(super) fn asked(result: &Json) -> Result<Option<InputNeeded>, String> {
+pub(super) fn input_needed(result: &Json) -> Result<Option<InputNeeded>, String> {
     match parsed::<Kind>(result.as_str())?.result_type.as_deref() {
         None | Some("complete") => return Ok(None),
         Some("input_required") => {}
@@ -85,13 +79,13 @@ pub(super) fn asked(result: &Json) -> Result<Option<InputNeeded>, String> {
         return Err(format!("its requestState has {bytes} bytes; {STATE_BYTES_MAX} is the most"));
     }
     let requests = input_requests.unwrap_or_default().0.into_iter();
-    let questions = requests.map(|(key, text)| {
+    let requests = requests.map(|(key, text)| {
         let question = parsed::<Asking>(text.get())
             .and_then(Asking::question)
             .map_err(|wrong| format!("input request {key:?}: {wrong}"))?;
-        Ok(Question { key, question })
+        Ok(wit::InputRequest { key, question, meta: Vec::new() })
     });
-    Ok(Some(InputNeeded { questions: questions.collect::<Result<_, String>>()?, state, is_agreement: false }))
+    Ok(Some(InputNeeded { requests: requests.collect::<Result<_, String>>()?, state, is_agreement: false }))
 }
 
 impl Asking {
@@ -128,12 +122,6 @@ pub(super) fn question(method: &str, params: &str) -> Result<wit::Question, Stri
         "roots/list" => Ok(wit::Question::Roots),
         other => Err(format!("{other:?} is nothing that a client is asked")),
     }
-}
-
-/// The questions as those of a plugin of this host.
-pub(super) fn requests(questions: Vec<Question>) -> Vec<wit::InputRequest> {
-    let request = |Question { key, question }| wit::InputRequest { key, question, meta: Vec::new() };
-    questions.into_iter().map(request).collect()
 }
 
 /// What the next round has of the answers.

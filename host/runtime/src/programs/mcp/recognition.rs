@@ -201,8 +201,8 @@ impl<A: Ask> Search<'_, A> {
             && answer.status.is_client_error()
             && is_of_server(error)
         {
-            let said = quoted(&error.message);
-            return Err(self.without_sessions(&format!("it refuses a request without a session ({said})")));
+            let reason = quoted(&error.message);
+            return Err(self.without_sessions(&format!("it refuses a request without a session ({reason})")));
         }
         let Some(result) = answer.result() else { return Ok(Err(format!("is none ({})", answer.status))) };
         let first = match tools::page(result) {
@@ -311,8 +311,8 @@ impl<A: Ask> Search<'_, A> {
         instructions: Option<String>,
         ToolPage { tools, dropped: of_tools, .. }: ToolPage,
     ) -> Found {
-        let said = instructions.map(|text| format!("instructions: {}", quoted(&text)));
-        let mut dropped: Vec<_> = said.into_iter().chain(of_tools).collect();
+        let instructions = instructions.map(|text| format!("instructions: {}", quoted(&text)));
+        let mut dropped: Vec<_> = instructions.into_iter().chain(of_tools).collect();
         if let Some(more) = dropped.len().checked_sub(DROPPED_MAX).filter(|more| *more > 0) {
             dropped.truncate(DROPPED_MAX);
             dropped.push(format!("and {more} more"));

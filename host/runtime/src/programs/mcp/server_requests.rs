@@ -1,7 +1,7 @@
 //! What a server asks over its standard output while it works on a call, and the lines that it reads as answers.
 //!
-//! Owns when that happens: the moment its guest waits for anything, which is the same when the call runs again. Invariant: a question passes
-//! every check that one of a plugin passes, and is refused in words where the client cannot be asked.
+//! Owns when that happens: the moment its guest waits for anything, which is the same when the call runs again. Invariant: a question
+//! passes every check that one of a plugin passes, and is refused in words where the client cannot be asked.
 
 use futures::future::poll_immediate;
 use serde_json::{Value, json};
@@ -65,8 +65,7 @@ impl Call {
             Err(wrong) => return Ok(Err((METHOD_NOT_FOUND, wrong))),
         };
         let key = format!("request-{count}");
-        let asked = self.ask(vec![InputRequest { key, question, meta: Vec::new() }]).await?;
-        let mut responses = match asked {
+        let mut responses = match self.ask(vec![InputRequest { key, question, meta: Vec::new() }]).await? {
             Ok(responses) => responses.into_iter(),
             Err(AskError::Unsupported(feature)) => {
                 let words = format!("the client does not support {}", ClientFeature::from(feature));

@@ -1,8 +1,8 @@
 //! Standard input and output of one instance of a server: a line is a message.
 //!
-//! Owns both streams. Must not ask anybody anything: what the server asks is kept until its guest waits. Invariants: what it reads follows
-//! from the request, from what it wrote and from the answers to that alone; its input stays open until the answer is there, or until nothing
-//! but more input could bring the guest on; what it writes is bounded while it comes.
+//! Owns both streams. Must not ask anybody anything: what the server asks is kept until its guest waits. Invariants: what it reads
+//! follows from the request, from what it wrote and from the answers to that alone; its input stays open until the answer is there, or
+//! until nothing but more input could bring the guest on; what it writes is bounded while it comes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -161,8 +161,8 @@ impl Conversation {
         self.0.state.lock().looks > 0
     }
 
-    /// Nothing is ready of so many things that the guest waits for. If they are all the input, nothing can bring it on, and it gets to the end
-    /// of that.
+    /// Nothing is ready of so many things that the guest waits for. If they are all the input, nothing can bring it on, and it gets to
+    /// the end of that.
     pub(crate) fn ends_for(&self, count: usize) -> bool {
         let mut state = self.0.state.lock();
         if state.looks < count || count == 0 {
@@ -231,7 +231,10 @@ impl State {
 
     fn read(&mut self, size: usize) -> Vec<u8> {
         let size = size.min(self.input.len());
-        self.vain_looks = 0;
+        // A guest that reads nothing again and again looks in vain as well.
+        if size > 0 {
+            self.vain_looks = 0;
+        }
         self.input.drain(..size).collect()
     }
 }
@@ -314,7 +317,8 @@ impl OutputStream for Stdout {
     }
 }
 
-/// A component may run through WASI 0.2 and read through 0.3, where no guest is held while its client is asked: it reads the request, and the end.
+/// A component may run through WASI 0.2 and read through 0.3, where no guest is held while its client is asked: it reads the request,
+/// and the end.
 impl AsyncRead for Conversation {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         buffer.put_slice(&self.0.state.lock().read(buffer.remaining()));

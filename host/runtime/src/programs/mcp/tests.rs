@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
+use wasmtime_wasi::cli::StdinStream as _;
 
 use super::content::tool_output;
 use super::dialect::without_draft_07;
@@ -9,10 +10,11 @@ use super::errors::{Failure, failure};
 use super::exchange::Answer;
 use super::listener::{Heard, Listener};
 use super::messages::{Message, Reply, RpcError, read};
-use super::multi_round_trip::{Round, asked, requests as questions_of, round};
+use super::multi_round_trip::{Round, input_needed, round};
 use super::reader::{Framing, MessageReader};
 use super::recognition::{Ask, Transport, recognize};
 use super::requests::{Request, argument_headers, header_value};
+use super::stdio::Conversation;
 use super::{McpEra, features, tools};
 use crate::bindings::bulkhead::plugin::task;
 use crate::bindings::bulkhead::plugin::types as wit;
@@ -140,6 +142,22 @@ fn server_is_answered_over_lines_alone() {
     let heard = conversation.hear(refusal.as_bytes()).unwrap();
     assert!(matches!(heard, Some(Heard::Reply(Reply::Error(_)))), "a refused handshake ends the call");
     assert!(conversation.hear(refusal.as_bytes()).unwrap().is_none(), "there is one handshake");
+}
+
+#[tokio::test(start_paused = true)]
+async fn guest_that_reads_nothing_in_a_loop_is_made_to_wait() {
+    let conversation = Conversation::default();
+    let mut stdin = conversation.p2_stream();
+    let begun = tokio::time::Instant::now();
+    for _ in 0..40 {
+        assert!(stdin.read(10).unwrap().is_empty());
+        conversation.nap().await;
+    }
+    assert_eq!(begun.elapsed().as_millis(), 40, "5 ms for each look but the first 32");
+    conversation.push("line");
+    assert_eq!(stdin.read(10).unwrap(), "line\n");
+    conversation.nap().await;
+    assert_eq!(begun.elapsed().as_millis(), 40, "something came");
 }
 
 #[test]
@@ -301,10 +319,10 @@ fn error_codes_become_the_interface_s_errors() {
     let data =
         json!({"elicitations": [{"mode": "url", "elicitationId": "1", "url": "https://a.example", "message": "m"}]});
     let data = Some(serde_json::value::to_raw_value(&data).unwrap());
-    let Failure::InputNeeded(asked) = failure(RpcError { code: -32042, message: String::new(), data }, false) else {
+    let Failure::InputNeeded(needed) = failure(RpcError { code: -32042, message: String::new(), data }, false) else {
         panic!("not asked")
     };
-    assert!(asked.is_agreement && asked.state.is_none() && asked.questions.len() == 1, "{asked:?}");
+    assert!(needed.is_agreement && needed.state.is_none() && needed.requests.len() == 1, "{needed:?}");
 }
 
 #[test]
@@ -314,8 +332,8 @@ fn input_requests_become_questions_and_answers_the_next_round() {
         "page": {"method": "elicitation/create", "params": {"mode": "url", "message": "m", "url": "https://a"}},
         "model": {"method": "sampling/createMessage", "params": {"messages": [], "_meta": {"a": 1}, "maxTokens": 1}},
         "roots": {"method": "roots/list"}}});
-    let asked = asked(&text_of(&result)).unwrap().unwrap();
-    let requests = questions_of(asked.questions);
+    let needed = input_needed(&text_of(&result)).unwrap().unwrap();
+    let requests = needed.requests;
     let [form, page, model, roots] = &requests[..] else { panic!("{requests:?}") };
     assert!(matches!(&form.question, task::Question::Form(form) if form.requested_schema == r#"{"type":"object"}"#));
     assert!(matches!(&page.question, task::Question::Url(page) if page.url == "https://a"));
@@ -333,7 +351,7 @@ fn input_requests_become_questions_and_answers_the_next_round() {
         response("model", task::Answer::Sampling(r#"{"role":"assistant"}"#.to_owned())),
         response("roots", task::Answer::Roots(vec![root])),
     ];
-    let Round { responses, state } = round(responses, asked.state, false).unwrap();
+    let Round { responses, state } = round(responses, needed.state, false).unwrap();
     assert_eq!(state.as_deref(), Some(r#""s\"1""#));
     let expected = json!({"form": {"action": "accept", "content": {"name": "Ada"}}, "page": {"action": "accept"},
         "model": {"role": "assistant"}, "roots": {"roots": [{"uri": "file:///a"}]}});
@@ -344,7 +362,7 @@ fn input_requests_become_questions_and_answers_the_next_round() {
 
 #[test]
 fn result_that_asks_wrongly_is_refused() {
-    let of = |result: Value| asked(&text_of(&result));
+    let of = |result: Value| input_needed(&text_of(&result));
     assert!(of(json!({"content": []})).unwrap().is_none());
     for (result, why) in [
         (json!({"resultType": "task", "taskId": "1"}), "\"task\""),
