@@ -65,7 +65,11 @@ async fn trust_rule_accepts_signed_files_only() {
     let host = setup.start().await;
     let client = Client::connect(&host).await;
     assert_eq!(said(&client).await, FIRST);
-    assert_eq!(versions(&setup, "text").await[0]["signed_by"], json!([acme]));
+    let version = versions(&setup, "text").await.remove(0);
+    let signer = &version["signers"][0];
+    assert_eq!((&version["signed_by"], &signer["key"]), (&json!([acme]), &json!(acme)));
+    assert!(signer["file"].as_str().is_some_and(|file| file.ends_with("acme.pub")), "{version}");
+    assert!(signer["rule"].as_str().is_some_and(|rule| rule.contains("*.wasm")), "{version}");
 
     // The same place, another component: nobody signed that.
     let second = write(&setup, "text.wasm", &variant("text", FIRST, SECOND));

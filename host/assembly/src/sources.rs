@@ -17,7 +17,8 @@ use bulkhead_domain::toolset::Toolsets;
 use bulkhead_net::address::normal_host;
 use bulkhead_plugins::sources::oci::Logins;
 use bulkhead_plugins::sources::{
-    self, ComponentFetcher, Configured, ConfiguredSource, FetchOptions, Progress, PublicKey, Rule, Trust, Watch,
+    self, ComponentFetcher, Configured, ConfiguredSource, FetchOptions, Progress, PublicKey, Rule, Trust, TrustedKey,
+    Watch,
 };
 use bulkhead_plugins::{ConfiguredPlugin, NamedPolicy, Plugins, Policy, component};
 use bulkhead_protocol::{TOOLS_PER_PAGE, ToolListing};
@@ -278,7 +279,8 @@ fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
     let key = |file: &PathBuf| {
         let location = || format!("{}: trust.keys: {}", trust.location, file.display());
         let text = std::fs::read_to_string(file).with_context(location)?;
-        PublicKey::from_pem(&text).map_err(|wrong| anyhow::anyhow!("{}: {wrong}", location()))
+        let key = PublicKey::from_pem(&text).map_err(|wrong| anyhow::anyhow!("{}: {wrong}", location()))?;
+        Ok(TrustedKey { key, file: file.clone() })
     };
     let folder = std::env::current_dir().context("the working folder cannot be named")?;
     let keys = trust.keys.iter().map(key).collect::<anyhow::Result<_>>()?;

@@ -204,6 +204,8 @@ table!(PLUGIN, PluginKeys, "[[plugin]]", "A plugin: where its component comes fr
         "The path at which the MCP server answers";
     quarantine_after: u32 = |item| item.number(0..=QUARANTINE_AFTER_MAX), "10",
         "Faults in a row (traps and limits) after which a requestor is kept from the plugin for a while; 0: never";
+    stderr_in_results: bool = Item::switch, "true for a command and for functions with types, else false",
+        "Whether the error of a failed call shows callers the end of the guest's standard error, in which values of granted variables and settings are replaced by their names";
     grants: Grants = read_grants, "nothing",
         "Table [plugin.grants]: what its calls may reach";
     kv: KeyValueLimits = read_keyvalue, "nothing",
@@ -255,6 +257,7 @@ fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
         policy.source.journal.idempotency_header = name;
     }
     policy.source.manifest_required = keys.manifest.unwrap_or_default();
+    policy.source.stderr_in_results = keys.stderr_in_results;
     policy.source.wasi = keys.wasi.unwrap_or_default();
     policy.source.mcp = McpSettings { mode: keys.mcp, path: keys.mcp_path };
     policy.source.name = keys.name;

@@ -274,6 +274,18 @@ fn plugin_is_of_wasi_02_unless_its_entry_says_03() {
 }
 
 #[test]
+fn standard_error_is_in_results_as_the_entry_says() {
+    let allowed = |toml: &str| {
+        load(&format!("[[plugin]]\nfile = 'a.wasm'\n{toml}")).unwrap().plugins[0].policy.source.stderr_in_results
+    };
+    assert_eq!(allowed(""), None);
+    assert_eq!(allowed("stderr_in_results = true"), Some(true));
+    assert_eq!(allowed("stderr_in_results = false"), Some(false));
+    let wrong = "[[plugin]]\nname = 'a'\nfile = 'a.wasm'\nstderr_in_results = 'yes'";
+    refused_once(wrong, "etc/bulkhead.toml:4: plugin.a.stderr_in_results:", "true or false");
+}
+
+#[test]
 fn contradicting_config_values_name_both_places() {
     let ttl = "[limits]\nttl_ms_max = 1000\nttl_ms_default = 2000";
     refused_once(ttl, "etc/bulkhead.toml:3: limits.ttl_ms_default = 2000 contradicts", "etc/bulkhead.toml:2");

@@ -15,6 +15,32 @@ use bulkhead_store::Store;
 use bulkhead_tasks::Tasks;
 use bulkhead_threads::GuestPulse;
 
+/// What makes a host fit for traffic or not, as it is at one moment.
+#[derive(Clone, Copy, Debug)]
+struct ReadinessFacts {
+    is_read_only: bool,
+    is_draining: bool,
+    guests_stand_still: bool,
+    /// A plugin of `server.ready_requires` has no tools.
+    lacks_plugin: bool,
+    /// The file of an active version is gone.
+    lacks_component: bool,
+}
+
+impl ReadinessFacts {
+    /// Why the host should get no traffic, the most urgent first.
+    fn reasons(self) -> impl Iterator<Item = &'static str> {
+        let reasons = [
+            self.is_read_only.then_some(READ_ONLY),
+            self.is_draining.then_some(DRAINING),
+            self.guests_stand_still.then_some(STANDSTILL),
+            self.lacks_plugin.then_some(PLUGIN_MISSING),
+            self.lacks_component.then_some(COMPONENT_MISSING),
+        ];
+        reasons.into_iter().flatten()
+    }
+}
+
 /// Why a host should be started again.
 const STANDSTILL: &str = "the guests' threads stand still";
 /// Why a host should get no traffic, as anybody may know it.
@@ -49,14 +75,14 @@ impl HostHealth {
     }
 
     fn reasons(&self) -> impl Iterator<Item = &'static str> {
-        let reasons = [
-            self.store.read_only().is_some().then_some(READ_ONLY),
-            self.tasks.is_draining().then_some(DRAINING),
-            self.unhealthy(),
-            self.missing().next().is_some().then_some(PLUGIN_MISSING),
-            self.plugins.lacks_component().then_some(COMPONENT_MISSING),
-        ];
-        reasons.into_iter().flatten()
+        let facts = ReadinessFacts {
+            is_read_only: self.store.read_only().is_some(),
+            is_draining: self.tasks.is_draining(),
+            guests_stand_still: self.guests.stands_still(),
+            lacks_plugin: self.missing().next().is_some(),
+            lacks_component: self.plugins.lacks_component(),
+        };
+        facts.reasons()
     }
 
     fn missing(&self) -> impl Iterator<Item = &String> {
@@ -99,6 +125,44 @@ impl HostHealth {
             },
             disk_free_bytes: self.disk_free_bytes(),
             clock: ClockHealth { now_ms: now, ahead_of_system_ms: now.saturating_sub(system) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMPONENT_MISSING, DRAINING, PLUGIN_MISSING, READ_ONLY, ReadinessFacts, STANDSTILL};
+
+    const READY: ReadinessFacts = ReadinessFacts {
+        is_read_only: false,
+        is_draining: false,
+        guests_stand_still: false,
+        lacks_plugin: false,
+        lacks_component: false,
+    };
+
+    const NOTHING_RIGHT: ReadinessFacts = ReadinessFacts {
+        is_read_only: true,
+        is_draining: true,
+        guests_stand_still: true,
+        lacks_plugin: true,
+        lacks_component: true,
+    };
+
+    #[test]
+    fn each_fact_is_one_reason_and_all_are_in_order() {
+        let rows = [
+            (READY, vec![]),
+            (ReadinessFacts { is_read_only: true, ..READY }, vec![READ_ONLY]),
+            (ReadinessFacts { is_draining: true, ..READY }, vec![DRAINING]),
+            (ReadinessFacts { guests_stand_still: true, ..READY }, vec![STANDSTILL]),
+            (ReadinessFacts { lacks_plugin: true, ..READY }, vec![PLUGIN_MISSING]),
+            (ReadinessFacts { lacks_component: true, ..READY }, vec![COMPONENT_MISSING]),
+            (ReadinessFacts { lacks_component: true, is_draining: true, ..READY }, vec![DRAINING, COMPONENT_MISSING]),
+            (NOTHING_RIGHT, vec![READ_ONLY, DRAINING, STANDSTILL, PLUGIN_MISSING, COMPONENT_MISSING]),
+        ];
+        for (facts, expected) in rows {
+            assert_eq!(facts.reasons().collect::<Vec<_>>(), expected, "{facts:?}");
         }
     }
 }

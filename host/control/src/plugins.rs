@@ -47,7 +47,8 @@ pub(super) async fn execute(
             PluginList::answer(&PluginListView { plugins })
         }
         PluginCommand::Versions(PluginVersions { name }) => {
-            let versions = plugins.versions(&name).await.map_err(failed)?;
+            let mut versions = plugins.versions(&name).await.map_err(failed)?;
+            plugin_admin.intake.name_signers(&mut versions);
             PluginVersions::answer(&PluginVersionsView { name, versions })
         }
         PluginCommand::Changes(PluginChanges { name, version, tool }) => {

@@ -71,7 +71,7 @@ pub use start::{ConfiguredPlugin, component};
 pub use switch::{SwitchEffect, SwitchResult, SwitchedPlugin, Target};
 pub use tenant_removal::forget_tenant;
 pub use view::{
-    CanaryView, IntegrityProblem, PluginCensus, PluginState, PluginView, TakenBackView, Verified, VersionView,
+    CanaryView, IntegrityProblem, PluginCensus, PluginState, PluginView, Signer, TakenBackView, Verified, VersionView,
 };
 
 /// The first pause after a failure that may pass, and the longest.

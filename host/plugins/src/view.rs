@@ -1,6 +1,8 @@
 //! What operators see of plugins.
 
 use std::collections::HashSet;
+use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -123,6 +125,9 @@ pub struct VersionView {
     pub origin: String,
     /// Ids of the keys that it had to be signed with, and was.
     pub signed_by: Vec<String>,
+    /// The same keys with where the rules have them now, once [`ComponentFetcher`](crate::sources::ComponentFetcher) has put them in.
+    #[serde(default)]
+    pub signers: Vec<Signer>,
     pub bytes: u64,
     pub tools: usize,
     pub staged_at: UnixMs,
@@ -135,6 +140,37 @@ pub struct VersionView {
     pub demoted: Option<Demotion>,
     pub calls: usize,
     pub tasks: usize,
+}
+
+impl VersionView {
+    /// The keys that have signed it, for people. A host of an earlier version sends ids alone.
+    pub fn signer_names(&self) -> Vec<String> {
+        match self.signers.is_empty() {
+            true => self.signed_by.clone(),
+            false => self.signers.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// A key that has signed a version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signer {
+    /// Its id.
+    pub key: String,
+    /// Where the operator has it; `None`: no rule names it any more.
+    pub file: Option<PathBuf>,
+    /// The sources of the first rule that names it.
+    pub rule: Option<String>,
+}
+
+/// The file's name, which people know, with the id.
+impl fmt::Display for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.file.as_ref().and_then(|file| file.file_name()) {
+            Some(file) => write!(f, "{} ({})", file.to_string_lossy(), self.key),
+            None => f.write_str(&self.key),
+        }
+    }
 }
 
 /// What `plugin verify` read.
@@ -308,6 +344,8 @@ impl Plugins {
                     source: row.source.clone(),
                     origin: row.origin.clone(),
                     signed_by: row.signed_by.clone(),
+                    // The plugins do not know the rules.
+                    signers: Vec::new(),
                     bytes: row.bytes,
                     tools: row.tools,
                     staged_at: row.staged_at,

@@ -12,6 +12,7 @@ use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, TypedFunc
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::{completions, prompts, resources, tools};
 use super::call::Call;
+use super::last_words::LastWords;
 use super::programs::{Program, Programs};
 use super::read::ComponentBytes as Component;
 use super::typed;
@@ -135,9 +136,10 @@ impl Exports {
         operation: &Operation,
         plugin: &str,
         limits: &CallLimits,
+        last_words: &LastWords,
     ) -> Result<Option<Program>, CallError> {
         match &self.tools {
-            Tools::Programs(programs) => programs.program(operation, plugin, limits),
+            Tools::Programs(programs) => programs.program(operation, plugin, limits, last_words),
             _ => Ok(None),
         }
     }

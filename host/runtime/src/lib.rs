@@ -40,6 +40,7 @@ pub mod inspect;
 mod journal;
 mod json;
 mod keyvalue;
+mod last_words;
 mod limits;
 mod link;
 mod load;

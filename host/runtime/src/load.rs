@@ -385,7 +385,8 @@ pub(super) fn finish(
         has_completions: exports.has_completions() || features.completions,
         activity: Arc::clone(&activity),
     });
-    if exports.is_typed() && server.is_none() {
+    let is_typed = exports.is_typed() && server.is_none();
+    if is_typed {
         typed::present(&mut listing.tools, &source.tools);
     } else {
         refuse_annotations(&source.tools)?;
@@ -405,6 +406,8 @@ pub(super) fn finish(
         exports,
         server,
         granted,
+        // Where a component cannot report an error of its own in another way.
+        stderr_in_results: source.stderr_in_results.unwrap_or(is_typed),
         wanted,
         entries: tools.clone(),
         call_count,

@@ -24,6 +24,7 @@ use super::exports::RawOutput;
 use super::fault;
 use super::host_context::HostContext;
 use super::journal::{self, Beginning};
+use super::last_words::LastWords;
 use super::output;
 use super::plugin::{InFlight, Plugin};
 use super::programs::Program;
@@ -124,9 +125,10 @@ async fn execute(
         Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
         _ => None,
     };
+    let last_words = LastWords::new(Arc::clone(&granted), plugin.stderr_in_results);
     let program = match &plugin.server {
         Some(_) => None,
-        None => plugin.exports.program(&operation, &name, &limits)?,
+        None => plugin.exports.program(&operation, &name, &limits, &last_words)?,
     };
     let around = Surroundings {
         tenant: tenant.as_deref(),
@@ -168,22 +170,30 @@ async fn execute(
         Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
         Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
     });
-    denials.name_in(outcome.map_err(|error| with_stderr(error, plugin, program.as_ref(), &stderr)))
+    denials
+        .name_in(outcome.map_err(|error| with_last_words(error, &plugin.name, &stderr, program.as_ref(), &last_words)))
 }
 
-/// A guest that crashes says why on standard error: the operator's log has the end of it. A caller is told of components that cannot say it
-/// in another way: what is kept of a program's, and the last line of a typed function's.
-fn with_stderr(error: CallError, plugin: &Plugin, program: Option<&Program>, stderr: &StderrTail) -> CallError {
+/// A guest that crashes says why on standard error: the operator's log has the end of it. Callers who may see it are shown all that is kept
+/// of a command's, and the last line of any other's.
+fn with_last_words(
+    error: CallError,
+    plugin: &str,
+    stderr: &StderrTail,
+    program: Option<&Program>,
+    last_words: &LastWords,
+) -> CallError {
     let CallError::Fault { kind: FaultKind::Trap, reason } = error else { return error };
     let stderr = program.map_or_else(|| stderr.clone(), Program::stderr);
-    let Some(line) = stderr.line() else { return CallError::Fault { kind: FaultKind::Trap, reason } };
-    fault::log_crash(&plugin.name, &line);
-    let last_words = match program {
-        Some(_) => Some(line),
-        None => stderr.last_line().filter(|_| plugin.is_typed()),
+    if let Some(line) = last_words.line(&stderr) {
+        fault::log_crash(plugin, &line);
+    }
+    let shown = match program {
+        Some(_) => last_words.line_for_caller(&stderr),
+        None => last_words.last_line_for_caller(&stderr),
     };
-    let reason = match last_words {
-        Some(last_words) => fault::cut(format!("{reason}; the end of its standard error: {last_words}")),
+    let reason = match shown {
+        Some(shown) => fault::cut(format!("{reason}; the end of its standard error: {shown}")),
         None => reason,
     };
     CallError::Fault { kind: FaultKind::Trap, reason }

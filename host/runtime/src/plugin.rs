@@ -27,6 +27,8 @@ pub(super) struct Plugin {
     /// Of a component that is one.
     pub(super) server: Option<Arc<McpServer>>,
     pub(super) granted: Arc<GrantedTo>,
+    /// Whether callers are shown the end of its standard error when it fails.
+    pub(super) stderr_in_results: bool,
     /// What its manifest requests.
     pub(super) wanted: Arc<RequestedPolicy>,
     /// By the name inside the plugin.

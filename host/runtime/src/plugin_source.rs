@@ -39,6 +39,8 @@ pub struct PluginSource {
     pub wasi: WasiVersion,
     /// For each call: the defaults with the plugin's own values already in place.
     pub limits: CallLimits,
+    /// Whether callers are shown the end of its standard error when it fails; `None`: if its tools are made of what it exports.
+    pub stderr_in_results: Option<bool>,
     /// Whether its component is an MCP server.
     pub mcp: McpSettings,
     /// By the name of a tool that every client takes, without prefix.
@@ -64,6 +66,7 @@ impl PluginSource {
             manifest_required: false,
             wasi: WasiVersion::default(),
             limits,
+            stderr_in_results: None,
             mcp: McpSettings::default(),
             tools: BTreeMap::new(),
             rerun: false,

@@ -89,14 +89,14 @@ pub(super) async fn pull(arguments: PullArguments) -> anyhow::Result<ExitCode> {
     let origin = verified.origin().to_owned();
     let sha256 = verified.sha256();
     let signed_by = verified.signed_by().to_vec();
+    let signers: Vec<_> = intake.signers(&verified).iter().map(ToString::to_string).collect();
     write(&file, &verified.candidate(None).bytes).with_context(|| format!("{} cannot be written", file.display()))?;
     if json {
         print_line(json!({ "file": file, "origin": origin, "component": sha256, "signed_by": signed_by }));
     } else {
         print_line(file.display());
         print_error(format_args!("{origin} with sha256 {sha256}"));
-        let signers =
-            if signed_by.is_empty() { "nobody, and nobody needs to".to_owned() } else { signed_by.join(", ") };
+        let signers = if signers.is_empty() { "nobody, and nobody needs to".to_owned() } else { signers.join(", ") };
         print_error(format_args!("signed by {signers}"));
     }
     Ok(ExitCode::SUCCESS)

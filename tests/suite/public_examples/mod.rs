@@ -14,6 +14,7 @@ use tests::client::Client;
 use tests::{Setup, command, place};
 
 use self::shape::Shape;
+use crate::components::{Made, folder as components_folder};
 use crate::egress::Web;
 
 /// One of them.
@@ -31,32 +32,14 @@ struct Example {
     outcome: &'static str,
 }
 
-/// What makes the component.
-#[derive(Debug)]
-enum Made {
-    Rust,
-    Python {
-        world: &'static str,
-    },
-    JavaScript {
-        world: &'static str,
-        without: &'static str,
-    },
-    C,
-    /// A core module is written, and wrapped.
-    Module {
-        world: &'static str,
-    },
-}
-
-impl Made {
+impl Example {
     fn language(&self) -> &'static str {
-        match self {
-            Self::Rust => "Rust",
-            Self::Python { .. } => "Python",
-            Self::JavaScript { .. } => "JavaScript",
-            Self::C => "C",
-            Self::Module { .. } => "WAT",
+        match self.made {
+            Made::Rust => "Rust",
+            Made::Python { .. } => "Python",
+            Made::JavaScript { .. } => "JavaScript",
+            Made::C => "C",
+            Made::Module { .. } => "WAT",
         }
     }
 }
@@ -231,8 +214,8 @@ fn public_examples_are_those_of_the_documents() {
     let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| ")).skip(1).map(str::to_owned).collect();
     let rows: Vec<_> = rows.into_iter().filter(|row| !row.starts_with("| ---")).collect();
     let expected = EXAMPLES.map(|example| {
-        let Example { origin, made, granted, outcome, .. } = example;
-        format!("| {origin} | {} | {granted} | {outcome} |", made.language())
+        let Example { origin, granted, outcome, .. } = &example;
+        format!("| {origin} | {} | {granted} | {outcome} |", example.language())
     });
     assert_eq!(rows, expected);
 }
@@ -359,7 +342,7 @@ async fn public_examples_that_are_no_tools_are_refused_with_the_reason() {
         assert!(code == Some(4) && said.contains(reason), "{name}: {said}");
     }
     // What is wrapped for the table is a core module before.
-    let (code, said) = check(&place::root().join("target/public-examples/adder.core")).await;
+    let (code, said) = check(&components_folder().join("adder.core")).await;
     assert!(code == Some(4) && said.contains("this is a core module"), "{said}");
     let (code, said) = check(&components["counter"]).await;
     assert!(code == Some(0) && said.contains("left out: ") && said.contains("use-counter"), "{said}");

@@ -246,7 +246,7 @@ fn canary(name: &str, plugin: &PluginView, now: u64) -> Vec<String> {
 pub(super) fn versions(view: &PluginVersionsView, layout: &Layout) -> String {
     let now = layout.now;
     let row = |version: &VersionView| {
-        let signers: Vec<_> = version.signed_by.iter().map(|signer| cell(&**signer)).collect();
+        let signers: Vec<_> = version.signer_names().iter().map(|signer| cell(signer.as_str())).collect();
         let origin = Some(&version.origin).filter(|origin| !matches!(origin.as_str(), "" | "-"));
         vec![
             digest(version.version),
@@ -256,7 +256,7 @@ pub(super) fn versions(view: &PluginVersionsView, layout: &Layout) -> String {
             version.tasks.to_string(),
             when(version.staged_at, now),
             when(version.activated_at, now),
-            if signers.is_empty() { cell(None::<&str>) } else { signers.join(" ") },
+            if signers.is_empty() { cell(None::<&str>) } else { signers.join(", ") },
             cell(origin.unwrap_or(&version.source).as_str()),
         ]
     };

@@ -73,7 +73,7 @@ fn facts(frame: &Frame<'_>, page: &ChangesPage<'_>) -> Markup {
             dt { "Stage" } dd { (stage(row.state)) }
             dt { "From" } dd { (text::line(&row.source)) }
             @if !row.origin.is_empty() && row.origin != row.source { dt { "Resolved" } dd { (text::line(&row.origin)) } }
-            dt { "Signed by" } dd { @if row.signed_by.is_empty() { "no key that a [[trust]] rule asks for" } @else { (text::line(&row.signed_by.join(", "))) } }
+            dt { "Signed by" } dd { @if row.signed_by.is_empty() { "no key that a [[trust]] rule asks for" } @else { (text::line(&row.signer_names().join(", "))) } }
             dt { "Staged" } dd { (frame.when(row.staged_at)) }
             @if let Some(at) = row.activated_at { dt { "Active" } dd { (frame.when(at)) } }
             dt { "Size" } dd { (text::bytes(row.bytes)) }

@@ -3,8 +3,8 @@
 use bulkhead_control::views::{PluginGrantsView, PluginListView, PluginVersionsView, TenantGrantsView};
 use bulkhead_plugins::{
     CallCounts, CanaryThresholds, CanaryView, Difference, DifferenceKind, Digest, Direction, FaultRecord,
-    GrantDifference, GrantRow, PluginHealth, PluginState, PluginView, Stage, TextDifference, ToolDifference, ToolPart,
-    VersionChanges, VersionView,
+    GrantDifference, GrantRow, PluginHealth, PluginState, PluginView, Signer, Stage, TextDifference, ToolDifference,
+    ToolPart, VersionChanges, VersionView,
 };
 
 use super::*;
@@ -35,6 +35,7 @@ fn version(number: u8, state: Stage) -> VersionView {
         source: hostile(100),
         origin: hostile(100),
         signed_by: vec![hostile(20)],
+        signers: vec![Signer { key: hostile(20), file: Some(hostile(20).into()), rule: Some(hostile(20)) }],
         bytes: 1,
         tools: 2,
         staged_at: 3,

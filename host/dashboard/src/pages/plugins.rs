@@ -187,7 +187,7 @@ fn version_row(frame: &Frame<'_>, name: &str, version: &VersionView) -> Markup {
             td { a href={ (plugin_path(name)) "/" (digits(&version.version)) "/changes" } { code { (digits(&version.version)) } } }
             td { (stage(version.state)) @if version.taken_back.is_some() { ", taken back" } @if version.demoted.is_some() { ", no journals" } }
             td { (text::cell(&version.source)) }
-            td { (text::cell(&version.signed_by.join(", "))) }
+            td { (text::cell(&version.signer_names().join(", "))) }
             td { (frame.when(version.staged_at)) }
             td { (text::bytes(version.bytes)) }
             td { (version.tools) }

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 
 use super::{Digest, Error, FetchOptions, Refusal, Source, Trust, Verified, fetch, real_path};
-use crate::{Candidate, ComponentSource};
+use crate::{Candidate, ComponentSource, Signer, VersionView};
 use bulkhead_runtime::LoadError;
 
 /// The rules that every component passes, whichever command or folder brings it.
@@ -82,6 +82,19 @@ impl ComponentFetcher {
     /// Applies the rules of another one from now on.
     pub fn replace(&self, with: &Self) {
         self.rules.store(with.rules.load_full());
+    }
+
+    /// Says of each version who the keys are that have signed it, by the rules as they are now.
+    pub fn name_signers(&self, versions: &mut [VersionView]) {
+        let rules = self.rules.load();
+        for version in versions {
+            version.signers = rules.trust.signers(&version.signed_by);
+        }
+    }
+
+    /// Who the keys are that have signed what was taken.
+    pub fn signers(&self, verified: &Verified) -> Vec<Signer> {
+        self.rules.load().trust.signers(verified.signed_by())
     }
 
     /// Fetches a component and makes sure that it may be taken. `pinned` is what its SHA-256 must be.

@@ -19,5 +19,5 @@ pub use bulkhead_sources::{
 };
 pub use fetch::fetch;
 pub use pattern::Pattern;
-pub use trust::{Rule, Trust, Verified};
+pub use trust::{Rule, Trust, TrustedKey, Verified};
 pub use watch::Watch;

@@ -4,13 +4,14 @@
 //! comes over a network is never taken because nobody said anything.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
 use super::pattern::Pattern;
 use super::{Digest, Error, Fetched, PublicKey, Refusal, Signature, Source};
-use crate::{Candidate, Pinning, Provenance};
+use crate::{Candidate, Pinning, Provenance, Signer};
 use bulkhead_runtime::{Part, Wit, compose};
 use bulkhead_sources::signature::message;
 
@@ -19,11 +20,19 @@ use bulkhead_sources::signature::message;
 pub struct Rule {
     pub pattern: Pattern,
     /// One of these must have signed. Empty: nobody needs to.
-    pub keys: Vec<PublicKey>,
+    pub keys: Vec<TrustedKey>,
     /// Whether a signature from a registry must also name the repository that it came from.
     pub same_repository: bool,
     /// What becomes of accepted definitions that a version from there changes, if the rule says anything.
     pub changed_definitions: Option<Pinning>,
+}
+
+/// A key of a rule.
+#[derive(Clone, Debug)]
+pub struct TrustedKey {
+    pub key: PublicKey,
+    /// Where the operator has it.
+    pub file: PathBuf,
 }
 
 /// The rules, in the operator's order.
@@ -84,17 +93,18 @@ impl Trust {
         let mut signed_by = Vec::new();
         let mut wit_signed = false;
         for signature in &fetched.signatures {
-            match signer(rule, source, signature, &fetched) {
-                Ok(signer) => {
-                    signed_by.push(signer.key_id);
-                    wit_signed |= signer.wit;
+            match checked(rule, source, signature, &fetched) {
+                Ok(valid) => {
+                    signed_by.push(valid.key_id);
+                    wit_signed |= valid.is_over_wit;
                 }
                 Err(why) => found.push(why),
             }
         }
         if signed_by.is_empty() {
-            let ids: Vec<_> = rule.keys.iter().map(PublicKey::id).collect();
-            let expected = format!("a signature by key {} ([[trust]] source = {})", ids.join(" or "), rule.pattern);
+            let keys: Vec<_> =
+                rule.keys.iter().map(|trusted| format!("{} ({})", trusted.key.id(), trusted.file.display())).collect();
+            let expected = format!("a signature by key {} ([[trust]] source = {})", keys.join(" or "), rule.pattern);
             return Err(refuse(expected, if found.is_empty() { "none".to_owned() } else { found.join("; ") }));
         }
         let mut fetched = fetched;
@@ -104,6 +114,20 @@ impl Trust {
         Ok(verified(fetched, signed_by))
     }
 
+    /// Who keys are, as far as the rules have them now: a version may have been signed by one that none names any more.
+    pub fn signers(&self, ids: &[String]) -> Vec<Signer> {
+        let signer = |id: &String| {
+            let has = |trusted: &&TrustedKey| trusted.key.id() == *id;
+            let found = self.rules.iter().find_map(|rule| Some((rule, rule.keys.iter().find(has)?)));
+            Signer {
+                key: id.clone(),
+                file: found.map(|(_, trusted)| trusted.file.clone()),
+                rule: found.map(|(rule, _)| rule.pattern.to_string()),
+            }
+        };
+        ids.iter().map(signer).collect()
+    }
+
     /// Whether only signed components are taken from there. Which rule is for a file is known once it is open, and its signatures
     /// are read either way.
     pub fn requires_signature(&self, source: &Source) -> bool {
@@ -111,18 +135,19 @@ impl Trust {
     }
 }
 
-/// Who made a signature that holds.
-struct Signer {
+/// A signature that holds.
+struct ValidSignature {
     key_id: String,
     /// Whether it is over the WIT text too.
-    wit: bool,
+    is_over_wit: bool,
 }
 
-/// The key that made a signature, or what is wrong with it.
-fn signer(rule: &Rule, source: &Source, signature: &Signature, fetched: &Fetched) -> Result<Signer, String> {
+/// A signature by a key of the rule, or what is wrong with it.
+fn checked(rule: &Rule, source: &Source, signature: &Signature, fetched: &Fetched) -> Result<ValidSignature, String> {
+    let mut keys = rule.keys.iter().map(|trusted| &trusted.key);
     match signature {
         Signature::Detached { key_id, component, wit, signature } => {
-            let Some(key) = rule.keys.iter().find(|key| key.id() == *key_id) else {
+            let Some(key) = keys.find(|key| key.id() == *key_id) else {
                 return Err(format!("a signature by key {key_id}"));
             };
             if !key.has_signed(message(*component, *wit).as_bytes(), signature) {
@@ -141,16 +166,17 @@ fn signer(rule: &Rule, source: &Source, signature: &Signature, fetched: &Fetched
             {
                 return Err(format!("a signature by key {key_id} with a WIT text of sha256 {wit}, but one of {found}"));
             }
-            Ok(Signer { key_id: key_id.clone(), wit: wit.is_some() })
+            Ok(ValidSignature { key_id: key_id.clone(), is_over_wit: wit.is_some() })
         }
         Signature::Cosign { manifest, payload, signature } => {
-            let key = rule.keys.iter().find(|key| key.has_signed(payload, signature));
+            let key = keys.find(|key| key.has_signed(payload, signature));
             let key = key.ok_or("a cosign signature by none of these keys")?;
             let repository = match source {
                 Source::Oci(reference) if rule.same_repository => Some(reference),
                 _ => None,
             };
-            super::oci::names(payload, *manifest, repository).map(|()| Signer { key_id: key.id(), wit: false })
+            super::oci::names(payload, *manifest, repository)
+                .map(|()| ValidSignature { key_id: key.id(), is_over_wit: false })
         }
         Signature::Unreadable(what) => Err(what.clone()),
     }
@@ -256,8 +282,12 @@ mod tests {
         Fetched { bytes, sha256, origin, file: None, signatures, wit }
     }
 
+    fn trusted(key: &SigningKey) -> TrustedKey {
+        TrustedKey { key: key.public(), file: "keys/acme.pem".into() }
+    }
+
     fn trust(keys: &[&SigningKey]) -> Trust {
-        let keys = keys.iter().map(|key| key.public()).collect();
+        let keys = keys.iter().map(|key| trusted(key)).collect();
         let pattern = "https://acme.example/**".parse().unwrap();
         Trust::new(vec![Rule { pattern, keys, same_repository: false, changed_definitions: Some(Pinning::Show) }])
     }
@@ -284,7 +314,7 @@ mod tests {
         assert_eq!(free.wit, Wit::Free(Some("words".to_owned())));
         assert_eq!(free.provenance.pinning, Some(Pinning::Show), "as the rule says");
 
-        let expected = format!("expected a signature by key {acme_id}");
+        let expected = format!("expected a signature by key {acme_id} (keys/acme.pem) ([[trust]] source = ");
         let swapped = good.replace(&component.to_string(), &wit.to_string());
         for (bytes, signatures, found) in [
             (&b"a"[..], String::new(), "found none".to_owned()),
@@ -298,6 +328,21 @@ mod tests {
             let refusal = refused(&rules, None, fetched(bytes, &signatures));
             assert!(refusal.contains(&expected) && refusal.contains(&found), "{refusal}");
         }
+    }
+
+    #[test]
+    fn signers_have_the_file_and_the_rule_that_name_their_key_now() {
+        let acme = SigningKey::generate().unwrap().0;
+        let id = acme.public().id();
+        let known = trust(&[&acme]).signers(&[id.clone(), "0123456789abcdef".to_owned()]);
+        let rule = "\"https://acme.example/**\"".to_owned();
+        let expected = [
+            Signer { key: id.clone(), file: Some("keys/acme.pem".into()), rule: Some(rule) },
+            Signer { key: "0123456789abcdef".to_owned(), file: None, rule: None },
+        ];
+        assert_eq!(known, expected);
+        let words: Vec<_> = known.iter().map(ToString::to_string).collect();
+        assert_eq!(words, [format!("acme.pem ({id})"), "0123456789abcdef".to_owned()]);
     }
 
     #[test]
@@ -380,7 +425,7 @@ mod tests {
         };
         let rule = |text: &str, keys: &[&SigningKey]| Rule {
             pattern: text.parse::<Pattern>().unwrap().from_folder(&root),
-            keys: keys.iter().map(|key| key.public()).collect(),
+            keys: keys.iter().map(|key| trusted(key)).collect(),
             same_repository: false,
             changed_definitions: None,
         };
@@ -451,7 +496,7 @@ mod tests {
         let digest = Digest(Sha256::digest("a").into());
         let rule = |text: &str| Rule {
             pattern: text.parse().unwrap(),
-            keys: vec![acme.public()],
+            keys: vec![trusted(&acme)],
             same_repository: false,
             changed_definitions: None,
         };

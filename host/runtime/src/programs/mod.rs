@@ -19,6 +19,7 @@ pub(super) use self::command::Program;
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::tools;
 use super::call::Call;
+use super::last_words::LastWords;
 use super::trap_causes::HostFailure;
 use bulkhead_calls::Operation;
 use bulkhead_domain::call::CallError;
@@ -101,12 +102,14 @@ impl Programs {
         operation: &Operation,
         plugin: &str,
         limits: &CallLimits,
+        last_words: &LastWords,
     ) -> Result<Option<Program>, CallError> {
         let Operation::CallTool { tool, arguments } = operation else { return Ok(None) };
         if self.command.is_none() || self.service.is_some() && **tool == *REQUEST {
             return Ok(None);
         }
-        Program::new(plugin, arguments.as_str(), limits.result_bytes).map(Some).map_err(CallError::InvalidParams)
+        let program = Program::new(plugin, arguments.as_str(), limits.result_bytes, last_words.clone());
+        program.map(Some).map_err(CallError::InvalidParams)
     }
 
     /// Runs the program, or has the service answer a request.

@@ -63,6 +63,50 @@ async fn command_exit_code_is_a_tool_error_with_stderr() {
     assert!(reason.contains("the end of its standard error") && reason.contains("has lost its way"), "{reason}");
 }
 
+/// What the error of a call says that crashes in a plugin of this configuration.
+async fn crash(source: PluginSource, in_results: Option<bool>, tool: &str, arguments: &str) -> String {
+    let house = House::new();
+    let config = [("phrase".to_owned(), Json::new("\"lost its way\""))].into();
+    house
+        .publish(PluginSource { name: Some("tool".to_owned()), stderr_in_results: in_results, config, ..source })
+        .await;
+    let (kind, reason) = fault(house.call(tool, arguments).await);
+    assert_eq!(kind, FaultKind::Trap, "{reason}");
+    reason
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn last_words_are_in_the_result_where_the_operator_allows_it() {
+    const NUMBER: &str = "acme_numbers_of-u8_bare-out";
+    let guests = ["foreign_command", "foreign_numbers", "hostile"].map(sample);
+    let [Some(command), Some(typed), Some(plugin)] = guests else { return };
+    let panic = args(&["panic"]);
+    let crashed = "the tool crashed: it panicked or aborted";
+    for (source, tool, arguments, words, is_told_by_itself) in [
+        (command, "tool", panic.as_str(), "has [value of phrase]", true),
+        (typed, NUMBER, r#"{"text": "x"}"#, "a number of the type: ParseIntError { kind: InvalidDigit }", true),
+        (plugin, "trap", "{}", "this plugin traps on purpose", false),
+    ] {
+        for in_results in [None, Some(true), Some(false)] {
+            let reason = crash(source.clone(), in_results, tool, arguments).await;
+            assert!(reason.starts_with(crashed), "{reason}");
+            assert_eq!(reason.contains(words), in_results.unwrap_or(is_told_by_itself), "{in_results:?}: {reason}");
+            assert!(!reason.contains("lost its way"), "{reason}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exit_code_is_told_without_standard_error_where_the_operator_forbids_it() {
+    let Some(source) = sample("foreign_command") else { return };
+    let house = House::new();
+    house.publish(PluginSource { name: Some("tool".to_owned()), stderr_in_results: Some(false), ..source }).await;
+    let output = house.call("tool", &args(&["exit", "7"])).await.unwrap();
+    assert!(output.is_error && !text(&output).contains("it ends with"), "{output:?}");
+    let ContentKind::Text(stdout) = &output.content[1].kind else { panic!("{output:?}") };
+    assert_eq!(stdout, "half of it\n", "standard output is the result");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn command_runs_under_call_limits() {
     let Some(house) = house("foreign_command").await else { return };
