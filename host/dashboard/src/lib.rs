@@ -16,6 +16,7 @@ mod chart;
 mod codes;
 mod digests;
 mod fields;
+mod host_name;
 mod lead;
 mod lead_reads;
 mod live;
