@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use sha2::{Digest as _, Sha256};
 
-use crate::pages::lists::card_rules;
+use crate::columns::card_rules;
 use crate::respond::{self, Answer};
 
 /// The rules that are written by hand.

@@ -114,8 +114,8 @@ impl Chart<'_> {
 }
 
 /// A piece of a line, for the legend.
-fn sample(place: usize) -> Markup {
-    html! { svg viewBox="0 0 24 6" aria-hidden="true" { path class={ "line l" (place) } d="M0 3H24" {} } }
+fn sample(number: usize) -> Markup {
+    html! { svg viewBox="0 0 24 6" aria-hidden="true" { path class={ "line l" (number) } d="M0 3H24" {} } }
 }
 
 /// A line alone, as small as a word. Its numbers stand elsewhere.

@@ -14,6 +14,7 @@ mod arguments;
 mod assets;
 mod chart;
 mod codes;
+mod columns;
 mod digests;
 mod fields;
 mod host_name;

@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 use crate::operators::{OperatorClient, OperatorPages};
 use crate::orders::{Busy, Order, Outcome, Work};
 use crate::own_tasks::absent;
-use crate::pages::lists::ListPlace;
+use crate::pages::lists::ListPosition;
 use crate::pages::{
     self, ChangesPage, PluginPage, PluginTools, PluginsPage, USAGE_DAYS, digits, message, plugin_path, version_path,
 };
@@ -42,7 +42,8 @@ const AGAIN_MS: u64 = 5_000;
 impl OperatorPages<'_> {
     pub(crate) async fn plugins(&self, query: &Form) -> Result<Answer, ControlError> {
         let view = self.read(PluginList {}).await?;
-        let page = PluginsPage { view: &view, orders: &self.orders.list(None), place: ListPlace::read(query, "name") };
+        let page =
+            PluginsPage { view: &view, orders: &self.orders.list(None), position: ListPosition::read(query, "name") };
         Ok(respond::page(StatusCode::OK, pages::plugins(&self.frame, self.session, &page)))
     }
 

@@ -16,7 +16,7 @@ use http::StatusCode;
 
 use crate::orders::{PluginOrders, carried_out};
 use crate::own_tasks::absent;
-use crate::pages::lists::{ListPlace, SortOrder};
+use crate::pages::lists::{ListPosition, SortOrder};
 use crate::pages::{self, AllTasks, AnyTask, DAYS_SHOWN, Frame, Overview, TenantPage, task_path};
 use crate::request::Form;
 use crate::respond::{self, Answer};
@@ -182,7 +182,7 @@ impl OperatorPages<'_> {
     pub(crate) async fn tenants(&self, query: &Form) -> Result<Answer, ControlError> {
         let mut view = self.read(TenantList {}).await?;
         let limits = self.limits(TaskFilter::default()).await?;
-        let at = ListPlace::read(query, "name");
+        let at = ListPosition::read(query, "name");
         Ok(respond::page(StatusCode::OK, pages::tenants(&self.frame, &mut view, &limits, at)))
     }
 

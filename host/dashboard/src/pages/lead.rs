@@ -6,9 +6,10 @@ use bulkhead_plugins::PluginView;
 use maud::{Markup, html};
 
 use super::limits::counts;
-use super::lists::{LED_TASKS, counted};
+use super::lists::counted;
 use super::operators::{ROWS_MAX, digits};
 use super::{Frame, address, button, filter_text, more, notice, status, status_choice, table};
+use crate::columns::LED_TASKS;
 use crate::sessions::Session;
 use crate::text;
 

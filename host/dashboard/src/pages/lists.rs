@@ -1,98 +1,15 @@
-//! Lists: what their columns are called, by what they are sorted and filtered, and how they look on a narrow screen.
+//! Lists: by what they are sorted and filtered, and their heads.
 //!
-//! Must not know what a row says. Invariants: a list has one table of columns, from which its head and the names on its cards are made; what
-//! a list is filtered and sorted by stands in its address and nowhere else.
+//! Must not know what a row says. Invariant: what a list is filtered and sorted by stands in its address and nowhere else.
 
 use std::cmp::Ordering;
-use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
 use super::address;
+use crate::columns::List;
 use crate::request::Form;
 use crate::text;
-
-/// A column with the key that sorts by it, if there is one.
-type Column = (&'static str, Option<&'static str>);
-
-/// A list of many; in the style sheet, `class` is how it is found.
-pub(crate) struct List {
-    class: &'static str,
-    label: &'static str,
-    columns: &'static [Column],
-}
-
-/// Everybody's tasks.
-pub(super) const TASKS: List = List {
-    class: "of-tasks",
-    label: "Tasks",
-    columns: &[
-        ("Task", Some("tool")),
-        ("Status", Some("status")),
-        ("Requestor", Some("requestor")),
-        ("Tenant", Some("tenant")),
-        ("Message", None),
-        ("Changed", Some("changed")),
-    ],
-};
-/// A requestor's own.
-pub(super) const OWN_TASKS: List = List {
-    class: "of-own",
-    label: "My tasks",
-    columns: &[("Task", None), ("Status", None), ("Message", None), ("Changed", None)],
-};
-/// Those of a tenant, for its lead.
-pub(super) const LED_TASKS: List = List {
-    class: "of-led",
-    label: "Tasks of the tenant",
-    columns: &[("Task", None), ("Status", None), ("Requestor", None), ("Message", None), ("Changed", None)],
-};
-pub(super) const PLUGINS: List = List {
-    class: "of-plugins",
-    label: "Plugins",
-    columns: &[
-        ("Plugin", Some("name")),
-        ("State", Some("state")),
-        ("Active", None),
-        ("Tools", Some("tools")),
-        ("Calls", Some("calls")),
-        ("Tasks", Some("tasks")),
-        ("Canary", None),
-        ("Health", None),
-    ],
-};
-pub(super) const TENANTS: List = List {
-    class: "of-tenants",
-    label: "Tenants",
-    columns: &[
-        ("Tenant", Some("name")),
-        ("Requestors", Some("requestors")),
-        ("Tokens", Some("tokens")),
-        ("Tasks", Some("tasks")),
-        ("Stored", Some("stored")),
-        ("Fullest limits", None),
-    ],
-};
-pub(super) const TOOLS: List = List {
-    class: "of-tools",
-    label: "Tools",
-    columns: &[("Tool", None), ("Plugin", None), ("Description", None), ("As a task", None)],
-};
-
-/// All that become cards.
-const LISTS: [&List; 6] = [&TASKS, &OWN_TASKS, &LED_TASKS, &PLUGINS, &TENANTS, &TOOLS];
-
-/// The rules that say on a card what a value is, for the end of the style sheet.
-pub(crate) fn card_rules() -> String {
-    let mut rules = "@media (max-width: 40rem) {\n".to_owned();
-    for List { class, columns, .. } in LISTS {
-        for (place, (name, _)) in columns.iter().enumerate().skip(1) {
-            // Writing to a String cannot fail.
-            let _ = writeln!(rules, ".{class} td:nth-child({})::before {{ content: \"{name}\"; }}", place + 1);
-        }
-    }
-    rules + "}\n"
-}
 
 /// By what a list is sorted, as its address says: a column's key, with a minus for the greatest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,13 +41,13 @@ impl<'a> SortOrder<'a> {
 
 /// Which part of a list is shown, and in which order.
 #[derive(Clone, Copy)]
-pub(crate) struct ListPlace<'a> {
+pub(crate) struct ListPosition<'a> {
     pub(crate) sort: SortOrder<'a>,
     /// Rows before the page.
     pub(crate) from: usize,
 }
 
-impl<'a> ListPlace<'a> {
+impl<'a> ListPosition<'a> {
     pub(crate) fn read(query: &'a Form, otherwise: &'a str) -> Self {
         let from = query.filled("from").and_then(|from| from.parse().ok()).unwrap_or(0);
         Self { sort: SortOrder::read(query, otherwise), from }
@@ -242,6 +159,7 @@ const SUGGESTIONS_MAX: usize = 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns::TENANTS;
 
     fn form(query: &str) -> Form {
         Form::parse(query.as_bytes())
@@ -286,14 +204,6 @@ mod tests {
         ));
         assert!(shown.contains("<th scope=\"col\"><a href=\"/tenants?sort=name\">Tenant</a></th>"), "{shown}");
         assert!(shown.contains("<th scope=\"col\">Fullest limits</th>"), "{shown}");
-    }
-
-    #[test]
-    fn every_value_on_a_card_has_the_name_of_its_column() {
-        let rules = card_rules();
-        assert!(rules.contains(".of-tenants td:nth-child(5)::before { content: \"Stored\"; }"), "{rules}");
-        let columns: usize = LISTS.iter().map(|list| list.columns.len() - 1).sum();
-        assert_eq!(rules.matches("::before").count(), columns);
     }
 
     #[test]

@@ -9,11 +9,11 @@ use bulkhead_plugins::Digest;
 use maud::{Markup, html};
 
 use super::bulk;
-use super::lists::{Filter, ListAddress, SortOrder, TASKS, counted, suggested};
-use super::plugins::plugin_path;
+use super::lists::{Filter, ListAddress, SortOrder, counted, suggested};
 use super::timeline::Lifetime;
 use super::{Frame, address, button, copied, live, more, notice, status, status_choice, words};
 use crate::chart::clock_time;
+use crate::columns::TASKS;
 use crate::sessions::Session;
 use crate::text;
 
@@ -178,7 +178,7 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
                     (requestor, tenant) => { (named(requestor.as_deref())) " of tenant " (named(tenant)) },
                 }
             }
-            dt { "Plugin" } dd { a href=(plugin_path(&details.plugin)) { (text::line(&details.plugin)) } " " code { (details.plugin_sha256.chars().take(DIGITS).collect::<String>()) } }
+            dt { "Plugin" } dd { a href={ "/plugins/" (path_segment(&details.plugin)) } { (text::line(&details.plugin)) } " " code { (details.plugin_sha256.chars().take(DIGITS).collect::<String>()) } }
             dt { "Created" } dd { (frame.when(task.created_at)) }
             dt { "Changed" } dd { (frame.when(task.updated_at)) }
             @if let Some(at) = task.expires_at { dt { "Expires" } dd { (frame.when(at)) } }

@@ -8,10 +8,11 @@ use bulkhead_domain::timeline::Transition;
 use bulkhead_domain::tool::{Content, ContentKind, ResourceBody};
 use maud::{Markup, html};
 
-use super::lists::{Filter, ListAddress, OWN_TASKS, counted, suggested};
+use super::lists::{Filter, ListAddress, counted, suggested};
 use super::media::media;
 use super::timeline::Lifetime;
 use super::{Frame, button, copied, live, more, notice, status, status_choice, token};
+use crate::columns::OWN_TASKS;
 use crate::fields;
 use crate::request::Form;
 use crate::sessions::Session;

@@ -7,7 +7,7 @@ use bulkhead_plugins::{
     VersionChanges, VersionView,
 };
 
-use super::lists::ListPlace;
+use super::lists::ListPosition;
 use super::*;
 use crate::orders::{Order, Outcome};
 use crate::request::Form;
@@ -155,7 +155,7 @@ fn page_of_a_plugin_with_hostile_texts_is_text_and_small() {
 
     let list = PluginListView { plugins: vec![plugin_view.clone(); 200] };
     let query = Form::default();
-    let page = PluginsPage { view: &list, orders: &orders(), place: ListPlace::read(&query, "name") };
+    let page = PluginsPage { view: &list, orders: &orders(), position: ListPosition::read(&query, "name") };
     let shown = plugins(&frame(&session), &session, &page).into_string();
     is_text(&shown);
     assert!(shown.contains("not done") && shown.contains("under way"), "{shown}");

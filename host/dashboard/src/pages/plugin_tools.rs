@@ -7,7 +7,6 @@ use bulkhead_domain::tool::Tool;
 use maud::{Markup, html};
 
 use super::operators::{ROWS_MAX, path_segment};
-use super::plugins::plugin_path;
 use super::schema_table::schema_table;
 use super::tiles::CALLS_FOR_P99;
 use super::{Frame, address, table};
@@ -81,7 +80,7 @@ fn p99(lately: &ActivityCountsView) -> Markup {
 
 /// The page of a tool, for operators.
 fn tool_path(plugin: &str, tool: &str) -> String {
-    format!("{}/tools/{}", plugin_path(plugin), path_segment(tool))
+    format!("/plugins/{}/tools/{}", path_segment(plugin), path_segment(tool))
 }
 
 /// One tool, as clients are told of it.
@@ -89,7 +88,7 @@ pub(crate) fn plugin_tool(frame: &Frame<'_>, plugin: &str, tool: &Tool) -> Marku
     frame.show(&text::line(&tool.name), html! {
         dl {
             @if let Some(title) = &tool.title { dt { "Title" } dd { (text::line(title)) } }
-            dt { "Plugin" } dd { a href=(plugin_path(plugin)) { (text::line(plugin)) } }
+            dt { "Plugin" } dd { a href={ "/plugins/" (path_segment(plugin)) } { (text::line(plugin)) } }
             dt { "Its tasks" } dd { a href=(address("/tasks", &[("tool", Some(&tool.name))])) { "Tasks of this tool" } }
         }
         blockquote { (text::block(&tool.description)) }

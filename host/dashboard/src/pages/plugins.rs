@@ -8,10 +8,11 @@ use bulkhead_control::views::{PluginGrantsView, PluginListView};
 use bulkhead_plugins::{CanaryView, Digest, GrantRow, PluginHealth, PluginState, PluginView, Stage, VersionView};
 use maud::{Markup, html};
 
-use super::lists::{ListAddress, ListPlace, PLUGINS, counted};
+use super::lists::{ListAddress, ListPosition, counted};
 use super::operators::{digits, path_segment, rows};
 use super::plugin_tools::PluginTools;
 use super::{Frame, fitting, live, more, table, token};
+use crate::columns::PLUGINS;
 use crate::orders::Order;
 use crate::sessions::Session;
 use crate::text;
@@ -32,7 +33,7 @@ const GRANTS_BYTES: usize = 4_000;
 pub(crate) struct PluginsPage<'a> {
     pub(crate) view: &'a PluginListView,
     pub(crate) orders: &'a [Order],
-    pub(crate) place: ListPlace<'a>,
+    pub(crate) position: ListPosition<'a>,
 }
 
 pub(crate) struct PluginPage<'a> {
@@ -85,10 +86,10 @@ pub(super) fn stage(stage: Stage) -> &'static str {
 }
 
 pub(crate) fn plugins(frame: &Frame<'_>, session: &Session, page: &PluginsPage<'_>) -> Markup {
-    let sort = page.place.sort;
+    let sort = page.position.sort;
     let mut sorted: Vec<_> = page.view.plugins.iter().collect();
     sorted.sort_by(|one, other| sort.directed(compare(sort.key, one, other)));
-    let (shown, next) = rows(&sorted, page.place.from);
+    let (shown, next) = rows(&sorted, page.position.from);
     let at = ListAddress { path: "/plugins", filters: &[], sort: Some(sort) };
     let next = next.map(|next| at.with(&[("from", Some(&next.to_string()))]));
     frame.show("Plugins", html! {

@@ -9,11 +9,12 @@ use bulkhead_domain::UnixMs;
 use bulkhead_domain::timestamp::iso8601;
 use maud::{Markup, html};
 
-use super::lists::{ListAddress, ListPlace, TENANTS, counted};
+use super::lists::{ListAddress, ListPosition, counted};
 use super::operators::{ROWS_MAX, path_segment, rows};
 use super::overview::{EMPTY_PERCENT, tasks_of, used};
 use super::{Frame, address, meter_as, more, table};
 use crate::chart::{Chart, ChartLine};
+use crate::columns::TENANTS;
 use crate::text;
 
 /// Of a tenant's limits, those that the dashboard's list of tenants shows.
@@ -27,11 +28,11 @@ pub(crate) fn tenants(
     frame: &Frame<'_>,
     view: &mut TenantListView,
     limits: &LimitsView,
-    place: ListPlace<'_>,
+    position: ListPosition<'_>,
 ) -> Markup {
-    let sort = place.sort;
+    let sort = position.sort;
     view.tenants.sort_by(|one, other| sort.directed(compare(sort.key, one, other)));
-    let (shown, next) = rows(&view.tenants, place.from);
+    let (shown, next) = rows(&view.tenants, position.from);
     let at = ListAddress { path: "/tenants", filters: &[], sort: Some(sort) };
     let next = next.map(|next| at.with(&[("from", Some(&next.to_string()))]));
     let used_by = |tenant: &TenantView| {

@@ -92,8 +92,8 @@ impl Lifetime<'_> {
         let mut segments = Vec::new();
         let entries = self.timeline.map(|timeline| timeline.entries.as_slice()).unwrap_or_default();
         let gap_after = self.timeline.and_then(|timeline| timeline.left_out).map(|gap| gap.after);
-        for (place, entry) in entries.iter().enumerate() {
-            let was = if gap_after == Some(place) { State::Unknown } else { state };
+        for (index, entry) in entries.iter().enumerate() {
+            let was = if gap_after == Some(index) { State::Unknown } else { state };
             segments.push(Segment { state: was, from, until: entry.at });
             from = entry.at;
             state = match entry.transition {
@@ -154,8 +154,8 @@ impl Lifetime<'_> {
     }
 
     /// How long it stayed what it became with an entry; nothing after the last one of a task that is over.
-    pub(super) fn lasted(&self, place: usize, now: UnixMs) -> Markup {
-        let segment = self.segments(now).get(place + 1).copied();
+    pub(super) fn lasted(&self, index: usize, now: UnixMs) -> Markup {
+        let segment = self.segments(now).get(index + 1).copied();
         html! { @if let Some(segment) = segment { small { "for " (text::duration(segment.ms())) } } }
     }
 }

@@ -6,10 +6,11 @@ use bulkhead_domain::tool::{TaskSupport, Tool, ToolAnnotations};
 use bulkhead_protocol::OfferedTool;
 use maud::{Markup, html};
 
-use super::lists::{TOOLS, counted};
+use super::lists::counted;
 use super::schema_table::schema_table;
 use super::{Frame, filter_text, more, token};
 use crate::arguments::{self, AS_JSON, JSON_FIELD};
+use crate::columns::TOOLS;
 use crate::request::Form;
 use crate::sessions::Session;
 use crate::text;
