@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use bulkhead_audit::Audit;
 use bulkhead_config::Config;
 use bulkhead_control::client::ControlClient;
-use bulkhead_control::commands::{SecretCommand, TokenList};
+use bulkhead_control::commands::{PluginCommand, SecretCommand, TokenList};
 use bulkhead_control::operator::HostOperator;
 use bulkhead_control::plugins::PluginAdmin;
 use bulkhead_control::task_control::OfflineTasks;
@@ -50,7 +50,9 @@ pub async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Ans
     if let Some(answer) = on_files(data, &command).await? {
         return Ok(answer);
     }
-    if matches!(command, Command::Plugin(_)) {
+    // The counts of calls are in the store: no plugin is loaded for them.
+    let needs_plugins = matches!(&command, Command::Plugin(command) if !matches!(command, PluginCommand::Usage(_)));
+    if needs_plugins {
         sources::refuse_exposing(&config.plugins, data)?;
     }
     let store = match open_store(config, data).await {
@@ -75,7 +77,7 @@ pub async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Ans
         Command::Secret(SecretCommand::Set(_) | SecretCommand::Rotate(_)) => {
             operator.secrets = Some(secrets::open(config, store.clone()).await?);
         }
-        Command::Plugin(_) => {
+        Command::Plugin(_) if needs_plugins => {
             let admin = plugin_admin(config, &store, task_control, audit.clone());
             operator.plugin_admin = Some(Box::pin(admin).await?);
         }

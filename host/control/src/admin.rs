@@ -127,8 +127,11 @@ impl Walk<'_> {
     }
 
     fn fits(&self, task: &Task) -> bool {
-        let TaskFilter { plugin, status: wanted, .. } = self.filter;
+        let TaskFilter { plugin, status: wanted, tool, since, until, .. } = self.filter;
         !is_expired(task, self.now)
+            && since.is_none_or(|since| task.created_at >= since)
+            && until.is_none_or(|until| task.created_at < until)
+            && tool.as_ref().is_none_or(|name| task.work.label() == name)
             && plugin.as_ref().is_none_or(|name| task.plugin.name == *name)
             && wanted.as_ref().is_none_or(|name| TaskStatus::from(&task.phase).name() == name)
     }

@@ -251,7 +251,7 @@ commands! {
     Host(HostCommand) {
         /// What is in use of the limits, and how much there may be.
         "limits_in_use" Limits(LimitsInUse {
-            /// Plugin and status do not matter.
+            /// Only tenant and requestor matter.
             #[serde(default)]
             filter: TaskFilter,
             /// Requestors in the answer.
@@ -304,6 +304,9 @@ commands! {
             /// The lines alone: nothing is said of their chain, which costs less.
             #[serde(default, skip_serializing_if = "std::ops::Not::not")]
             lines_only: bool,
+            /// Without lines of operators who only looked, and were not refused.
+            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+            changes_only: bool,
         }) -> AuditPageView,
     }
     /// Plugins and their versions.
@@ -314,6 +317,12 @@ commands! {
         "plugin_versions" Versions(PluginVersions {
             name: String,
         }) -> PluginVersionsView,
+        /// How often its tools were called and failed, by day (UTC), the newest day last.
+        "plugin_usage" Usage(PluginUsage {
+            name: String,
+            /// Today and days before it.
+            days: u32,
+        }) -> PluginUsageView,
         /// What a switch to a version would change, in full.
         "plugin_changes" Changes(PluginChanges {
             name: String,
@@ -407,6 +416,15 @@ pub struct TaskFilter {
     pub requestor: Option<String>,
     pub plugin: Option<String>,
     pub status: Option<String>,
+    /// By its name in the catalog.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Created then or later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<UnixMs>,
+    /// Created before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<UnixMs>,
 }
 
 /// A version of a plugin, as an operator names it.
@@ -446,9 +464,32 @@ impl Command {
                 )
             }
             Self::Tenant(command) => matches!(command, TenantCommand::List(_)),
-            Self::Plugin(command) => matches!(command, PluginCommand::List(_) | PluginCommand::Versions(_)),
+            Self::Plugin(command) => {
+                matches!(command, PluginCommand::List(_) | PluginCommand::Versions(_) | PluginCommand::Usage(_))
+            }
             Self::Secret(_) | Self::Store(_) | Self::Audit(_) => false,
         }
+    }
+
+    /// Whether it changes nothing, however much it reads.
+    pub fn only_looks(&self) -> bool {
+        self.is_read()
+            || match self {
+                Self::Token(_) => false,
+                Self::Secret(command) => matches!(command, SecretCommand::List(_)),
+                Self::Store(command) => matches!(command, StoreCommand::Check(_)),
+                Self::Tenant(command) => matches!(command, TenantCommand::Names(_) | TenantCommand::Usage(_)),
+                Self::Tasks(command) => {
+                    matches!(command, TasksCommand::List(_) | TasksCommand::Journal(_) | TasksCommand::Replay(_))
+                }
+                Self::Host(command) => {
+                    matches!(command, HostCommand::Activity(_) | HostCommand::Reload(ConfigReload { check: true }))
+                }
+                Self::Audit(AuditCommand::Page(_)) => true,
+                Self::Plugin(command) => {
+                    matches!(command, PluginCommand::Changes(_) | PluginCommand::Grants(_) | PluginCommand::Verify(_))
+                }
+            }
     }
 
     /// Whether it may come over the network: it is about what the host does, names no path of its machine, and puts no other code into
@@ -474,7 +515,9 @@ impl Command {
                 HostCommand::Attach(_) | HostCommand::DashboardLogin(_) => false,
             },
             Self::Tenant(command) => matches!(command, TenantCommand::List(_) | TenantCommand::Usage(_)),
-            Self::Plugin(command) => matches!(command, PluginCommand::List(_) | PluginCommand::Versions(_)),
+            Self::Plugin(command) => {
+                matches!(command, PluginCommand::List(_) | PluginCommand::Versions(_) | PluginCommand::Usage(_))
+            }
             Self::Audit(AuditCommand::Page(_)) => true,
             Self::Secret(_) | Self::Store(_) => false,
         }
@@ -496,7 +539,7 @@ impl Command {
                     | PluginCommand::Canary(PluginCanary { targets, .. }) => {
                         matches!(targets[..], [PluginTarget { version: Some(_), .. }])
                     }
-                    PluginCommand::List(_) | PluginCommand::Versions(_) => true,
+                    PluginCommand::List(_) | PluginCommand::Versions(_) | PluginCommand::Usage(_) => true,
                     PluginCommand::Changes(_) | PluginCommand::Grants(_) => true,
                     PluginCommand::Promote(_) | PluginCommand::Rollback(_) | PluginCommand::Remove(_) => true,
                     PluginCommand::Add(_) | PluginCommand::Durable(_) | PluginCommand::Verify(_) => false,

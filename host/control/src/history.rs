@@ -210,6 +210,7 @@ fn point(samples: &[&Sample]) -> HistoryPointView {
         point.calls_running = point.calls_running.max(sample.sums.running);
         point.calls_queued = point.calls_queued.max(sample.sums.lined_up);
         point.calls_resting = point.calls_resting.max(sample.sums.resting);
+        point.tasks_waiting = point.tasks_waiting.max(sample.sums.waiting);
         grown(&mut busy, &Steps::new(), sample.busy.iter().map(|(us, n)| (*us, *n)));
         if let Some(more) = &sample.syncs {
             grown(syncs.get_or_insert_default(), &Steps::new(), more.iter().map(|(us, n)| (*us, *n)));

@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use super::admin::RunningHost;
 use super::commands::{
     ActivityShow, AuditCommand, AuditPage, ConfigReload, DashboardLogin, DrainBegin, DrainEnd, DrainShow, HealthShow,
-    HistoryShow, HostCommand, HostShow, LimitsInUse, StoreBackup, StoreCheck, StoreCommand, StoreExport, StoreRebuild,
-    StoreRekey, TasksCancel, TasksCommand, TasksFail, TasksHold, TasksJournal, TasksList, TasksPage, TasksPause,
-    TasksPurge, TasksRelease, TasksReplay, TasksResume, TasksShow, TenantCommand, TenantList, TenantNames, TenantPurge,
-    TenantUsage, TokenCommand, TokenCreate, TokenList, TokenRevoke,
+    HistoryShow, HostCommand, HostShow, LimitsInUse, PluginCommand, PluginUsage, StoreBackup, StoreCheck, StoreCommand,
+    StoreExport, StoreRebuild, StoreRekey, TasksCancel, TasksCommand, TasksFail, TasksHold, TasksJournal, TasksList,
+    TasksPage, TasksPause, TasksPurge, TasksRelease, TasksReplay, TasksResume, TasksShow, TenantCommand, TenantList,
+    TenantNames, TenantPurge, TenantUsage, TokenCommand, TokenCreate, TokenList, TokenRevoke,
 };
 use super::durability::{fail_message, hold_message, message_to_requestor};
 use super::erase::EraseHooks;
@@ -262,6 +262,9 @@ impl HostOperator {
             Command::Tasks(command) => self.tasks(command).await,
             Command::Host(command) => self.host(who, command).await,
             Command::Audit(AuditCommand::Page(request)) => AuditPage::answer(&self.audit_page(request).await?),
+            Command::Plugin(PluginCommand::Usage(PluginUsage { name, days })) => {
+                PluginUsage::answer(&self.tool_usage(&name, days).await?)
+            }
             Command::Plugin(command) => match &self.plugin_admin {
                 Some(plugin_admin) => super::plugins::execute(plugin_admin, &self.principals, command).await,
                 None => Err(ControlError::Invalid("there are no plugins here".to_owned())),

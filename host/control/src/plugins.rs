@@ -90,6 +90,8 @@ pub(super) async fn execute(
             let view = |removed| PluginRemoveView::Version(VersionRemovedView { done: true, name, removed });
             outcome::<PluginRemove, _>(removed.map(view))
         }
+        // Counts are the store's: `HostOperator::tool_usage` answers before plugins are needed.
+        PluginCommand::Usage(_) => Err(ControlError::Invalid("the usage is read of the store".to_owned())),
         PluginCommand::Verify(PluginVerify { name }) => {
             PluginVerify::answer(&plugins.verify(name.as_deref()).await.map_err(failed)?)
         }

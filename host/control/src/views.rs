@@ -272,6 +272,28 @@ pub struct TenantDayView {
     pub stored_bytes: u64,
 }
 
+/// How the tools of a plugin were called, by day and tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginUsageView {
+    pub name: String,
+    pub usage: Vec<ToolDayView>,
+    /// Whether there is more than was shown.
+    pub more: bool,
+}
+
+/// How a tool was called in a day.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolDayView {
+    /// In UTC, as `2026-11-25`.
+    pub day: String,
+    /// None: what else the plugin was called for.
+    pub tool: Option<String>,
+    /// Calls that ended.
+    pub calls: u64,
+    /// Those of them that were errors; a call that was stopped is none.
+    pub errors: u64,
+}
+
 /// The names behind ids, as far as they are known.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NamesView {

@@ -93,6 +93,21 @@ document.addEventListener('click', ({ target }) => {
     setTimeout(() => copy.textContent = 'Copy', 1500);
   });
 });
+// What a chart says below the pointer: the row of its table at that time.
+document.addEventListener('pointermove', ({ target, clientX }) => {
+  const plot = target.closest?.('.plot svg'), before = document.querySelector('.reading');
+  if (!plot) return before?.remove();
+  const chart = plot.closest('.chart'), { left, width } = plot.getBoundingClientRect();
+  const rows = all(chart, 'tbody tr'), names = all(chart, 'th');
+  const row = rows[Math.round((1 - (clientX - left) / width) * (rows.length - 1))];
+  if (!row) return;
+  const reading = before?.parentNode === chart ? before : document.createElement('output');
+  if (before !== reading) before?.remove();
+  reading.className = 'reading';
+  const read = ({ textContent }, at) => at ? `${names[at].textContent.split(', ')[0]} ${textContent}` : textContent;
+  reading.textContent = all(row, 'td').map(read).join(' · ');
+  if (!reading.parentNode) chart.append(reading);
+});
 setInterval(tick, 1000);
 if (document.querySelector('live-part')) {
   document.querySelector('header').append(state);

@@ -13,6 +13,8 @@ use maud::{Markup, html};
 pub(crate) const LINES_MAX: usize = 6;
 /// Points of one line of a chart of the dashboard.
 pub(crate) const POINTS_MAX: usize = 60;
+/// Marks of time below a chart.
+const TIME_MARKS: usize = 3;
 /// The drawing, in units of its own; the page stretches it.
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 100.0;
@@ -31,6 +33,8 @@ pub(crate) struct Chart<'a> {
     /// What a point of time is called in the table.
     pub(crate) times: &'a [String],
     pub(crate) lines: Vec<ChartLine>,
+    /// What a reader has to know of the numbers.
+    pub(crate) note: Option<String>,
     /// Said where there is nothing to draw.
     pub(crate) nothing: &'a str,
 }
@@ -63,18 +67,31 @@ impl Chart<'_> {
                     @if least.is_finite() { " " span.note { "min " (number(least)) " · max " (number(most)) " " (self.unit) } }
                 }
                 @if least.is_finite() {
-                    svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img" aria-label={ (self.title) ": the numbers are in the table below" } {
-                        @for (place, line) in self.lines.iter().enumerate().take(LINES_MAX) {
-                            path class={ "line l" (place) } d=(path(&line.values, most)) {}
+                    @let top = round_above(most);
+                    div.plot {
+                        p.high { span { (number(top)) } span { "0" } }
+                        svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img" aria-label={ (self.title) ": the numbers are in the table below" } {
+                            @for (place, line) in self.lines.iter().enumerate().take(LINES_MAX) {
+                                path class={ "line l" (place) } d=(path(&line.values, top)) {}
+                            }
                         }
+                        p.long { @for time in self.time_marks() { span { (time) } } }
                     }
                     p.legend { @for (place, line) in self.lines.iter().enumerate().take(LINES_MAX) {
-                        span class={ "l" (place) } { (line.name) } " "
+                        span class={ "l" (place) } { (sample(place)) " " (line.name) } " "
                     } }
+                    @if let Some(note) = &self.note { p.note { (note) } }
                     (self.table())
                 } @else { p.note { (self.nothing) } }
             }
         }
+    }
+
+    /// The first time, the last and those between them.
+    fn time_marks(&self) -> impl Iterator<Item = &String> {
+        let last = self.times.len().saturating_sub(1);
+        let steps = last.min(TIME_MARKS - 1);
+        (0..=steps).filter_map(move |mark| self.times.get((mark * last).checked_div(steps).unwrap_or(0)))
     }
 
     fn table(&self) -> Markup {
@@ -94,6 +111,31 @@ impl Chart<'_> {
             }
         }
     }
+}
+
+/// A piece of a line, for the legend.
+fn sample(number: usize) -> Markup {
+    html! { svg viewBox="0 0 24 6" aria-hidden="true" { path class={ "line l" (number) } d="M0 3H24" {} } }
+}
+
+/// A line alone, as small as a word. Its numbers stand elsewhere.
+pub(crate) fn sparkline(values: &[Option<f64>]) -> Markup {
+    let most = values.iter().flatten().fold(0_f64, |most, value| most.max(*value));
+    html! {
+        svg.spark viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" aria-hidden="true" {
+            path class="line l0" d=(path(values, most)) {}
+        }
+    }
+}
+
+/// The next number above that is 1, 2 or 5 with zeros.
+fn round_above(most: f64) -> f64 {
+    if most <= 0.0 {
+        return 1.0;
+    }
+    let step = 10_f64.powf(most.log10().floor());
+    let above = [1.0, 2.0, 5.0].into_iter().map(|factor| factor * step).find(|round| *round >= most);
+    above.unwrap_or(10.0 * step)
 }
 
 /// One move to the begin of each part without a gap, and lines from there; a lone number is a short line.
@@ -149,12 +191,17 @@ mod tests {
             line("ok", &[1.0, 4.0, 2.0]),
             ChartLine { name: "trap".to_owned(), values: vec![None, Some(0.5), None] },
         ];
-        let chart = Chart { title: "Calls", unit: "a second", times: &times, lines, nothing: "None." };
+        let note = Some("Few.".to_owned());
+        let chart = Chart { title: "Calls", unit: "a second", times: &times, lines, note, nothing: "None." };
         let shown = chart.show().into_string();
         let expected = "<figure class=\"chart\"><figcaption><b>Calls</b> <span class=\"note\">min 0.50 · max 4.0 a second</span></figcaption>\
+            <div class=\"plot\"><p class=\"high\"><span>5.0</span><span>0</span></p>\
             <svg viewBox=\"0 0 600 100\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"Calls: the numbers are in the table below\">\
-            <path class=\"line l0\" d=\"M0 74L300 1L600 50\"></path><path class=\"line l1\" d=\"M300 87h2\"></path></svg>\
-            <p class=\"legend\"><span class=\"l0\">ok</span> <span class=\"l1\">trap</span> </p>\
+            <path class=\"line l0\" d=\"M0 79L300 21L600 60\"></path><path class=\"line l1\" d=\"M300 89h2\"></path></svg>\
+            <p class=\"long\"><span>18:00:00</span><span>18:00:10</span><span>18:00:20</span></p></div>\
+            <p class=\"legend\"><span class=\"l0\"><svg viewBox=\"0 0 24 6\" aria-hidden=\"true\"><path class=\"line l0\" d=\"M0 3H24\"></path></svg> ok</span> \
+            <span class=\"l1\"><svg viewBox=\"0 0 24 6\" aria-hidden=\"true\"><path class=\"line l1\" d=\"M0 3H24\"></path></svg> trap</span> </p>\
+            <p class=\"note\">Few.</p>\
             <details><summary>Numbers of Calls</summary><div class=\"scroll\" role=\"region\" aria-label=\"Calls\" tabindex=\"0\"><table>\
             <thead><tr><th scope=\"col\">Time</th><th scope=\"col\">ok, a second</th><th scope=\"col\">trap, a second</th></tr></thead><tbody>\
             <tr><td>18:00:20</td><td>2.0</td><td>–</td></tr>\
@@ -165,8 +212,14 @@ mod tests {
 
     #[test]
     fn chart_without_numbers_says_so() {
-        let chart =
-            Chart { title: "Calls", unit: "a second", times: &[], lines: vec![line("ok", &[])], nothing: "None." };
+        let chart = Chart {
+            title: "Calls",
+            unit: "a second",
+            times: &[],
+            lines: vec![line("ok", &[])],
+            note: None,
+            nothing: "None.",
+        };
         assert_eq!(
             chart.show().into_string(),
             "<figure class=\"chart\"><figcaption><b>Calls</b></figcaption><p class=\"note\">None.</p></figure>"
@@ -176,7 +229,7 @@ mod tests {
     #[test]
     fn names_in_a_chart_are_text_and_no_attribute_holds_a_style() {
         let lines = vec![line("<script>", &[1.0])];
-        let chart = Chart { title: "\"><b", unit: "", times: &["now".to_owned()], lines, nothing: "" };
+        let chart = Chart { title: "\"><b", unit: "", times: &["now".to_owned()], lines, note: None, nothing: "" };
         let shown = chart.show().into_string();
         assert!(!shown.contains("<script") && !shown.contains("style") && shown.contains("&lt;script&gt;"), "{shown}");
         assert!(shown.contains("aria-label=\"&quot;&gt;&lt;b"), "{shown}");
@@ -197,8 +250,28 @@ mod tests {
         assert_eq!((lines[0].name.as_str(), lines[5].name.as_str()), ("outcome_39", "others"));
         assert_eq!(lines[5].values[0], Some((1..=34).sum::<i32>().into()));
         let times: Vec<_> = (0..POINTS_MAX as u64).map(|at| clock_time(at * 60_000)).collect();
-        let shown = Chart { title: "Calls", unit: "a second", times: &times, lines, nothing: "" }.show().into_string();
+        let shown = Chart { title: "Calls", unit: "a second", times: &times, lines, note: None, nothing: "" }
+            .show()
+            .into_string();
         assert!(shown.len() < 14 << 10, "{} bytes", shown.len());
+    }
+
+    #[test]
+    fn top_of_a_chart_is_a_round_number_and_times_are_marked_at_both_ends() {
+        let tops = [0.0, 0.3, 1.0, 1.2, 4.0, 51.0, 200.0].map(round_above);
+        assert_eq!(tops.map(number), ["1.0", "0.50", "1.0", "2.0", "5.0", "100", "200"]);
+        let times: Vec<_> = (0..60).map(|minute| minute.to_string()).collect();
+        let marks = |count: usize| {
+            let chart =
+                Chart { title: "", unit: "", times: &times[..count], lines: Vec::new(), note: None, nothing: "" };
+            chart.time_marks().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(marks(60), ["0", "29", "59"]);
+        assert_eq!(
+            (marks(2), marks(1), marks(0)),
+            (vec!["0".to_owned(), "1".to_owned()], vec!["0".to_owned()], vec![])
+        );
+        assert!(sparkline(&[Some(1.0), None, Some(2.0)]).into_string().contains("d=\"M0 50h2M600 1h2\""));
     }
 
     #[test]

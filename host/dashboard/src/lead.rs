@@ -152,7 +152,7 @@ impl<'a> LeadPages<'a> {
     }
 
     pub(crate) async fn audit(&self, query: &Form) -> Result<Answer, LeadError> {
-        let filter = AuditFilter { event: query.filled("event"), reader: LogReader::Lead };
+        let filter = AuditFilter { event: query.filled("event"), changes_only: false, reader: LogReader::Lead };
         // Where a line stands says how much others do, so places are sealed for the session.
         let opened = |sealed: &str| {
             let position = open_place(&self.session.key, sealed).map(PagePosition::from_bytes);
@@ -168,6 +168,7 @@ impl<'a> LeadPages<'a> {
             after,
             count_max: PAGE_LINES,
             lines_only: true,
+            changes_only: false,
         };
         let mut page = lines(self.read(request).await?)?;
         if let Ok(page) = &mut page {
@@ -184,6 +185,7 @@ impl<'a> LeadPages<'a> {
             after: None,
             count_max: DENIALS_READ_MAX,
             lines_only: true,
+            changes_only: false,
         };
         let lines = lines(self.read(request).await?)?;
         let page = pages::Denials { reader: LogReader::Lead, lines, history: None };

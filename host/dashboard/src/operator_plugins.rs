@@ -5,39 +5,49 @@
 
 use bulkhead_control::ControlError;
 use bulkhead_control::commands::{
-    PluginActivate, PluginCanary, PluginChanges, PluginGrants, PluginList, PluginPromote, PluginRemove, PluginRollback,
-    PluginStage, PluginTarget, PluginUpdate, PluginVersions,
+    ActivityShow, PluginActivate, PluginCanary, PluginChanges, PluginGrants, PluginList, PluginPromote, PluginRemove,
+    PluginRollback, PluginStage, PluginTarget, PluginUpdate, PluginUsage, PluginVersions,
 };
 use bulkhead_control::views::{PluginOutcome, PluginRemoveView, PluginUpdateView, PluginVersionsView, StagedView};
 use bulkhead_domain::hex;
+use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_plugins::{
     CanaryThresholdOverrides, Digest, PluginState, PluginView, Stage, SwitchEffect, SwitchResult, VersionChanges,
 };
+use bulkhead_tasks::ActivityGroup;
 use http::StatusCode;
 use sha2::{Digest as _, Sha256};
 
 use crate::operators::{OperatorClient, OperatorPages};
 use crate::orders::{Busy, Order, Outcome, Work};
-use crate::pages::{self, ChangesPage, PluginPage, PluginsPage, digits, message, plugin_path, version_path};
+use crate::own_tasks::absent;
+use crate::pages::lists::ListPosition;
+use crate::pages::{
+    self, ChangesPage, PluginPage, PluginTools, PluginsPage, USAGE_DAYS, digits, message, plugin_path, version_path,
+};
 use crate::request::Form;
 use crate::respond::{self, Answer};
+use crate::server::DashboardParts;
 use crate::text;
 
 /// Lines that are kept of what became of an order from the dashboard.
 const SAID_MAX: usize = 20;
 /// Tenants that a form of the dashboard names for a canary.
 const TENANTS_MAX: usize = 50;
+/// A requestor that is in no canary and has no terms of its own: what it is offered is what all are.
+const NOBODY: Requestor = Requestor { tenant: TenantId([0; 16]), id: RequestorId([0; 16]) };
 /// When to load a page again that was not ready.
 const AGAIN_MS: u64 = 5_000;
 
 impl OperatorPages<'_> {
     pub(crate) async fn plugins(&self, query: &Form) -> Result<Answer, ControlError> {
         let view = self.read(PluginList {}).await?;
-        let page = PluginsPage { view: &view, orders: &self.orders.list(None), after: query.filled("after") };
+        let page =
+            PluginsPage { view: &view, orders: &self.orders.list(None), position: ListPosition::read(query, "name") };
         Ok(respond::page(StatusCode::OK, pages::plugins(&self.frame, self.session, &page)))
     }
 
-    pub(crate) async fn plugin(&self, name: &str) -> Result<Answer, ControlError> {
+    pub(crate) async fn plugin(&self, parts: &DashboardParts, name: &str) -> Result<Answer, ControlError> {
         let listed = self.read(PluginList {}).await?;
         let plugin = listed.plugins.into_iter().find(|plugin| plugin.name == name);
         let versions = match self.read(PluginVersions { name: name.to_owned() }).await {
@@ -55,13 +65,34 @@ impl OperatorPages<'_> {
             true => self.read(PluginGrants { name: name.to_owned(), version: None }).await.ok(),
             false => None,
         };
+        let catalog = parts.tasks.catalog(&NOBODY);
+        let offered = catalog.tools().iter().filter(|entry| entry.plugin.name == name);
+        let offered: Vec<_> = offered.map(|entry| &entry.tool).collect();
+        let tools = match offered.is_empty() {
+            true => None,
+            false => Some(PluginTools {
+                offered,
+                activity: self.read(ActivityShow { by: ActivityGroup::Tool }).await?,
+                usage: self.read(PluginUsage { name: name.to_owned(), days: USAGE_DAYS }).await?,
+            }),
+        };
         let page = PluginPage {
+            tools: tools.as_ref(),
             plugin: plugin.as_ref(),
             versions: &versions,
             grants: grants.as_ref(),
             orders: &self.orders.list(Some(name)),
         };
         Ok(respond::page(StatusCode::OK, pages::plugin(&self.frame, self.session, &page)))
+    }
+
+    /// A tool of a plugin, as those are told of it who are in no canary.
+    pub(crate) fn plugin_tool(&self, parts: &DashboardParts, plugin: &str, name: &str) -> Answer {
+        let catalog = parts.tasks.catalog(&NOBODY);
+        match catalog.get(name).filter(|entry| entry.plugin.name == plugin) {
+            Some(entry) => respond::page(StatusCode::OK, pages::plugin_tool(&self.frame, plugin, &entry.tool)),
+            None => absent(&self.frame),
+        }
     }
 
     /// A version, against the active one.

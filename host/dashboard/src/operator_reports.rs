@@ -39,6 +39,7 @@ impl OperatorPages<'_> {
     pub(crate) async fn audit(&self, query: &Form) -> Result<Answer, ControlError> {
         let filter = AuditFilter {
             event: query.filled("event"),
+            changes_only: query.filled("show") != Some("all"),
             reader: LogReader::Operator { tenant: query.filled("tenant") },
         };
         let owned = |text: Option<&str>| text.map(str::to_owned);
@@ -48,6 +49,7 @@ impl OperatorPages<'_> {
             after: owned(query.filled("after")),
             count_max: PAGE_LINES,
             lines_only: false,
+            changes_only: filter.changes_only,
         };
         let page = lines(self.read(request).await)?;
         Ok(respond::page(StatusCode::OK, pages::audit(&self.frame, filter, &page)))
@@ -61,6 +63,7 @@ impl OperatorPages<'_> {
             after: None,
             count_max: DENIALS_READ_MAX,
             lines_only: false,
+            changes_only: false,
         };
         let lines = lines(self.read(request).await)?;
         let page = Denials { reader: LogReader::Operator { tenant }, lines, history: Some(self.history().await?) };

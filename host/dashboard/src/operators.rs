@@ -16,7 +16,8 @@ use http::StatusCode;
 
 use crate::orders::{PluginOrders, carried_out};
 use crate::own_tasks::absent;
-use crate::pages::{self, AllTasks, AnyTask, DAYS_SHOWN, Frame, Overview, TenantPage};
+use crate::pages::lists::{ListPosition, SortOrder};
+use crate::pages::{self, AllTasks, AnyTask, DAYS_SHOWN, Frame, Overview, TenantPage, task_path};
 use crate::request::Form;
 use crate::respond::{self, Answer};
 use crate::sessions::Session;
@@ -133,12 +134,18 @@ impl OperatorPages<'_> {
     }
 
     pub(crate) async fn tasks(&self, query: &Form) -> Result<Answer, ControlError> {
+        if let Some(id) = query.filled("id") {
+            return Ok(respond::see_other(&task_path(id)));
+        }
         let given = |name: &str| query.filled(name).map(str::to_owned);
         let filter = TaskFilter {
             tenant: given("tenant"),
             requestor: given("requestor"),
             plugin: given("plugin"),
             status: given("status"),
+            tool: given("tool"),
+            since: query.filled("since").and_then(|since| since.parse().ok()),
+            until: None,
         };
         let request = TasksPage { filter: filter.clone(), after: given("after"), count_max: PAGE_TASKS };
         let (status, page, absent) = match self.read(request).await {
@@ -150,7 +157,8 @@ impl OperatorPages<'_> {
             }
             Err(error) => return Err(error),
         };
-        let page = pages::all_tasks(&self.frame, self.session, &AllTasks { filter, page, absent });
+        let sort = SortOrder::read(query, "-changed");
+        let page = pages::all_tasks(&self.frame, self.session, &AllTasks { filter, page, sort, absent });
         Ok(respond::page(status, page))
     }
 
@@ -173,9 +181,9 @@ impl OperatorPages<'_> {
 
     pub(crate) async fn tenants(&self, query: &Form) -> Result<Answer, ControlError> {
         let mut view = self.read(TenantList {}).await?;
-        view.tenants.sort_by(|one, other| one.name.cmp(&other.name));
         let limits = self.limits(TaskFilter::default()).await?;
-        Ok(respond::page(StatusCode::OK, pages::tenants(&self.frame, &view, &limits, query.filled("after"))))
+        let at = ListPosition::read(query, "name");
+        Ok(respond::page(StatusCode::OK, pages::tenants(&self.frame, &mut view, &limits, at)))
     }
 
     pub(crate) async fn tenant(&self, name: &str) -> Result<Answer, ControlError> {

@@ -16,7 +16,7 @@ use http::StatusCode;
 use maud::Markup;
 use serde_json::json;
 
-use crate::pages::{self, Frame, OwnTask, OwnTasks, address};
+use crate::pages::{self, Frame, OwnTask, OwnTasks, address, task_path};
 use crate::request::Form;
 use crate::respond::{self, Answer};
 use crate::sessions::Session;
@@ -46,6 +46,9 @@ impl Own<'_> {
     pub(crate) async fn list(&self, query: &Form) -> Answer {
         if !self.rights.has(Need::Tasks) {
             return respond::page(StatusCode::OK, pages::message(&self.frame, "My tasks", NO_TASKS));
+        }
+        if let Some(id) = query.filled("id") {
+            return respond::see_other(&task_path(id));
         }
         let status = query.filled("status");
         let tool = query.filled("tool");

@@ -270,7 +270,13 @@ static ROUTES: &[Route] = &[
         Operator(|pages, request| Box::pin(pages.act(request.name(0), TaskOrder::Purge))),
     ),
     Route::page("/plugins", Operator(|pages, request| Box::pin(pages.plugins(&request.query)))),
-    Route::page("/plugins/{plugin}", Operator(|pages, request| Box::pin(pages.plugin(request.name(0))))),
+    Route::page("/plugins/{plugin}", Operator(|pages, request| Box::pin(pages.plugin(request.parts, request.name(0))))),
+    Route::page(
+        "/plugins/{plugin}/tools/{tool}",
+        Operator(|pages, request| {
+            Box::pin(async move { Ok(pages.plugin_tool(request.parts, request.name(0), request.name(1))) })
+        }),
+    ),
     Route::page(
         "/plugins/{plugin}/{version}/changes",
         Operator(|pages, request| Box::pin(pages.changes(request.name(0), request.name(1), &request.query))),

@@ -75,6 +75,31 @@ pub(crate) fn relative(at: UnixMs, now: UnixMs) -> String {
     if is_past { format!("{span} ago") } else { format!("in {span}") }
 }
 
+/// How long something took or takes, in the two largest units that tell something.
+pub(crate) fn duration(ms: u64) -> String {
+    let of = |number: u64, unit: &str, rest: u64, smaller: &str| match rest {
+        0 => format!("{number} {unit}"),
+        rest => format!("{number} {unit} {rest} {smaller}"),
+    };
+    let seconds = ms / 1_000;
+    match seconds {
+        0 => format!("{ms} ms"),
+        1..10 if !ms.is_multiple_of(1_000) => format!("{}.{} s", seconds, ms % 1_000 / 100),
+        1..60 => format!("{seconds} s"),
+        60..3_600 => of(seconds / 60, "min", seconds % 60, "s"),
+        3_600..86_400 => of(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
+        _ => of(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+/// The same of what was measured.
+pub(crate) fn duration_of_ms(ms: f64) -> String {
+    match ms {
+        0.0..10.0 => format!("{ms:.1} ms"),
+        _ => duration(ms.max(0.0).round() as u64),
+    }
+}
+
 /// A number with groups of three digits.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -130,6 +155,25 @@ mod tests {
         assert_eq!(json("{"), "{");
         let large = format!("[{}1]", "1,".repeat(INDENTED_BYTES_MAX));
         assert!(json(&large).starts_with("[1,1,"));
+    }
+
+    #[test]
+    fn durations_have_one_form() {
+        let minutes = 60_000;
+        for (ms, expected) in [
+            (0, "0 ms"),
+            (640, "640 ms"),
+            (4_250, "4.2 s"),
+            (12_900, "12 s"),
+            (60_000, "1 min"),
+            (3 * minutes + 20_000, "3 min 20 s"),
+            (600_000, "10 min"),
+            (125 * minutes, "2 h 5 min"),
+            (76 * 60 * minutes, "3 d 4 h"),
+        ] {
+            assert_eq!(duration(ms), expected);
+        }
+        assert_eq!([0.04, 7.26, 90.4, 1_500.0].map(duration_of_ms), ["0.0 ms", "7.3 ms", "90 ms", "1.5 s"]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What calls cost by tool and by requestor, for an operator who looks.
 //!
 //! Owns the counts, the table of those of tools, and whether an operator looks. Must not know whose the counts of a requestor are: their
-//! owner keeps them. Invariants: while no operator looks, a call reads one flag and counts nothing; the counts of a tool go with the last
-//! version that offers it, and are not shown once its plugin is removed; a count only grows.
+//! owner keeps them. Invariants: while no operator looks, a call counts its end for the usage by day and nothing else; the counts of a tool
+//! go with the last version that offers it, and are not shown once its plugin is removed; a count only grows; an end is taken once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -25,6 +25,9 @@ pub struct ActivityCounts {
     refused: AtomicU64,
     cpu_us: AtomicU64,
     busy: Histogram,
+    /// Ends for the usage by day that were not taken yet, and how many of them were errors.
+    ends: AtomicU64,
+    errors: AtomicU64,
 }
 
 impl ActivityCounts {
@@ -32,7 +35,9 @@ impl ActivityCounts {
         let outcomes = std::array::from_fn(|_| AtomicU64::default());
         let refused = AtomicU64::default();
         let cpu_us = AtomicU64::default();
-        Self { is_watched, outcomes, refused, cpu_us, busy: Histogram::new(&CALL_TIMES) }
+        let ends = AtomicU64::default();
+        let errors = AtomicU64::default();
+        Self { is_watched, outcomes, refused, cpu_us, busy: Histogram::new(&CALL_TIMES), ends, errors }
     }
 
     /// Whether anything is counted at the moment.
@@ -54,6 +59,14 @@ impl ActivityCounts {
         {
             calls.fetch_add(1, Relaxed);
             self.busy.observe_within(busy);
+        }
+    }
+
+    /// A call has ended, for the usage by day: that is counted whether an operator looks or not.
+    pub fn add_end(&self, outcome: Outcome) {
+        self.ends.fetch_add(1, Relaxed);
+        if outcome.is_error() {
+            self.errors.fetch_add(1, Relaxed);
         }
     }
 
@@ -151,6 +164,16 @@ pub struct ToolActivity {
     pub reading: ActivityReading,
 }
 
+/// Calls of a tool, or of what else a plugin is called for, that ended since they were last taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolEnds {
+    pub plugin: String,
+    pub tool: Option<String>,
+    pub calls: u64,
+    /// Those of them that were errors.
+    pub errors: u64,
+}
+
 impl Activity {
     /// The counts of a tool of a plugin, by its name in the catalog: the same ones for every version that offers it at the same time.
     pub fn tool(&self, plugin: &str, tool: &str) -> Arc<ActivityCounts> {
@@ -199,6 +222,29 @@ impl Activity {
             ToolActivity { plugin, tool, reading }
         };
         tools.into_iter().map(shown).collect()
+    }
+
+    /// What ended since this was last asked, by tool. Tools that were not called are left out.
+    pub fn take_ends(&self) -> Vec<ToolEnds> {
+        let tools = self.tools.lock();
+        let ends = tools.iter().filter_map(|((plugin, tool), counts)| {
+            let counts = counts.upgrade()?;
+            // Errors first: an end that comes in between is taken the next time, at the latest with its error.
+            let errors = counts.errors.swap(0, Relaxed);
+            let calls = counts.ends.swap(0, Relaxed);
+            (calls > 0 || errors > 0).then(|| ToolEnds { plugin: plugin.clone(), tool: tool.clone(), calls, errors })
+        });
+        ends.collect()
+    }
+
+    /// Puts back what was taken and could not be written. That of a tool which is not offered any more is lost.
+    pub fn put_back(&self, taken: &ToolEnds) {
+        let ToolEnds { plugin, tool, calls, errors } = taken;
+        let kept = self.tools.lock().get(&(plugin.clone(), tool.clone())).and_then(Weak::upgrade);
+        if let Some(counts) = kept {
+            counts.ends.fetch_add(*calls, Relaxed);
+            counts.errors.fetch_add(*errors, Relaxed);
+        }
     }
 
     /// Whether anything is counted at the moment.
@@ -297,6 +343,34 @@ mod tests {
         drop(held);
         activity.forget_idle(Instant::now());
         assert!(activity.removed.lock().is_empty(), "nothing is known of a plugin that is gone");
+    }
+
+    #[test]
+    fn ends_are_counted_while_no_operator_looks_and_taken_once() {
+        let activity = Activity::default();
+        let query = activity.tool("csv", "csv_query");
+        let others = activity.plugin("csv");
+        let idle = activity.tool("text", "echo");
+        for outcome in [Outcome::Ok, Outcome::ToolError, Outcome::Cancelled] {
+            query.add_end(outcome);
+        }
+        others.add_end(Outcome::Trap);
+        let ends = |tool: Option<&str>, calls, errors| ToolEnds {
+            plugin: "csv".to_owned(),
+            tool: tool.map(str::to_owned),
+            calls,
+            errors,
+        };
+        let taken = activity.take_ends();
+        assert_eq!(taken, [ends(None, 1, 1), ends(Some("csv_query"), 3, 1)]);
+        assert_eq!(activity.take_ends(), []);
+        query.add_end(Outcome::Ok);
+        activity.put_back(&taken[1]);
+        assert_eq!(activity.take_ends(), [ends(Some("csv_query"), 4, 1)]);
+        drop(query);
+        activity.put_back(&taken[1]);
+        assert_eq!(activity.take_ends(), [], "the tool is gone");
+        drop((others, idle));
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl Outcome {
         Self::Host,
     ];
 
+    /// Whether the call went wrong. One that was stopped did not.
+    pub fn is_error(self) -> bool {
+        !matches!(self, Self::Ok | Self::Cancelled)
+    }
+
     /// Its label.
     pub fn name(self) -> &'static str {
         match self {

@@ -28,7 +28,7 @@ use families::{CREDENTIALS_REFUSED, Family, REFUSALS, SESSION_DURATION, STORE_SY
 use operation::OperationEntry;
 use registry::{Labels, Registry, Series};
 
-pub use activity::{Activity, ActivityCounts, ActivityReading, ToolActivity};
+pub use activity::{Activity, ActivityCounts, ActivityReading, ToolActivity, ToolEnds};
 pub use calls::{Outcome, PluginMetrics, ToolMetrics};
 pub use expose::{Form, page};
 pub use histogram::{Histogram, quantile};

@@ -23,6 +23,7 @@ impl CallActivity {
     }
 
     pub(super) fn call_ended(&self, outcome: Outcome, busy: impl FnOnce() -> Duration) {
+        self.tool.add_end(outcome);
         if !self.tool.is_watched() {
             return;
         }

@@ -231,7 +231,7 @@ pub enum RowKind {
     GuestSecret = b'Q',
     /// The keys that tenants' data is sealed with, each sealed with a key of the operator's: tenant → sealed key.
     TenantKey = b'W',
-    /// Single-use tokens that were used: see [`replay_guard`]. And what tenants used by day: see [`usage_days`].
+    /// Single-use tokens that were used: see [`replay_guard`]. And what tenants used, and how tools were called, by day: see [`usage_days`].
     UsedToken = b'R',
     /// Sessions of browsers at the dashboard: digest of the cookie and whose session it is → state.
     BrowserSession = b'H',

@@ -58,6 +58,10 @@ impl SingleUseToken {
 /// Whose row it is.
 pub(super) fn tenant_of(row: &[u8]) -> Option<TenantId> {
     let (kind, rest) = row.split_first()?;
+    // How tools were called is nobody's.
+    if *kind == super::usage_days::TOOL_USAGE {
+        return None;
+    }
     let rest = if *kind == DUE { rest.get(size_of::<UnixMs>()..)? } else { rest };
     rest.first_chunk().copied().map(TenantId)
 }

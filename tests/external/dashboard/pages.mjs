@@ -40,6 +40,7 @@ const OPERATOR = [
   { name: "finished task", path: ({ tasks }) => `/tasks/${tasks.done}`, heading: "contents", like: "paused task" },
   { name: "plugins", path: "/plugins", heading: "Plugins" },
   { name: "plugin", path: "/plugins/desk", heading: "Plugin desk" },
+  { name: "tool of a plugin", path: "/plugins/desk/tools/book_trip", heading: /trip/i },
   { name: "tenants", path: "/tenants", heading: "Tenants" },
   { name: "tenant", path: "/tenants/acme", heading: "Tenant acme" },
   { name: "nothing", path: "/nothing", heading: /./, like: "nothing of anna" },

@@ -311,7 +311,7 @@ async fn pages_do_without_a_script() {
     let (_, script) = script.split_once("<script src=\"").expect("a script");
     let script = operator.get(script.split('"').next().expect("an address")).await;
     assert_eq!(script.headers["content-type"], "text/javascript; charset=utf-8");
-    assert!(script.text.len() <= 4 << 10 && script.text.contains("EventSource"));
+    assert!(script.text.len() <= 8 << 10 && script.text.contains("EventSource"));
     const RELOADS: &str = "<noscript><meta http-equiv=\"refresh\" content=\"15\"></noscript>";
     for (browser, path, reloads) in [
         (&operator, "/", true),

@@ -10,7 +10,7 @@ use bulkhead_control::commands::*;
 use bulkhead_control::views::PluginOutcome;
 
 use super::limits::LimitOrder;
-use super::{audit, dashboard, limits, plugin_changes, plugins, running, secrets, tasks, tenant, tokens};
+use super::{audit, dashboard, limits, plugin_changes, plugin_usage, plugins, running, secrets, tasks, tenant, tokens};
 
 /// When the answers are looked at.
 const NOW: u64 = 1_800_000_000_000;
@@ -78,6 +78,7 @@ fn answer(request: &str, json: &str) -> (String, String) {
         "ConfigReload" => shown::<ConfigReload>(json, running::reloaded),
         "PluginList" => shown::<PluginList>(json, |view| plugins::list(view, layout)),
         "PluginVersions" => shown::<PluginVersions>(json, |view| plugins::versions(view, layout)),
+        "PluginUsage" => shown::<PluginUsage>(json, |view| plugin_usage::usage_table(view, layout)),
         "PluginChanges" => shown::<PluginChanges>(json, |view| plugin_changes::changes(view, layout)),
         "PluginGrants" => shown::<PluginGrants>(json, |view| plugin_changes::grants(view, layout)),
         "PluginStage" => outcome::<PluginStage, _>(json, plugins::staged),
@@ -105,7 +106,7 @@ fn answers_are_shown_as_in_their_snapshots() {
         assert_eq!(shown_text.trim_end(), text.trim_end(), "{request}");
         requests.insert(request);
     }
-    assert_eq!(requests.len(), 51, "one at least for each request that is answered");
+    assert_eq!(requests.len(), 52, "one at least for each request that is answered");
 }
 
 #[test]

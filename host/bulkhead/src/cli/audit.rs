@@ -81,7 +81,7 @@ pub(crate) async fn run(command: AuditCommand) -> anyhow::Result<ExitCode> {
         AuditCommand::Verify { anchor, operate } => verify(anchor, &operate).await,
         AuditCommand::Tail { lines, follow, operate } => tail(lines, follow, &operate).await,
         AuditCommand::List { events, tenant, max, after, operate } => {
-            let request = AuditPage { events, tenant, after, count_max: max, lines_only: false };
+            let request = AuditPage { events, tenant, after, count_max: max, lines_only: false, changes_only: false };
             show_answer(&operate, request, |view, _| page(view, now())).await
         }
     }

@@ -12,6 +12,10 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<bulkhead_config::Problems>() || error.is::<bulkhead_config::Problem>() {
         return EXIT_USAGE;
     }
-    let is_starting = matches!(error.downcast_ref(), Some(ControlError::Starting(_)));
-    if is_starting || offline::is_locked(error) { EXIT_TRY_AGAIN } else { EXIT_FAILED }
+    if is_held_for_now(error) { EXIT_TRY_AGAIN } else { EXIT_FAILED }
+}
+
+/// Whether the same command can be carried out soon: a host starts, or another command is at the data directory.
+pub(super) fn is_held_for_now(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ControlError::Starting(_))) || offline::is_locked(error)
 }

@@ -47,7 +47,7 @@ impl FarArguments {
         if !command.is_for_administrators() {
             return Err(usage(
                 "this is done on the machine of the host only; from afar there are `tasks`, `limits`, `top`, `host`, \
-                 `token list` and `revoke`, `tenant list`, `plugin list` and `versions`",
+                 `token list` and `revoke`, `tenant list`, `plugin list`, `versions` and `usage`",
             ));
         }
         let token = self.token()?;

@@ -35,7 +35,7 @@ const OF_PLUGINS: &[Group] = &[
     ("Write a plugin", &["new", "build", "test", "dev", "wrap", "compose"]),
     ("Look into a component", &["inspect", "check", "call", "replay"]),
     ("Publish a component", &["keygen", "sign", "push", "pull"]),
-    ("See what a host runs", &["list", "versions", "changes", "grants", "verify"]),
+    ("See what a host runs", &["list", "versions", "usage", "changes", "grants", "verify"]),
     ("Change what a host runs", &["add", "stage", "activate", "update", "promote", "rollback", "durable", "remove"]),
 ];
 

@@ -21,6 +21,7 @@ mod limits;
 mod operate;
 mod plugin_arguments;
 mod plugin_changes;
+mod plugin_usage;
 mod plugins;
 mod rates;
 mod reference;

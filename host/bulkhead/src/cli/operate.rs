@@ -4,17 +4,19 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bulkhead_assembly::offline::{connect, execute_at};
 use bulkhead_config::Config;
 use bulkhead_console::table::{Layout, cell, fields};
-use bulkhead_console::{logging, print_line, progress};
+use bulkhead_console::{logging, print_error, print_line, progress};
 use bulkhead_control::commands::{PluginCommand, StoreCommand, TenantCommand, TokenList};
 use bulkhead_control::{Answer, Command, Operator as _, Request, WITHOUT_HOST};
 use clap::Args;
 use serde::Serialize;
 
 use super::data_directory::Found;
+use super::exit_code::is_held_for_now;
 use super::far::FarArguments;
 
 /// Which host, and how to answer.
@@ -32,6 +34,9 @@ pub(crate) struct OperateArguments {
     /// One JSON value instead of text
     #[arg(long)]
     pub(crate) json: bool,
+    /// Wait for a host that starts, and for another command that has the data directory, instead of ending with exit code 75
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// Tables as wide as they are, also where the terminal is narrower
     #[arg(long)]
     pub(crate) wide: bool,
@@ -74,7 +79,7 @@ pub(super) async fn execute<R: Request>(
     let command = request.into();
     let what = describe(&command);
     // Large, and the same for every request.
-    let work = Box::pin(carry_out(operate, command, absent));
+    let work = Box::pin(until_started(operate, command, absent));
     Ok(progress::during(&what, work).await?.read::<R>()?)
 }
 
@@ -88,6 +93,7 @@ fn describe(command: &Command) -> String {
             format!("fetching and compiling what is at the source of {}", cell(&*update.name))
         }
         Command::Plugin(PluginCommand::Verify(_)) => "reading the kept components".to_owned(),
+        Command::Plugin(PluginCommand::Usage(_)) => "reading the store".to_owned(),
         Command::Plugin(_) => "changing plugins".to_owned(),
         Command::Store(StoreCommand::Check(_)) => "reading the store".to_owned(),
         Command::Store(StoreCommand::Export(_)) => "exporting the store".to_owned(),
@@ -99,6 +105,26 @@ fn describe(command: &Command) -> String {
         Command::Token(_) | Command::Secret(_) | Command::Tenant(_) | Command::Tasks(_) | Command::Host(_) => {
             "waiting for the host or the store".to_owned()
         }
+    }
+}
+
+/// Between two looks at a host that starts.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// With `--wait` as often as it takes, and says what is waited for.
+async fn until_started(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Answer> {
+    let mut last = String::new();
+    loop {
+        let done = carry_out(operate, command.clone(), absent).await;
+        let error = match done {
+            Err(error) if operate.wait && is_held_for_now(&error) => error.root_cause().to_string(),
+            done => return done,
+        };
+        if error != last {
+            print_error(format_args!("waiting: {}", cell(&*error)));
+            last = error;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! The words of `bulkhead plugin`.
 
 use bulkhead_plugins::sources::Source;
+use bulkhead_store::usage_days::USAGE_DAYS_MAX;
 use bulkhead_workbench::inspect::InspectArguments;
 use bulkhead_workbench::{author, call, replay};
 use clap::{Args, Subcommand};
@@ -23,6 +24,29 @@ pub(crate) enum PluginCommand {
         /// Its name, as `plugin list` shows it
         #[arg(value_name = "NAME")]
         name: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Show how often its tools were called and failed, by day (UTC) and tool
+    #[command(
+        after_long_help = "Calls are those that ended, plain ones and tasks. Errors are those of the tool, of the plugin and of limits; a \
+        call that was stopped is none. A tool that was not called on a day has no line, and a line without a tool is of resources and \
+        prompts. 90 days are kept.\n\n\
+        A host writes what it counted once a minute and when it ends; one that is killed loses what it had not written.\n\n\
+        Examples:\n  \
+        bulkhead plugin usage csv\n  \
+        bulkhead plugin usage csv --days 1 --json"
+    )]
+    Usage {
+        /// Its name, as `plugin list` shows it
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Today and the days before it, so many in all
+        #[arg(long, value_name = "COUNT", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=USAGE_DAYS_MAX.into()))]
+        days: u32,
+        /// Lines of comma-separated values instead of text, the first with the names of the columns
+        #[arg(long, conflicts_with = "json")]
+        csv: bool,
         #[command(flatten)]
         operate: OperateArguments,
     },

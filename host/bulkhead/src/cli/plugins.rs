@@ -1,4 +1,5 @@
-//! `bulkhead plugin list|versions|add|stage|activate|promote|rollback|durable|remove|verify`; see `plugin_changes` for more.
+//! `bulkhead plugin list|versions|add|stage|activate|promote|rollback|durable|remove|verify`; see `plugin_changes` and `plugin_usage`
+//! for more.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,8 +25,8 @@ use serde::Serialize;
 
 use super::operate::{Absent, OperateArguments, execute, show, show_answer};
 use super::plugin_arguments::{CanaryArguments, PluginCommand, PluginsArguments};
-use super::plugin_changes;
 use super::values::OnOff;
+use super::{plugin_changes, plugin_usage};
 
 /// How much of a digest people see.
 const DIGEST_SHOWN: usize = 12;
@@ -38,6 +39,7 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
         PluginCommand::Author(command) => Box::pin(author::run(command, install)).await,
         PluginCommand::List(operate) => show_answer(&operate, PluginList {}, list).await,
         PluginCommand::Versions { name, operate } => show_answer(&operate, PluginVersions { name }, versions).await,
+        PluginCommand::Usage { name, days, csv, operate } => plugin_usage::run(name, days, csv, &operate).await,
         PluginCommand::Changes { target: text, tool, operate } => {
             let PluginTarget { name, version } = target(&text);
             show_answer(&operate, PluginChanges { name, version, tool }, plugin_changes::changes).await

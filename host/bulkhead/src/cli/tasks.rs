@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use bulkhead_author_cli::EXIT_FAILED;
-use bulkhead_console::table::{Layout, cell, fields_at};
+use bulkhead_console::table::{Layout, cell, fields_at, now};
 use bulkhead_control::commands::{
     TaskFilter, TasksCancel, TasksFail, TasksHold, TasksJournal, TasksList, TasksPage, TasksPause, TasksPurge,
     TasksRelease, TasksReplay, TasksResume, TasksShow,
@@ -22,6 +22,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::operate::{Absent, OperateArguments, execute, show, show_answer, show_fields};
+use super::values::moment_ms;
 
 /// Tasks that are asked for at once.
 const PAGE: usize = 500;
@@ -155,12 +156,25 @@ pub(crate) struct FilterArguments {
     /// Only those that are queued, running, input_required, paused, succeeded, tool_error, failed or cancelled
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
+    /// Only those of this tool, by its name in the catalog
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+    /// Only those that were created then or later: how long ago (2h), or 2026-11-28, 2026-11-28T10:00 or 10:00, in UTC
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<u64>,
+    /// Only those that were created before that
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<u64>,
+}
+
+fn moment(text: &str) -> Result<u64, String> {
+    moment_ms(text, now())
 }
 
 impl FilterArguments {
     fn filter(self) -> TaskFilter {
-        let Self { tenant, requestor, plugin, status } = self;
-        TaskFilter { tenant, requestor, plugin, status }
+        let Self { tenant, requestor, plugin, status, tool, since, until } = self;
+        TaskFilter { tenant, requestor, plugin, status, tool, since, until }
     }
 }
 
@@ -168,7 +182,7 @@ impl FilterArguments {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TasksArguments {
     /// Their ids
-    #[arg(value_name = "ID", required_unless_present_any = ["tenant", "requestor", "plugin", "status", "all", "batch"])]
+    #[arg(value_name = "ID", required_unless_present_any = ["tenant", "requestor", "plugin", "status", "tool", "since", "until", "all", "batch"])]
     ids: Vec<String>,
     #[command(flatten)]
     filter: FilterArguments,
@@ -186,14 +200,15 @@ pub(crate) async fn run(command: TasksCommand) -> anyhow::Result<ExitCode> {
     match command {
         TasksCommand::List { filter, max, page, after, operate } => {
             let page = page || after.is_some();
-            let FilterArguments { tenant, requestor, plugin, status } = &filter;
+            let filter = filter.filter();
+            let TaskFilter { tenant, requestor, .. } = filter.clone();
+            let owners = TaskFilter { tenant, requestor, ..TaskFilter::default() };
             // The newest first, which pages cannot be; hosts elsewhere know pages only.
-            if !page && plugin.is_none() && status.is_none() && !operate.far.is_named() {
-                let requestor = requestor.clone();
-                let tenant = tenant.clone();
+            if !page && filter == owners && !operate.far.is_named() {
+                let TaskFilter { tenant, requestor, .. } = filter;
                 return show_answer(&operate, TasksList { requestor, tenant, count_max: max }, task_list).await;
             }
-            let view = list(&operate, &filter.filter(), after, max).await?;
+            let view = list(&operate, &filter, after, max).await?;
             if page {
                 return show(&operate, &view, |layout| task_page(&view, layout));
             }

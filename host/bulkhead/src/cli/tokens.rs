@@ -13,7 +13,7 @@ use bulkhead_control::views::TokenListView;
 use bulkhead_identity::principal::{TENANT_DEFAULT, TokenInfo};
 use clap::Subcommand;
 
-use super::operate::{Absent, OperateArguments, any_token, execute, show, show_answer, show_fields};
+use super::operate::{Absent, OperateArguments, any_token, execute, show, show_fields};
 use super::values::duration_ms;
 
 /// Works with a running host (over DATA/control.sock) and without; `list` and `revoke` also from afar, with --url.
@@ -50,7 +50,16 @@ pub(crate) enum TokenCommand {
         operate: OperateArguments,
     },
     /// List tokens, without the tokens themselves
-    List(OperateArguments),
+    List {
+        /// Only active ones that expire within this time, the first first
+        #[arg(long, value_name = "TIME", value_parser = duration_ms, num_args = 0..=1, default_missing_value = "30d")]
+        expiring: Option<u64>,
+        /// Only active ones that were not used for this time, and are older
+        #[arg(long, value_name = "TIME", value_parser = duration_ms, num_args = 0..=1, default_missing_value = "30d")]
+        unused: Option<u64>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
     /// End a token at once; its streams end within seconds
     Revoke {
         /// Its id, as `token list` shows it
@@ -86,8 +95,39 @@ pub(crate) async fn run(command: TokenCommand) -> anyhow::Result<ExitCode> {
             }
             Ok(code)
         }
-        TokenCommand::List(operate) => show_answer(&operate, TokenList {}, token_table).await,
+        TokenCommand::List { expiring, unused, operate } => {
+            let mut view = execute(&operate, TokenList {}, Absent::Refuse).await?;
+            TokenFilter { expiring_ms: expiring, unused_ms: unused }.apply(&mut view.tokens, now());
+            show(&operate, &view, |layout| token_table(&view, layout))
+        }
         TokenCommand::Revoke { id, operate } => show_fields(&operate, TokenRevoke { id }).await,
+    }
+}
+
+/// Which tokens are listed: all of this must apply.
+#[derive(Clone, Copy, Debug, Default)]
+struct TokenFilter {
+    expiring_ms: Option<u64>,
+    unused_ms: Option<u64>,
+}
+
+impl TokenFilter {
+    fn apply(self, tokens: &mut Vec<TokenInfo>, now: u64) {
+        let Self { expiring_ms, unused_ms } = self;
+        if expiring_ms.is_none() && unused_ms.is_none() {
+            return;
+        }
+        let expires = |token: &TokenInfo| {
+            expiring_ms.is_none_or(|ms| token.expires_at.is_some_and(|at| at <= now.saturating_add(ms)))
+        };
+        let is_unused = |token: &TokenInfo| {
+            let used_at = token.last_used_at.unwrap_or(token.created_at);
+            unused_ms.is_none_or(|ms| used_at <= now.saturating_sub(ms))
+        };
+        tokens.retain(|token| token.is_active(now) && expires(token) && is_unused(token));
+        if expiring_ms.is_some() {
+            tokens.sort_by_key(|token| token.expires_at);
+        }
     }
 }
 
@@ -124,4 +164,39 @@ pub(super) fn token_table(view: &TokenListView, layout: &Layout) -> String {
     };
     let rows: Vec<_> = view.tokens.iter().map(row).collect();
     layout.table(&["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: u64 = 86_400_000;
+
+    fn token(id: &str, created_at: u64, expires_at: Option<u64>, last_used_at: Option<u64>) -> TokenInfo {
+        let json = serde_json::json!({"id": id, "name": null, "requestor": "alice", "tenant": "acme", "created_at": created_at,
+            "expires_at": expires_at, "revoked_at": null, "last_used_at": last_used_at});
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn tokens_that_expire_soon_and_those_that_nobody_uses_are_found() {
+        let now = 100 * DAY;
+        let all = [
+            token("later", 0, Some(now + 20 * DAY), Some(now)),
+            token("soon", 0, Some(now + 2 * DAY), Some(now - 40 * DAY)),
+            token("over", 0, Some(now - 1), None),
+            token("for-ever", 0, None, None),
+            token("new", now - DAY, None, None),
+        ];
+        let listed = |filter: TokenFilter| {
+            let mut tokens = all.to_vec();
+            filter.apply(&mut tokens, now);
+            tokens.into_iter().map(|token| token.id).collect::<Vec<_>>()
+        };
+        let expiring_ms = Some(30 * DAY);
+        assert_eq!(listed(TokenFilter { expiring_ms, unused_ms: None }), ["soon", "later"]);
+        assert_eq!(listed(TokenFilter { expiring_ms: None, unused_ms: expiring_ms }), ["soon", "for-ever"]);
+        assert_eq!(listed(TokenFilter { expiring_ms, unused_ms: expiring_ms }), ["soon"]);
+        assert_eq!(listed(TokenFilter::default()).len(), 5);
+    }
 }

@@ -6,7 +6,7 @@ use bulkhead_audit::{Audit, Entry, Options};
 
 fn page_of(events: &[&str], tenant: Option<&str>, after: Option<String>, count_max: usize) -> AuditPage {
     let events = events.iter().map(|event| (*event).to_owned()).collect();
-    AuditPage { events, tenant: tenant.map(str::to_owned), after, count_max, lines_only: false }
+    AuditPage { events, tenant: tenant.map(str::to_owned), after, count_max, lines_only: false, changes_only: false }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Every command with all of its members, as it is sent.
-const COMMANDS: [&str; 54] = [
+const COMMANDS: [&str; 56] = [
     r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
     r#"{"command":"token_list"}"#,
     r#"{"command":"token_revoke","id":"t1"}"#,
@@ -34,6 +34,7 @@ const COMMANDS: [&str; 54] = [
     r#"{"command":"tasks_replay","id":"i"}"#,
     r#"{"command":"tasks_purge","id":"i"}"#,
     r#"{"command":"tasks_page","filter":{"tenant":"acme","requestor":null,"plugin":"csv","status":"queued"},"after":"a.b.c","count_max":5}"#,
+    r#"{"command":"tasks_page","filter":{"tenant":null,"requestor":null,"plugin":null,"status":null,"tool":"csv_query","since":5,"until":9},"after":null,"count_max":5}"#,
     r#"{"command":"limits_in_use","filter":{"tenant":null,"requestor":"alice","plugin":null,"status":null},"count_max":5}"#,
     r#"{"command":"drain_begin"}"#,
     r#"{"command":"drain_end"}"#,
@@ -47,6 +48,7 @@ const COMMANDS: [&str; 54] = [
     r#"{"command":"audit_page","events":["task."],"tenant":"acme","after":"1.0","count_max":5}"#,
     r#"{"command":"plugin_list"}"#,
     r#"{"command":"plugin_versions","name":"csv"}"#,
+    r#"{"command":"plugin_usage","name":"csv","days":7}"#,
     r#"{"command":"plugin_changes","name":"csv","version":"3f2a","tool":"csv_query"}"#,
     r#"{"command":"plugin_grants","name":"csv","version":"3f2a"}"#,
     r#"{"command":"plugin_stage","source":"/p/csv.wasm","sha256":"00","name":"csv"}"#,
@@ -132,6 +134,7 @@ fn only_reads_and_what_is_about_the_running_host_may_come_over_the_network() {
         "tasks_replay",
         "tasks_purge",
         "tasks_page",
+        "tasks_page",
         "limits_in_use",
         "drain_begin",
         "drain_end",
@@ -144,6 +147,7 @@ fn only_reads_and_what_is_about_the_running_host_may_come_over_the_network() {
         "audit_page",
         "plugin_list",
         "plugin_versions",
+        "plugin_usage",
     ];
     assert_eq!(remote, expected);
 }

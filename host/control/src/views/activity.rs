@@ -32,6 +32,24 @@ pub struct ActivityRowView {
     pub counts: ActivityCountsView,
 }
 
+impl ActivityCountsView {
+    /// Calls that ended.
+    pub fn calls(&self) -> u64 {
+        self.outcomes.values().sum()
+    }
+
+    /// Those of them that were errors; a call that was stopped is none.
+    pub fn errors(&self) -> u64 {
+        let is_error = |(name, _): &(&String, &u64)| !["ok", "cancelled"].contains(&name.as_str());
+        self.outcomes.iter().filter(is_error).map(|(_, calls)| calls).sum()
+    }
+
+    /// Within how many microseconds so many per cent of them ended.
+    pub fn busy_percentile_us(&self, percent: u64) -> Option<u64> {
+        bulkhead_metrics::quantile(self.busy.iter().copied(), percent)
+    }
+}
+
 /// Counts of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivityCountsView {

@@ -31,6 +31,9 @@ pub struct HistoryPointView {
     pub calls_running: u64,
     pub calls_queued: u64,
     pub calls_resting: u64,
+    /// Tasks that waited for a person.
+    #[serde(default)]
+    pub tasks_waiting: u64,
     /// Requests that were refused, by the limit that did.
     pub refusals: BTreeMap<String, u64>,
     /// How often the store was synced, and how long the disk took; `None`: it is not counted.

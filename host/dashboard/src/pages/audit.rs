@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::operators::ROWS_MAX;
 use super::overview::refused_in_history;
-use super::{Frame, address, filter_text, more, notice, table};
+use super::plugins::plugin_path;
+use super::{Frame, address, filter_text, more, notice, table, task_path, words};
 use crate::text;
 
 /// Characters of an id, a digest or a version that tell it apart.
@@ -65,7 +66,16 @@ impl<'a> LogReader<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct AuditFilter<'a> {
     pub(crate) event: Option<&'a str>,
+    /// Without lines of operators who only looked.
+    pub(crate) changes_only: bool,
     pub(crate) reader: LogReader<'a>,
+}
+
+impl AuditFilter<'_> {
+    /// A lead sees each time that an operator looked at what is of its tenant.
+    fn can_leave_out_reads(&self) -> bool {
+        matches!(self.reader, LogReader::Operator { .. })
+    }
 }
 
 pub(crate) fn audit(frame: &Frame<'_>, filter: AuditFilter<'_>, page: &Result<AuditPageView, String>) -> Markup {
@@ -75,9 +85,17 @@ pub(crate) fn audit(frame: &Frame<'_>, filter: AuditFilter<'_>, page: &Result<Au
         html! {
             form.filter method="get" action=(path) {
                 (filter_text("event", "Event", filter.event))
+                @if !filter.changes_only && filter.can_leave_out_reads() { input type="hidden" name="show" value="all"; }
                 @if let LogReader::Operator { tenant } = filter.reader { (filter_text("tenant", "Tenant", tenant)) }
                 button type="submit" { "Filter" }
                 a href=(path) { "Reload all" }
+            }
+            @if filter.can_leave_out_reads() {
+                @let all = [("event", filter.event), ("tenant", filter.reader.tenant()), ("show", Some("all"))];
+                p {
+                    @if filter.changes_only { "Changes and refusals, without what operators only looked at. " a href=(address(path, &all)) { "Show everything" } }
+                    @else { "Everything, with what operators looked at. " a href=(address(path, &all[..2])) { "Changes only" } }
+                }
             }
             p.note { "An event as " code { "task.created" } ", or how events begin, as " code { "task." } }
             @match page {
@@ -93,12 +111,15 @@ pub(crate) fn audit(frame: &Frame<'_>, filter: AuditFilter<'_>, page: &Result<Au
                                     td { (frame.when(line.at_ms)) }
                                     td { (text::line(&line.event)) }
                                     td { (text::line(&who(line, &page.names, filter.reader))) }
-                                    td { (text::line(&facts(line, filter.reader))) }
+                                    td { (facts(line, filter.reader)) }
                                 }
                             }
                         }))
                     }
-                    @let query = [("event", filter.event), ("tenant", filter.reader.tenant()), ("after", page.next.as_deref())];
+                    @let show = (!filter.changes_only && filter.can_leave_out_reads()).then_some("all");
+                    @let query = [
+                        ("event", filter.event), ("tenant", filter.reader.tenant()), ("show", show), ("after", page.next.as_deref()),
+                    ];
                     (more(page.next.as_ref().map(|_| address(path, &query)).as_deref()))
                 }
             }
@@ -137,17 +158,63 @@ fn who(line: &AuditLineView, names: &BTreeMap<String, String>, reader: LogReader
     }
 }
 
-/// Everything else, by name.
-fn facts(line: &AuditLineView, reader: LogReader<'_>) -> String {
+/// Everything else, by name, with links to the pages of what is named.
+fn facts(line: &AuditLineView, reader: LogReader<'_>) -> Markup {
     let shown = line.facts.iter().filter(|(name, _)| reader.is_shown(name));
-    let one = |(name, value): (&String, &Value)| match (name.as_str(), value) {
-        ("version", Value::String(text)) => {
-            format!("{name}={}", text.chars().take(ID_CHARS).collect::<String>())
+    html! {
+        @for (place, (name, value)) in shown.enumerate() {
+            @if place > 0 { "; " }
+            (fact(name, value, line, reader))
         }
-        (_, Value::String(text)) => format!("{name}={text}"),
-        (_, other) => format!("{name}={other}"),
+    }
+}
+
+/// One fact in words.
+fn fact(name: &str, value: &Value, line: &AuditLineView, reader: LogReader<'_>) -> Markup {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     };
-    shown.map(one).collect::<Vec<_>>().join(" ")
+    let address = match (name, reader) {
+        ("task", LogReader::Operator { .. }) => Some(task_path(&text)),
+        ("task", LogReader::Lead) => Some(format!("/tenant{}", task_path(&text))),
+        ("plugin", LogReader::Operator { .. }) => Some(plugin_path(&text)),
+        _ => None,
+    };
+    let shown = match (name, &address) {
+        ("version" | "task", _) => text.chars().take(ID_CHARS).collect(),
+        ("name", _) if line.event == "operator.command" => return html! { (text::line(&command_in_words(&text))) },
+        _ => text,
+    };
+    html! {
+        (words(name)) " "
+        @match &address { Some(address) => a href=(address) { (text::line(&shown)) }, None => (text::line(&shown)) }
+    }
+}
+
+/// A command of the operator API as it is in the log.
+fn command_in_words(json: &str) -> String {
+    let Ok(Value::Object(members)) = serde_json::from_str::<Value>(json) else { return json.to_owned() };
+    let Some(command) = members.get("command").and_then(Value::as_str) else { return json.to_owned() };
+    let mut parts = Vec::new();
+    for (name, value) in members.iter().filter(|(name, _)| *name != "command") {
+        match value {
+            Value::Object(inner) => parts.extend(inner.iter().filter_map(|(name, value)| member_in_words(name, value))),
+            other => parts.extend(member_in_words(name, other)),
+        }
+    }
+    if parts.is_empty() { words(command) } else { format!("{}: {}", words(command), parts.join(", ")) }
+}
+
+/// What was left open is not said.
+fn member_in_words(name: &str, value: &Value) -> Option<String> {
+    let text = match value {
+        Value::Null => return None,
+        Value::Array(all) if all.is_empty() => return None,
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    Some(format!("{} {text}", words(name)))
 }
 
 /// What was denied and refused.
@@ -263,12 +330,13 @@ mod tests {
     #[test]
     fn lines_say_who_and_what_with_names_for_ids() {
         let page = page();
-        let said: Vec<_> = page.lines.iter().map(|line| (who(line, &page.names, ALL), facts(line, ALL))).collect();
+        let said: Vec<_> =
+            page.lines.iter().map(|line| (who(line, &page.names, ALL), facts(line, ALL).into_string())).collect();
         let expected = [
-            ("anna@acme", "reason=requests_per_second tool=echo"),
-            ("–", "count=7 reason=no credential"),
-            ("dashboard operator at ::1", "name={}"),
-            ("03@acme", "reason=requests_per_second tool=echo"),
+            ("anna@acme", "reason requests_per_second; tool echo"),
+            ("–", "count 7; reason no credential"),
+            ("dashboard operator at ::1", "{}"),
+            ("03@acme", "reason requests_per_second; tool echo"),
         ];
         let said: Vec<_> = said.iter().map(|(who, what)| (who.as_str(), what.as_str())).collect();
         assert_eq!(said, expected);
@@ -280,7 +348,7 @@ mod tests {
         let now = 1_000;
         let shown = |reader| {
             let frame = Frame { session: None, here: "", now };
-            audit(&frame, AuditFilter { event: None, reader }, &Ok(page.clone())).into_string()
+            audit(&frame, AuditFilter { event: None, changes_only: true, reader }, &Ok(page.clone())).into_string()
         };
         for part in ["dashboard operator at ::1", "The chain holds", "name=\"tenant\"", "Anchor"] {
             assert!(shown(ALL).contains(part) && !shown(LogReader::Lead).contains(part), "{part}");
@@ -300,8 +368,52 @@ mod tests {
             "tool":"vote"}}"#,
         )
         .unwrap();
-        assert_eq!(facts(&line, ALL), "arguments_bytes=34 result_bytes=3 tool=vote");
-        assert_eq!(facts(&line, LogReader::Lead), "tool=vote");
+        assert_eq!(facts(&line, ALL).into_string(), "arguments bytes 34; result bytes 3; tool vote");
+        assert_eq!(facts(&line, LogReader::Lead).into_string(), "tool vote");
+    }
+
+    #[test]
+    fn commands_are_words_and_what_is_named_is_a_link() {
+        for (json, expected) in [
+            (
+                r#"{"command":"limits_in_use","filter":{"tenant":null,"status":"paused"},"count_max":500}"#,
+                "limits in use: status paused, count max 500",
+            ),
+            (r#"{"command":"plugin_promote","names":["csv"]}"#, r#"plugin promote: names ["csv"]"#),
+            (r#"{"command":"token_list"}"#, "token list"),
+            ("{}", "{}"),
+            ("no JSON", "no JSON"),
+        ] {
+            assert_eq!(command_in_words(json), expected);
+        }
+        let line: AuditLineView = serde_json::from_str(
+            r#"{"seq":1,"at_ms":1,"event":"task.created","facts":{"plugin":"<b>","task":"0123456789abcdef"}}"#,
+        )
+        .unwrap();
+        let shown = facts(&line, ALL).into_string();
+        let expected = "plugin <a href=\"/plugins/%3Cb%3E\">&lt;b&gt;</a>; task <a href=\"/tasks/0123456789abcdef\">0123456789ab</a>";
+        assert_eq!(shown, expected);
+        let led = facts(&line, LogReader::Lead).into_string();
+        assert!(led.contains("/tenant/tasks/0123") && !led.contains("/plugins/"), "{led}");
+    }
+
+    #[test]
+    fn operator_is_shown_changes_unless_everything_is_asked_for() {
+        let shown = |changes_only| {
+            let frame = Frame { session: None, here: "", now: 1_000 };
+            let page = AuditPageView { next: Some("1.2".to_owned()), ..page() };
+            audit(&frame, AuditFilter { event: None, changes_only, reader: ALL }, &Ok(page)).into_string()
+        };
+        let changes = shown(true);
+        assert!(
+            changes.contains("href=\"/audit?show=all\">Show everything")
+                && changes.contains("href=\"/audit?after=1.2\"")
+        );
+        let all = shown(false);
+        assert!(
+            all.contains("href=\"/audit\">Changes only") && all.contains("href=\"/audit?show=all&amp;after=1.2\""),
+            "{all}"
+        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) fn form(session: &Session, list: Markup) -> Markup {
         form method="post" action=(ACTION) {
             (token(session, ACTION))
             (list)
-            fieldset {
+            fieldset.bulk {
                 legend { "With those that are chosen" }
                 @for (order, label) in ORDERS {
                     button.plain type="submit" name="do" value=(order) { (label) } " "

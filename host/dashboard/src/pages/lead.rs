@@ -6,8 +6,10 @@ use bulkhead_plugins::PluginView;
 use maud::{Markup, html};
 
 use super::limits::counts;
+use super::lists::counted;
 use super::operators::{ROWS_MAX, digits};
 use super::{Frame, address, button, filter_text, more, notice, status, status_choice, table};
+use crate::columns::LED_TASKS;
 use crate::sessions::Session;
 use crate::text;
 
@@ -65,15 +67,15 @@ pub(crate) fn led_tasks(frame: &Frame<'_>, LedTasks { filter, page }: &LedTasks)
                 a href="/tenant/tasks" { "Reload all" }
             }
             @if page.tasks.is_empty() { p { "No task fits." } } @else {
-                (table("Tasks of the tenant", &["Status", "Tool", "Requestor", "Message", "Changed", "Task"], html! {
+                (counted(page.tasks.len(), page.more, "task", "tasks"))
+                (LED_TASKS.show(None, html! {
                     @for task in &page.tasks {
                         tr {
+                            td { a href={ "/tenant/tasks/" (task.id) } { (text::line(&task.tool)) } " " code { (task.id.chars().take(8).collect::<String>()) } }
                             td { (status(task.status)) }
-                            td { (text::line(&task.tool)) }
                             td { (text::line(task.requestor.as_deref().unwrap_or("–"))) }
                             td { (text::line(task.status_message.as_deref().unwrap_or_default())) }
                             td { (frame.when(task.updated_at)) }
-                            td { a href={ "/tenant/tasks/" (task.id) } { code { (task.id.chars().take(8).collect::<String>()) } } }
                         }
                     }
                 }))

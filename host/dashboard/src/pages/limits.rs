@@ -54,7 +54,7 @@ pub(super) fn counts(label: &str, in_use: &str, counts: &LimitCounts) -> Markup 
     )
 }
 
-fn fullness(name: &str, LimitCount { in_use, max }: LimitCount) -> Markup {
+pub(super) fn fullness(name: &str, LimitCount { in_use, max }: LimitCount) -> Markup {
     if !is_bytes(name) {
         return meter(in_use, max);
     }

@@ -17,6 +17,10 @@ pub(crate) struct Login<'a> {
 
 pub(crate) fn login(frame: &Frame<'_>, page: &Login<'_>) -> Markup {
     frame.show("Log in", html! {
+        p {
+            "Bulkhead runs tools for MCP clients, each call in a sandbox of its own. These are its pages: you see the tasks that your clients began, "
+            "answer what they ask and call tools; operators see what the host does."
+        }
         @if let Some(refused) = page.refused { p.notice.bad role="alert" { (refused) } }
         @if let Some(issuer) = page.issuer { p { a href="/login/oidc" { "Log in at " (text::line(issuer)) } } }
         form method="post" action="/login" {

@@ -8,6 +8,7 @@ mod bulk;
 mod hosts;
 mod lead;
 mod limits;
+pub(crate) mod lists;
 pub(crate) mod live;
 mod login;
 mod media;
@@ -17,9 +18,12 @@ mod own;
 mod plugin_changes;
 #[cfg(test)]
 mod plugin_tests;
+mod plugin_tools;
 mod plugins;
 mod schema_table;
 mod tenants;
+mod tiles;
+mod timeline;
 mod tokens;
 mod tools;
 
@@ -40,6 +44,7 @@ pub(crate) use operators::{AllTasks, AnyTask, all_tasks, any_task, digits};
 pub(crate) use overview::{Overview, overview};
 pub(crate) use own::{OwnTask, OwnTasks, own_task, own_tasks};
 pub(crate) use plugin_changes::{ChangesPage, changes};
+pub(crate) use plugin_tools::{PluginTools, USAGE_DAYS, plugin_tool};
 pub(crate) use plugins::{PluginPage, PluginsPage, plugin, plugin_path, plugins, version_path};
 pub(crate) use tenants::{DAYS_SHOWN, TenantPage, tenant, tenants};
 pub(crate) use tokens::{Tokens, token_created, tokens};
@@ -47,6 +52,7 @@ pub(crate) use tools::{ToolPage, ToolsPage, tool, tools};
 
 use crate::assets::{SCRIPT_PATH, STYLE_PATH};
 use crate::digests::form_token;
+use crate::host_name::{HOST_NAME, VERSION};
 use crate::sessions::{Session, Viewer};
 use crate::text;
 use live::live;
@@ -83,6 +89,7 @@ impl Frame<'_> {
         let reloads = live::reloads_without_script(&main);
         // For the times on it. Pages that say nothing, such as that of what is absent, are the same whenever they are asked for.
         let now = live::goes_on(&main).then_some(self.now);
+        let host = self.host();
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -90,7 +97,7 @@ impl Frame<'_> {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
-                    title { (title) " · Bulkhead" }
+                    title { (title) @if let Some(host) = host { " · " (host) } " · Bulkhead" }
                     link rel="stylesheet" href=(*STYLE_PATH);
                     link rel="icon" href="data:,";
                     @if self.session.is_some() { script src=(*SCRIPT_PATH) defer {} }
@@ -105,6 +112,12 @@ impl Frame<'_> {
         }
     }
 
+    /// The machine, for operators: it is no requestor's business.
+    fn host(&self) -> Option<&'static str> {
+        let is_operator = self.session.is_some_and(|session| matches!(session.viewer, Viewer::Operator));
+        Some(HOST_NAME.as_str()).filter(|name| is_operator && !name.is_empty())
+    }
+
     fn head(&self) -> Markup {
         let Some(session) = self.session else { return html! { p.brand { "Bulkhead" } } };
         let (pages, lead, who) = match &session.viewer {
@@ -116,11 +129,14 @@ impl Frame<'_> {
             }
         };
         html! {
-            p.brand { "Bulkhead" }
+            p.brand { "Bulkhead " small { (VERSION) @if let Some(host) = self.host() { " on " (host) } } }
             nav aria-label="Pages" {
                 @for (place, name) in pages.iter().chain(lead) {
                     a href=(place) aria-current=[(*place == self.here).then_some("page")] { (name) }
                 }
+            }
+            form.find method="get" action="/tasks" role="search" {
+                input type="search" name="id" placeholder="Task id" aria-label="Find a task by its id" maxlength="64" required autocomplete="off" spellcheck="false";
             }
             p.who { (who) }
             (button(session, "/logout", "Log out", "plain"))
@@ -257,6 +273,11 @@ pub(crate) fn address(path: &str, query: &[(&str, Option<&str>)]) -> String {
     if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }
 
+/// The page of a task, or of what is none.
+pub(crate) fn task_path(id: &str) -> String {
+    format!("/tasks/{}", operators::path_segment(id.trim()))
+}
+
 /// A page that says one thing: what is not there, or why something was not done.
 pub(crate) fn message(frame: &Frame<'_>, title: &str, message: &str) -> Markup {
     frame.show(
@@ -266,4 +287,31 @@ pub(crate) fn message(frame: &Frame<'_>, title: &str, message: &str) -> Markup {
             p { a href="/" { "To the first page" } }
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn head_of_every_page_finds_a_task_and_names_the_host_to_operators_alone() {
+        let session = Session::of_operator();
+        let shown = |session| {
+            let frame = Frame { session, here: "/", now: 1 };
+            frame.show("Overview", html! {}).into_string()
+        };
+        let operator = shown(Some(&session));
+        assert!(operator.contains("<input type=\"search\" name=\"id\"") && operator.contains(VERSION), "{operator}");
+        assert!(HOST_NAME.is_empty() || operator.contains(&format!(" on {}</small>", *HOST_NAME)), "{operator}");
+        let nobody = shown(None);
+        assert!(
+            !nobody.contains(VERSION) && !nobody.contains("<form") && nobody.contains("<title>Overview · Bulkhead")
+        );
+    }
+
+    #[test]
+    fn task_that_is_looked_for_has_one_address() {
+        assert_eq!(task_path(" 0123 "), "/tasks/0123");
+        assert_eq!(task_path("../tokens?x"), "/tasks/..%2Ftokens%3Fx");
+    }
 }

@@ -1,12 +1,19 @@
 //! The whole host, for operators. Nothing here holds arguments, answers or results.
 
+use std::cmp::Ordering;
+
 use bulkhead_control::commands::TaskFilter;
-use bulkhead_control::views::{InputView, TaskDetailsView, TaskPageView, TaskStatus, TransitionView};
+use bulkhead_control::views::{InputView, TaskDetailsView, TaskPageView, TaskStatus, TaskView, TransitionView};
+use bulkhead_domain::UnixMs;
 use bulkhead_plugins::Digest;
 use maud::{Markup, html};
 
 use super::bulk;
-use super::{Frame, address, button, copied, filter_text, live, more, notice, status, status_choice, table, words};
+use super::lists::{Filter, ListAddress, SortOrder, counted, suggested};
+use super::timeline::Lifetime;
+use super::{Frame, address, button, copied, live, more, notice, status, status_choice, words};
+use crate::chart::clock_time;
+use crate::columns::TASKS;
 use crate::sessions::Session;
 use crate::text;
 
@@ -25,60 +32,103 @@ pub(super) fn path_segment(name: &str) -> String {
 }
 
 /// A page of everybody's tasks.
-pub(crate) struct AllTasks {
+pub(crate) struct AllTasks<'a> {
     pub(crate) filter: TaskFilter,
     pub(crate) page: TaskPageView,
+    pub(crate) sort: SortOrder<'a>,
     /// Why there is nothing that the filter could mean.
     pub(crate) absent: Option<String>,
 }
 
-pub(crate) fn all_tasks(frame: &Frame<'_>, session: &Session, page: &AllTasks) -> Markup {
-    let AllTasks { filter, page, absent } = page;
-    let next = page.next.as_deref().map(|after| {
-        let TaskFilter { tenant, requestor, plugin, status } = filter;
-        address(
-            "/tasks",
-            &[
-                ("status", status.as_deref()),
-                ("tenant", tenant.as_deref()),
-                ("requestor", requestor.as_deref()),
-                ("plugin", plugin.as_deref()),
-                ("after", Some(after)),
-            ],
-        )
-    });
+/// Times that a filter offers: how long ago, and its words.
+const SINCE: [(u64, &str); 4] = [
+    (900_000, "the last 15 minutes"),
+    (3_600_000, "the last hour"),
+    (86_400_000, "the last day"),
+    (604_800_000, "the last week"),
+];
+
+pub(crate) fn all_tasks(frame: &Frame<'_>, session: &Session, page: &AllTasks<'_>) -> Markup {
+    let AllTasks { filter, page: TaskPageView { tasks, more: has_more, next }, sort, absent } = page;
+    let since = filter.since.map(|since| since.to_string());
+    let one = |name, label, value| Filter { name, label, value };
+    let filters = [
+        one("status", "Status", filter.status.as_deref()),
+        one("tenant", "Tenant", filter.tenant.as_deref()),
+        one("requestor", "Requestor", filter.requestor.as_deref()),
+        one("plugin", "Plugin", filter.plugin.as_deref()),
+        one("tool", "Tool", filter.tool.as_deref()),
+        one("since", "Created since", since.as_deref()),
+    ];
+    let [_, of_tenant, of_requestor, of_plugin, of_tool, _] = &filters;
+    let at = ListAddress { path: "/tasks", filters: &filters, sort: Some(*sort) };
+    let mut sorted: Vec<_> = tasks.iter().collect();
+    sorted.sort_by(|one, other| sort.directed(compare(sort.key, one, other)));
+    let names = |name: fn(&TaskView) -> Option<&str>| tasks.iter().filter_map(name).map(text::line).collect::<Vec<_>>();
     frame.show("Tasks", html! {
+        (at.chips(|filter, value| match (filter.name, page.filter.since) {
+            ("since", Some(since)) => frame.when(since),
+            _ => html! { (text::line(value)) },
+        }))
         form.filter method="get" action="/tasks" {
             (status_choice(filter.status.as_deref()))
-            (filter_text("tenant", "Tenant", filter.tenant.as_deref()))
-            (filter_text("requestor", "Requestor", filter.requestor.as_deref()))
-            (filter_text("plugin", "Plugin", filter.plugin.as_deref()))
+            (suggested(of_tenant, names(|task| task.tenant.as_deref())))
+            (suggested(of_requestor, names(|task| task.requestor.as_deref())))
+            (suggested(of_plugin, Vec::new()))
+            (suggested(of_tool, names(|task| Some(&task.tool))))
+            (since_choice(filter.since, frame.now))
             button type="submit" { "Filter" }
             a href="/tasks" { "Reload all" }
         }
         (live("tasks", html! {
         @if let Some(absent) = absent { (notice("bad", absent)) }
-        @else if page.tasks.is_empty() { p { @if page.more { "No task here fits the filter; there are more." } @else { "No task fits." } } } @else {
-            (bulk::form(session, html! {
-                (table("Tasks", &["Choose", "Status", "Tool", "Requestor", "Tenant", "Message", "Changed", "Task"], html! {
-                    @for task in &page.tasks {
-                        tr {
-                            td { (bulk::choice(&task.id)) }
-                            td { (status(task.status)) }
-                            td { (text::line(&task.tool)) }
-                            td { (named(task.requestor.as_deref())) }
-                            td { (named(task.tenant.as_deref())) }
-                            td { (text::line(task.status_message.as_deref().unwrap_or_default())) }
-                            td { (frame.when(task.updated_at)) }
-                            td { a href={ "/tasks/" (task.id) } { code { (task.id.chars().take(8).collect::<String>()) } } }
+        @else if tasks.is_empty() { p { @if *has_more { "No task here fits the filter; there are more." } @else { "No task fits." } } } @else {
+            (counted(tasks.len(), *has_more, "task", "tasks"))
+            (bulk::form(session, TASKS.show(Some(&at), html! {
+                @for task in &sorted {
+                    tr {
+                        td {
+                            (bulk::choice(&task.id)) " "
+                            a href={ "/tasks/" (task.id) } { (text::line(&task.tool)) } " "
+                            code { (task.id.chars().take(8).collect::<String>()) }
                         }
+                        td { (status(task.status)) }
+                        td { (named(task.requestor.as_deref())) }
+                        td { (named(task.tenant.as_deref())) }
+                        td { (text::line(task.status_message.as_deref().unwrap_or_default())) }
+                        td { (frame.when(task.updated_at)) }
                     }
-                }))
-            }))
+                }
+            })))
         }
-        (more(next.as_deref()))
+        (more(next.as_deref().map(|next| at.with(&[("after", Some(next))])).as_deref()))
         }))
     })
+}
+
+/// The order of two tasks by a column.
+fn compare(key: &str, one: &TaskView, other: &TaskView) -> Ordering {
+    let by = match key {
+        "tool" => one.tool.cmp(&other.tool),
+        "status" => one.status.name().cmp(other.status.name()),
+        "requestor" => one.requestor.cmp(&other.requestor),
+        "tenant" => one.tenant.cmp(&other.tenant),
+        _ => one.updated_at.cmp(&other.updated_at),
+    };
+    by.then_with(|| one.id.cmp(&other.id))
+}
+
+/// Since when tasks were created. What is chosen is a moment, so that the address means the same tomorrow.
+fn since_choice(chosen: Option<UnixMs>, now: UnixMs) -> Markup {
+    html! {
+        label { "Created "
+            select name="since" {
+                option value="" { "at any time" }
+                @if let Some(since) = chosen { option value=(since) selected { "since " (clock_time(since)) " UTC" } }
+                @for (ago_ms, words) in SINCE { option value=(now.saturating_sub(ago_ms)) { (words) } }
+            }
+        }
+    }
 }
 
 fn named(name: Option<&str>) -> String {
@@ -102,6 +152,14 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
         task.status,
         TaskStatus::Succeeded | TaskStatus::ToolError | TaskStatus::Failed | TaskStatus::Cancelled
     );
+    let lifetime = Lifetime {
+        created_at: task.created_at,
+        updated_at: task.updated_at,
+        status: task.status,
+        timeline: details.timeline.as_ref(),
+    };
+    let tenant = task.tenant.as_deref();
+    let tasks_by = |name: &str, value: &str| address("/tasks", &[(name, Some(value))]);
     frame.show(&text::line(&task.tool), html! {
         @if let Some(refused) = page.refused { (notice("bad", refused)) }
         (live("task", html! { dl {
@@ -109,14 +167,25 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
             @if let Some(message) = &task.status_message { dt { "Message" } dd { (text::line(message)) } }
             @if let Some(error) = &details.error { dt { "Error" } dd { (text::line(error)) } }
             dt { "Task" } dd { (copied(&task.id)) }
-            dt { "Requestor" } dd { (named(task.requestor.as_deref())) " of tenant " (named(task.tenant.as_deref())) }
-            dt { "Plugin" } dd { (text::line(&details.plugin)) " " code { (details.plugin_sha256.chars().take(DIGITS).collect::<String>()) } }
+            dt { "Took" } dd { (lifetime.took(frame.now)) }
+            dt { "Tool" } dd { a href=(tasks_by("tool", &task.tool)) { (text::line(&task.tool)) } }
+            dt { "Requestor" } dd {
+                @match (&task.requestor, tenant) {
+                    (Some(requestor), Some(tenant)) => {
+                        a href=(address("/tasks", &[("tenant", Some(tenant)), ("requestor", Some(requestor))])) { (text::line(requestor)) }
+                        " of tenant " a href={ "/tenants/" (path_segment(tenant)) } { (text::line(tenant)) }
+                    },
+                    (requestor, tenant) => { (named(requestor.as_deref())) " of tenant " (named(tenant)) },
+                }
+            }
+            dt { "Plugin" } dd { a href={ "/plugins/" (path_segment(&details.plugin)) } { (text::line(&details.plugin)) } " " code { (details.plugin_sha256.chars().take(DIGITS).collect::<String>()) } }
             dt { "Created" } dd { (frame.when(task.created_at)) }
             dt { "Changed" } dd { (frame.when(task.updated_at)) }
             @if let Some(at) = task.expires_at { dt { "Expires" } dd { (frame.when(at)) } }
             dt { "Run" } dd { (details.attempt) }
             @if let Some(durable) = &details.durable { dt { "Durable" } dd { (text::line(&durable.to_string())) } }
             @for input in &details.inputs { dt { "Question" } dd { code { (text::line(&input.key)) } " " (answered(input)) } }
+            dt { "Log" } dd { a href=(address("/audit", &[("event", Some("task.")), ("tenant", tenant), ("show", Some("all"))])) { "Lines of the audit log about tasks" } }
         } }))
         (live("actions", html! { div.actions {
             @if !is_over {
@@ -132,14 +201,14 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
             a href={ "/tasks/" (task.id) } { "Reload" }
         } }))
         h2 { "Timeline" }
-        (live("timeline", html! { ol {
+        (live("timeline", html! { (lifetime.drawn(frame.now)) ol {
             li { (frame.when(task.created_at)) " created" }
             @if let Some(timeline) = &details.timeline {
                 @for (place, entry) in timeline.entries.iter().enumerate() {
                     @if let Some(gap) = timeline.left_out.filter(|gap| gap.after == place) {
                         li { "… " (gap.count) " more, which are not kept" }
                     }
-                    li { (frame.when(entry.at)) " " (happened(entry.transition)) }
+                    li { (frame.when(entry.at)) " " (happened(entry.transition)) (lifetime.lasted(place, frame.now)) }
                 }
             } @else if task.updated_at > task.created_at {
                 li { (frame.when(task.updated_at)) " " (status(task.status)) }
@@ -167,33 +236,71 @@ fn happened(transition: TransitionView) -> String {
     }
 }
 
-/// The rows after a name, and the address of the next page. The list is in the order of names.
-pub(super) fn rows<'a, T>(
-    all: &'a [T],
-    after: Option<&str>,
-    name: impl Fn(&T) -> &str,
-    path: &str,
-) -> (&'a [T], Option<String>) {
-    let begin = after.map_or(0, |after| all.partition_point(|row| name(row) <= after));
-    let rest = all.get(begin..).unwrap_or_default();
+/// The rows from a place on, and the place where the next page begins.
+pub(super) fn rows<T>(all: &[T], from: usize) -> (&[T], Option<usize>) {
+    let rest = all.get(from..).unwrap_or_default();
     let shown = rest.get(..rest.len().min(ROWS_MAX)).unwrap_or_default();
-    let next =
-        (rest.len() > shown.len()).then(|| shown.last().map(|last| address(path, &[("after", Some(name(last)))])));
-    (shown, next.flatten())
+    (shown, (rest.len() > shown.len()).then(|| from.saturating_add(shown.len())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Form;
 
     #[test]
-    fn list_of_names_goes_on_after_the_last_one() {
-        let names: Vec<_> = (0..250).map(|number| format!("n {number:03}")).collect();
-        let (first, next) = rows(&names, None, |name| name, "/plugins");
-        assert_eq!((first.len(), next.as_deref()), (100, Some("/plugins?after=n+099")));
-        let (last, next) = rows(&names, Some("n 199"), |name| name, "/plugins");
-        assert_eq!((last.len(), last[0].as_str(), next), (50, "n 200", None));
-        assert!(rows(&names, Some("z"), |name| name, "/plugins").0.is_empty());
+    fn list_goes_on_where_its_page_ended() {
+        let all: Vec<_> = (0..250).collect();
+        let (first, next) = rows(&all, 0);
+        assert_eq!((first.len(), next), (100, Some(100)));
+        let (last, next) = rows(&all, 200);
+        assert_eq!((last.len(), last[0], next), (50, 200, None));
+        assert!(rows(&all, 251).0.is_empty() && rows(&all, usize::MAX).0.is_empty());
+    }
+
+    fn task(id: &str, tool: &str, updated_at: u64) -> TaskView {
+        serde_json::from_value(serde_json::json!({
+            "id": id, "status": "running", "tool": tool, "requestor": "anna", "tenant": "acme", "created_at": 0,
+            "updated_at": updated_at, "expires_at": null, "status_message": "busy"
+        }))
+        .unwrap()
+    }
+
+    fn listed(query: &str, tasks: Vec<TaskView>) -> String {
+        let query = Form::parse(query.as_bytes());
+        let filter = TaskFilter {
+            tenant: query.filled("tenant").map(str::to_owned),
+            since: query.filled("since").and_then(|since| since.parse().ok()),
+            ..TaskFilter::default()
+        };
+        let page = TaskPageView { tasks, more: true, next: Some("a.b.c".to_owned()) };
+        let page = AllTasks { filter, page, sort: SortOrder::read(&query, "-changed"), absent: None };
+        all_tasks(&Frame { session: None, here: "/tasks", now: 90_000 }, &Session::of_operator(), &page).into_string()
+    }
+
+    #[test]
+    fn name_of_a_task_is_its_link_and_stands_first() {
+        let shown = listed("tenant=acme&since=30000", vec![task("01", "wait", 1), task("02", "echo", 2)]);
+        for part in [
+            "<a href=\"/tasks/02\">echo</a> <code>02</code></td>",
+            "2 tasks on this page; there are more",
+            "<a href=\"/tasks?since=30000&amp;sort=-changed\" aria-label=\"Without the filter Tenant\">",
+            "<datalist id=\"known-tool\"><option value=\"echo\"></option><option value=\"wait\"></option></datalist>",
+            "<option value=\"30000\" selected>since 00:00:30 UTC</option>",
+            "/tasks?tenant=acme&amp;since=30000&amp;sort=-changed&amp;after=a.b.c",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(shown.find("/tasks/02") < shown.find("/tasks/01"), "the last changed first");
+        let by_tool = listed("sort=-tool", vec![task("01", "wait", 1), task("02", "echo", 2)]);
+        assert!(by_tool.find("/tasks/01") < by_tool.find("/tasks/02"));
+    }
+
+    #[test]
+    fn page_of_a_hundred_tasks_is_small() {
+        let tasks = (0..100).map(|number| task(&format!("{number:032x}"), "a_tool_of_some_length", number)).collect();
+        let shown = listed("", tasks);
+        assert!(shown.len() <= 60 << 10, "{} bytes", shown.len());
     }
 
     #[test]

@@ -1,20 +1,26 @@
-//! The first page of operators: what needs a person, how much runs, and the last hour.
+//! The first page of operators: how the host does, what needs a person, and the last hour.
 
 use std::collections::BTreeSet;
 
 use bulkhead_control::views::{
-    AuditHealth, DrainView, HealthView, HistoryPointView, HistoryView, LimitCounts, LimitsView, PluginListView,
+    AuditHealth, DrainView, HealthView, HistoryPointView, HistoryView, LimitCount, LimitCounts, LimitsView,
+    PluginListView,
 };
 use bulkhead_plugins::{PluginState, PluginView};
 use maud::{Markup, html};
 
+use super::limits::fullness;
 use super::operators::{digits, path_segment};
+use super::tiles::CALLS_FOR_P99;
+use super::tiles::tiles;
 use super::{Frame, address, live, meter, table};
 use crate::chart::{Chart, ChartLine, clock_time, greatest, number};
 use crate::text;
 
 /// Of the fullest limits, those that the first page of the dashboard shows.
 const FULLEST_SHOWN_MAX: usize = 10;
+/// Limits that are no fuller than this are not shown, in percent.
+pub(super) const EMPTY_PERCENT: u64 = 5;
 /// From this part on a limit needs attention, in percent.
 const FULL_PERCENT: u64 = 90;
 /// What has happened this long ago at most happens now.
@@ -54,7 +60,7 @@ pub(super) fn used(owner: String, address: Option<String>, limits: &LimitCounts)
     })
 }
 
-/// The fullest first.
+/// The fullest first, without those that are next to empty.
 fn fullest(limits: &LimitsView) -> Vec<Used<'_>> {
     let of = |tenant: &str| Some(format!("/tenants/{}", path_segment(tenant)));
     let host = used("the host".to_owned(), Some("/tenants".to_owned()), &limits.host);
@@ -65,6 +71,7 @@ fn fullest(limits: &LimitsView) -> Vec<Used<'_>> {
         .iter()
         .flat_map(|it| used(format!("{}@{}", it.requestor, it.tenant), of(&it.tenant), &it.limits));
     let mut all: Vec<_> = host.chain(tenants).chain(requestors).collect();
+    all.retain(|used| used.percent() > EMPTY_PERCENT);
     all.sort_by_key(|used| std::cmp::Reverse(used.percent()));
     all
 }
@@ -78,6 +85,7 @@ pub(crate) fn overview(frame: &Frame<'_>, page: &Overview) -> Markup {
         live(
             "overview",
             html! {
+                (tiles(&page.history, page.drain.tasks_waiting as u64))
                 h2 { "Needs attention" }
                 @if needs.is_empty() { p { "Nothing." } } @else {
                     ul.needs { @for (need, address) in &needs { li { a href=(address) { (need) } } } }
@@ -103,13 +111,18 @@ pub(crate) fn overview(frame: &Frame<'_>, page: &Overview) -> Markup {
                 h2 { "The last hour" }
                 div.charts { (charts(&page.history)) }
                 h2 { "The fullest limits" }
-                @if fullest.is_empty() { p { "No limit is in use." } } @else {
+                @if fullest.is_empty() { p { "No limit is above " (EMPTY_PERCENT) " %." } } @else {
                     (table("The fullest limits", &["Whose", "Limit", "In use"], html! {
                         @for used in fullest.iter().take(FULLEST_SHOWN_MAX) {
                             tr {
-                                td { (text::line(&used.owner)) }
+                                td {
+                                    @match &used.address {
+                                        Some(address) => a href=(address) { (text::line(&used.owner)) },
+                                        None => (text::line(&used.owner)),
+                                    }
+                                }
                                 td { code { (used.limit) } }
-                                td { (meter(used.in_use, used.max)) }
+                                td { (fullness(used.limit, LimitCount { in_use: used.in_use, max: used.max })) }
                             }
                         }
                     }))
@@ -122,10 +135,12 @@ pub(crate) fn overview(frame: &Frame<'_>, page: &Overview) -> Markup {
 /// What happened over time.
 fn charts(history: &HistoryView) -> Markup {
     let points = &history.points;
-    let times: Vec<_> = points.iter().map(|point| clock_time(point.at)).collect();
+    let columns = with_gaps(points);
+    let time = |column: &Option<&HistoryPointView>| column.map_or_else(|| "–".to_owned(), |point| clock_time(point.at));
+    let times: Vec<_> = columns.iter().map(time).collect();
     let line = |name: &str, value: &dyn Fn(&HistoryPointView) -> Option<f64>| ChartLine {
         name: name.to_owned(),
-        values: points.iter().map(value).collect(),
+        values: columns.iter().map(|column| column.and_then(value)).collect(),
     };
     let ms = |us: Option<u64>| us.map(|us| us as f64 / 1_000.0);
     let by_name = |counts: &dyn Fn(&HistoryPointView) -> &std::collections::BTreeMap<String, u64>| {
@@ -136,8 +151,8 @@ fn charts(history: &HistoryView) -> Markup {
         greatest(names.into_iter().map(of).collect())
     };
     let percent = |us: u64, point: &HistoryPointView| Some(a_second(us, point) / 10_000.0);
-    let chart = |title, unit, lines, nothing| Chart { title, unit, times: &times, lines, nothing };
-    let all = [
+    let chart = |title, unit, lines, nothing| Chart { title, unit, times: &times, lines, note: None, nothing };
+    let mut all = [
         chart("Calls that ended", "a second", by_name(&|point| &point.calls), "No call has ended."),
         chart(
             "How long calls ran",
@@ -175,7 +190,33 @@ fn charts(history: &HistoryView) -> Markup {
             },
         ),
     ];
+    if let Some(of_times) = all.get_mut(1) {
+        of_times.note = few_calls(points);
+    }
     html! { @for chart in &all { (chart.show()) } }
+}
+
+/// The points, with nothing in the place of times of which there are no numbers: the host slept, say.
+fn with_gaps(points: &[HistoryPointView]) -> Vec<Option<&HistoryPointView>> {
+    let mut columns = Vec::with_capacity(points.len());
+    let mut before = None::<&HistoryPointView>;
+    for point in points {
+        let begun = point.at.saturating_sub(point.span_ms);
+        if before.is_some_and(|before| begun > before.at.saturating_add(before.span_ms / 2)) {
+            columns.push(None);
+        }
+        columns.push(Some(point));
+        before = Some(point);
+    }
+    columns
+}
+
+/// Says where a point is of too few calls to be one in a hundred of them.
+fn few_calls(points: &[HistoryPointView]) -> Option<String> {
+    let called = |point: &&HistoryPointView| point.p99_us.is_some();
+    let all = points.iter().filter(called).count();
+    let few = points.iter().filter(called).filter(|point| point.calls.values().sum::<u64>() < CALLS_FOR_P99).count();
+    (few > 0).then(|| format!("At {few} of {all} points fewer than {CALLS_FOR_P99} calls ended: p99 is the longest."))
 }
 
 fn a_second(count: u64, point: &HistoryPointView) -> f64 {
@@ -344,6 +385,39 @@ mod tests {
         ];
         let needs: Vec<_> = needs.iter().map(|(need, address)| (need.as_str(), address.as_str())).collect();
         assert_eq!(needs, expected);
+    }
+
+    #[test]
+    fn limits_that_are_next_to_empty_are_not_shown() {
+        let mut page = page();
+        page.limits = serde_json::from_str(
+            r#"{"host":{"calls_running_total":{"in_use":5,"max":100}},"tenants":[{"tenant":"acme",
+            "limits":{"tasks_stored_bytes_per_tenant":{"in_use":2048,"max":4096}}}],"requestors":[],"more":false}"#,
+        )
+        .unwrap();
+        let shown = |page: &Overview| overview(&Frame { session: None, here: "/", now: 1_000 }, page).into_string();
+        let fullest = shown(&page).split_once("The fullest limits").unwrap().1.to_owned();
+        assert!(!fullest.contains("calls_running_total"), "{fullest}");
+        assert!(
+            fullest.contains("<a href=\"/tenants/acme\">tenant acme</a>") && fullest.contains("2.0 KiB of 4.0 KiB")
+        );
+        page.limits.tenants.clear();
+        assert!(shown(&page).contains("No limit is above 5 %."));
+    }
+
+    #[test]
+    fn time_without_numbers_is_a_gap_and_few_calls_are_said() {
+        let points = [point(10_000, &[]), point(20_000, &[]), point(90_000, &[])];
+        let columns: Vec<_> = with_gaps(&points).into_iter().map(|column| column.map(|point| point.at)).collect();
+        assert_eq!(columns, [Some(10_000), Some(20_000), None, Some(90_000)]);
+        assert_eq!(few_calls(&points), None, "nothing was called");
+        let called = |calls| HistoryPointView {
+            calls: [("ok".to_owned(), calls)].into(),
+            p99_us: Some(7),
+            ..HistoryPointView::default()
+        };
+        let said = few_calls(&[called(3), called(1_000)]).unwrap();
+        assert_eq!(said, "At 1 of 2 points fewer than 100 calls ended: p99 is the longest.");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A requestor's own tasks.
 
-use bulkhead_control::views::TaskStatus;
+use bulkhead_control::views::{TaskStatus, TimelineView};
 use bulkhead_domain::call::InputRequestKind;
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::{Active, Input, Outcome, Phase, Task, TaskId, TaskOutput};
@@ -8,8 +8,11 @@ use bulkhead_domain::timeline::Transition;
 use bulkhead_domain::tool::{Content, ContentKind, ResourceBody};
 use maud::{Markup, html};
 
+use super::lists::{Filter, ListAddress, counted, suggested};
 use super::media::media;
-use super::{Frame, button, copied, filter_text, live, more, notice, status, status_choice, table, token};
+use super::timeline::Lifetime;
+use super::{Frame, button, copied, live, more, notice, status, status_choice, token};
+use crate::columns::OWN_TASKS;
 use crate::fields;
 use crate::request::Form;
 use crate::sessions::Session;
@@ -25,32 +28,48 @@ pub(crate) struct OwnTasks<'a> {
 
 pub(crate) fn own_tasks(frame: &Frame<'_>, page: &OwnTasks<'_>) -> Markup {
     let is_filtered = page.status.is_some() || page.tool.is_some();
-    let open = page.tasks.iter().filter(|task| TaskStatus::from(&task.phase) == TaskStatus::InputRequired).count();
+    let asks = |task: &&Task| TaskStatus::from(&task.phase) == TaskStatus::InputRequired;
+    let open = page.tasks.iter().filter(asks).count();
+    let first = page.tasks.iter().find(asks);
+    let filters = [
+        Filter { name: "status", label: "Status", value: page.status },
+        Filter { name: "tool", label: "Tool", value: page.tool },
+    ];
+    let at = ListAddress { path: "/tasks", filters: &filters, sort: None };
+    let [_, of_tool] = &filters;
     frame.show(
         "My tasks",
         html! {
+            (at.chips(|_, value| html! { (text::line(value)) }))
             form.filter method="get" action="/tasks" {
                 (status_choice(page.status))
-                (filter_text("tool", "Tool", page.tool))
+                (suggested(of_tool, page.tasks.iter().map(|task| text::line(task.work.label()))))
                 button type="submit" { "Filter" }
                 a href="/tasks" { "Reload all" }
             }
             (live("tasks", html! {
-            @if open > 0 { (notice("ask", &format!("Tasks that wait for your answer: {open}."))) }
+            @if let Some(first) = first {
+                p.notice.ask role="status" {
+                    a href={ "/tasks/" (first.id) } {
+                        @if open == 1 { "1 task waits for your answer: " } @else { (open) " tasks wait for your answer. The first: " }
+                        (text::line(first.work.label()))
+                    }
+                }
+            }
             @if page.tasks.is_empty() && page.next.is_none() {
                 p {
                     @if is_filtered { "No task fits the filter." }
                     @else { "You have no tasks. Call one of your " a href="/tools" { "tools" } " here, or in your MCP client." }
                 }
             } @else {
-                (table("My tasks", &["Status", "Tool", "Message", "Changed", "Task"], html! {
+                (counted(page.tasks.len(), page.next.is_some(), "task", "tasks"))
+                (OWN_TASKS.show(None, html! {
                     @for task in page.tasks {
                         tr {
+                            td { a href={ "/tasks/" (task.id) } { (text::line(task.work.label())) } " " code { (format!("{:.8}", task.id.to_string())) } }
                             td { (status((&task.phase).into())) }
-                            td { (text::line(task.work.label())) }
                             td { (text::line(task.status_message.as_deref().unwrap_or_default())) }
                             td { (frame.when(task.updated_at)) }
-                            td { a href={ "/tasks/" (task.id) } { code { (format!("{:.8}", task.id.to_string())) } } }
                         }
                     }
                 }))
@@ -80,6 +99,8 @@ pub(crate) fn own_task(frame: &Frame<'_>, session: &Session, page: &OwnTask<'_>)
                 dt { "Status" } dd { (status((&task.phase).into())) }
                 @if let Some(message) = &task.status_message { dt { "Message" } dd { (text::line(message)) } }
                 dt { "Task" } dd { (copied(&task.id.to_string())) }
+                dt { "Took" } dd { (lifetime(task, &(&task.timeline).into()).took(frame.now)) }
+                dt { "Tool" } dd { a href={ "/tools/" (super::operators::path_segment(task.work.label())) } { (text::line(task.work.label())) } }
                 dt { "Plugin" } dd { (text::line(&task.plugin.name)) }
                 dt { "Created" } dd { (frame.when(task.created_at)) }
                 dt { "Changed" } dd { (frame.when(task.updated_at)) }
@@ -195,17 +216,29 @@ fn page_to_visit(url: &str) -> Markup {
 
 fn timeline(frame: &Frame<'_>, task: &Task) -> Markup {
     let gap = task.timeline.gap_after();
+    let view = TimelineView::from(&task.timeline);
+    let lifetime = lifetime(task, &view);
     html! {
+        (lifetime.drawn(frame.now))
         ol {
             li { (frame.when(task.created_at)) " created" }
             @for (index, entry) in task.timeline.entries().iter().enumerate() {
                 @if gap == Some(index) { li { "… " (task.timeline.left_out()) " more, which are not kept" } }
-                li { (frame.when(entry.at)) " " (happened(entry.transition)) }
+                li { (frame.when(entry.at)) " " (happened(entry.transition)) (lifetime.lasted(index, frame.now)) }
             }
             @if task.timeline.is_empty() && task.updated_at > task.created_at {
                 li { (frame.when(task.updated_at)) " " (status((&task.phase).into())) }
             }
         }
+    }
+}
+
+fn lifetime<'a>(task: &Task, timeline: &'a TimelineView) -> Lifetime<'a> {
+    Lifetime {
+        created_at: task.created_at,
+        updated_at: task.updated_at,
+        status: (&task.phase).into(),
+        timeline: Some(timeline),
     }
 }
 

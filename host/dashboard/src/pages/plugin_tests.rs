@@ -7,8 +7,10 @@ use bulkhead_plugins::{
     ToolPart, VersionChanges, VersionView,
 };
 
+use super::lists::ListPosition;
 use super::*;
 use crate::orders::{Order, Outcome};
+use crate::request::Form;
 
 const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>\u{202e}\u{200b}\u{e0041}&";
 const PAGE_BYTES: usize = 60 << 10;
@@ -116,7 +118,7 @@ fn page_of_a_plugin_with_hostile_texts_is_text_and_small() {
     versions[1].state = Stage::Canary;
     let plugin_view = plugin_view(Some(canary(Some(CallCounts { calls: 3, faults: 1 }))));
     let view = PluginVersionsView { name, versions };
-    let page = PluginPage { plugin: Some(&plugin_view), versions: &view, grants: None, orders: &orders() };
+    let page = PluginPage { plugin: Some(&plugin_view), versions: &view, grants: None, tools: None, orders: &orders() };
     let shown = plugin(&frame(&session), &session, &page).into_string();
     is_text(&shown);
     assert!(shown.len() <= PAGE_BYTES, "{} bytes although every text is hostile", shown.len());
@@ -134,7 +136,13 @@ fn page_of_a_plugin_with_hostile_texts_is_text_and_small() {
         everybody: vec![row(); 1_000],
         tenants: vec![TenantGrantsView { tenant: Some(hostile(10)), grants: Vec::new() }],
     };
-    let page = PluginPage { plugin: Some(&plugin_view), versions: &view, grants: Some(&grants), orders: &orders() };
+    let page = PluginPage {
+        plugin: Some(&plugin_view),
+        versions: &view,
+        grants: Some(&grants),
+        tools: None,
+        orders: &orders(),
+    };
     let shown = plugin(&frame(&session), &session, &page).into_string();
     is_text(&shown);
     assert!(shown.contains("more: <code>bulkhead plugin grants</code> shows them."), "{shown}");
@@ -147,7 +155,8 @@ fn page_of_a_plugin_with_hostile_texts_is_text_and_small() {
     assert_eq!(shown.matches("/changes\"").count(), 100, "each version has its page");
 
     let list = PluginListView { plugins: vec![plugin_view.clone(); 200] };
-    let page = PluginsPage { view: &list, orders: &orders(), after: None };
+    let query = Form::default();
+    let page = PluginsPage { view: &list, orders: &orders(), position: ListPosition::read(&query, "name") };
     let shown = plugins(&frame(&session), &session, &page).into_string();
     is_text(&shown);
     assert!(shown.contains("not done") && shown.contains("under way"), "{shown}");

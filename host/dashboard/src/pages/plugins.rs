@@ -2,12 +2,17 @@
 //!
 //! Invariant: what a form orders is said in words beside its button, and it names the version that the page was about.
 
+use std::cmp::Ordering;
+
 use bulkhead_control::views::{PluginGrantsView, PluginListView};
 use bulkhead_plugins::{CanaryView, Digest, GrantRow, PluginHealth, PluginState, PluginView, Stage, VersionView};
 use maud::{Markup, html};
 
+use super::lists::{ListAddress, ListPosition, counted};
 use super::operators::{digits, path_segment, rows};
+use super::plugin_tools::PluginTools;
 use super::{Frame, fitting, live, more, table, token};
+use crate::columns::PLUGINS;
 use crate::orders::Order;
 use crate::sessions::Session;
 use crate::text;
@@ -28,8 +33,7 @@ const GRANTS_BYTES: usize = 4_000;
 pub(crate) struct PluginsPage<'a> {
     pub(crate) view: &'a PluginListView,
     pub(crate) orders: &'a [Order],
-    /// The name that the page before ended with.
-    pub(crate) after: Option<&'a str>,
+    pub(crate) position: ListPosition<'a>,
 }
 
 pub(crate) struct PluginPage<'a> {
@@ -38,6 +42,8 @@ pub(crate) struct PluginPage<'a> {
     pub(crate) versions: &'a bulkhead_control::views::PluginVersionsView,
     /// Of the active version, if there is one.
     pub(crate) grants: Option<&'a PluginGrantsView>,
+    /// None: nobody is offered any.
+    pub(crate) tools: Option<&'a PluginTools<'a>>,
     pub(crate) orders: &'a [Order],
 }
 
@@ -80,11 +86,17 @@ pub(super) fn stage(stage: Stage) -> &'static str {
 }
 
 pub(crate) fn plugins(frame: &Frame<'_>, session: &Session, page: &PluginsPage<'_>) -> Markup {
-    let (shown, next) = rows(&page.view.plugins, page.after, |plugin| &plugin.name, "/plugins");
+    let sort = page.position.sort;
+    let mut sorted: Vec<_> = page.view.plugins.iter().collect();
+    sorted.sort_by(|one, other| sort.directed(compare(sort.key, one, other)));
+    let (shown, next) = rows(&sorted, page.position.from);
+    let at = ListAddress { path: "/plugins", filters: &[], sort: Some(sort) };
+    let next = next.map(|next| at.with(&[("from", Some(&next.to_string()))]));
     frame.show("Plugins", html! {
         (live("orders", orders(frame, page.orders, ORDERS_SHOWN, true)))
         (live("plugins", html! { @if page.view.plugins.is_empty() { p { "There is no plugin yet." } } @else {
-            (table("Plugins", &["Plugin", "State", "Active", "Tools", "Calls", "Tasks", "Canary", "Health"], html! {
+            (counted(sorted.len(), false, "plugin", "plugins"))
+            (PLUGINS.show(Some(&at), html! {
                 @for plugin in shown {
                     tr {
                         td { a href=(plugin_path(&plugin.name)) { (text::cell(&plugin.name)) } }
@@ -102,6 +114,18 @@ pub(crate) fn plugins(frame: &Frame<'_>, session: &Session, page: &PluginsPage<'
         (more(next.as_deref()))
         (stage_form(session))
     })
+}
+
+/// The order of two plugins by a column.
+fn compare(key: &str, one: &PluginView, other: &PluginView) -> Ordering {
+    let by = match key {
+        "state" => one.state.name().cmp(other.state.name()),
+        "tools" => one.tools.cmp(&other.tools),
+        "calls" => one.calls.cmp(&other.calls),
+        "tasks" => one.tasks.cmp(&other.tasks),
+        _ => Ordering::Equal,
+    };
+    by.then_with(|| one.name.cmp(&other.name))
 }
 
 /// Takes a component in. From a file of the machine that is done there.
@@ -168,6 +192,7 @@ pub(crate) fn plugin(frame: &Frame<'_>, session: &Session, page: &PluginPage<'_>
             }
             @if let Some(canary) = &plugin.canary { (show_canary(frame, session, name, canary)) }
         }
+        @if let Some(tools) = page.tools { (tools.show(name)) }
         h2 { "Versions" }
         @if versions.is_empty() { p { "None is kept." } } @else {
             (table("Versions", &["Version", "Stage", "From", "Signed by", "Staged", "Size", "Tools", "Calls", "Tasks"], html! {
@@ -224,7 +249,7 @@ fn show_canary(frame: &Frame<'_>, session: &Session, name: &str, canary: &Canary
                 (canary.percent) " % of the requestors" @if !tenants.is_empty() { ", and tenants " (tenants) } ", since " (frame.when(canary.since))
             }
             dt { "Window" } dd {
-                (text::relative(0, bounds.window_ms).trim_end_matches(" ago")) ": "
+                (text::duration(bounds.window_ms)) ": "
                 @match canary.seen {
                     Some(seen) => { (text::count(seen.calls as u64)) " calls, " (text::count(seen.faults as u64)) " faults" },
                     None => "no calls are counted",

@@ -1,5 +1,7 @@
 //! Tenants: what each has, what is in use of its limits, and what it used by day.
 
+use std::cmp::Ordering;
+
 use bulkhead_control::views::{
     LimitCount, LimitCounts, LimitsView, TenantDayView, TenantListView, TenantUsageView, TenantView,
 };
@@ -7,10 +9,12 @@ use bulkhead_domain::UnixMs;
 use bulkhead_domain::timestamp::iso8601;
 use maud::{Markup, html};
 
+use super::lists::{ListAddress, ListPosition, counted};
 use super::operators::{ROWS_MAX, path_segment, rows};
-use super::overview::{tasks_of, used};
+use super::overview::{EMPTY_PERCENT, tasks_of, used};
 use super::{Frame, address, meter_as, more, table};
 use crate::chart::{Chart, ChartLine};
+use crate::columns::TENANTS;
 use crate::text;
 
 /// Of a tenant's limits, those that the dashboard's list of tenants shows.
@@ -19,12 +23,22 @@ const FULLEST_OF_TENANT_MAX: usize = 3;
 pub(crate) const DAYS_SHOWN: u32 = 30;
 const DAY_MS: u64 = 86_400_000;
 
-/// The tenants after the one of this name.
-pub(crate) fn tenants(frame: &Frame<'_>, view: &TenantListView, limits: &LimitsView, after: Option<&str>) -> Markup {
-    let (shown, next) = rows(&view.tenants, after, |tenant| &tenant.name, "/tenants");
+/// A page of the tenants.
+pub(crate) fn tenants(
+    frame: &Frame<'_>,
+    view: &mut TenantListView,
+    limits: &LimitsView,
+    position: ListPosition<'_>,
+) -> Markup {
+    let sort = position.sort;
+    view.tenants.sort_by(|one, other| sort.directed(compare(sort.key, one, other)));
+    let (shown, next) = rows(&view.tenants, position.from);
+    let at = ListAddress { path: "/tenants", filters: &[], sort: Some(sort) };
+    let next = next.map(|next| at.with(&[("from", Some(&next.to_string()))]));
     let used_by = |tenant: &TenantView| {
         let limits = limits.tenants.iter().find(|it| it.tenant == tenant.name).map(|it| &it.limits);
-        let mut used: Vec<_> = limits.into_iter().flat_map(|limits| used(String::new(), None, limits)).collect();
+        let used = limits.into_iter().flat_map(|limits| used(String::new(), None, limits));
+        let mut used: Vec<_> = used.filter(|used| used.percent() > EMPTY_PERCENT).collect();
         used.sort_by_key(|used| std::cmp::Reverse(used.percent()));
         used
     };
@@ -34,7 +48,8 @@ pub(crate) fn tenants(frame: &Frame<'_>, view: &TenantListView, limits: &LimitsV
             @if view.tenants.is_empty() {
                 p { "There is no tenant yet. " code { "bulkhead token create" } " makes the first requestor of one." }
             } @else {
-                (table("Tenants", &["Tenant", "Requestors", "Tokens", "Tasks", "Stored", "Fullest limits"], html! {
+                (counted(view.tenants.len(), false, "tenant", "tenants"))
+                (TENANTS.show(Some(&at), html! {
                     @for tenant in shown {
                         tr {
                             td { a href={ "/tenants/" (path_segment(&tenant.name)) } { (text::line(&tenant.name)) } }
@@ -42,7 +57,7 @@ pub(crate) fn tenants(frame: &Frame<'_>, view: &TenantListView, limits: &LimitsV
                             td { (tenant.tokens) }
                             td { (text::count(tenant.tasks)) }
                             td { (text::bytes(tenant.bytes)) }
-                            td { @for used in used_by(tenant).iter().take(FULLEST_OF_TENANT_MAX) {
+                            td { @if used_by(tenant).is_empty() { "–" } @for used in used_by(tenant).iter().take(FULLEST_OF_TENANT_MAX) {
                                 div { code { (used.limit) } " " (used.percent()) " %" }
                             } }
                         }
@@ -52,6 +67,18 @@ pub(crate) fn tenants(frame: &Frame<'_>, view: &TenantListView, limits: &LimitsV
             (more(next.as_deref()))
         },
     )
+}
+
+/// The order of two tenants by a column.
+fn compare(key: &str, one: &TenantView, other: &TenantView) -> Ordering {
+    let by = match key {
+        "requestors" => one.requestors.cmp(&other.requestors),
+        "tokens" => one.tokens.cmp(&other.tokens),
+        "tasks" => one.tasks.cmp(&other.tasks),
+        "stored" => one.bytes.cmp(&other.bytes),
+        _ => Ordering::Equal,
+    };
+    by.then_with(|| one.name.cmp(&other.name))
 }
 
 /// What the page of a tenant shows.
@@ -115,7 +142,7 @@ fn usage(view: &TenantUsageView, now: UnixMs) -> Markup {
     let lines = vec![ChartLine { name: "calls".to_owned(), values: calls }];
     html! {
         @if view.usage.is_empty() { p { "It used nothing in the last " (DAYS_SHOWN) " days." } } @else {
-            (Chart { title: "Calls by day", unit: "a day", times: &days, lines, nothing: "" }.show())
+            (Chart { title: "Calls by day", unit: "a day", times: &days, lines, note: None, nothing: "" }.show())
             (table("Usage by day", &["Day", "Calls", "CPU time", "Came in", "Went out", "Stored at most"], html! {
                 @for TenantDayView { day, calls, cpu_ms, bytes_in, bytes_out, stored_bytes, .. } in view.usage.iter().rev() {
                     tr {

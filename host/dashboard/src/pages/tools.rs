@@ -6,9 +6,11 @@ use bulkhead_domain::tool::{TaskSupport, Tool, ToolAnnotations};
 use bulkhead_protocol::OfferedTool;
 use maud::{Markup, html};
 
+use super::lists::counted;
 use super::schema_table::schema_table;
-use super::{Frame, filter_text, more, table, token};
+use super::{Frame, filter_text, more, token};
 use crate::arguments::{self, AS_JSON, JSON_FIELD};
+use crate::columns::TOOLS;
 use crate::request::Form;
 use crate::sessions::Session;
 use crate::text;
@@ -37,7 +39,8 @@ pub(crate) fn tools(frame: &Frame<'_>, page: &ToolsPage<'_>) -> Markup {
             @if page.tools.is_empty() {
                 p { @if page.name.is_some() { "No tool fits the filter." } @else { "There is no tool that you may call." } }
             } @else {
-                (table("Tools", &["Tool", "Plugin", "Description", "As a task"], html! {
+                (counted(page.tools.len(), page.next.is_some(), "tool", "tools"))
+                (TOOLS.show(None, html! {
                     @for offered in page.tools {
                         @let tool = offered.tool();
                         tr {

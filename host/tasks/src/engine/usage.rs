@@ -89,6 +89,9 @@ impl Tasks {
         let inner = Arc::clone(&self.inner);
         let written = tokio::spawn(async move {
             inner.usage.write(inner.clock.now(), || inner.shares.cpu_us(), &inner.availability).await;
+            if let Some(activity) = inner.activity.get() {
+                inner.usage.write_tools(inner.clock.now(), activity).await;
+            }
         });
         if let Err(error) = written.await {
             tracing::error!("writing what tenants used broke off: {error}");

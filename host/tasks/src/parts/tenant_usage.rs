@@ -1,4 +1,4 @@
-//! What tenants use, on its way to the store.
+//! What tenants use and how tools are called, on its way to the store.
 //!
 //! Owns when the counts are taken and which day they are written to. Must not count: calls are counted where each one ends, bytes where they
 //! come and go, and CPU time where it is charged. Invariant: what was taken is written once, or counted again; a host that is killed
@@ -14,7 +14,8 @@ use crate::parts::availability::Availability;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_limits::tenant_usage::{TakenUsage, TenantUsage};
-use bulkhead_store::usage_days::{DayUsage, UsageDays};
+use bulkhead_metrics::Activity;
+use bulkhead_store::usage_days::{DayUsage, ToolDay, ToolUsage, UsageDays};
 use bulkhead_store::{Error, Store};
 
 /// How often what was used is written.
@@ -85,6 +86,24 @@ impl UsageWriter {
         }
         if let Some(error) = failed {
             tracing::warn!("what tenants used cannot be written yet: {error}");
+        }
+    }
+
+    /// Writes how tools were called since the last time. What cannot be written is written with the next.
+    pub(crate) async fn write_tools(&self, now: UnixMs, activity: &Activity) {
+        let day = u32::try_from(now / DAY_MS).unwrap_or(u32::MAX);
+        let _one_at_a_time = self.written.lock().await;
+        let mut failed = None;
+        for ends in activity.take_ends() {
+            let usage = ToolUsage { calls: ends.calls, errors: ends.errors };
+            let added = ToolDay { plugin: ends.plugin.clone(), tool: ends.tool.clone(), day, usage };
+            if let Err(error) = self.days.add_tool(&added).await {
+                activity.put_back(&ends);
+                failed = Some(error);
+            }
+        }
+        if let Some(error) = failed {
+            tracing::warn!("how tools were called cannot be written yet: {error}");
         }
     }
 

@@ -47,6 +47,73 @@ export async function charts(report, world) {
   });
 }
 
+/** The operators' first screen says how the host does, and a chart says the value below the pointer. */
+export async function firstScreen(report, world) {
+  await report.check("first screen: four tiles stand above everything else, each with a line", async () => {
+    const page = await world.viewers.visit("operator", "/");
+    const tiles = page.locator("main .tiles li");
+    assert.deepEqual(await tiles.locator("a").allInnerTexts(), ["Calls a second", "Errors", "p99", "Waiting for people"]);
+    assert.equal(await tiles.locator("svg").count(), 4);
+    const ends = await tiles.evaluateAll((all) => all.map((tile) => tile.getBoundingClientRect().bottom));
+    assert.ok(Math.max(...ends) < 400, `the tiles end at ${ends}`);
+  });
+  await report.check("charts: two values and three times are written beside, and the pointer reads one", async () => {
+    const page = await world.viewers.visit("operator", "/");
+    const chart = page.locator("figure.chart", { has: page.locator(".plot") }).first();
+    await chart.scrollIntoViewIfNeeded();
+    assert.equal(await chart.locator(".plot .high span").count(), 2);
+    assert.ok((await chart.locator(".plot .long span").count()) <= 3);
+    await until("the reading", async () => {
+      await chart.locator(".plot svg").hover();
+      return /^\d\d:\d\d:\d\d · /.test(await page.locator(".reading").first().innerText({ timeout: 1_000 }).catch(() => ""));
+    });
+  });
+}
+
+/** A list leads to what it lists, and its address says what it shows. */
+export async function lists(report, world) {
+  await report.check("lists: a name is the link, a filter is a chip, and an id is found from every page", async () => {
+    const { tasks } = world;
+    const page = await world.viewers.visit("operator", "/tasks?tenant=acme&tool=wait");
+    const first = page.locator("tbody tr td:first-child a").first();
+    assert.equal(await first.innerText(), "wait");
+    assert.match(await page.locator(".count").innerText(), /^\d+ tasks?/);
+    await page.getByRole("link", { name: "Without the filter Tenant" }).click();
+    await until("the list without it", async () => new URL(page.url()).search === "?tool=wait&sort=-changed");
+    await page.getByRole("columnheader", { name: "Status" }).getByRole("link").click();
+    await until("the other order", async () => new URL(page.url()).searchParams.get("sort") === "status");
+    assert.equal(await page.getByRole("columnheader", { name: "Status" }).getAttribute("aria-sort"), "ascending");
+    await page.goto("/tenants");
+    await page.getByRole("searchbox").fill(tasks.form);
+    await page.getByRole("searchbox").press("Enter");
+    await page.getByRole("heading", { level: 1, name: "ask_form" }).waitFor();
+  });
+  await report.check("lists: at 360 pixels the link of a task is in the window, and the banner leads to the question", async () => {
+    const small = { viewport: { width: 360, height: 640 } };
+    const page = await world.viewers.visit("anna", "/tasks", small);
+    for (const link of await page.locator("tbody a").all()) {
+      const { x, width } = await link.boundingBox();
+      assert.ok(x >= 0 && x + width <= 360, `${x} and ${width}`);
+    }
+    await page.locator(".notice.ask a").click();
+    await page.getByText("The text above is the plugin's").or(page.locator("section.question")).first().waitFor();
+  });
+}
+
+/** What belongs together is linked. */
+export async function links(report, world) {
+  await report.check("links: from a task to its plugin, from there to its tool, and back to its tasks", async () => {
+    const page = await world.viewers.visit("operator", `/tasks/${world.tasks.form}`);
+    assert.match(await page.locator("svg.life").getAttribute("aria-label"), /asking \d/);
+    await page.locator("dl a[href='/plugins/probe'], dl a[href^='/plugins/']").first().click();
+    await page.getByRole("heading", { level: 2, name: "Tools" }).waitFor();
+    await page.locator("main td a[href$='/tools/ask_form']").click();
+    await page.getByRole("heading", { level: 1, name: "ask_form" }).waitFor();
+    await page.getByRole("link", { name: "Tasks of this tool" }).click();
+    await page.locator(`a[href="/tasks/${world.tasks.form}"]`).waitFor();
+  });
+}
+
 /** Operators do one thing with many tasks. */
 export async function bulk(report, world) {
   await report.check("bulk: tasks that are chosen are cancelled, and no others", async () => {
@@ -133,6 +200,18 @@ export async function audit(report, world) {
       return /dashboard\.login/.test(await page.locator("main").innerText());
     });
     assert.doesNotMatch(await page.locator("main tbody").first().innerText(), /task\.created/);
+  });
+  await report.check("audit: what operators only looked at is left out until it is asked for", async () => {
+    const page = await world.viewers.open("operator");
+    await page.goto("/tenants");
+    const looks = /limits in use/;
+    await until("the look", async () => {
+      await page.goto("/audit?event=operator.command&show=all");
+      return looks.test(await page.locator("main").innerText());
+    });
+    await page.getByRole("link", { name: "Changes only" }).click();
+    await page.getByRole("link", { name: "Show everything" }).waitFor();
+    assert.doesNotMatch(await page.locator("main").innerText(), looks);
   });
 }
 

@@ -17,7 +17,7 @@ const ELEMENTS = `
   html head meta title link script body header nav main noscript
   h1 h2 h3 p blockquote pre div span section ol ul li dl dt dd table thead tbody tr th td caption
   a abbr code em strong q small time meter progress details summary
-  form fieldset legend label input select optgroup option textarea button output
+  form fieldset legend label input datalist select optgroup option textarea button output
   svg g title desc path polyline line rect circle text figure figcaption b live-part
 `;
 

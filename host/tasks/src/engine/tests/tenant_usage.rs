@@ -1,6 +1,7 @@
 //! What tenants use is written once, whatever fails on the way.
 
-use bulkhead_store::usage_days::{TenantDay, UsageDays};
+use bulkhead_metrics::{Metrics, Outcome};
+use bulkhead_store::usage_days::{TenantDay, ToolUsage, UsageDays};
 
 use super::*;
 
@@ -34,4 +35,21 @@ async fn usage_that_cannot_be_written_is_written_with_the_next() {
     world.tasks.write_usage().await;
     assert_eq!(written(&world).await, [day]);
     assert_eq!(world.tasks.usage_counts().take(), []);
+}
+
+#[tokio::test]
+async fn calls_of_tools_that_cannot_be_written_are_written_with_the_next() {
+    let world = world();
+    let metrics = Metrics::off();
+    world.tasks.count(&metrics);
+    let tool = metrics.activity().tool("csv", "query");
+    tool.add_end(Outcome::Ok);
+    world.store.fail_next_writes(1);
+    world.tasks.write_usage().await;
+    tool.add_end(Outcome::Trap);
+    world.tasks.write_usage().await;
+    world.tasks.write_usage().await;
+    let days = UsageDays::new(world.store.clone()).list_tools("csv", 0, 9).await.unwrap().0;
+    let [day] = &days[..] else { panic!("one day of one tool: {days:?}") };
+    assert_eq!((day.tool.as_deref(), day.usage), (Some("query"), ToolUsage { calls: 2, errors: 1 }));
 }
