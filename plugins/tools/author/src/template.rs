@@ -57,6 +57,7 @@ const TYPESCRIPT: &[File] = files!["typescript":
 const RUST_SERVER: &[File] = files!["rust-mcp":
     "Cargo.toml" = "Cargo.toml.txt",
     "manifest.toml" = "../rust/manifest.toml",
+    "build.rs" = "build.rs",
     "src/main.rs" = "src/main.rs",
     "src/stdio.rs" = "src/stdio.rs",
     "tests/plugin.toml" = "../tests.toml",

@@ -158,14 +158,9 @@ fn debian() -> anyhow::Result<Toolchain> {
             ("RUSTC_BOOTSTRAP", "1".to_owned()),
             ("LD_LIBRARY_PATH", compiler.library_path),
             ("PATH", path),
-            // Debian's wasi-libc has no `pthread_join` and `pthread_detach`. The standard library names both where a guest could begin a
-            // thread, as those on tokio do; none gets that far, and what is not there is a trap if it is called.
             (
                 "CARGO_TARGET_WASM32_WASIP2_RUSTFLAGS",
-                format!(
-                    "-L native={} -C link-arg=--unresolved-symbols=ignore-all",
-                    compiler.folder.join("usr/lib/wasm32-wasi").display()
-                ),
+                format!("-L native={}", compiler.folder.join("usr/lib/wasm32-wasi").display()),
             ),
         ],
     })

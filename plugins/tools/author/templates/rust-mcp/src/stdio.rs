@@ -9,14 +9,14 @@ use wasip2::cli::stdin::get_stdin;
 use wasip2::io::poll::Pollable;
 use wasip2::io::streams::{InputStream, StreamError};
 
-pub struct Input {
+pub(crate) struct Input {
     // In this order: the former is made of the latter, and goes first.
     ready: Pollable,
     stream: InputStream,
 }
 
 impl Input {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let stream = get_stdin();
         Self { ready: stream.subscribe(), stream }
     }
@@ -40,7 +40,7 @@ impl AsyncRead for Input {
     }
 }
 
-pub struct Output;
+pub(crate) struct Output;
 
 impl AsyncWrite for Output {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
