@@ -93,12 +93,24 @@ fn commands(readme: &str) -> Vec<&str> {
 }
 
 /// From nothing to a called tool, by the commands that the new project's own README names.
-async fn whole_way(mut shop: Shop, prepare: impl FnOnce(&Path)) {
+async fn whole_way(shop: Shop, prepare: impl FnOnce(&Path)) {
+    whole_way_of(shop, &[], 5, prepare).await;
+}
+
+/// The same for an MCP server of the language's official SDK, whose tests are those of the component. It takes a minute.
+async fn whole_way_of_a_server(shop: Shop, prepare: impl FnOnce(&Path)) {
+    if place::rounds(0, 1) == 1 {
+        whole_way_of(shop, &["--mcp"], 4, prepare).await;
+    }
+}
+
+/// `steps`: unit tests if there are some, build, tests, check, call.
+async fn whole_way_of(mut shop: Shop, flags: &[&str], steps: usize, prepare: impl FnOnce(&Path)) {
     // Beside the tools, on the same file system.
     let folder = tempfile::tempdir_in(place::root().join("target")).expect("a folder");
     let here = folder.path();
     std::os::unix::fs::symlink(place::host_binary(), here.join("bulkhead")).expect("a link");
-    let made = plugin(here, &shop.path, &["new", "trip-planner", "--lang", shop.language]).await;
+    let made = plugin(here, &shop.path, &[&["new", "trip-planner", "--lang", shop.language], flags].concat()).await;
     assert_eq!((made.code, made.out.trim_end()), (Some(0), "trip-planner"), "{}", made.err);
     let project = here.join("trip-planner");
     let missing = plugin(&project, Path::new("/nowhere"), &["build"]).await;
@@ -110,7 +122,7 @@ async fn whole_way(mut shop: Shop, prepare: impl FnOnce(&Path)) {
     shop.find_also(here);
     let readme = std::fs::read_to_string(project.join("README.md")).expect("a README");
     let commands = commands(&readme);
-    assert_eq!(commands.len(), 5, "unit tests, build, tests, check, call: {commands:?}");
+    assert_eq!(commands.len(), steps, "{commands:?}");
     for command in commands {
         let said = shop.run(&project, command).await;
         assert_eq!(said.code, Some(0), "{command}:\n{}\n{}", said.out, said.err);
@@ -122,11 +134,15 @@ async fn whole_way(mut shop: Shop, prepare: impl FnOnce(&Path)) {
             assert_eq!(said.out, "ok: greets_by_name\nok: message_stops_the_countdown\n", "{}", said.err);
         }
     }
-    let checked = plugin(&project, &shop.path, &["check", "trip-planner.wasm", "--json", "--strict"]).await;
+    // A server of an SDK that can send requests is warned of that, whether it sends some or not.
+    let strictly: &[&str] = if flags.is_empty() { &["--strict"] } else { &[] };
+    let checked = plugin(&project, &shop.path, &[&["check", "trip-planner.wasm", "--json"], strictly].concat()).await;
     assert_eq!(checked.code, Some(0), "{} {}", checked.out, checked.err);
     let report: Value = serde_json::from_str(&checked.out).expect("JSON");
     assert_eq!(report["name"], "trip-planner", "the manifest is inside: {report}");
-    assert_eq!(report["tools"], json!(["greet", "countdown"]));
+    let mut tools: Vec<_> = report["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    tools.sort_unstable();
+    assert_eq!(tools, ["countdown", "greet"]);
 }
 
 /// Cargo, and whatever it needs on this machine to compile for guests.
@@ -149,6 +165,11 @@ fn lock(project: &Path) {
 #[tokio::test]
 async fn rust_plugin_is_created_built_and_called() {
     whole_way(rust(), lock).await;
+}
+
+#[tokio::test]
+async fn rust_mcp_server_is_created_built_and_called() {
+    whole_way_of_a_server(rust(), lock).await;
 }
 
 #[tokio::test]
@@ -349,6 +370,18 @@ async fn typescript_plugin_is_created_built_and_called() {
         return;
     }
     whole_way(Shop::new("ts", path_with(Path::new("/nowhere"))), install_packages).await;
+}
+
+#[tokio::test]
+async fn typescript_mcp_server_is_created_built_and_called() {
+    if place::left_out(&["javascript"]) {
+        return;
+    }
+    // It has no SDK to link.
+    let packages = |project: &Path| {
+        succeed(Command::new("cp").arg("-al").arg(tools("javascript").join("node_modules")).arg(project));
+    };
+    whole_way_of_a_server(Shop::new("ts", path_with(Path::new("/nowhere"))), packages).await;
 }
 
 #[tokio::test]

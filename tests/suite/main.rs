@@ -53,6 +53,7 @@ mod registry_hostile;
 mod revoked;
 mod rust_client;
 mod rust_client_modern;
+mod sdk_servers;
 mod secrets;
 mod sep1686;
 mod simulation;

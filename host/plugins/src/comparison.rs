@@ -102,7 +102,10 @@ impl Plugins {
             let stage = entry.stage(&digest).ok_or_else(gone)?;
             let active = state.table.iter().find(|plugin| plugin.version.name == name).cloned();
             let held = self.held(&name, entry, active.as_ref(), &loaded, None);
-            if !state.runs(&loaded.version) && loaded.is_under(&self.inner.policies.load().of(&name).source) {
+            let policies = self.inner.policies.load();
+            let terms = &policies.of(&name).source;
+            let runs_on_them = state.running(&loaded.version).is_some_and(|running| running.is_under(terms));
+            if !runs_on_them && loaded.is_under(terms) {
                 // A plugin may list other tools each time: what is switched to is what was read.
                 state.fresh.insert(name.clone(), loaded.clone());
             }

@@ -1,13 +1,14 @@
 //! Other terms for plugins that run: what the operator grants, limits and says about them, changed while the host runs.
 //!
 //! Invariant: the new terms of all plugins were checked, with everything that a switch checks, before the first of them holds; then they
-//! hold for all calls that begin from there on. Calls under way keep the terms that they began with.
+//! hold for all calls that begin from there on. Calls under way keep the terms that they began with. Terms never make an MCP server of a
+//! program that runs, nor the other way round: that is another definition, which waits until the operator activates the version.
 
 use std::collections::HashMap;
 
 use tokio::sync::MutexGuard;
 
-use super::{Digest, Error, Pinning, Plugins, Policies, Policy, State};
+use super::{AcceptChanges, Digest, Error, Pinning, Plugins, Policies, Policy, State};
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::{Canary, LoadError, LoadedPlugin, PluginSource};
@@ -88,7 +89,7 @@ impl Plugins {
         let mut older = Vec::new();
         let mut lost = Vec::new();
         for version in inner.sandbox.ready_versions().into_iter().filter(|ready| !state.runs(&ready.version)) {
-            let source = terms_of(&policies, &version.version.name);
+            let source = of_the_same_kind(&version, terms_of(&policies, &version.version.name));
             match inner.sandbox.under(&version, &source).await {
                 Ok(version) => older.push(version),
                 // It is made ready again when a call of it begins, or fails with a reason then.
@@ -118,9 +119,16 @@ impl Plugins {
         if is_under && say(policies) == say(&self.inner.policies.load()) {
             return Ok(plugin.clone());
         }
-        let plugin = if is_under { plugin.clone() } else { self.inner.sandbox.under(plugin, &source).await? };
+        let running = plugin;
+        let mut plugin = if is_under { running.clone() } else { self.inner.sandbox.under(running, &source).await? };
         if state.pinned.contains(&version.name) {
             return Ok(plugin);
+        }
+        let is_of_another_kind = plugin.mcp_server().is_some() != running.mcp_server().is_some();
+        if is_of_another_kind && say(policies).passing != AcceptChanges::Anything {
+            plugin = self.inner.sandbox.under(running, &of_the_same_kind(running, source)).await?;
+            let advice = waiting_for_acceptance(version);
+            tracing::warn!(plugin.name = version.name, advice, "an accepted definition goes on being used");
         }
         let unlike = policies.unlike(&state.book, &plugin, |_| true);
         if !unlike.held.is_empty() {
@@ -159,6 +167,21 @@ impl PreparedPolicies<'_> {
         drop(self.state);
         inner.drains.notify_one();
     }
+}
+
+/// Other terms for a version that stays the MCP server or the program that it is.
+fn of_the_same_kind(plugin: &LoadedPlugin, terms: PluginSource) -> PluginSource {
+    PluginSource { mcp: plugin.terms().mcp.clone(), ..terms }
+}
+
+/// What operators are told of a version that goes on as what it was, although the configuration makes something else of it.
+pub(super) fn waiting_for_acceptance(version: &PluginVersion) -> String {
+    let name = &version.name;
+    let digest = Digest(version.digest);
+    format!(
+        "what `mcp` of the configuration makes of it waits for your word: `bulkhead plugin changes {name}@{digest}` shows it, \
+         `bulkhead plugin activate {name}@{digest}` accepts it"
+    )
 }
 
 fn terms_of(policies: &Policies, name: &str) -> PluginSource {

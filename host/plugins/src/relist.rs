@@ -73,7 +73,7 @@ impl Plugins {
         let mut places = table.iter_mut().chain(canaries.iter_mut().map(|canary| &mut canary.plugin));
         let Some(published) = places.find(|plugin| plugin.version == *version) else { return Ok(()) };
         // So may other terms, under which it was listed again: those that this was listed on are no more.
-        if !now.is_under(&inner.policies.load().of(&version.name).source) {
+        if !now.is_under(published.terms()) {
             return Ok(());
         }
         let mut changes = Changes::between(published, &now);

@@ -261,18 +261,25 @@ impl Plugins {
         Ok(true)
     }
 
-    /// A version that is in the book, ready to be published.
+    /// A version that is in the book, ready to be published on the terms of the configuration.
     pub(super) async fn ready(&self, version: &PluginVersion) -> Result<LoadedPlugin, Error> {
         let name = &version.name;
-        {
+        let terms = self.inner.policy(name).source;
+        let running = {
             let state = self.inner.state.lock().await;
+            let running = state.running(version);
             let fresh = state.fresh.get(name).filter(|fresh| fresh.version == *version);
             // A canary with the lists that it has by now.
-            if let Some(ready) = state.running(version).or(fresh) {
+            if let Some(ready) = running.filter(|running| running.is_under(&terms)).or(fresh) {
                 return Ok(ready.clone());
             }
-        }
-        let loaded = self.inner.sandbox.load_kept(version, &self.inner.policy(name).source).await;
+            running.cloned()
+        };
+        let loaded = match running {
+            // It goes on as what it was until the operator accepts what the configuration makes of it.
+            Some(running) => self.inner.sandbox.under(&running, &terms).await,
+            None => self.inner.sandbox.load_kept(version, &terms).await,
+        };
         loaded.map_err(|error| Error::Refused(vec![error]))
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::definition::hashes;
 use super::entry::{CanaryRow, Demotion, Entry, Stage, TakenBack, Version};
 use super::health::{CallCounts, CanaryThresholds, PluginHealth};
+use super::policy_reload::waiting_for_acceptance;
 use super::{ConfiguredPlugin, Digest, Error, Plugins, State, version};
 use bulkhead_calls::Executor as _;
 use bulkhead_domain::UnixMs;
@@ -297,7 +298,7 @@ impl Plugins {
             activated_at: row.and_then(|row| row.activated_at),
             calls: known.map(|digest| self.inner.sandbox.calls(&version(name, *digest))).sum(),
             tasks: 0,
-            problems: problems(state, name),
+            problems: self.problems(state, name, running),
             health,
             canary: entry.and_then(|entry| self.canary(name, entry)),
             taken_back: entry.and_then(taken_back),
@@ -318,6 +319,23 @@ impl Plugins {
             seen: self.inner.health.call_counts(&version, self.inner.clock.now()),
             health: self.health(&version),
         })
+    }
+
+    /// Why it does not run, be it only that it has not come yet, or not as the configuration says, then what is wrong with a file; the same
+    /// is said once.
+    fn problems(&self, state: &State, name: &str, running: Option<&LoadedPlugin>) -> Vec<String> {
+        let awaited = || state.awaited(name).into_iter().collect();
+        let mut problems = state.broken.get(name).cloned().unwrap_or_else(awaited);
+        let policies = self.inner.policies.load();
+        let terms = &policies.of(name).source;
+        let waiting = running.filter(|running| !state.pinned.contains(name) && !running.is_under(terms));
+        problems.extend(waiting.map(|running| waiting_for_acceptance(&running.version)));
+        for problem in state.noticed.get(name).into_iter().flatten() {
+            if !problems.contains(problem) {
+                problems.push(problem.clone());
+            }
+        }
+        problems
     }
 
     fn health(&self, version: &PluginVersion) -> PluginHealth {
@@ -403,18 +421,6 @@ impl Plugins {
         found.sound = found.problems.is_empty();
         Ok(found)
     }
-}
-
-/// Why it does not run, be it only that it has not come yet, then what is wrong with a file; the same is said once.
-fn problems(state: &State, name: &str) -> Vec<String> {
-    let awaited = || state.awaited(name).into_iter().collect();
-    let mut problems = state.broken.get(name).cloned().unwrap_or_else(awaited);
-    for problem in state.noticed.get(name).into_iter().flatten() {
-        if !problems.contains(problem) {
-            problems.push(problem.clone());
-        }
-    }
-    problems
 }
 
 fn waiting(entry: &Entry, active: Option<&Version>) -> Option<Digest> {

@@ -126,7 +126,7 @@ export interface Told {
   description?: string;
   /** Images beside the name. */
   icons?: Icon[];
-  /** Its `_meta`. */
+  /** Its `_meta`, that of a resource in the list and on what is read. */
   meta?: { [key: string]: Json };
 }
 

@@ -144,15 +144,13 @@ async function read(listed, families, uri) {
     found.variables.forEach((name, at) => (variables[name] = decoded(values[at])));
   }
   const value = await found.read(variables);
-  if (value instanceof Uint8Array) return [contents(uri, found.mimeType, { tag: "blob", val: value })];
+  const meta = metaOf(found.meta);
+  if (value instanceof Uint8Array) return [{ uri, mimeType: found.mimeType, body: { tag: "blob", val: value }, meta }];
   const isText = typeof value === "string";
   const text = isText ? value : JSON.stringify(value);
   if (text === undefined) throw new TypeError(`the resource ${uri} is a ${typeof value}, which JSON cannot hold`);
-  return [contents(uri, found.mimeType ?? (isText ? undefined : "application/json"), { tag: "text", val: text })];
-}
-
-function contents(uri, mimeType, body) {
-  return { uri, mimeType, body, meta: [] };
+  const mimeType = found.mimeType ?? (isText ? undefined : "application/json");
+  return [{ uri, mimeType, body: { tag: "text", val: text }, meta }];
 }
 
 function argument({ name, title, description, required = false }) {

@@ -136,7 +136,7 @@ test("settings have the type of their fallback, and a cancelled call leaves at t
   assert.throws(() => task.steering(), /withHost/);
 });
 
-const pi = { uri: "numbers://pi", name: "pi", read: () => "3.14159" };
+const pi = { uri: "numbers://pi", name: "pi", meta: { ui: 1 }, read: () => "3.14159" };
 const square = {
   uriTemplate: "numbers://{n}/square",
   name: "square",
@@ -155,7 +155,7 @@ const explain = {
 test("resources are read by URI and families by template", async () => {
   const { resources } = definePlugin({ resources: [pi, square, { uriTemplate: "file:///{+path}", name: "f", read: ({ path }) => new Uint8Array(path.length) }] });
   const [text] = await resources.readResource("numbers://pi");
-  assert.deepEqual(text, { uri: "numbers://pi", mimeType: undefined, body: { tag: "text", val: "3.14159" }, meta: [] });
+  assert.deepEqual(text, { uri: "numbers://pi", mimeType: undefined, body: { tag: "text", val: "3.14159" }, meta: [["ui", "1"]] });
   assert.deepEqual((await resources.readResource("numbers://3/square"))[0].body, { tag: "text", val: '{"square":9}' });
   assert.deepEqual((await resources.readResource("file:///a/%C3%A9"))[0].body, { tag: "blob", val: new Uint8Array(3) });
   for (const uri of ["numbers://e", "numbers:///square", "numbers://1/2/square", "file:///"]) {

@@ -6,7 +6,7 @@ import re
 import sys
 import traceback
 from dataclasses import dataclass
-from typing import Any, Awaitable, Callable, Literal, ParamSpec, TypeVar, get_type_hints, overload
+from typing import Any, Awaitable, Callable, Literal, NamedTuple, ParamSpec, TypeVar, get_type_hints, overload
 from urllib.parse import unquote
 
 from . import _output, _schema, _tool
@@ -98,7 +98,7 @@ def resource(
 
     `{city}` in the URI makes it a family of resources, whose variables are the function's parameters: `{city}` stands for
     one or more characters without `/`, `?` and `#`, `{+path}` for any. A `str` is text, `bytes` are data, and a dataclass,
-    a `dict` or a `list` is JSON. The docstring is the description.
+    a `dict` or a `list` is JSON. The docstring is the description. `meta` is its `_meta`, in the list and on what is read.
 
         @resource("weather://{city}/now", mime_type="text/plain")
         def weather(city: str) -> str:
@@ -248,8 +248,16 @@ def page(cursor: str | None) -> tuple[list[Resource], str | None]:
     return listed[begin:end], str(end) if end < len(listed) else None
 
 
-def read(uri: str) -> tuple[str | None, str | bytes]:
-    """The media type and the contents of a resource."""
+class Contents(NamedTuple):
+    """What is read of a resource."""
+
+    mime_type: str | None
+    body: str | bytes
+    meta: dict[str, Any]
+
+
+def read(uri: str) -> Contents:
+    """The contents of a resource."""
     known, given = RESOURCES.get(uri), {}
     if known is None or known.pattern is not None:
         families = ((family, family.pattern.fullmatch(uri)) for family in RESOURCES.values() if family.pattern)
@@ -259,9 +267,9 @@ def read(uri: str) -> tuple[str | None, str | bytes]:
         given = {name: unquote(value) for name, value in found.groupdict().items()}
     value = _run(lambda: known.function(**given))
     if isinstance(value, str | bytes | bytearray):
-        return known.mime_type, value if isinstance(value, str) else bytes(value)
+        return Contents(known.mime_type, value if isinstance(value, str) else bytes(value), known.meta)
     text = json.dumps(_schema.encode(value), ensure_ascii=False, allow_nan=False)
-    return known.mime_type or "application/json", text
+    return Contents(known.mime_type or "application/json", text, known.meta)
 
 
 def fill_in(name: str, arguments: dict[str, str]) -> tuple[str, list[Message]]:

@@ -51,8 +51,8 @@ class Resources(Exported):
 
     def read_resource(self, uri: str) -> list[types.ResourceContents]:
         try:
-            mime_type, body = _offers.read(uri)
+            mime_type, body, entries = _offers.read(uri)
         except errors.CallError as error:
             raise Err(call_error(error)) from None
         wrapped = types.ResourceBody_Text(body) if isinstance(body, str) else types.ResourceBody_Blob(body)
-        return [types.ResourceContents(uri, mime_type, wrapped, [])]
+        return [types.ResourceContents(uri, mime_type, wrapped, meta(entries))]

@@ -299,7 +299,7 @@ class Offers(unittest.TestCase):
         self.addCleanup(_offers.clear)
 
     def test_resources_are_read_by_uri_and_families_by_template(self) -> None:
-        @resource("notes://today", mime_type="text/plain")
+        @resource("notes://today", mime_type="text/plain", meta={"ui": {"prefersBorder": True}})
         def today() -> str:
             """What is planned."""
             return "Buy bread."
@@ -312,9 +312,9 @@ class Offers(unittest.TestCase):
         def file(path: str) -> bytes:
             return path.encode()
 
-        self.assertEqual(_offers.read("notes://today"), ("text/plain", "Buy bread."))
-        self.assertEqual(_offers.read("weather://S%C3%A3o%20Paulo/now"), ("application/json", '{"city": "São Paulo"}'))
-        self.assertEqual(_offers.read("file:///a/b.txt"), (None, b"a/b.txt"))
+        self.assertEqual(_offers.read("notes://today"), ("text/plain", "Buy bread.", {"ui": {"prefersBorder": True}}))
+        self.assertEqual(_offers.read("weather://S%C3%A3o%20Paulo/now"), ("application/json", '{"city": "São Paulo"}', {}))
+        self.assertEqual(_offers.read("file:///a/b.txt"), (None, b"a/b.txt", {}))
         for unknown in ("notes://tomorrow", "weather://a/b/now", "weather:///now", "file:///"):
             with self.assertRaises(NotFound):
                 _offers.read(unknown)
@@ -498,7 +498,7 @@ class Coroutines(unittest.TestCase):
             return [typed]
 
         with testing.host():
-            self.assertEqual(_offers.read("note://7"), (None, "7"))
+            self.assertEqual(_offers.read("note://7"), (None, "7", {}))
             self.assertEqual(_offers.fill_in("ask_it", {"what": "x"})[1][0].content, "x")
             self.assertEqual(_offers.suggest("prompt", "ask_it", "what", "t", {}), (["t"], 1))
 

@@ -20,7 +20,7 @@ macro_rules! listed {
                 self
             }
 
-            /// An entry of its `_meta`.
+            /// An entry of its `_meta`, that of a resource in the list and on what is read.
             #[must_use]
             pub fn meta(mut self, key: impl Into<String>, value: &serde_json::Value) -> Self {
                 self.info.meta.push((key.into(), value.to_string()));

@@ -215,8 +215,8 @@ pub(crate) fn read(
     templates: &[ResourceTemplate],
     uri: &str,
 ) -> Result<Vec<ResourceContents>, CallError> {
-    let (body, mime_type) = if let Some(resource) = resources.iter().find(|resource| resource.info.uri == uri) {
-        ((resource.read)()?, &resource.info.mime_type)
+    let (body, mime_type, meta) = if let Some(resource) = resources.iter().find(|resource| resource.info.uri == uri) {
+        ((resource.read)()?, &resource.info.mime_type, &resource.info.meta)
     } else {
         let member = templates.iter().find_map(|template| {
             uri_template::variables(&template.info.uri_template, uri).map(|found| (template, found))
@@ -224,18 +224,31 @@ pub(crate) fn read(
         let Some((template, variables)) = member else {
             return Err(CallError::NotFound(format!("there is no resource {uri}")));
         };
-        ((template.read)(&Variables(variables))?, &template.info.mime_type)
+        ((template.read)(&Variables(variables))?, &template.info.mime_type, &template.info.meta)
     };
     let body = match body {
         Body::Text(text) => ResourceBody::Text(text),
         Body::Bytes(bytes) => ResourceBody::Blob(bytes),
     };
-    Ok(vec![ResourceContents { uri: uri.to_owned(), mime_type: mime_type.clone(), body, meta: Vec::new() }])
+    Ok(vec![ResourceContents { uri: uri.to_owned(), mime_type: mime_type.clone(), body, meta: meta.clone() }])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn meta_of_a_resource_is_on_its_contents_too() {
+        let csp = serde_json::json!({"csp": {"connectDomains": ["https://api.example.com"]}});
+        let view = Resource::new("ui://view", "view", || "<html>").meta("ui", &csp);
+        let family = ResourceTemplate::new("ui://{name}/more", "more", |_| "<html>").meta("ui", &csp);
+        let expected = [("ui".to_owned(), csp.to_string())];
+        assert_eq!(page(std::slice::from_ref(&view), None).unwrap().items[0].meta, expected);
+        for uri in ["ui://view", "ui://other/more"] {
+            let read = read(std::slice::from_ref(&view), std::slice::from_ref(&family), uri).unwrap();
+            assert_eq!(read[0].meta, expected, "{uri}");
+        }
+    }
 
     #[test]
     fn long_resource_list_is_paged() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use bulkhead_author::{Error, Language, Options, Project, WrapOptions};
+use bulkhead_author::{Error, Kind, Language, Options, Project, WrapOptions};
 use bulkhead_sources::Digest;
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -35,8 +35,9 @@ const NO_TEMPLATE: &str = "there is no template for this language: build a compo
 /// The project carries the interface and the SDK in its folder bulkhead/, so it builds without a clone of Bulkhead.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Example:\n  bulkhead plugin new trip-planner --lang python\n\nGo, C#, MoonBit, Zig and others: build a component with \
-                       the tools of that language, see plugins/docs/other-languages.md."
+    after_long_help = "Examples:\n  bulkhead plugin new trip-planner --lang python\n  bulkhead plugin new trip-planner --lang ts --mcp\n\n\
+                       Go, C#, MoonBit, Zig and others: build a component with the tools of that language, see \
+                       plugins/docs/other-languages.md."
 )]
 pub struct NewArguments {
     /// The plugin's name: lower-case letters, digits and dashes
@@ -45,6 +46,9 @@ pub struct NewArguments {
     /// What it is written in
     #[arg(long, value_enum)]
     lang: Lang,
+    /// An MCP server of the language's official SDK, for rust and ts, instead of a plugin of Bulkhead's SDK
+    #[arg(long)]
+    mcp: bool,
     /// The folder; it must be empty or not exist yet [default: ./NAME]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -54,7 +58,7 @@ pub struct NewArguments {
 }
 
 /// Make a component of a project: with Cargo where there is a Cargo.toml, with componentize-py where there is a plugin.py, with
-/// componentize-js where there is a plugin.js or a plugin.ts, with clang or Zig where there is a plugin.c.
+/// componentize-js where there is a plugin.js, plugin.ts, server.js or server.ts, with clang or Zig where there is a plugin.c.
 ///
 /// Nothing is installed: what is missing is named, with the command that installs it. The manifest is manifest.toml.
 #[derive(Args, Debug)]
@@ -119,7 +123,8 @@ pub(crate) fn new(arguments: &NewArguments) -> Outcome {
         Lang::C => Language::C,
         Lang::Other => return Outcome::failed(EXIT_USAGE, NO_TEMPLATE),
     };
-    match bulkhead_author::create(&folder, &arguments.name, language) {
+    let kind = if arguments.mcp { Kind::McpServer } else { Kind::Plugin };
+    match bulkhead_author::create(&folder, &arguments.name, language, kind) {
         Ok(()) => {
             let readme = folder.join("README.md");
             if arguments.json {
@@ -233,6 +238,17 @@ mod tests {
     struct Line {
         #[command(flatten)]
         new: NewArguments,
+    }
+
+    #[test]
+    fn server_of_a_language_without_one_is_refused_in_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("trip");
+        let line = Line::try_parse_from(["new", "trip", "--lang", "c", "--mcp", "--dir", folder.to_str().unwrap()]);
+        let outcome = new(&line.unwrap_or_else(|error| panic!("{error}")).new);
+        assert_eq!(outcome.code, EXIT_USAGE);
+        assert!(outcome.notes[0].contains("a template of an MCP server for rust and for ts"), "{:?}", outcome.notes);
+        assert!(!folder.exists(), "nothing is made");
     }
 
     #[test]

@@ -18,14 +18,21 @@ pub const PACKAGES: [&str; 4] = [
     "esbuild@0.28.2",
 ];
 
+/// What MCP servers in TypeScript and JavaScript are made of, in the versions that the host is tested with.
+pub const SERVER_PACKAGES: [&str; 2] = ["@modelcontextprotocol/server@2.4.0", "zod@4.6.0"];
+
 /// The oldest major version of Node.js that componentize-js runs on. Debian 12 has 18.
 const NODE_MAJOR_MIN: u32 = 20;
 
 /// Bundles and componentizes; its argument is one JSON object. One module, as it is placed beside the packages of others.
-const SCRIPT: &str = concat!(include_str!("watch.mjs"), "\n", include_str!("build.mjs"));
+const SCRIPT: &str =
+    concat!(include_str!("watch.mjs"), "\n", include_str!("bundle.mjs"), "\n", include_str!("build.mjs"));
+
+/// The same for MCP servers.
+const SERVER_SCRIPT: &str = concat!(include_str!("bundle.mjs"), "\n", include_str!("server.mjs"));
 
 pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Error> {
-    let sdk = project.sdk(options)?;
+    let sdk = if project.is_http_server() { None } else { Some(project.sdk(options)?) };
     let packages = options.tools.clone().unwrap_or_else(|| project.folder.clone()).join("node_modules");
     let missing = |what: &str, remedy: String| Error::Missing { what: what.to_owned(), remedy };
     let node = node()?;
@@ -39,18 +46,22 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
             ));
         }
     }
-    let entry = project.folder.join(if project.language == Language::Typescript { "plugin.ts" } else { "plugin.js" });
     if project.language == Language::Typescript {
-        typescript::check(&project.folder, &node)?;
+        typescript::check(&project.folder, project.entry, &node)?;
     }
     let scratch = programs::scratch()?;
     let component = scratch.path().join("component.wasm");
-    let script = Script::place(&packages)?;
+    let wit = match &sdk {
+        Some(sdk) => world::place(sdk, scratch.path())?,
+        None => world::place_of_server(&packages, scratch.path())?,
+    };
+    let script = Script::place(&packages, if sdk.is_some() { SCRIPT } else { SERVER_SCRIPT })?;
     let task = json!({
-        "entry": entry,
+        "entry": project.folder.join(project.entry),
         "project": project.folder,
-        "sdk": crate::sdk::folder(&sdk, "javascript"),
-        "wit": world::place(&sdk, scratch.path())?,
+        "sdk": sdk.map(|sdk| crate::sdk::folder(&sdk, "javascript")),
+        "packages": packages,
+        "wit": wit,
         "scratch": scratch.path(),
         "output": component,
     });
@@ -89,9 +100,9 @@ fn major(version: &str) -> Option<u32> {
 struct Script(PathBuf);
 
 impl Script {
-    fn place(packages: &Path) -> Result<Self, Error> {
+    fn place(packages: &Path, text: &str) -> Result<Self, Error> {
         let path = packages.join(format!(".bulkhead-build-{}.mjs", std::process::id()));
-        std::fs::write(&path, SCRIPT).map_err(Error::io(&path))?;
+        std::fs::write(&path, text).map_err(Error::io(&path))?;
         Ok(Self(path))
     }
 }

@@ -32,23 +32,28 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use c::{ZIG, compiler as c_compiler};
-pub use javascript::{PACKAGES as JAVASCRIPT_PACKAGES, node};
+pub use javascript::{PACKAGES as JAVASCRIPT_PACKAGES, SERVER_PACKAGES, node};
 pub use programs::find as find_program;
 pub use project::{Language, Project};
 pub use python::COMPONENTIZE_PY;
 pub use rust::{TARGET as RUST_TARGET, has_target as has_rust_target};
-pub use template::create;
+pub use template::{Kind, create};
 pub use wrap::{WrapOptions, wrap};
 
 /// Why there is no project or no component. The texts are for the author.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{}: there is no plugin here: no Cargo.toml, plugin.py, plugin.js, plugin.ts or plugin.c. `bulkhead plugin new` makes one; what another language compiles to is made a plugin by `bulkhead plugin wrap` (plugins/docs/other-languages.md)", .0.display())]
+    #[error("{}: there is no plugin here: no Cargo.toml, plugin.py, plugin.js, plugin.ts or plugin.c, nor the server.ts or server.js of an MCP server. `bulkhead plugin new` makes one; what another language compiles to is made a plugin by `bulkhead plugin wrap` (plugins/docs/other-languages.md)", .0.display())]
     NoProject(PathBuf),
     #[error(
         "{0:?} is no name for a plugin: use 1 to 64 lower-case letters, digits and dashes, beginning with a letter"
     )]
     Name(String),
+    #[error(
+        "there is a template of an MCP server for rust and for ts; a server in another language is a plugin if it can be compiled to a \
+         component (plugins/docs/mcp-servers.md)"
+    )]
+    NoServer,
     #[error("{} is there already, and not empty", .0.display())]
     Exists(PathBuf),
     #[error("{what} is missing. {remedy}")]

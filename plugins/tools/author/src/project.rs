@@ -10,10 +10,21 @@ pub enum Language {
     Rust,
     Python,
     Javascript,
-    /// Built by the tools of JavaScript, from a `plugin.ts`.
+    /// Built by the tools of JavaScript, from a `plugin.ts` or a `server.ts`.
     Typescript,
     C,
 }
+
+/// The files that say what a folder holds, the first one that is there. A server is made of an SDK that knows nothing of Bulkhead.
+const ENTRIES: [(&str, Language); 7] = [
+    ("plugin.py", Language::Python),
+    ("plugin.js", Language::Javascript),
+    ("plugin.ts", Language::Typescript),
+    ("Cargo.toml", Language::Rust),
+    ("plugin.c", Language::C),
+    ("server.ts", Language::Typescript),
+    ("server.js", Language::Javascript),
+];
 
 /// A folder with a plugin's sources.
 #[derive(Debug)]
@@ -21,6 +32,8 @@ pub struct Project {
     /// Absolute.
     pub folder: PathBuf,
     pub language: Language,
+    /// The file by which the project was recognised.
+    pub entry: &'static str,
     /// That of the manifest, else the folder's; one that the host takes, and so no path either.
     pub name: String,
     /// The text of `manifest.toml`.
@@ -35,18 +48,7 @@ impl Project {
     /// When it holds no plugin, or a manifest that is none.
     pub fn find(folder: &Path) -> Result<Self, Error> {
         let folder = folder.canonicalize().map_err(Error::io(folder))?;
-        let has = |name: &str| folder.join(name).is_file();
-        let language = if has("plugin.py") {
-            Language::Python
-        } else if has("plugin.js") {
-            Language::Javascript
-        } else if has("plugin.ts") {
-            Language::Typescript
-        } else if has("Cargo.toml") {
-            Language::Rust
-        } else if has("plugin.c") {
-            Language::C
-        } else {
+        let Some((entry, language)) = ENTRIES.into_iter().find(|(entry, _)| folder.join(entry).is_file()) else {
             return Err(Error::NoProject(folder));
         };
         let path = folder.join("manifest.toml");
@@ -63,7 +65,12 @@ impl Project {
                 "the plugin's name {name:?} is not 1 to 64 characters of [A-Za-z0-9_.-]: set `name` in manifest.toml"
             )));
         }
-        Ok(Self { name, language, manifest, folder })
+        Ok(Self { name, language, entry, manifest, folder })
+    }
+
+    /// Whether it is an MCP server that answers HTTP requests, which is built without the SDK of plugins.
+    pub(crate) fn is_http_server(&self) -> bool {
+        self.entry.starts_with("server.")
     }
 
     /// The folder of the SDKs and the interface.

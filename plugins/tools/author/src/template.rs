@@ -54,6 +54,27 @@ const TYPESCRIPT: &[File] = files!["typescript":
     ".gitignore" = "gitignore.txt",
 ];
 
+const RUST_SERVER: &[File] = files!["rust-mcp":
+    "Cargo.toml" = "Cargo.toml.txt",
+    "manifest.toml" = "../rust/manifest.toml",
+    "build.rs" = "build.rs",
+    "src/main.rs" = "src/main.rs",
+    "src/stdio.rs" = "src/stdio.rs",
+    "tests/plugin.toml" = "../tests.toml",
+    "README.md" = "README.md",
+    ".gitignore" = "../rust/gitignore.txt",
+];
+
+const TYPESCRIPT_SERVER: &[File] = files!["typescript-mcp":
+    "server.ts" = "server.ts",
+    "manifest.toml" = "../javascript/manifest.toml",
+    "tests/plugin.toml" = "../tests.toml",
+    "package.json" = "package.json.txt",
+    "tsconfig.json" = "tsconfig.json.txt",
+    "README.md" = "README.md",
+    ".gitignore" = "../typescript/gitignore.txt",
+];
+
 const C: &[File] = files!["c":
     "plugin.c" = "plugin.c",
     "tools.json" = "tools.json",
@@ -64,13 +85,32 @@ const C: &[File] = files!["c":
     ".gitignore" = "gitignore.txt",
 ];
 
+/// What a new project is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A plugin of Bulkhead's own SDK, which it carries with it.
+    Plugin,
+    /// An MCP server of the language's official SDK.
+    McpServer,
+}
+
 /// Makes a project in a folder that is empty or not there yet.
 ///
 /// # Errors
 ///
-/// A name that is none, a folder with something in it, or a disk that does not take it.
-pub fn create(folder: &Path, name: &str, language: Language) -> Result<(), Error> {
+/// A name that is none, a language that there is no such project in, a folder with something in it, or a disk that does not take it.
+pub fn create(folder: &Path, name: &str, language: Language, kind: Kind) -> Result<(), Error> {
     check(name)?;
+    let files = match (kind, language) {
+        (Kind::Plugin, Language::Rust) => RUST,
+        (Kind::Plugin, Language::Python) => PYTHON,
+        (Kind::Plugin, Language::Javascript) => JAVASCRIPT,
+        (Kind::Plugin, Language::Typescript) => TYPESCRIPT,
+        (Kind::Plugin, Language::C) => C,
+        (Kind::McpServer, Language::Rust) => RUST_SERVER,
+        (Kind::McpServer, Language::Typescript) => TYPESCRIPT_SERVER,
+        (Kind::McpServer, _) => return Err(Error::NoServer),
+    };
     match std::fs::read_dir(folder) {
         Ok(mut entries) => {
             if entries.next().is_some() {
@@ -80,17 +120,10 @@ pub fn create(folder: &Path, name: &str, language: Language) -> Result<(), Error
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(Error::io(folder)(error)),
     }
-    let files = match language {
-        Language::Rust => RUST,
-        Language::Python => PYTHON,
-        Language::Javascript => JAVASCRIPT,
-        Language::Typescript => TYPESCRIPT,
-        Language::C => C,
-    };
     for (path, text) in files {
         sdk::write(&folder.join(path), &filled_in(text, name))?;
     }
-    sdk::unpack(language, &folder.join("bulkhead"))
+    if kind == Kind::Plugin { sdk::unpack(language, &folder.join("bulkhead")) } else { Ok(()) }
 }
 
 fn check(name: &str) -> Result<(), Error> {
@@ -100,12 +133,16 @@ fn check(name: &str) -> Result<(), Error> {
 }
 
 fn filled_in(text: &str, name: &str) -> String {
-    let packages = javascript::PACKAGES.iter().filter_map(|package| package.rsplit_once('@'));
-    let packages = packages.map(|(package, version)| format!("    \"{package}\": \"{version}\"")).collect::<Vec<_>>();
+    let packages = |packages: &[&str]| {
+        let packages = packages.iter().filter_map(|package| package.rsplit_once('@'));
+        let lines = packages.map(|(package, version)| format!("    \"{package}\": \"{version}\""));
+        lines.collect::<Vec<_>>().join(",\n")
+    };
     text.replace("{{name}}", name)
         .replace("{{componentize-py}}", python::COMPONENTIZE_PY)
         .replace("{{zig}}", c::ZIG)
-        .replace("{{packages}}", &packages.join(",\n"))
+        .replace("{{packages}}", &packages(&javascript::PACKAGES))
+        .replace("{{server-packages}}", &packages(&javascript::SERVER_PACKAGES))
         .replace("{{typescript}}", typescript::VERSION)
 }
 
@@ -116,12 +153,17 @@ mod tests {
 
     #[test]
     fn new_project_is_complete_without_placeholders() {
-        for language in [Language::Rust, Language::Python, Language::Javascript, Language::Typescript, Language::C] {
+        let plugins = [Language::Rust, Language::Python, Language::Javascript, Language::Typescript, Language::C];
+        let plugins = plugins.map(|language| (language, Kind::Plugin));
+        let servers = [Language::Rust, Language::Typescript].map(|language| (language, Kind::McpServer));
+        for (language, kind) in plugins.into_iter().chain(servers) {
             let folder = tempfile::tempdir().unwrap();
-            create(folder.path(), "trip-planner", language).unwrap();
+            create(folder.path(), "trip-planner", language, kind).unwrap();
             let project = Project::find(folder.path()).unwrap();
             assert_eq!((project.language, project.name.as_str()), (language, "trip-planner"));
-            assert!(project.sdk(&crate::Options::default()).is_ok());
+            assert_eq!(project.sdk(&crate::Options::default()).is_ok(), kind == Kind::Plugin);
+            let is_http = kind == Kind::McpServer && language == Language::Typescript;
+            assert_eq!(project.is_http_server(), is_http, "{language:?}");
             for entry in std::fs::read_dir(folder.path()).unwrap() {
                 let path = entry.unwrap().path();
                 if path.is_file() {
@@ -130,26 +172,29 @@ mod tests {
                     assert_eq!(holes.next(), None, "{}", path.display());
                 }
             }
-            assert!(matches!(create(folder.path(), "again", language), Err(Error::Exists(_))));
+            assert!(matches!(create(folder.path(), "again", language, kind), Err(Error::Exists(_))));
         }
+        let folder = tempfile::tempdir().unwrap();
+        let python = create(folder.path(), "trip-planner", Language::Python, Kind::McpServer);
+        assert!(matches!(python, Err(Error::NoServer)));
     }
 
     #[test]
     fn project_names_must_be_plain() {
         for name in ["", "-a", "A", "a b", "../a", "1a", &"a".repeat(65)] {
             let folder = tempfile::tempdir().unwrap();
-            assert!(matches!(create(folder.path(), name, Language::Rust), Err(Error::Name(_))), "{name}");
+            assert!(matches!(create(folder.path(), name, Language::Rust, Kind::Plugin), Err(Error::Name(_))), "{name}");
         }
     }
 
     #[test]
     fn the_packages_of_a_javascript_project_are_pinned() {
-        let packages = |template: &str| {
-            let package: serde_json::Value = serde_json::from_str(&filled_in(template, "x")).unwrap();
-            package["devDependencies"].as_object().unwrap().len()
-        };
+        let package = |template: &str| serde_json::from_str::<serde_json::Value>(&filled_in(template, "x")).unwrap();
+        let packages = |template: &str| package(template)["devDependencies"].as_object().unwrap().len();
         let javascript = packages(include_str!("../templates/javascript/package.json.txt"));
         let typescript = packages(include_str!("../templates/typescript/package.json.txt"));
         assert_eq!((javascript, typescript), (javascript::PACKAGES.len(), javascript::PACKAGES.len() + 1));
+        let server = package(include_str!("../templates/typescript-mcp/package.json.txt"));
+        assert_eq!(server["dependencies"].as_object().unwrap().len(), javascript::SERVER_PACKAGES.len());
     }
 }

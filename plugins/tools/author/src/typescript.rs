@@ -9,7 +9,7 @@ use crate::Error;
 pub(crate) const VERSION: &str = "7.0.2";
 
 /// What holds for a project without a configuration of its own: what new ones get.
-const DEFAULTS: [&str; 11] = [
+const DEFAULTS: [&str; 10] = [
     "--strict",
     "--target",
     "es2022",
@@ -20,11 +20,10 @@ const DEFAULTS: [&str; 11] = [
     "--lib",
     "es2022,webworker",
     "--skipLibCheck",
-    "plugin.ts",
 ];
 
 /// Refuses a project whose types do not fit. Without a compiler in it, there is nothing to ask.
-pub(crate) fn check(folder: &Path, node: &Path) -> Result<(), Error> {
+pub(crate) fn check(folder: &Path, entry: &str, node: &Path) -> Result<(), Error> {
     let compiler = folder.join("node_modules/typescript/bin/tsc");
     if !compiler.is_file() {
         return Ok(());
@@ -34,7 +33,7 @@ pub(crate) fn check(folder: &Path, node: &Path) -> Result<(), Error> {
     if folder.join("tsconfig.json").is_file() {
         command.args(["-p", "tsconfig.json"]);
     } else {
-        command.args(DEFAULTS);
+        command.args(DEFAULTS).arg(entry);
     }
     let failed = |reason: String| Error::Failed { step: "tsc", reason };
     let output = command.output().map_err(|error| failed(error.to_string()))?;

@@ -77,6 +77,38 @@ pub(crate) fn place(sdk: &Path, scratch: &Path) -> Result<PathBuf, Error> {
     Ok(to)
 }
 
+/// The version of WASI by which the engine of componentize-js 0.23 answers fetch events: a world of any other one ends in "failed to find
+/// export … handle".
+const ENGINE_WASI: &str = "0.2.10";
+
+/// Puts the WIT of `wasi:http` into `scratch`, with the world of what answers requests and may send some; gives back the folder.
+///
+/// jco brings it, in a later version than the engine has. Nothing in it has changed since but the number.
+pub(crate) fn place_of_server(packages: &Path, scratch: &Path) -> Result<PathBuf, Error> {
+    let builtin = packages.join("@bytecodealliance/jco/lib/wit/builtin");
+    let version = names(&builtin)?.into_iter().find(|name| name.starts_with("0.2."));
+    let version = version.ok_or_else(|| Error::Missing {
+        what: format!("the WIT of WASI 0.2 in {}", builtin.display()),
+        remedy: "Install the versions of jco and componentize-js that `bulkhead plugin new` writes into package.json."
+            .to_owned(),
+    })?;
+    let to = scratch.join("wit");
+    for package in names(&builtin.join(&version))? {
+        for file in names(&builtin.join(&version).join(&package))? {
+            let path = Path::new(&package).join(file);
+            let from = builtin.join(&version).join(&path);
+            let text = std::fs::read_to_string(&from).map_err(Error::io(&from))?;
+            sdk::write(&to.join("deps").join(path), &text.replace(&version, ENGINE_WASI))?;
+        }
+    }
+    let world = format!(
+        "package bulkhead:server;\nworld server {{\n  import wasi:http/outgoing-handler@{ENGINE_WASI};\n  export \
+         wasi:http/incoming-handler@{ENGINE_WASI};\n}}\n"
+    );
+    sdk::write(&to.join("server.wit"), &world)?;
+    Ok(to)
+}
+
 /// Adds what the SDK's own folder describes, and a world that has the import of one interface of it beside the offers; gives back the
 /// name of that world. An SDK that describes nothing gets the world of the offers alone.
 pub(crate) fn extend(wit: &Path, described: &Path, import: &str, offers: &[Offer]) -> Result<String, Error> {
@@ -92,6 +124,11 @@ pub(crate) fn extend(wit: &Path, described: &Path, import: &str, offers: &[Offer
     let world = format!("world {extended} {{\n  include {base};\n  import {import};\n}}\n");
     sdk::write(&wit.join("extended.wit"), &world)?;
     Ok(extended)
+}
+
+fn names(folder: &Path) -> Result<Vec<String>, Error> {
+    let entries = std::fs::read_dir(folder).map_err(Error::io(folder))?.flatten();
+    Ok(entries.filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
 /// Every choice of them, each in the order of [`Offer::ALL`].
@@ -119,6 +156,24 @@ mod tests {
             assert_eq!(resolve.worlds[world].exports.len(), 1 + offers.len(), "{offers:?}");
         }
         assert_eq!(name(&[Offer::Resources, Offer::Completions]), "with-tools-resources-completions");
+    }
+
+    #[test]
+    fn world_of_a_server_has_the_version_of_the_engine() {
+        let packages = tempfile::tempdir().unwrap();
+        let wit = packages.path().join("@bytecodealliance/jco/lib/wit/builtin");
+        assert!(place_of_server(packages.path(), packages.path()).is_err(), "there is no jco");
+        let http = "package wasi:http@0.2.12;
+            interface incoming-handler { handle: func(); }
+            interface outgoing-handler { handle: func(); }";
+        sdk::write(&wit.join("0.2.12/wasi-http/package.wit"), http).unwrap();
+        sdk::write(&wit.join("0.3.0/wasi-http/package.wit"), "package wasi:http@0.3.0;").unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut resolve = Resolve::default();
+        let (package, _) = resolve.push_dir(place_of_server(packages.path(), scratch.path()).unwrap()).unwrap();
+        let world = &resolve.worlds[resolve.select_world(&[package], Some("server")).unwrap()];
+        let exports: Vec<_> = world.exports.keys().map(|key| resolve.name_world_key(key)).collect();
+        assert_eq!(exports, ["wasi:http/incoming-handler@0.2.10"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The guests in Python, JavaScript and TypeScript: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin.py`,
-//! `plugin.js` or `plugin.ts`.
+//! `plugin.js`, `plugin.ts` or `server.ts`.
 //!
 //! Their tools are installed once, in exactly the versions that the author's crate names, and a component is built again only
 //! when something that it is made of has changed: that takes ten seconds each, and gives other bytes each time.
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
-use bulkhead_author::{COMPONENTIZE_PY, JAVASCRIPT_PACKAGES, Language, Options, Project, ZIG};
+use bulkhead_author::{COMPONENTIZE_PY, JAVASCRIPT_PACKAGES, Language, Options, Project, SERVER_PACKAGES, ZIG};
 
 use xtask::{layout, steps};
 
@@ -24,8 +24,9 @@ const COLLECTOR: &str = "rotel==0.0.1a15";
 
 /// The guests' names, in order.
 pub(crate) fn folders() -> anyhow::Result<Vec<String>> {
-    let is_script =
-        |folder: &Path| ["plugin.py", "plugin.js", "plugin.ts"].iter().any(|file| folder.join(file).is_file());
+    let is_script = |folder: &Path| {
+        ["plugin.py", "plugin.js", "plugin.ts", "server.ts"].iter().any(|file| folder.join(file).is_file())
+    };
     Ok(layout::guests()?.into_iter().filter(|(_, folder)| is_script(folder)).map(|(name, _)| name).collect())
 }
 
@@ -164,7 +165,8 @@ fn javascript() -> anyhow::Result<PathBuf> {
     // Before anything else: packages that are there already do not run on an older one either.
     bulkhead_author::node()?;
     let folder = layout::guest_tools().join("javascript");
-    let wanted = JAVASCRIPT_PACKAGES.join(" ");
+    let packages = [&JAVASCRIPT_PACKAGES[..], &SERVER_PACKAGES].concat();
+    let wanted = packages.join(" ");
     if is_installed(&folder, &wanted) {
         return Ok(folder);
     }
@@ -174,7 +176,7 @@ fn javascript() -> anyhow::Result<PathBuf> {
     std::fs::write(folder.join("package.json"), "{\"private\": true, \"type\": \"module\"}\n")?;
     let mut npm = Command::new("npm");
     npm.arg("install").arg("--prefix").arg(&folder).args(["--no-audit", "--no-fund", "--no-package-lock", "--silent"]);
-    npm.args(JAVASCRIPT_PACKAGES);
+    npm.args(packages);
     steps::run(&format!("install {wanted} into {}", folder.display()), &mut npm)?;
     std::fs::write(folder.join("installed"), wanted)?;
     Ok(folder)
@@ -192,7 +194,7 @@ fn fingerprint(project: &Project) -> anyhow::Result<u64> {
         Language::Python => layout::sdk("python"),
         _ => layout::sdk("javascript"),
     };
-    (COMPONENTIZE_PY, JAVASCRIPT_PACKAGES).hash(&mut hasher);
+    (COMPONENTIZE_PY, JAVASCRIPT_PACKAGES, SERVER_PACKAGES).hash(&mut hasher);
     let author = layout::root().join("plugins/tools/author/src");
     for folder in [&project.folder, &sdk, &layout::root().join("wit"), &author] {
         hash_folder(folder, &mut hasher)?;

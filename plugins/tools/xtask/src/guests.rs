@@ -1,6 +1,6 @@
 //! Builds the guests in Rust: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin-NAME` crate becomes `target/plugins/NAME.wasm`.
 //!
-//! The crates `refused`, `foreign` and `public` are the exceptions: each of their examples is one component that a host must refuse, or that
+//! The crates `refused`, `foreign`, `public` and `servers` are the exceptions: each of their examples is one component that a host must refuse, or that
 //! knows nothing of this host, so that a dozen of them need no folder each.
 //!
 //! A guest with WIT of its own (`NAME/wit/NAME.wit`) does not know this host and carries no manifest; its WIT is
@@ -20,10 +20,11 @@ use crate::toolchain::{self, Toolchain};
 use crate::{layout, manifest, steps};
 
 /// Crates whose examples are the components.
-const OF_EXAMPLES: [&str; 3] = ["refused", "foreign", "public"];
+const OF_EXAMPLES: [&str; 4] = ["refused", "foreign", "public", "servers"];
 
-/// Guests with features of shared dependencies that no other guest may have: what is asynchronous belongs to WASI 0.3.
-const APART: [&str; 1] = ["concurrent"];
+/// Guests with features of shared dependencies that no other guest may have: what is asynchronous belongs to WASI 0.3, and an SDK for servers
+/// asks much of what the others use little of.
+const APART: [&str; 2] = ["concurrent", "servers"];
 
 /// Compiles the named guests and puts their components where hosts and tests look for them; returns where each is.
 ///
