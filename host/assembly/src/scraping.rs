@@ -20,7 +20,8 @@ use bulkhead_metrics::families::{
     ANSWER_BYTES, AUDIT_LOST, AUDIT_WAITING, BUILD_INFO, CALLS_QUEUED, CALLS_RESTING, CALLS_RUNNING, CONNECTIONS,
     EVENT_BYTES, GUEST_THREADS_BUSY, GUESTS_WAITING, HEALTHY, LIMIT_RATIO, PLUGIN_CALLS, PLUGIN_CANARY, PLUGIN_INFO,
     PLUGIN_QUARANTINED, READY, REQUESTS_OPEN, SESSIONS, SPANS_DROPPED, STORE_FREE, STORE_READ_ONLY, STORE_WAITING,
-    STREAMS_OPEN, TASKS, TASKS_HELD, TENANT_CALLS, TENANT_CALLS_RUNNING, TENANT_CPU, TENANT_REFUSALS, TENANT_STORED,
+    STREAMS_OPEN, TASKS, TASKS_DORMANT, TASKS_HELD, TENANT_CALLS, TENANT_CALLS_RUNNING, TENANT_CPU, TENANT_REFUSALS,
+    TENANT_STORED,
 };
 use bulkhead_metrics::{Readings, process};
 use bulkhead_net::server::Certificate;
@@ -165,6 +166,7 @@ impl ReadFrom {
         ] {
             readings.read(&TASKS, [status], count as f64);
         }
+        readings.read(&TASKS_DORMANT, [], self.tasks.dormant_count() as f64);
         readings.read(&TASKS_HELD, [], self.tasks.held_count() as f64);
     }
 

@@ -52,6 +52,9 @@ pub trait CallLevers: Any + fmt::Debug + Send + Sync {
     /// What came of the call's journal. `None`: it has none, or it did not come to its end.
     fn journal(&self) -> Option<&JournalReport>;
 
+    /// Whether everything that the call has begun outside is in its journal, so that it can leave memory while it waits.
+    fn can_leave_memory(&self) -> bool;
+
     /// CPU time so far, in milliseconds.
     fn cpu_ms(&self) -> u64;
 }

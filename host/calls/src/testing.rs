@@ -69,6 +69,10 @@ impl CallLevers for ScriptedLevers {
         None
     }
 
+    fn can_leave_memory(&self) -> bool {
+        true
+    }
+
     fn cpu_ms(&self) -> u64 {
         0
     }

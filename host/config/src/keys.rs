@@ -197,6 +197,12 @@ section!(LIMITS, blank_limits, Limits, "limits", {
         "Waiting and paused calls of one tenant together: each holds an instance";
     calls_resting_total: count(768, 1, 4_096), Host,
         "Waiting and paused calls of the whole host, an eighth for tenants that have none; in the pool beside the running ones";
+    tasks_resident_total: count(64, 0, 4_096), Host,
+        "Durable tasks that rest in memory; above it, those that rest longest leave memory until they go on";
+    task_evict_after_ms: ms(10_000, 0, DAY), Override,
+        "How long a durable task rests before it leaves memory";
+    task_evict_cpu_ms: ms(2_000, 0, HOUR), Override,
+        "Processor time of a call above which its task stays in memory: it would be used again when it goes on";
     tasks_stored_per_requestor: count(10_000, 1, 100_000_000), Override,
         "Tasks of one requestor in the store, finished ones included, until they expire";
     tasks_stored_bytes_per_requestor: bytes(256 * MIB, KIB, TIB), Override,

@@ -418,6 +418,7 @@ fn details(task: &Task, names: &[PrincipalNames]) -> TaskDetailsView {
             _ => None,
         },
         held: task.is_held(),
+        dormant_since: task.dormant_since(),
         durable: None,
         timeline: None,
     }

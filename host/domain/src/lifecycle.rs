@@ -6,7 +6,7 @@
 use super::UnixMs;
 use super::call::{CallError, FaultKind, InputRequest, InputResponse};
 use super::task::{Active, DurableMarker, HELD, Input, Lease, Outcome, Phase, Task};
-use super::timeline::Transition;
+use super::timeline::{Transition, WakeCause};
 
 /// Runs that one task may have: the first one and two after restarts of the host.
 pub const ATTEMPTS_MAX: u32 = 3;
@@ -43,8 +43,11 @@ pub enum Event {
     Cancel,
     /// The run was lost with its host.
     Interrupt { how: Interruption },
-    /// A run that was lost goes on in a new one, under this lease. `durable`: what the new run keeps of itself; its attempt is set here.
-    Continue { lease: Lease, durable: Option<DurableMarker> },
+    /// A run that was lost, or has left memory, goes on in a new one, under this lease. `durable`: what the new run keeps of itself; its
+    /// attempt is set here. `cause`: why it goes on, of one that nobody waits for otherwise.
+    Continue { lease: Lease, durable: Option<DurableMarker>, cause: Option<WakeCause> },
+    /// The run leaves memory: it waits for [`Event::Continue`]. No client sees anything of it.
+    Evict { attempt: u32 },
     /// The run can never start: what it needs is gone.
     Abandon { error: CallError, message: String },
     /// An operator ends it as failed, and says why.
@@ -92,7 +95,17 @@ pub fn step(task: &Task, event: Event, now: UnixMs) -> Result<Task, Refusal> {
     next.updated_at = now.max(task.updated_at);
     match event {
         Event::Start { lease, durable } => start(&mut next, lease, durable)?,
-        Event::Continue { lease, durable } => go_on(&mut next, lease, durable)?,
+        Event::Continue { lease, durable, cause } => {
+            go_on(&mut next, lease, durable, cause)?;
+            if cause.is_some() {
+                next.updated_at = task.updated_at;
+            }
+        }
+        Event::Evict { attempt } => {
+            fenced(task, attempt)?;
+            evict(&mut next)?;
+            next.updated_at = task.updated_at;
+        }
         Event::RequestInput { attempt, requests } => {
             fenced(task, attempt)?;
             ask(&mut next, requests)?;
@@ -193,7 +206,12 @@ fn start(next: &mut Task, lease: Lease, durable: Option<DurableMarker>) -> Resul
 }
 
 /// A lease is what tells a task that waits to go on from one that runs.
-fn go_on(next: &mut Task, lease: Lease, durable: Option<DurableMarker>) -> Result<(), Refusal> {
+fn go_on(
+    next: &mut Task,
+    lease: Lease,
+    durable: Option<DurableMarker>,
+    cause: Option<WakeCause>,
+) -> Result<(), Refusal> {
     if !has_started(&next.phase) {
         return Err(Refusal::Illegal("the task has not started"));
     }
@@ -201,7 +219,18 @@ fn go_on(next: &mut Task, lease: Lease, durable: Option<DurableMarker>) -> Resul
         return Err(Refusal::Illegal("the task already runs"));
     }
     begin_attempt(next, lease, durable);
-    note(next, Transition::Continued { attempt: next.attempt });
+    let attempt = next.attempt;
+    note(next, cause.map_or(Transition::Continued { attempt }, |cause| Transition::Woken { attempt, cause }));
+    Ok(())
+}
+
+/// What is asked and answered stays, and so does a pause.
+fn evict(next: &mut Task) -> Result<(), Refusal> {
+    if !has_started(&next.phase) || next.lease.is_none() {
+        return Err(Refusal::Illegal("the task does not run"));
+    }
+    next.lease = None;
+    note(next, Transition::Dormant);
     Ok(())
 }
 
@@ -316,7 +345,7 @@ fn interrupt(next: &mut Task, how: Interruption) {
     match how {
         Interruption::Resume => {
             // One that waits already has lost no further run.
-            if next.timeline.entries().last().is_none_or(|last| last.transition != Transition::Interrupted) {
+            if next.timeline.at_rest_since().is_none() {
                 note(next, Transition::Interrupted);
             }
             next.lease = None;

@@ -35,6 +35,12 @@ pub struct Limits {
     /// Waiting and paused ones together, since each holds an instance.
     pub calls_resting_per_tenant: u32,
     pub calls_resting_total: u32,
+    /// Durable tasks that rest in memory; above it, those that rest longest leave it.
+    pub tasks_resident_total: u32,
+    /// A durable task that has rested so long leaves memory.
+    pub task_evict_after_ms: u64,
+    /// Processor time of a call above which its task stays in memory: it would be used again.
+    pub task_evict_cpu_ms: u64,
     pub tasks_stored_per_requestor: u32,
     pub tasks_stored_bytes_per_requestor: u64,
     pub tasks_stored_per_tenant: u32,

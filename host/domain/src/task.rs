@@ -337,6 +337,13 @@ impl Task {
         }
     }
 
+    /// Since when it waits without a run, although it has begun: its call is not in memory. It goes on by its journal.
+    pub fn dormant_since(&self) -> Option<UnixMs> {
+        let (Phase::Active(active) | Phase::Paused { before: active }) = self.phase else { return None };
+        let has_no_run = active != Active::Queued && self.lease.is_none() && self.is_journaled();
+        self.timeline.at_rest_since().filter(|_| has_no_run)
+    }
+
     /// Whether it is paused until an operator releases it.
     pub fn is_held(&self) -> bool {
         let is_paused = matches!(self.phase, Phase::Paused { .. });

@@ -49,6 +49,51 @@ pub enum Transition {
     Continued {
         attempt: u32,
     },
+    /// Its call left memory; the journal has everything.
+    Dormant,
+    /// A call that had left memory went on where it was, as the task's run of this number.
+    Woken {
+        attempt: u32,
+        cause: WakeCause,
+    },
+}
+
+/// Why a call that had left memory went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeCause {
+    /// Its questions were answered.
+    Answered,
+    /// Its pause ended.
+    Resumed,
+    /// A message came for it.
+    Steered,
+    /// Its sleep ended.
+    Slept,
+}
+
+impl WakeCause {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Answered, Self::Resumed, Self::Steered, Self::Slept];
+
+    /// As it is written for operators and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Resumed => "resumed",
+            Self::Steered => "steered",
+            Self::Slept => "slept",
+        }
+    }
+}
+
+impl Transition {
+    /// Whether a run began or ended with it.
+    fn is_of_runs(self) -> bool {
+        matches!(
+            self,
+            Self::Started { .. } | Self::Continued { .. } | Self::Woken { .. } | Self::Dormant | Self::Interrupted
+        )
+    }
 }
 
 /// A transition and its time.
@@ -87,6 +132,12 @@ impl Timeline {
         (self.left_out > 0).then_some(FIRST_ENTRIES)
     }
 
+    /// Since when no run holds the task, which has begun: since its call left memory, or its host ended.
+    pub fn at_rest_since(&self) -> Option<UnixMs> {
+        let of_runs = self.entries.iter().rev().find(|entry| entry.transition.is_of_runs())?;
+        matches!(of_runs.transition, Transition::Dormant | Transition::Interrupted).then_some(of_runs.at)
+    }
+
     /// Whether nothing was noted yet.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -94,6 +145,7 @@ impl Timeline {
 
     /// Notes a transition. A full timeline leaves out the oldest one after the first ones.
     pub(super) fn note(&mut self, at: UnixMs, transition: Transition) {
+        let at = self.entries.last().map_or(at, |last| at.max(last.at));
         if self.entries.len() >= TIMELINE_MAX {
             self.entries.remove(FIRST_ENTRIES);
             self.left_out = self.left_out.saturating_add(1);

@@ -81,7 +81,7 @@ families! {
     CALL_BUSY = "bulkhead_call_busy", Kind::Histogram(&histogram::DURATIONS), Some(Unit::Seconds), ["plugin"],
         "From the first instruction of a call to its end, with its waits";
     PERMIT_WAIT = "bulkhead_permit_wait", Kind::Histogram(&histogram::DURATIONS), Some(Unit::Seconds), ["kind"],
-        "How long calls waited that had to wait for a permit: plain calls, tasks, and calls that go on again";
+        "How long calls waited that had to wait for a permit: plain calls, tasks, calls that go on again, and tasks that had left memory";
     CALLS_RUNNING = "bulkhead_calls_running", Kind::Gauge, None, [], "Calls that run, plain ones and tasks";
     CALLS_QUEUED = "bulkhead_calls_queued", Kind::Gauge, None, [], "Plain calls that wait for a permit";
     CALLS_RESTING = "bulkhead_calls_resting", Kind::Gauge, None, [],
@@ -95,6 +95,12 @@ families! {
         "Tasks of an earlier host that this one took over";
     TASKS_HELD = "bulkhead_tasks_held", Kind::Gauge, None, [],
         "Tasks that the host or an operator holds until they are released";
+    TASKS_DORMANT = "bulkhead_tasks_dormant", Kind::Gauge, None, [],
+        "Tasks that have left memory until they go on";
+    EVICTIONS = "bulkhead_task_evictions", Kind::Counter, None, ["cause"],
+        "Tasks that left memory while they rested, by why";
+    WAKES = "bulkhead_task_wakes", Kind::Counter, None, ["cause"],
+        "Tasks that had left memory and went on, by why";
     RESUMES = "bulkhead_task_resumes", Kind::Counter, None, [],
         "Tasks that went on where they were, after their host had ended or they were released";
     DIVERGENCES = "bulkhead_task_divergences", Kind::Counter, None, [],

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bulkhead_domain::task::{Design, Outcome};
+use bulkhead_domain::timeline::WakeCause;
 
 use crate::Metrics;
 use crate::families::{
-    CODE_CACHE, COMPILE, DEMOTED, DIVERGENCES, GRANT_DENIED, JOURNAL_APPENDS, JOURNAL_BYTES, PERMIT_WAIT, RESUMES,
-    STORE_GROUP, STORE_SYNC, TASKS_CREATED, TASKS_ENDED, TASKS_PROMOTED, TASKS_RECOVERED,
+    CODE_CACHE, COMPILE, DEMOTED, DIVERGENCES, EVICTIONS, GRANT_DENIED, JOURNAL_APPENDS, JOURNAL_BYTES, PERMIT_WAIT,
+    RESUMES, STORE_GROUP, STORE_SYNC, TASKS_CREATED, TASKS_ENDED, TASKS_PROMOTED, TASKS_RECOVERED, WAKES,
 };
 use crate::histogram::Histogram;
 use crate::registry::Counter;
@@ -20,6 +21,21 @@ pub enum Waiting {
     Task,
     /// A call that holds an instance and goes on.
     Again,
+    /// A task that had left memory and goes on.
+    Wake,
+}
+
+/// Why a task leaves memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvictionCause {
+    /// More than are to stay rest in memory.
+    Number,
+    /// It has rested for long.
+    Age,
+    /// Another call needs the room to rest.
+    Room,
+    /// The host goes down.
+    Drain,
 }
 
 /// What is counted of tasks and of admission.
@@ -32,7 +48,9 @@ pub struct TaskMetrics {
     recovered: [Arc<Counter>; 4],
     resumes: Arc<Counter>,
     divergences: Arc<Counter>,
-    waits: [Arc<Histogram>; 3],
+    evictions: [Arc<Counter>; 4],
+    wakes: [Arc<Counter>; WakeCause::ALL.len()],
+    waits: [Arc<Histogram>; 4],
 }
 
 impl TaskMetrics {
@@ -48,7 +66,9 @@ impl TaskMetrics {
                 .map(|how| registry.counter(&TASKS_RECOVERED, [how])),
             resumes: registry.counter(&RESUMES, []),
             divergences: registry.counter(&DIVERGENCES, []),
-            waits: ["plain", "task", "again"].map(|kind| registry.histogram(&PERMIT_WAIT, [kind])),
+            evictions: ["number", "age", "room", "drain"].map(|cause| registry.counter(&EVICTIONS, [cause])),
+            wakes: WakeCause::ALL.map(|cause| registry.counter(&WAKES, [cause.name()])),
+            waits: ["plain", "task", "again", "wake"].map(|kind| registry.histogram(&PERMIT_WAIT, [kind])),
         })
     }
 
@@ -92,17 +112,42 @@ impl TaskMetrics {
         self.resumes.increase();
     }
 
+    /// A task left memory.
+    pub fn evicted(&self, cause: EvictionCause) {
+        let [number, age, room, drain] = &self.evictions;
+        match cause {
+            EvictionCause::Number => number,
+            EvictionCause::Age => age,
+            EvictionCause::Room => room,
+            EvictionCause::Drain => drain,
+        }
+        .increase();
+    }
+
+    /// A task that had left memory goes on.
+    pub fn woken(&self, cause: WakeCause) {
+        let [answered, resumed, steered, slept] = &self.wakes;
+        match cause {
+            WakeCause::Answered => answered,
+            WakeCause::Resumed => resumed,
+            WakeCause::Steered => steered,
+            WakeCause::Slept => slept,
+        }
+        .increase();
+    }
+
     /// A call did something else than its journal says.
     pub fn diverged(&self) {
         self.divergences.increase();
     }
 
     pub fn waited(&self, who: Waiting, wait: Duration) {
-        let [plain, task, again] = &self.waits;
+        let [plain, task, again, wake] = &self.waits;
         match who {
             Waiting::Plain => plain,
             Waiting::Task => task,
             Waiting::Again => again,
+            Waiting::Wake => wake,
         }
         .observe(wait);
     }

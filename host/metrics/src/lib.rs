@@ -32,7 +32,7 @@ pub use activity::{Activity, ActivityCounts, ActivityReading, ToolActivity, Tool
 pub use calls::{Outcome, PluginMetrics, ToolMetrics};
 pub use expose::{Form, page};
 pub use histogram::{Histogram, quantile};
-pub use host_handles::{CodeMetrics, StoreMetrics, TaskMetrics, Waiting, demotion_label};
+pub use host_handles::{CodeMetrics, EvictionCause, StoreMetrics, TaskMetrics, Waiting, demotion_label};
 pub use operation::{Answer, CODES, METHODS, Operation, Operations, Transport, VERSIONS};
 pub use reference::markdown;
 pub use registry::{Counter, OVERFLOW};

@@ -46,6 +46,8 @@ pub(crate) struct CallState {
     pub(super) stderr: StderrTail,
     /// Of a call with a journal that is over.
     journal: OnceLock<Box<JournalReport>>,
+    /// Whether everything that the call has begun outside is in its journal.
+    can_leave_memory: AtomicBool,
     /// Told when the wall clock starts again, since its timer is then out of date.
     supervisor: AtomicWaker,
 }
@@ -204,6 +206,11 @@ impl CallState {
         later.unwrap_or(ClientView { features, log_level, wants_progress })
     }
 
+    /// Whether everything that the call has begun outside is in its journal from here on.
+    pub(super) fn set_can_leave_memory(&self, can_leave_memory: bool) {
+        self.can_leave_memory.store(can_leave_memory, Ordering::Release);
+    }
+
     /// What came of the journal.
     pub(super) fn keep_report(&self, report: JournalReport) {
         self.journal.get_or_init(|| Box::new(report));
@@ -280,6 +287,10 @@ impl CallLevers for CallState {
 
     fn journal(&self) -> Option<&JournalReport> {
         self.journal.get().map(|report| &**report)
+    }
+
+    fn can_leave_memory(&self) -> bool {
+        self.can_leave_memory.load(Ordering::Acquire)
     }
 
     fn cpu_ms(&self) -> u64 {

@@ -28,6 +28,7 @@ use crate::parts::availability::Availability;
 use crate::parts::call_health::{CallHealth, HealthReporter};
 use crate::parts::call_identity::random;
 use crate::parts::catalog_events::{CatalogEvents, ResourceUpdate};
+use crate::parts::deadlines::Deadlines;
 use crate::parts::guest_services::ServiceStores;
 use crate::parts::journal::JournalOwner;
 use crate::parts::pending_takeover::PendingTakeover;
@@ -97,6 +98,8 @@ pub(crate) struct EngineContext {
     abuse_detector: AbuseDetector,
     /// Of the host's tools. Empty: nothing is counted.
     activity: OnceLock<Arc<Activity>>,
+    /// When to look at tasks that have left memory.
+    deadlines: Deadlines,
     /// A task was created that may expire before the sweeper's next look.
     sooner: Notify,
     usage: UsageWriter,
@@ -140,6 +143,7 @@ impl Tasks {
             health: Arc::new(health),
             abuse_detector: AbuseDetector::default(),
             activity: OnceLock::new(),
+            deadlines: Deadlines::default(),
             sooner: Notify::new(),
             checking: Mutex::default(),
             takeover: PendingTakeover::default(),
@@ -281,6 +285,7 @@ impl EngineContext {
             lists: Arc::clone(&self.lists),
             health: Arc::clone(&self.health),
             audit: self.audit.clone(),
+            clock: Arc::clone(&self.clock),
         }
     }
 

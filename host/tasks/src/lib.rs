@@ -12,7 +12,7 @@
 //!                 checking  takeover  maintenance  drain           |
 //!                   |                                              |
 //!  engine/run/    drive --> task_call --> guest_driver <-- plain <-+
-//!                 queued  resuming  finish     |
+//!                 queued  resuming  dormant  finish
 //!                   |                          | DriverContext: executor, lists, health, audit
 //!  engine.rs      EngineContext                |
 //!                   |                          |

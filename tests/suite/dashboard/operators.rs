@@ -303,15 +303,12 @@ async fn durable_task_says_so_on_its_pages_and_is_released_there() {
     let operator = Browser::operator(&host).await;
     let requestor = Browser::with_token(&host, &anna).await;
     let path = format!("/tasks/{task}");
-    let went_on = "the host ended; the task went on (attempt 2)";
-    let page = until("the next run", async || {
-        let page = operator.get(&path).await;
-        page.text.contains(went_on).then_some(page)
-    })
-    .await;
-    assert!(page.text.contains("<dt>Durable</dt><dd>journal, "), "{}", page.text);
+    let page = operator.get(&path).await;
+    for text in ["<dt>Durable</dt><dd>journal, ", "<dt>Dormant</dt><dd>since ", "the run was lost with its host"] {
+        assert!(page.text.contains(text), "{text}: {}", page.text);
+    }
     let page = requestor.get(&path).await;
-    assert!(page.text.contains(went_on), "{}", page.text);
+    assert!(page.text.contains("the run was lost with its host"), "{}", page.text);
 
     command::json(&["tasks", "hold", &task], &setup.data()).await;
     let page = operator.get(&path).await;

@@ -18,6 +18,8 @@ pub(super) struct Case {
     pub(super) is_steered: bool,
     /// Whether it rests for so long after a request that its answer is kept by itself, and a later life finds it.
     pub(super) rests: bool,
+    /// Whether it leaves memory as soon as it rests.
+    pub(super) evicts: bool,
     /// With the address of a server that counts.
     pub(super) arguments: fn(&str) -> Value,
     /// The keys under which it asks, in order.
@@ -45,13 +47,14 @@ const PLAIN: Case = Case {
     keeps: false,
     is_steered: false,
     rests: false,
+    evicts: false,
     arguments: |_| json!({}),
     asks: &[],
     check: |_| {},
 };
 
 /// One tool for each way to have an effect, or to have none, and for each kind of component.
-pub(super) const CASES: [Case; 17] = [
+pub(super) const CASES: [Case; 20] = [
     Case {
         plugin: "probe",
         tool: "stages",
@@ -64,7 +67,34 @@ pub(super) const CASES: [Case; 17] = [
         },
         ..PLAIN
     },
+    Case {
+        plugin: "probe",
+        tool: "stages",
+        how: ", which leaves memory while it waits and sleeps,",
+        keeps: true,
+        evicts: true,
+        arguments: |_| json!({"pause_ms": 1_100}),
+        asks: &["first", "second"],
+        check: |ended| {
+            let answers = [r#"{"value":"first"}"#, r#"{"value":"second"}"#];
+            ended.says(&json!({"attempt": 1, "counts": [1, 2], "answers": answers}));
+        },
+        ..PLAIN
+    },
     Case { tool: "send", plugin: "probe", arguments: |origin| sent("POST", origin), check: sent_once, ..PLAIN },
+    Case {
+        tool: "send",
+        plugin: "probe",
+        how: ", which leaves memory afterwards,",
+        evicts: true,
+        arguments: |origin| {
+            let mut sent = sent("POST", origin);
+            sent["rest_ms"] = json!(1_100);
+            sent
+        },
+        check: sent_once,
+        ..PLAIN
+    },
     Case {
         tool: "send",
         plugin: "probe",
@@ -107,6 +137,15 @@ pub(super) const CASES: [Case; 17] = [
     Case {
         plugin: "desk",
         tool: "book_trip",
+        asks: &["journey", "details"],
+        check: |ended| ended.has("summary", &json!("Booked 2 economy seats to Oslo.")),
+        ..PLAIN
+    },
+    Case {
+        plugin: "desk",
+        tool: "book_trip",
+        how: ", which leaves memory while it waits,",
+        evicts: true,
         asks: &["journey", "details"],
         check: |ended| ended.has("summary", &json!("Booked 2 economy seats to Oslo.")),
         ..PLAIN

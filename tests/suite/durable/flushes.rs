@@ -9,7 +9,8 @@ use super::lives::{Ending, Place};
 /// is on the disk before it leaves; its answer is kept by itself where the call writes nothing soon.
 #[tokio::test]
 async fn only_requests_with_an_effect_cost_flushes() {
-    for case in CASES.iter().filter(|case| !place::left_out(case.languages)) {
+    // What leaves memory has it written that it does.
+    for case in CASES.iter().filter(|case| !case.evicts && !place::left_out(case.languages)) {
         let count = async |durable| Place::new(case, Setup::new(), durable, &Ending::Kill).await.count_syncs().await;
         let mut seen = Vec::new();
         // A host may write something else meanwhile, which only adds.

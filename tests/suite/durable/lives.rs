@@ -232,6 +232,7 @@ impl<'a> Place<'a> {
         let grants = format!("durable = {durable:?}\n[plugin.grants]\nhttp = [{origin:?}]\n{kept}");
         let setup = setup.plugin(case.plugin, &grants);
         let setup = setup.config("[call]\npromote_after_ms = 0");
+        let setup = if case.evicts { setup.config("[limits]\ntask_evict_after_ms = 0") } else { setup };
         Self { case, ending, setup, arguments: (case.arguments)(&origin), sent, client: Client::default() }
     }
 

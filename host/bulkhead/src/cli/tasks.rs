@@ -315,12 +315,13 @@ impl<T: AsRef<TaskView>> Orders<T> {
 
 /// One task, and below it what happened to it.
 pub(super) fn details(view: &TaskDetailsView, layout: &Layout) -> String {
-    let task = TaskDetailsView { timeline: None, durable: None, held: false, ..view.clone() };
+    let task = TaskDetailsView { timeline: None, durable: None, held: false, dormant_since: None, ..view.clone() };
     let mut members = serde_json::to_value(&task).unwrap_or_default();
     if let Some(members) = members.as_object_mut() {
         let held = view.held.then(|| HELD.replace("ID", &view.task.id));
         let durable = view.durable.as_ref().map(|durable| durable.to_string());
-        let notes = [("held", held), ("durable", durable)].into_iter();
+        let dormant = view.dormant_since.map(|at| format!("since {}", iso8601(at)));
+        let notes = [("held", held), ("durable", durable), ("dormant", dormant)].into_iter();
         members.extend(notes.filter_map(|(name, text)| Some((name.to_owned(), text?.into()))));
     }
     let timeline = view.timeline.as_ref().map(|timeline| format!("\n\n{}", timeline_table(timeline, layout)));
@@ -380,6 +381,8 @@ fn transition(transition: &TransitionView) -> String {
         TransitionView::Succeeded => "succeeded".to_owned(),
         TransitionView::ToolError => "tool_error".to_owned(),
         TransitionView::Failed => "failed".to_owned(),
+        TransitionView::Dormant => "left memory until it goes on".to_owned(),
+        TransitionView::Woken { attempt, cause } => format!("went on: {cause} (attempt {attempt})"),
         TransitionView::Continued { attempt } => {
             format!("the host ended; the task went on (attempt {attempt})")
         }

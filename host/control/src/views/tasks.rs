@@ -6,7 +6,7 @@ use std::fmt;
 
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::task::{Active, Outcome, Phase};
-use bulkhead_domain::timeline::{Timeline, TimelineEntry, Transition};
+use bulkhead_domain::timeline::{Timeline, TimelineEntry, Transition, WakeCause};
 use serde::{Deserialize, Serialize};
 
 /// Where a task stands.
@@ -97,6 +97,9 @@ pub struct TaskDetailsView {
     /// Whether it waits until an operator releases it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
+    /// Since when it is not in memory, of one that has begun and waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dormant_since: Option<UnixMs>,
     /// Only of one task that is shown, has begun and is not over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durable: Option<DurableView>,
@@ -249,6 +252,41 @@ pub enum TransitionView {
     ToolError,
     Failed,
     Continued { attempt: u32 },
+    Dormant,
+    Woken { attempt: u32, cause: WakeCauseView },
+}
+
+/// Why a task that had left memory went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WakeCauseView {
+    Answered,
+    Resumed,
+    Steered,
+    Slept,
+}
+
+impl From<WakeCause> for WakeCauseView {
+    fn from(cause: WakeCause) -> Self {
+        match cause {
+            WakeCause::Answered => Self::Answered,
+            WakeCause::Resumed => Self::Resumed,
+            WakeCause::Steered => Self::Steered,
+            WakeCause::Slept => Self::Slept,
+        }
+    }
+}
+
+/// In words.
+impl fmt::Display for WakeCauseView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Answered => "it was answered",
+            Self::Resumed => "it was resumed",
+            Self::Steered => "a message came",
+            Self::Slept => "its sleep ended",
+        })
+    }
 }
 
 impl From<Transition> for TransitionView {
@@ -266,6 +304,8 @@ impl From<Transition> for TransitionView {
             Transition::ToolError => Self::ToolError,
             Transition::Failed => Self::Failed,
             Transition::Continued { attempt } => Self::Continued { attempt },
+            Transition::Dormant => Self::Dormant,
+            Transition::Woken { attempt, cause } => Self::Woken { attempt, cause: cause.into() },
         }
     }
 }

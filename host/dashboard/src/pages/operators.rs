@@ -184,6 +184,7 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
             @if let Some(at) = task.expires_at { dt { "Expires" } dd { (frame.when(at)) } }
             dt { "Run" } dd { (details.attempt) }
             @if let Some(durable) = &details.durable { dt { "Durable" } dd { (text::line(&durable.to_string())) } }
+            @if let Some(at) = details.dormant_since { dt { "Dormant" } dd { "since " (frame.when(at)) } }
             @for input in &details.inputs { dt { "Question" } dd { code { (text::line(&input.key)) } " " (answered(input)) } }
             dt { "Log" } dd { a href=(address("/audit", &[("event", Some("task.")), ("tenant", tenant), ("show", Some("all"))])) { "Lines of the audit log about tasks" } }
         } }))
@@ -230,6 +231,8 @@ fn happened(transition: TransitionView) -> String {
         TransitionView::Succeeded => "succeeded".to_owned(),
         TransitionView::ToolError => "ended with an error of the tool".to_owned(),
         TransitionView::Failed => "failed".to_owned(),
+        TransitionView::Dormant => "left memory until it goes on".to_owned(),
+        TransitionView::Woken { attempt, cause } => format!("went on: {cause} (attempt {attempt})"),
         TransitionView::Continued { attempt } => {
             format!("the host ended; the task went on (attempt {attempt})")
         }

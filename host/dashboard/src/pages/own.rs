@@ -258,6 +258,8 @@ fn happened(transition: Transition) -> String {
         Transition::Succeeded => "succeeded".to_owned(),
         Transition::ToolError => "ended with an error of the tool".to_owned(),
         Transition::Failed => "failed".to_owned(),
+        Transition::Dormant => "left memory until it goes on".to_owned(),
+        Transition::Woken { attempt, .. } => format!("went on (attempt {attempt})"),
         Transition::Continued { attempt } => {
             format!("the host ended; the task went on (attempt {attempt})")
         }

@@ -43,7 +43,7 @@ fn start() -> Event {
 }
 
 fn go_on() -> Event {
-    Event::Continue { lease: lease(), durable: None }
+    Event::Continue { lease: lease(), durable: None, cause: None }
 }
 
 fn fail() -> Event {
@@ -213,7 +213,7 @@ fn lost_run_goes_on_once_with_its_questions_and_messages() {
     assert_eq!(step(&asked, go_on(), NOW), Err(Refusal::Illegal("the task already runs")));
     let lost = after(asked.clone(), vec![interrupt(Interruption::Resume)]);
     assert_eq!((lost.lease, lost.attempt, &lost.durable), (None, 1, &asked.durable));
-    let again = after(lost, vec![Event::Continue { lease: lease(), durable: marker() }]);
+    let again = after(lost, vec![Event::Continue { lease: lease(), durable: marker(), cause: None }]);
     assert_eq!((again.lease, again.attempt), (Some(lease()), 2));
     assert_eq!(again.durable.as_ref().map(|marker| (marker.attempt, marker.detail().to_vec())), Some((2, vec![1])));
     assert_eq!((&again.phase, &again.inputs, &again.steering), (&asked.phase, &asked.inputs, &asked.steering));
@@ -221,6 +221,32 @@ fn lost_run_goes_on_once_with_its_questions_and_messages() {
     assert_eq!(step(&again, Event::Deliver { attempt: 1 }, NOW), Err(Refusal::Stale), "the lost run is fenced");
     let expected = [Transition::Interrupted, Transition::Continued { attempt: 2 }];
     assert_eq!(noted(&again)[2..], expected);
+}
+
+#[test]
+fn run_that_leaves_memory_and_goes_on_changes_nothing_that_a_client_sees() {
+    let asks = Event::RequestInput { attempt: 1, requests: vec![request("a")] };
+    let begin = Event::Start { lease: lease(), durable: marker() };
+    let asked = after(task(Phase::Active(Active::Queued)), vec![begin, asks]);
+    assert_eq!(step(&asked, Event::Evict { attempt: 0 }, NOW), Err(Refusal::Stale));
+    assert_eq!(asked.dormant_since(), None);
+    let later = NOW + 5;
+    let dormant = step(&asked, Event::Evict { attempt: 1 }, later).unwrap();
+    let facts = |task: &Task| (task.phase.clone(), task.inputs.clone(), task.updated_at, task.status_message.clone());
+    assert_eq!((facts(&dormant), dormant.lease, dormant.attempt), (facts(&asked), None, 1));
+    assert_eq!(dormant.dormant_since(), Some(later));
+    assert_eq!(step(&dormant, Event::Evict { attempt: 1 }, NOW), Err(Refusal::Illegal("the task does not run")));
+    let lost = step(&dormant, interrupt(Interruption::Resume), later).unwrap();
+    assert_eq!(noted(&lost), noted(&dormant), "it had no run that its host could lose");
+
+    let cause = Some(WakeCause::Steered);
+    let woken = step(&dormant, Event::Continue { lease: lease(), durable: marker(), cause }, later).unwrap();
+    assert_eq!((facts(&woken), woken.attempt, woken.dormant_since()), (facts(&asked), 2, None));
+    assert_eq!(noted(&woken)[2..], [Transition::Dormant, Transition::Woken { attempt: 2, cause: WakeCause::Steered }]);
+    assert_eq!(step(&woken, Event::Evict { attempt: 1 }, NOW), Err(Refusal::Stale), "the run before is fenced");
+    let earlier = step(&woken, Event::Pause { message: None }, NOW).unwrap();
+    let times: Vec<_> = earlier.timeline.entries().iter().map(|entry| entry.at).collect();
+    assert!(times.is_sorted(), "{times:?}");
 }
 
 #[test]

@@ -44,6 +44,12 @@ impl CallJournal {
         self.keeping.as_ref().is_some_and(|keeping| keeping.sink.is_eager())
     }
 
+    /// Whether nothing is under way outside that only this run can bring to its end: a request whose outcome the guest has not seen, or a
+    /// journal that was given up.
+    pub(super) fn can_leave_memory(&self) -> bool {
+        self.recording().is_some() && self.requests.open.is_empty()
+    }
+
     pub(super) fn recording_sink(&self) -> Option<Arc<dyn JournalSink>> {
         self.recording().map(|keeping| Arc::clone(&keeping.sink))
     }

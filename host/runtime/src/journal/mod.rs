@@ -72,6 +72,7 @@ impl Call {
             self.egress.buffer(false);
             self.egress.give_up_first(journal.to_give_up());
         }
+        self.shared.set_can_leave_memory(journal.can_leave_memory());
         if !journal.was_replaying || journal.is_replaying() {
             return Ok(());
         }

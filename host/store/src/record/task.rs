@@ -19,7 +19,7 @@ use bulkhead_domain::task::{
     Active, Design, DurableMarker, Era, Holder, Input, Lease, Origin, Outcome, Phase, PluginVersion, Retention, Task,
     Work,
 };
-use bulkhead_domain::timeline::{Timeline, TimelineEntry, Transition};
+use bulkhead_domain::timeline::{Timeline, TimelineEntry, Transition, WakeCause};
 use bulkhead_domain::trace::TraceContext;
 
 /// A task, open or sealed.
@@ -203,6 +203,7 @@ impl Repr<TraceRepr> for TraceContext {
     }
 }
 
+repr_enum!(WakeCauseRepr of WakeCause { Answered, Resumed, Steered, Slept });
 repr_enum!(TransitionRepr of Transition {
     Started { attempt: u32 },
     InputRequested { requests: u32 },
@@ -215,6 +216,8 @@ repr_enum!(TransitionRepr of Transition {
     Succeeded,
     ToolError,
     Failed,
+    Dormant,
+    Woken { attempt: u32, cause: WakeCauseRepr },
 });
 repr_struct!(TimelineEntryRepr of TimelineEntry { at: u64, transition: TransitionRepr });
 

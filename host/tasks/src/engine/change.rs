@@ -146,6 +146,11 @@ impl Tasks {
         self.change(requestor, id, Event::Release).await
     }
 
+    /// How many tasks of this host have left memory.
+    pub fn dormant_count(&self) -> usize {
+        self.inner.watchers.dormant_count()
+    }
+
     /// How many tasks of this host are held.
     pub fn held_count(&self) -> usize {
         self.inner.watchers.tasks().iter().filter(|task| task.is_held()).count()
@@ -226,7 +231,10 @@ impl EngineContext {
                 Ok(after) => {
                     let after = Arc::new(after);
                     self.audit.note_changed(&event, &after, output.as_deref());
-                    self.tell(&after);
+                    match event {
+                        Event::Evict { .. } | Event::Continue { cause: Some(_), .. } => self.watchers.tell_run(&after),
+                        _ => self.tell(&after),
+                    }
                     return Ok(Applied { before, after });
                 }
                 Err(store::Error::Conflict) => {}

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::parts::journal::GATHERED_FOR;
 use crate::parts::run_state::is_running;
 use bulkhead_domain::call::{CallError, FaultKind};
-use bulkhead_domain::lifecycle::Event;
+use bulkhead_domain::lifecycle::{Event, Interruption};
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::{Active, Phase, PluginVersion, Task};
 use bulkhead_store as store;
@@ -70,6 +70,8 @@ impl Tasks {
         let mut left = Unfinished { plain_calls: self.inner.availability.plain_calls(), ..Unfinished::default() };
         for task in self.inner.watchers.tasks() {
             match task.phase {
+                // It sleeps, or waits for its turn to go on.
+                Phase::Active(Active::Running) if task.lease.is_none() => left.tasks_waiting += 1,
                 Phase::Active(Active::Running) => left.tasks_running += 1,
                 Phase::Active(Active::Queued) => left.tasks_queued += 1,
                 Phase::Active(Active::InputRequired) => left.tasks_waiting += 1,
@@ -128,11 +130,11 @@ impl Tasks {
         self.inner.shares.with_activity(|activity| activity.forget(tenant));
     }
 
-    /// Whether anything may still end by itself: what runs or sleeps does, what waits for an answer or is paused does not.
+    /// Whether anything may still end by itself: what runs or sleeps does, what waits for an answer, is paused or dormant does not.
     pub(crate) fn works(&self) -> bool {
         let inner = &self.inner;
-        inner.availability.plain_calls() > 0
-            || inner.watchers.tasks().iter().any(|task| task.phase == Phase::Active(Active::Running))
+        let works = |task: &Arc<Task>| task.phase == Phase::Active(Active::Running) && task.lease.is_some();
+        inner.availability.plain_calls() > 0 || inner.watchers.driven().iter().any(works)
     }
 
     /// Refuses new calls and lets running ones end for up to `grace`. The store stays open.
@@ -146,23 +148,29 @@ impl Tasks {
         let _ = tokio::time::timeout(grace, over).await;
     }
 
-    /// Refuses new calls, lets running ones end for up to `grace`, then marks what is left as interrupted and closes the store.
-    /// Queued tasks stay queued for the next start.
+    /// Refuses new calls, lets running ones end for up to `grace`, then marks what is left as interrupted, or as dormant where a journal
+    /// brings it back, and closes the store. Queued tasks stay queued for the next start, and dormant ones dormant.
     pub async fn drain(&self, grace: Duration) -> Result<(), Error> {
         let inner = &self.inner;
+        inner.admission.residents.drain();
         self.let_calls_end(grace).await;
-        let running: Vec<_> = inner.watchers.tasks().into_iter().filter(|task| is_running(task)).collect();
+        let is_held_here = |task: &Arc<Task>| is_running(task) && task.lease.is_some();
+        let running: Vec<_> = inner.watchers.driven().into_iter().filter(is_held_here).collect();
         for task in &running {
             let interrupted = match interruption(inner, task).await {
                 Ok(how) => {
-                    let event = interrupted(inner, task, how).await;
+                    let event = match how {
+                        Interruption::Resume => Event::Evict { attempt: task.attempt },
+                        Interruption::Fail | Interruption::Rerun => interrupted(inner, task, how).await,
+                    };
                     let step = Step { event, output: None, author: Author::LeavingHolder };
                     inner.apply_beside(TaskRef::of(task), step, &|_, _| None).await.map(drop)
                 }
                 Err(error) => Err(ApplyError::Store(error)),
             };
-            if let Err(error) = interrupted {
-                tracing::warn!(task.id = %task.id, "a running task could not be marked as interrupted: {error:?}");
+            // Refused: it has left memory by itself, or is over.
+            if let Err(ApplyError::Store(error)) = interrupted {
+                tracing::warn!(task.id = %task.id, "a running task could not be marked as interrupted: {error}");
             }
         }
         if !running.is_empty() {

@@ -1,4 +1,4 @@
-//! What the engine does by itself: expire on time, keep leases, go on with a takeover, and drain at the end.
+//! What the engine does by itself: expire on time, keep leases, wake sleepers, go on with a takeover, and drain at the end.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl Tasks {
         let mut heartbeat = JoinSet::new();
         let tasks = self.clone();
         heartbeat.spawn(async move { tasks.keep_leases().await });
-        tokio::join!(self.maintain(), self.write_usage_until_dropped());
+        tokio::join!(self.maintain(), self.write_usage_until_dropped(), self.look_after_dormant());
     }
 
     async fn keep_leases(&self) {

@@ -2,6 +2,7 @@
 //!
 //! Must not know the subjects above it, but how a record changes. Invariant: a guest runs only with a permit.
 
+pub(crate) mod dormant;
 pub(crate) mod drive;
 pub(crate) mod finish;
 pub(crate) mod guest_driver;

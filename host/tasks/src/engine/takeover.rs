@@ -34,7 +34,7 @@ pub struct Recovered {
     pub interrupted: usize,
     /// Paused tasks that had not started.
     pub paused: usize,
-    /// Tasks that go on where they were.
+    /// Tasks that go on where they were, at once or when they are woken.
     pub resumed: usize,
 }
 
@@ -167,10 +167,19 @@ impl Tasks {
         if resumes {
             task = self.held(task).await?;
         }
+        if resumes
+            && task.outcome().is_none()
+            && let Some(dormancy) = inner.dormancy(&task).await
+        {
+            recovered.resumed += 1;
+            inner.keep_dormant(task, dormancy, missed_notifications).await;
+            return Ok(());
+        }
         // What was acknowledged is taken even if the operator has lowered the limit since.
         let slot = |task: &Task| inner.admission.keep(&task.requestor, IdleState::Queued);
-        let queued_start =
-            |task: &Task, request, next| RunStart::Queued(Box::new(QueuePlace { slot: slot(task), request, next }));
+        let queued_start = |task: &Task, request, next| {
+            RunStart::Queued(Box::new(QueuePlace { slot: Some(slot(task)), request, next }))
+        };
         let (count, begin) = match task.phase {
             Phase::Ended(_) => {
                 recovered.interrupted += 1;

@@ -2,6 +2,7 @@
 
 mod activity;
 mod checking;
+mod dormant;
 mod driving;
 mod expiry;
 mod kept_from_its_end;
@@ -39,6 +40,7 @@ use bulkhead_domain::task::{Active, Design, Era, Origin, Outcome, Phase, PluginV
 use bulkhead_domain::tool::{Tool, ToolOutput};
 use bulkhead_domain::{Json, UnixMs};
 use bulkhead_store::memory::MemoryStore;
+use bulkhead_threads::Stop;
 
 type Events = mpsc::Sender<CallEvent>;
 
@@ -48,6 +50,21 @@ struct Scripted {
     /// Calls that were started, by attempt.
     started: Arc<Mutex<Vec<u32>>>,
     tidying: Arc<Tidying>,
+    instances: Arc<AtomicUsize>,
+}
+
+/// A guest that is in memory until it is stopped.
+#[derive(Debug)]
+struct Instance {
+    guest: Arc<dyn Stop>,
+    count: Arc<AtomicUsize>,
+}
+
+impl Stop for Instance {
+    fn stop(self: Arc<Self>) {
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        Arc::clone(&self.guest).stop();
+    }
 }
 
 /// Guests that compute after they were cancelled.
@@ -58,7 +75,7 @@ struct Tidying {
     ever: AtomicUsize,
 }
 
-const TOOLS: [&str; 16] = [
+const TOOLS: [&str; 19] = [
     "quick",
     "forever",
     "again",
@@ -76,6 +93,9 @@ const TOOLS: [&str; 16] = [
     "lasting, insistently",
     "lasting, quietly",
     "lasting, with news",
+    "lasting, asleep",
+    "lasting, attentive",
+    "lasting, with two questions",
 ];
 
 impl Executor for Scripted {
@@ -88,12 +108,14 @@ impl Executor for Scripted {
         self.started.lock().push(spec.facts.attempt);
         let (sender, events) = mpsc::channel(16);
         let levers = Arc::new(ScriptedLevers::default());
-        if tool(&spec) == "tidy" {
+        if matches!(tool(&spec), "tidy" | "lasting, attentive") {
             levers.look();
         }
         let control = Control::new(levers);
-        let guest = tokio::spawn(guest(spec, sender, Arc::clone(&self.tidying)));
-        Ok(RunningCall { events, control, stop: StopOnDrop::new(Arc::new(guest)) })
+        let guest = Arc::new(tokio::spawn(guest(spec, sender, Arc::clone(&self.tidying))));
+        let count = Arc::clone(&self.instances);
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok(RunningCall { events, control, stop: StopOnDrop::new(Arc::new(Instance { guest, count })) })
     }
 
     fn engine_hash(&self) -> u64 {
@@ -125,7 +147,9 @@ async fn guest(spec: CallSpec, events: Events, tidying: Arc<Tidying>) {
             Err(error) => Ok(ToolOutput::failure(format!("{error:?}"))),
         },
         "lasting" if matches!(spec.journaling, Journaling::Check { .. }) => checking::checked(&spec),
-        "lasting" => match resuming::ask(&events, spec.journaling.clone()).await {
+        "lasting, with two questions" => dormant::ask_twice(&events, &spec.journaling).await,
+        "lasting, asleep" => dormant::asleep(&events, &spec.journaling).await,
+        "lasting" | "lasting, attentive" => match resuming::ask(&events, spec.journaling.clone()).await {
             Ok(answers) => Ok(output(&format!("{} answers", answers.len()))),
             Err(error) => Ok(ToolOutput::failure(format!("{error:?}"))),
         },
@@ -262,6 +286,7 @@ struct World {
     clock: Arc<ManualClock>,
     started: Arc<Mutex<Vec<u32>>>,
     tidying: Arc<Tidying>,
+    instances: Arc<AtomicUsize>,
 }
 
 const ANNA: Requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
@@ -285,7 +310,13 @@ fn world_with(store: Arc<MemoryStore>, limits: Limits, change: fn(&mut ToolEntry
         Arc::new(entry)
     };
     let catalog = Arc::new(Catalog::new(TOOLS.into_iter().map(changed).collect()));
-    let executor = Arc::new(Scripted { catalog, started: Arc::clone(&started), tidying: tidying.clone() });
+    let instances = Arc::<AtomicUsize>::default();
+    let executor = Arc::new(Scripted {
+        catalog,
+        started: Arc::clone(&started),
+        tidying: tidying.clone(),
+        instances: Arc::clone(&instances),
+    });
     let clock = Arc::new(ManualClock::at(1_000_000));
     let health = Arc::<ScriptedHealth>::default();
     let options = Options {
@@ -299,7 +330,7 @@ fn world_with(store: Arc<MemoryStore>, limits: Limits, change: fn(&mut ToolEntry
         tracer: bulkhead_traces::Tracer::default(),
         instances_max: 100,
     };
-    World { tasks: Tasks::new(options).unwrap(), health, store, clock, started, tidying }
+    World { tasks: Tasks::new(options).unwrap(), health, store, clock, started, tidying, instances }
 }
 
 impl World {

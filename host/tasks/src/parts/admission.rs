@@ -19,6 +19,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
 use crate::error::Error;
+use crate::parts::residents::Residents;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_limits::scoped::{Amount, Bound, ScopedTable};
@@ -35,6 +36,8 @@ pub(crate) enum Purpose {
     /// A plain call that runs becomes a task: what it gets is a place among the running tasks beside its permit.
     Promotion,
     Task,
+    /// A task that has left memory goes on.
+    Wake,
     /// A call that holds an instance goes on; `task` says which running limits it counts against.
     Again {
         task: bool,
@@ -46,7 +49,7 @@ impl Purpose {
     fn sums(self) -> Sums {
         match self {
             Self::Plain | Self::Again { task: false } => Sums { running: 1, ..NOTHING },
-            Self::Task | Self::Again { task: true } => Sums { running: 1, ..TASK },
+            Self::Task | Self::Wake | Self::Again { task: true } => Sums { running: 1, ..TASK },
             Self::Promotion => TASK,
         }
     }
@@ -57,7 +60,8 @@ impl Purpose {
             Self::Again { .. } => 0,
             Self::Plain => 1,
             Self::Promotion => 2,
-            Self::Task => 3,
+            Self::Wake => 3,
+            Self::Task => 4,
         }
     }
 }
@@ -73,6 +77,7 @@ pub(crate) struct Admission {
     resting_max: u32,
     state: Mutex<State>,
     metrics: Arc<OnceLock<TaskMetrics>>,
+    pub(crate) residents: Arc<Residents>,
 }
 
 #[derive(Debug, Default)]
@@ -129,8 +134,9 @@ pub struct InUse {
     pub resting_max: u32,
 }
 
-/// Served in this order: calls that go on, plain calls (a client holds a connection open for each), those that would be tasks, new tasks.
-type Queues = [VecDeque<Waiter>; 4];
+/// Served in this order: calls that go on, plain calls (a client holds a connection open for each), those that would be tasks, tasks that
+/// have left memory, new tasks.
+type Queues = [VecDeque<Waiter>; 5];
 
 #[derive(Debug)]
 struct Waiter {
@@ -203,6 +209,7 @@ impl PermitRequest {
                 // It runs meanwhile.
                 Purpose::Promotion => return Some(permit),
                 Purpose::Task => Waiting::Task,
+                Purpose::Wake => Waiting::Wake,
                 Purpose::Again { .. } => Waiting::Again,
             };
             metrics.waited(who, self.since.elapsed());
@@ -263,7 +270,7 @@ impl Admission {
     }
 
     pub(crate) fn counting(limits: LiveLimits, resting_max: u32, metrics: Arc<OnceLock<TaskMetrics>>) -> Arc<Self> {
-        Arc::new(Self { limits, resting_max, state: Mutex::default(), metrics })
+        Arc::new(Self { limits, resting_max, state: Mutex::default(), metrics, residents: Arc::default() })
     }
 
     pub(crate) fn limits(&self, requestor: &Requestor) -> Arc<Limits> {
@@ -333,11 +340,12 @@ impl Admission {
         }
         let number = state.next_number;
         state.next_number += 1;
-        let [again, plain, promotion, task] = state.queues.entry(*requestor).or_default();
+        let [again, plain, promotion, wake, task] = state.queues.entry(*requestor).or_default();
         let queue = match purpose {
             Purpose::Again { .. } => again,
             Purpose::Plain => plain,
             Purpose::Promotion => promotion,
+            Purpose::Wake => wake,
             Purpose::Task => task,
         };
         queue.push_back(Waiter { number, purpose, grant });
@@ -495,7 +503,7 @@ fn idle_bounds(own: &Limits, host: &Limits, resting_max: u32) -> [Bound<Sums>; 1
 impl State {
     /// Whether a call for this purpose has to wait in any case.
     fn holds_back(&self, purpose: Purpose) -> bool {
-        self.held && purpose == Purpose::Task
+        self.held && matches!(purpose, Purpose::Task | Purpose::Wake)
     }
 
     /// Whether a call for this purpose would have to wait behind another one.

@@ -14,7 +14,7 @@ use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Outcome, PluginVersion, Task, TaskId, TaskOutput, Work};
 use bulkhead_domain::tool::{ContentKind, ResourceBody, ToolOutput};
-use bulkhead_metrics::TaskMetrics;
+use bulkhead_metrics::{EvictionCause, TaskMetrics};
 
 /// A request that is not admitted yet: a refusal by any check is logged.
 pub(crate) struct RefusalAudit {
@@ -159,10 +159,20 @@ impl TaskAudit {
         self.log.note(|| Entry::new("task.diverged").of(task));
     }
 
+    /// A call has left memory.
+    pub(crate) fn note_evicted(&self, cause: EvictionCause) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.evicted(cause);
+        }
+    }
+
     pub(crate) fn note_changed(&self, event: &Event, task: &Task, output: Option<&TaskOutput>) {
         self.count_ended(task);
-        if let (Some(metrics), Event::Continue { .. }) = (self.metrics.get(), event) {
-            metrics.resumed();
+        if let (Some(metrics), Event::Continue { cause, .. }) = (self.metrics.get(), event) {
+            match cause {
+                Some(cause) => metrics.woken(*cause),
+                None => metrics.resumed(),
+            }
         }
         if !self.log.is_on() {
             return;
@@ -177,8 +187,8 @@ impl TaskAudit {
             Event::Cancel => entry("task.cancelled"),
             Event::Fail { .. } => entry("task.failed"),
             Event::RequestInput { .. } => entry("task.asked"),
-            Event::Continue { .. } => entry("task.continued"),
-            Event::Start { .. } | Event::Deliver { .. } => return,
+            Event::Continue { cause: None, .. } => entry("task.continued"),
+            Event::Start { .. } | Event::Deliver { .. } | Event::Evict { .. } | Event::Continue { .. } => return,
             Event::Interrupt { .. } if task.outcome().is_none() => entry("task.interrupted"),
             Event::Finish { .. } | Event::Interrupt { .. } | Event::Abandon { .. } => {
                 return self.note_completed(task, output);

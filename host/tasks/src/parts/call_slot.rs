@@ -7,8 +7,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::parts::admission::{Admission, IdleSlot, IdleState, Permit, PermitRequest, Purpose};
+use crate::parts::residents::{Residence, ResidentSlot};
+use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_limits::Full;
+
+/// A task that could not leave memory is not asked again before.
+const EVICTION_RETRY: Duration = Duration::from_secs(1);
 
 /// Starts as running, with the permit that was granted.
 #[derive(Debug)]
@@ -63,7 +68,7 @@ impl CallSlot {
     pub(crate) fn rest(&mut self, hold: IdleState) {
         self.watch.before += self.watch.since.take().map_or(Duration::ZERO, |since| since.elapsed());
         let held = match self.permit {
-            Some(_) => self.admission.hold(&self.requestor, hold).ok(),
+            Some(_) => self.admission.hold(&self.requestor, hold).map_err(|full| self.make_room(full)).ok(),
             None => Some(self.admission.keep(&self.requestor, hold)),
         };
         if let Some(held) = held {
@@ -71,6 +76,31 @@ impl CallSlot {
             self.returning = None;
             self.permit = None;
         }
+    }
+
+    /// The next call that rests finds room.
+    fn make_room(&self, full: Full) {
+        let tenant = (full.limit != "calls_resting_total").then_some(self.requestor.tenant);
+        self.admission.residents.make_room(tenant);
+    }
+
+    /// The limits that hold for the call.
+    pub(crate) fn limits(&self) -> Arc<Limits> {
+        self.admission.limits(&self.requestor)
+    }
+
+    /// Counts as one that rests in memory and may leave it: at once, if there was no room for it to rest. `is_pinned`: it was to leave, and
+    /// could not.
+    pub(crate) fn reside(&self, is_pinned: bool) -> ResidentSlot {
+        let after = match (is_pinned, &self.permit) {
+            (true, _) => Duration::from_millis(self.limits().task_evict_after_ms).max(EVICTION_RETRY),
+            (false, None) => Duration::from_millis(self.limits().task_evict_after_ms),
+            (false, Some(_)) => Duration::ZERO,
+        };
+        let evict_at = Instant::now() + after;
+        let residents_max = self.admission.live_limits().base().tasks_resident_total;
+        let residents_max = (!is_pinned).then_some(residents_max);
+        self.admission.residents.enter(Residence { tenant: self.requestor.tenant, evict_at, residents_max })
     }
 
     /// The call is over: whatever it held is free.

@@ -16,6 +16,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::parts::outcome::OUTCOME_RETRY;
 use bulkhead_calls::{Fenced, JournalSink, Tail};
+use bulkhead_domain::UnixMs;
 use bulkhead_domain::crash_points;
 use bulkhead_domain::task::{DurableMarker, JOURNAL_VERSION, NodeId, Task};
 use bulkhead_store::journal::{Append, Beside, HeadAfter, JournalHead, JournalState, TaskRef};
@@ -91,6 +92,8 @@ pub(crate) struct TaskJournal {
     is_closed: AtomicBool,
     /// Nothing is written any more: the journal was given up, and the store knows.
     is_given_up: AtomicBool,
+    /// When the call wakes that sleeps, in milliseconds; 0: it does not sleep.
+    wake_at: AtomicU64,
     /// What is to be kept soon; each tail has in it what is left of the one before.
     gathered: SyncMutex<Option<Tail>>,
     this: Weak<Self>,
@@ -151,6 +154,7 @@ impl TaskJournal {
             destination: Arc::new(Mutex::new(destination)),
             is_closed: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
+            wake_at: AtomicU64::new(0),
             gathered: SyncMutex::default(),
             this: Weak::clone(this),
         })
@@ -183,6 +187,26 @@ impl TaskJournal {
         if let Err(error) = self.owner.store.append(&requestor, id, append).await {
             tracing::debug!(task.id = %id, "that a task came back is not kept: {error}");
         }
+    }
+
+    /// The call sleeps until then, or sleeps no more. It is written with what is written next.
+    pub(crate) fn set_wake_at(&self, at: Option<UnixMs>) {
+        self.wake_at.store(at.unwrap_or(0), Ordering::Release);
+    }
+
+    /// Whether the call is a task.
+    pub(crate) fn is_of_task(&self) -> bool {
+        self.beginning.get().is_some()
+    }
+
+    /// When the call wakes that sleeps.
+    pub(crate) fn wake_at(&self) -> Option<UnixMs> {
+        Some(self.wake_at.load(Ordering::Acquire)).filter(|at| *at > 0)
+    }
+
+    /// Whether the call cannot be brought back by it.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
     }
 
     /// Waits until nothing else is being written.
@@ -230,7 +254,7 @@ impl Writer {
             resumes_since_growth: 0,
             cooperative: false,
             state,
-            wake_at: None,
+            wake_at: self.journal.wake_at(),
         };
         let (attempt, at_row, caps) = match &*self.destination {
             Destination::Held(_) => (FIRST_ATTEMPT, 0, None),
@@ -296,6 +320,37 @@ impl Writer {
         }
         self.journal.is_given_up.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Keeps what is still to be kept, and gives what the head says of a call that leaves memory. `None`: it cannot be brought back.
+    pub(crate) async fn at_rest(&mut self, is_cooperative: bool) -> Result<Option<Append>, Fenced> {
+        let gathered = self.journal.gathered.lock().take();
+        if let Some(tail) = gathered {
+            self.keep(&tail).await?;
+        }
+        let Destination::Task(Kept { task: TaskRef { requestor, id }, attempt, rows, .. }) = *self.destination else {
+            return Ok(None);
+        };
+        if self.is_closed() || self.journal.is_given_up() {
+            return Ok(None);
+        }
+        let so_far = self.append_of(Vec::new(), &Tail::default(), JournalState::Sound);
+        let before = match self.journal.owner.store.journal(&requestor, id).await {
+            Ok(Some(head)) if (head.attempt, head.rows) == (attempt, rows) && head.state == JournalState::Sound => {
+                head.unchanged()
+            }
+            Ok(None) if rows == 0 => so_far.head.clone(),
+            Ok(_) | Err(_) => return Ok(None),
+        };
+        // It rests where it should: being woken again is no failure of it.
+        let wake_at = so_far.head.wake_at;
+        let head = HeadAfter { resumes_since_growth: 0, cooperative: is_cooperative, wake_at, ..before };
+        Ok(Some(Append { head, caps: None, held_by: None, ..so_far }))
+    }
+
+    /// Writes nothing any more: the call has left memory.
+    pub(crate) fn close(self) {
+        self.journal.is_closed.store(true, Ordering::Release);
     }
 
     async fn write(&mut self, append: &Append, tail: &Tail) -> Result<Written, Fenced> {
@@ -411,10 +466,12 @@ impl JournalSink for TaskJournal {
         if self.gathered.lock().replace(tail).is_none() {
             runtime.spawn(async move {
                 tokio::time::sleep(gathered_for).await;
+                // First the right to write: what is taken is not to be overtaken by the last thing that is written.
+                let mut writer = journal.writer().await;
                 let tail = journal.gathered.lock().take();
                 if let Some(tail) = tail {
                     // Who is fenced hears of it where it waits.
-                    let _ = journal.append(tail).await;
+                    let _ = writer.keep(&tail).await;
                 }
             });
         }

@@ -2,6 +2,7 @@
 //!
 //! Must not drive anything. Invariant: what is told comes in the order of the commits, and nothing after the end.
 
+use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -9,7 +10,9 @@ use tokio::sync::watch;
 
 use crate::parts::admission::IdleSlot;
 use crate::parts::outcome::line;
+use bulkhead_domain::UnixMs;
 use bulkhead_domain::task::{Active, Phase, Task};
+use bulkhead_domain::timeline::WakeCause;
 
 /// Why a call could not be brought back to where it was.
 #[derive(Clone, Debug)]
@@ -17,6 +20,59 @@ pub(crate) struct ReplayFailure {
     pub(crate) why: String,
     /// The call did something else than its journal says. Otherwise the journal cannot be read, which is no fault of the plugin.
     pub(crate) is_divergence: bool,
+}
+
+/// What a call waits for that has left memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dormancy {
+    /// Its sleep ends then.
+    pub(crate) wake_at: Option<UnixMs>,
+    pub(crate) is_asleep: bool,
+    /// Whether its guest looks for messages.
+    pub(crate) is_cooperative: bool,
+    /// Messages that waited for it already.
+    pub(crate) steering: usize,
+    pub(crate) was_paused: bool,
+}
+
+/// Why it does not wait any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    For(WakeCause),
+    /// The task is over, or gone.
+    Over,
+}
+
+impl Dormancy {
+    /// Whether it goes on now that the record says this.
+    fn observe(&mut self, task: &Task) -> Option<Wake> {
+        let was_paused = std::mem::replace(&mut self.was_paused, is_paused(task));
+        let is_steered = self.is_cooperative && task.steering.len() > self.steering;
+        match task.phase {
+            Phase::Ended(_) => Some(Wake::Over),
+            Phase::Paused { .. } | Phase::Active(Active::Queued) => None,
+            Phase::Active(active) if active == Active::InputRequired || self.is_asleep => {
+                is_steered.then_some(Wake::For(WakeCause::Steered))
+            }
+            Phase::Active(_) if was_paused => Some(Wake::For(WakeCause::Resumed)),
+            Phase::Active(_) if self.wake_at.is_some() => Some(Wake::For(WakeCause::Slept)),
+            Phase::Active(_) => Some(Wake::For(WakeCause::Answered)),
+        }
+    }
+}
+
+/// What is done when a call that has left memory is to go on, or is over.
+pub(crate) type OnWake = Box<dyn FnOnce(Wake) + Send + Sync>;
+
+struct Dormant {
+    dormancy: Dormancy,
+    on_wake: OnWake,
+}
+
+impl fmt::Debug for Dormant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.dormancy.fmt(f)
+    }
 }
 
 /// What a run sees of its task.
@@ -42,6 +98,10 @@ struct RunStatus {
     paused: Option<IdleSlot>,
     /// Why its call could not be brought back to where it was.
     replay_failure: Option<ReplayFailure>,
+    /// Its run is about to end, because its call has left memory.
+    leaving: Option<Dormancy>,
+    /// Nothing drives it.
+    dormant: Option<Dormant>,
 }
 
 impl Run {
@@ -68,6 +128,45 @@ impl Run {
     pub(crate) fn gone(&self) {
         self.shown.lock().paused = None;
         self.record.send_replace(Seen::Gone);
+        self.wake_if_due();
+    }
+
+    /// The call has left memory; its run ends.
+    pub(crate) fn leave_memory(&self, dormancy: Dormancy) {
+        self.shown.lock().leaving = Some(dormancy);
+    }
+
+    /// Whether the run ended because its call has left memory.
+    pub(crate) fn take_leaving(&self) -> Option<Dormancy> {
+        self.shown.lock().leaving.take()
+    }
+
+    /// Nothing drives it any more until the record says that it goes on, which may be at once.
+    pub(crate) fn set_dormant(&self, dormancy: Dormancy, on_wake: OnWake) {
+        self.shown.lock().dormant = Some(Dormant { dormancy, on_wake });
+        self.wake_if_due();
+    }
+
+    pub(crate) fn is_dormant(&self) -> bool {
+        self.shown.lock().dormant.is_some()
+    }
+
+    /// The sleep of the call is over.
+    pub(crate) fn sleep_over(&self) {
+        if let Some(dormant) = &mut self.shown.lock().dormant {
+            dormant.dormancy.is_asleep = false;
+        }
+        self.wake_if_due();
+    }
+
+    /// Goes on, if nothing drives it and the record says that it has to.
+    pub(crate) fn wake_if_due(&self) {
+        let mut shown = self.shown.lock();
+        let Some(dormant) = &mut shown.dormant else { return };
+        let wake = self.task().map_or(Some(Wake::Over), |task| dormant.dormancy.observe(&task));
+        let Some((wake, dormant)) = wake.and_then(|wake| Some((wake, shown.dormant.take()?))) else { return };
+        drop(shown);
+        (dormant.on_wake)(wake);
     }
 
     /// Keeps a place among the paused tasks, for as long as the record says that this is one.

@@ -64,6 +64,24 @@ impl Watchers {
     /// Shows a run its record, and tells the listeners if it is news.
     pub(crate) fn show(&self, run: &Run, task: &Arc<Task>) {
         run.see(task, || self.publish(&task.requestor, task.id, &TaskNews::Changed(task.clone())));
+        run.wake_if_due();
+    }
+
+    /// Shows the task's run its record, which brings nothing new to those who listen.
+    pub(crate) fn tell_run(&self, task: &Arc<Task>) {
+        if let Some(run) = self.run_to_tell(task.id) {
+            run.see(task, || {});
+        }
+    }
+
+    /// Runs that nothing drives at the moment.
+    pub(crate) fn dormant_count(&self) -> usize {
+        self.runs.lock().values().filter(|run| run.is_dormant()).count()
+    }
+
+    /// The records of the runs that something drives.
+    pub(crate) fn driven(&self) -> Vec<Arc<Task>> {
+        self.runs.lock().values().filter(|run| !run.is_dormant()).filter_map(|run| run.task()).collect()
     }
 
     /// Stops the run of a task that is to be removed.

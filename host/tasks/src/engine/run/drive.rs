@@ -12,6 +12,7 @@ use tracing::Instrument as _;
 
 use super::resuming;
 use crate::engine::EngineContext;
+use crate::engine::run::dormant::given_up;
 use crate::engine::run::finish::{finish, write};
 use crate::engine::run::guest_driver::{GuestDriver, Started};
 use crate::engine::run::queued::{NextRun, leave_queue};
@@ -25,13 +26,14 @@ use crate::parts::job;
 use crate::parts::job::{Attempt, Fallback, Job, visits};
 use crate::parts::outcome::line;
 use crate::parts::request::ClientContext;
-use crate::parts::run_state::{Run, is_paused};
+use crate::parts::run_state::{Dormancy, Run, is_paused};
 use crate::parts::watchers::NotificationMark;
 use bulkhead_calls::{CallContext, CallSpec, Operation};
 use bulkhead_domain::call::{CallError, ClientFeature, FaultKind};
 use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::task::{Outcome, PluginVersion, Retention, Task, TaskOutput, Work};
+use bulkhead_domain::task::{Outcome, PluginVersion, Task, TaskOutput, Work};
+use bulkhead_domain::timeline::WakeCause;
 use bulkhead_traces::{InSpan as _, Span};
 
 /// How a run begins.
@@ -46,9 +48,9 @@ pub(crate) enum RunStart {
 
 /// Where a task waits for its turn.
 pub(crate) struct QueuePlace {
-    /// Counts it as queued.
+    /// Counts it as queued; none of one that was dormant.
     #[expect(dead_code, reason = "it counts for as long as it is there")]
-    pub(crate) slot: IdleSlot,
+    pub(crate) slot: Option<IdleSlot>,
     /// `None` while the task is paused.
     pub(crate) request: Option<PermitRequest>,
     pub(crate) next: NextRun,
@@ -75,10 +77,23 @@ impl EngineContext {
         }
     }
 
+    /// Lets a stored task lie dormant that began on an earlier host.
+    pub(crate) async fn keep_dormant(self: &Arc<Self>, task: Arc<Task>, dormancy: Dormancy, before: NotificationMark) {
+        let run = Arc::new(Run::new(task.clone()));
+        let knows_all = self.watchers.start(task.id, run.clone(), before);
+        if is_paused(&task) {
+            run.keep_paused(self.admission.keep(&task.requestor, IdleState::Paused));
+        }
+        self.lie_dormant(&run, &task, dormancy, wake);
+        if !knows_all {
+            self.catch_up(&run, &task).await;
+        }
+    }
+
     /// A place at the end of this requestor's queue.
     pub(crate) fn queue(&self, requestor: &Requestor, slot: IdleSlot) -> RunStart {
         let request = self.admission.enqueue(requestor, Purpose::Task).ok();
-        RunStart::Queued(Box::new(QueuePlace { slot, request, next: NextRun::Start }))
+        RunStart::Queued(Box::new(QueuePlace { slot: Some(slot), request, next: NextRun::Start }))
     }
 }
 
@@ -104,10 +119,19 @@ fn spawn(inner: Arc<EngineContext>, run: Arc<Run>, task: Arc<Task>, begin: RunSt
         if let Some(span) = recorded {
             end_span(&span, &run);
         }
-        inner.watchers.end(task.id);
+        match run.take_leaving() {
+            Some(dormancy) => inner.lie_dormant(&run, &task, dormancy, wake),
+            None => inner.watchers.end(task.id),
+        }
     };
     // The log tells whose request began it.
     tokio::spawn(Box::pin(work).in_span(span).in_current_span());
+}
+
+/// Starts the run of a task that was dormant.
+fn wake(inner: Arc<EngineContext>, run: Arc<Run>, task: Arc<Task>, cause: WakeCause) {
+    let queue_place = Box::new(QueuePlace { slot: None, request: None, next: NextRun::Wake(cause) });
+    spawn(inner, run, task, RunStart::Queued(queue_place), None);
 }
 
 /// Ends the record of a task whose run is gone.
@@ -145,13 +169,8 @@ fn end_span(span: &Span, run: &Run) {
 /// What is left to a task that is kept from its end: one that never ends would hold its place for ever. Every other one is stopped
 /// when it expires.
 fn time_left(inner: &EngineContext, task: &Task) -> Option<Duration> {
-    match task.retention {
-        Retention::FromCompletion { .. } => {
-            let end = task.created_at.saturating_add(inner.admission.limits(&task.requestor).ttl_ms_max);
-            Some(Duration::from_millis(end.saturating_sub(inner.clock.now())))
-        }
-        Retention::FromCreation { .. } | Retention::Unlimited => None,
-    }
+    let end = inner.gives_up_at(task)?;
+    Some(Duration::from_millis(end.saturating_sub(inner.clock.now())))
 }
 
 /// Does the work; when its time is over, the other thing beside it. The work is never dropped: it may be about to commit.
@@ -165,9 +184,7 @@ async fn beside<F: Future + Unpin>(mut work: F, left: Duration, when_over: impl 
 
 /// Ends the record; the run sees that and stops.
 async fn give_up(inner: &Arc<EngineContext>, run: &Run, task: &Task) {
-    let message = "the task did not end within the longest time that a task is kept".to_owned();
-    let error = CallError::Fault { kind: FaultKind::Deadline, reason: message.clone() };
-    write(inner, run, task, &Event::Abandon { error, message }, None).await;
+    write(inner, run, task, &given_up(), None).await;
 }
 
 /// Drives the task to its end; where it is held on the way, waits for it to be tried again.
@@ -181,7 +198,7 @@ pub(crate) async fn drive(
     let mut held = drive_once(&inner, &run, &task, begin, job).await;
     while held {
         let slot = inner.admission.keep(&task.requestor, IdleState::Queued);
-        let queue_place = Box::new(QueuePlace { slot, request: None, next: NextRun::Resume });
+        let queue_place = Box::new(QueuePlace { slot: Some(slot), request: None, next: NextRun::Resume });
         held = drive_once(&inner, &run, &task, RunStart::Queued(queue_place), None).await;
     }
 }
@@ -201,7 +218,7 @@ async fn drive_once(
         }
         RunStart::Running(permit) => (permit, task.clone(), false),
         RunStart::Queued(queue_place) => {
-            let resumes = queue_place.next == NextRun::Resume;
+            let resumes = queue_place.next != NextRun::Start;
             let Some((permit, task)) = leave_queue(inner, run, task, queue_place).await else { return false };
             (permit, task, resumes)
         }

@@ -17,13 +17,15 @@ use crate::parts::call_health::HealthReporter;
 use crate::parts::call_slot::CallSlot;
 use crate::parts::catalog_events::CatalogEvents;
 use crate::parts::journal::TaskJournal;
+use crate::parts::residents::{EvictionCause, ResidentSlot};
 use crate::parts::run_state::ReplayFailure;
 use bulkhead_calls::journal::JournalStatus;
 use bulkhead_calls::{CallEvent, CallSpec, ClientView, Executor, RunningCall};
-use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputResponse};
+use bulkhead_domain::clock::Clock;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{PluginVersion, TaskId};
+use bulkhead_domain::{Json, UnixMs};
 use bulkhead_traces::Span;
 
 /// Where a request to a client says which trace it is part of.
@@ -31,6 +33,9 @@ pub(crate) const TRACEPARENT: &str = "traceparent";
 
 /// A shorter sleep is not worth giving the permit back for.
 const REST_FROM: Duration = Duration::from_millis(20);
+
+/// A sleep as long as this has its beginning in the journal, so that it ends in time wherever the call is.
+const KEPT_FROM: Duration = Duration::from_secs(1);
 
 /// A guest may ask to sleep for longer than the clock can say; its deadline comes first in any case.
 const SLEEP_MAX: Duration = Duration::from_secs(86_400 * 365);
@@ -71,6 +76,7 @@ pub(crate) struct DriverContext {
     pub(crate) lists: Arc<CatalogEvents>,
     pub(crate) health: Arc<HealthReporter>,
     pub(crate) audit: TaskAudit,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// See the module. Dropping it stops the guest at once.
@@ -84,10 +90,28 @@ pub(crate) struct GuestDriver {
     /// How long the slot had been busy when the guest started: other plugins may have been asked before.
     busy_before: Duration,
     wait: Wait,
+    /// Of a task that rests, and may leave memory.
+    resident: Option<ResidentSlot>,
     /// Of the requests to the client that the guest waits for, if the call is recorded.
     input_spans: Vec<Span>,
     is_paused: bool,
     is_cancelled: bool,
+}
+
+/// What comes next of a guest.
+pub(crate) enum GuestNews {
+    /// `None`: the sandbox broke off without [`CallEvent::Finished`].
+    Event(Option<CallEvent>),
+    /// It rests, and is to leave memory.
+    Eviction(EvictionCause),
+}
+
+/// How a guest rests that may leave memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    pub(crate) is_asleep: bool,
+    /// Whether it looks at its signals.
+    pub(crate) is_cooperative: bool,
 }
 
 /// What the guest waits for. Its imports are synchronous, so there is at most one such thing.
@@ -96,6 +120,8 @@ enum Wait {
     Answers(oneshot::Sender<Answers>),
     Sleep {
         until: Instant,
+        /// Whether its end is in the journal.
+        is_kept: bool,
         reply: oneshot::Sender<()>,
     },
     /// Everything is there but the permit to go on.
@@ -122,7 +148,20 @@ impl GuestDriver {
         let is_paused = false;
         let is_cancelled = false;
         let input_spans = Vec::new();
-        Self { context, requestor, call_slot, guest, task, busy_before, wait, input_spans, is_paused, is_cancelled }
+        let resident = None;
+        Self {
+            context,
+            requestor,
+            call_slot,
+            guest,
+            task,
+            busy_before,
+            wait,
+            resident,
+            input_spans,
+            is_paused,
+            is_cancelled,
+        }
     }
 
     pub(crate) fn journal(&self) -> Option<&Arc<TaskJournal>> {
@@ -147,21 +186,63 @@ impl GuestDriver {
     /// The next event that the owner decides on; `None` if the sandbox broke off without [`CallEvent::Finished`]. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<CallEvent> {
         loop {
-            let event = match &self.wait {
-                Wait::Nothing | Wait::Answers(_) => self.guest.running.events.recv().await,
-                Wait::Sleep { .. } | Wait::Permit(_) => tokio::select! {
+            if let GuestNews::Event(event) = self.news().await {
+                return event;
+            }
+        }
+    }
+
+    /// The same of a task, which may have to leave memory while it rests. Cancel-safe.
+    pub(crate) async fn news(&mut self) -> GuestNews {
+        loop {
+            self.note_rest();
+            let event = match (&self.wait, &mut self.resident) {
+                (Wait::Nothing | Wait::Answers(_), None) => self.guest.running.events.recv().await,
+                (_, resident) => tokio::select! {
                     biased;
                     () = Self::wait_over(&self.wait, &mut self.call_slot, self.is_paused) => {
                         self.advance();
                         continue;
                     }
                     event = self.guest.running.events.recv() => event,
+                    cause = is_due(resident) => return GuestNews::Eviction(cause),
                 },
             };
-            if let Some(event) = self.handle(event?) {
-                return Some(event);
+            let Some(event) = event else { return GuestNews::Event(None) };
+            if let Some(event) = self.handle(event) {
+                return GuestNews::Event(Some(event));
             }
         }
+    }
+
+    /// How the guest rests, if it is a task's whose journal may bring it back.
+    fn rest(&self) -> Option<Rest> {
+        let journal = self.journal().filter(|journal| self.task.is_some() && !journal.is_given_up())?;
+        let is_asleep = matches!(self.wait, Wait::Sleep { is_kept: true, .. });
+        let is_stopped = self.is_paused && matches!(self.wait, Wait::Nothing | Wait::Permit(_));
+        let rests = is_asleep || is_stopped || matches!(self.wait, Wait::Answers(_));
+        let is_cooperative = self.guest.running.control.is_cooperative();
+        (rests && !self.is_cancelled && journal.is_of_task()).then_some(Rest { is_asleep, is_cooperative })
+    }
+
+    fn note_rest(&mut self) {
+        match self.rest() {
+            None => self.resident = None,
+            Some(_) if self.resident.is_none() => self.resident = Some(self.call_slot.reside(false)),
+            Some(_) => {}
+        }
+    }
+
+    /// How the guest rests, if it can leave memory: nothing that it began outside is under way, and it computed little, which it does again.
+    pub(crate) fn leaves_memory(&self) -> Option<Rest> {
+        let control = &self.guest.running.control;
+        let is_cheap = control.cpu_ms() <= self.call_slot.limits().task_evict_cpu_ms;
+        self.rest().filter(|_| is_cheap && control.can_leave_memory())
+    }
+
+    /// It was to leave memory, and stays for now.
+    pub(crate) fn stay(&mut self) {
+        self.resident = Some(self.call_slot.reside(true));
     }
 
     async fn wait_over(wait: &Wait, call_slot: &mut CallSlot, is_paused: bool) {
@@ -175,7 +256,10 @@ impl GuestDriver {
     /// After a sleep, waits for a permit; with a permit, lets the guest go on.
     fn advance(&mut self) {
         match std::mem::replace(&mut self.wait, Wait::Nothing) {
-            Wait::Sleep { reply, .. } => self.wait_for_permit(Reply::Slept(reply)),
+            Wait::Sleep { reply, .. } => {
+                self.set_wake_at(None);
+                self.wait_for_permit(Reply::Slept(reply));
+            }
             Wait::Permit(reply) => {
                 self.guest.running.control.resume();
                 self.guest.running.control.note("goes_on");
@@ -236,7 +320,19 @@ impl GuestDriver {
         if sleep >= REST_FROM {
             self.call_slot.rest(IdleState::Waiting);
         }
-        self.wait = Wait::Sleep { until: Instant::now() + sleep.min(SLEEP_MAX), reply };
+        let sleep = sleep.min(SLEEP_MAX);
+        let is_kept = sleep >= KEPT_FROM;
+        if is_kept {
+            let ms = u64::try_from(sleep.as_millis()).unwrap_or(u64::MAX);
+            self.set_wake_at(Some(self.context.clock.now().saturating_add(ms)));
+        }
+        self.wait = Wait::Sleep { until: Instant::now() + sleep, is_kept, reply };
+    }
+
+    fn set_wake_at(&self, at: Option<UnixMs>) {
+        if let Some(journal) = self.journal() {
+            journal.set_wake_at(at);
+        }
     }
 
     /// Each request to the client is a span, and tells the client which. What the guest says of a trace itself is its own.
@@ -265,7 +361,11 @@ impl GuestDriver {
 
     /// The guest goes on at once, without any answer.
     pub(crate) fn refuse_input(&mut self, reply: oneshot::Sender<Answers>, error: InputRequestError) {
-        let answers = Err(error);
+        self.give_answers(reply, Err(error));
+    }
+
+    /// The guest goes on at once, with what is known already.
+    pub(crate) fn give_answers(&mut self, reply: oneshot::Sender<Answers>, answers: Answers) {
         self.end_input_spans(&answers);
         drop(reply.send(answers));
     }
@@ -338,5 +438,13 @@ impl GuestDriver {
     pub(crate) fn report_end<T>(&self, label: &str, result: &Result<T, CallError>) {
         let busy = self.call_slot.busy().saturating_sub(self.busy_before);
         self.context.health.call_ended(&self.requestor, &self.guest.plugin, label, result, busy);
+    }
+}
+
+/// Why a guest that rests is to leave memory, once it is.
+async fn is_due(resident: &mut Option<ResidentSlot>) -> EvictionCause {
+    match resident {
+        Some(resident) => resident.is_due().await,
+        None => std::future::pending().await,
     }
 }

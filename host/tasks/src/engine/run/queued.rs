@@ -12,9 +12,10 @@ use crate::engine::change::{Applied, ApplyError};
 use crate::parts::admission::{Permit, Purpose};
 use crate::parts::journal::Beginning;
 use crate::parts::outcome::OUTCOME_RETRY;
-use crate::parts::run_state::{Run, Seen, is_paused, is_running};
+use crate::parts::run_state::{Dormancy, Run, Seen, is_paused, is_running};
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::Task;
+use bulkhead_domain::timeline::WakeCause;
 
 /// Whether the call of a task that starts is to keep a journal.
 async fn keeps_journal(inner: &EngineContext, task: &Task) -> bool {
@@ -28,13 +29,25 @@ pub(crate) enum NextRun {
     Start,
     /// It goes on where an earlier run was.
     Resume,
+    /// The same of one that was dormant.
+    Wake(WakeCause),
 }
 
 impl NextRun {
+    /// What it needs a permit for.
+    fn purpose(self) -> Purpose {
+        match self {
+            Self::Start | Self::Resume => Purpose::Task,
+            Self::Wake(_) => Purpose::Wake,
+        }
+    }
+
     /// Marks the record as running.
     async fn begin(self, inner: &EngineContext, task: &Task) -> Result<Applied, ApplyError> {
-        if let Self::Resume = self {
-            return resuming::mark_resumed(inner, task).await;
+        match self {
+            Self::Resume => return resuming::mark_resumed(inner, task, None).await,
+            Self::Wake(cause) => return resuming::mark_resumed(inner, task, Some(cause)).await,
+            Self::Start => {}
         }
         let durable = match keeps_journal(inner, task).await {
             true => Beginning::of(task, task.attempt.saturating_add(1)).marker(0, inner.executor.engine_hash()),
@@ -63,6 +76,13 @@ pub(crate) async fn leave_queue(
             Seen::Record(task) if task.outcome().is_none() => is_paused(task),
             Seen::Record(_) | Seen::Gone => return None,
         };
+        if paused && let NextRun::Wake(_) = queue_place.next {
+            // It has not gone on, so it lies dormant again.
+            if let (Some(record), Some(dormancy)) = (run.task(), inner.dormancy(task).await) {
+                run.leave_memory(Dormancy { was_paused: is_paused(&record), ..dormancy });
+                return None;
+            }
+        }
         if paused {
             queue_place.request = None;
             seen.changed().await.ok()?;
@@ -70,7 +90,9 @@ pub(crate) async fn leave_queue(
         }
         let request = match &mut queue_place.request {
             Some(request) => request,
-            None => queue_place.request.insert(inner.admission.enqueue(&task.requestor, Purpose::Task).ok()?),
+            None => {
+                queue_place.request.insert(inner.admission.enqueue(&task.requestor, queue_place.next.purpose()).ok()?)
+            }
         };
         let permit = tokio::select! {
             permit = request.permit() => Box::new(permit?),

@@ -21,6 +21,7 @@ use bulkhead_domain::call::CallError;
 use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
 use bulkhead_domain::task::{Outcome, Task};
+use bulkhead_domain::timeline::WakeCause;
 use bulkhead_store as store;
 use bulkhead_store::journal::{Append, HeadAfter, JournalHead, JournalState, TaskRef};
 
@@ -97,15 +98,20 @@ fn resumes(beginning: &Beginning, head: Option<&JournalHead>) -> u32 {
     head.map_or(beginning.resumes, |head| head.resumes_since_growth)
 }
 
-/// Marks the record as running again, and takes the journal over.
-pub(crate) async fn mark_resumed(inner: &EngineContext, task: &Task) -> Result<Applied, ApplyError> {
+/// Marks the record as running again, and takes the journal over. `cause`: why a task goes on that was dormant.
+pub(crate) async fn mark_resumed(
+    inner: &EngineContext,
+    task: &Task,
+    cause: Option<WakeCause>,
+) -> Result<Applied, ApplyError> {
     crash_points::reach("wake.permit");
     let head = inner.store.journal(&task.requestor, task.id).await.map_err(ApplyError::Store)?;
     let beginning = Beginning::read(task).ok_or(ApplyError::Refused(Refusal::Stale))?;
     let beginning = Beginning { resumes: resumes(&beginning, head.as_ref()).saturating_add(1), ..beginning };
     // Of the engine that began the call: only that one can be held to what the journal says.
     let engine_hash = task.durable.as_ref().map_or(0, |marker| marker.engine_hash);
-    let event = Event::Continue { lease: inner.lease(), durable: beginning.marker(task.attempt, engine_hash) };
+    let durable = beginning.marker(task.attempt, engine_hash);
+    let event = Event::Continue { lease: inner.lease(), durable, cause };
     let takes_over = |_: &Task, next: &Task| head.as_ref().map(|head| Append::resuming(head, next.attempt));
     let step = Step { event, output: None, author: Author::Holder };
     inner.apply_beside(TaskRef::of(task), step, &takes_over).await

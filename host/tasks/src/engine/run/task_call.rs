@@ -10,12 +10,13 @@ use tokio::time::Instant;
 
 use crate::engine::EngineContext;
 use crate::engine::change::ApplyError;
-use crate::engine::run::guest_driver::{Answers, GuestDriver, TRACEPARENT};
+use crate::engine::run::guest_driver::{Answers, GuestDriver, GuestNews, TRACEPARENT};
 use crate::parts::call_slot::CallSlot;
 use crate::parts::news::{TaskNews, of_kind};
-use crate::parts::run_state::{ReplayFailure, Run, Seen, is_paused, is_running};
+use crate::parts::residents::EvictionCause;
+use crate::parts::run_state::{Dormancy, ReplayFailure, Run, Seen, is_paused, is_running};
 use bulkhead_calls::{CallEvent, JournaledQuestion, OpenTail};
-use bulkhead_domain::call::{CallError, InputRequest, InputRequestError};
+use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputResponse};
 use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Input, Outcome, Phase, Task, TaskOutput};
@@ -49,6 +50,7 @@ enum Next {
     Record,
     GraceOver,
     Event(Option<CallEvent>),
+    Eviction(EvictionCause),
 }
 
 impl TaskCall {
@@ -58,8 +60,8 @@ impl TaskCall {
         Self { inner, guest, run, seen, task, issued_keys: Vec::new(), grace_until: None, replay_failure: None }
     }
 
-    /// The guest's result and the slot that it occupied, or `None` when the record is over before the guest is. The guest is stopped
-    /// either way.
+    /// The guest's result and the slot that it occupied, or `None` when the record is over before the guest is, or the call has left
+    /// memory. The guest is stopped either way.
     pub(crate) async fn run(mut self) -> Option<(Result<TaskOutput, CallError>, CallSlot)> {
         let result = loop {
             if self.replay_failure.is_some() {
@@ -68,6 +70,8 @@ impl TaskCall {
             match self.next().await {
                 Next::Record => self.observe()?,
                 Next::GraceOver => return None,
+                Next::Eviction(cause) if self.leave_memory(cause).await => return None,
+                Next::Eviction(_) => self.guest.stay(),
                 Next::Event(Some(CallEvent::Finished(result))) => break result.and_then(of_kind),
                 Next::Event(Some(event)) => self.take(event).await,
                 // The sandbox ends every call with `Finished`; a closed stream is a bug there, and the task must not hang on it.
@@ -93,8 +97,38 @@ impl TaskCall {
             biased;
             changed = self.seen.changed() => if changed.is_ok() { Next::Record } else { Next::GraceOver },
             () = grace => Next::GraceOver,
-            event = self.guest.next() => Next::Event(event),
+            news = self.guest.news() => match news {
+                GuestNews::Event(event) => Next::Event(event),
+                GuestNews::Eviction(cause) => Next::Eviction(cause),
+            },
         }
+    }
+
+    /// Takes a call that rests out of memory. Whether the record says so: then the guest is to be stopped.
+    async fn leave_memory(&mut self, cause: EvictionCause) -> bool {
+        let Some((rest, journal)) = self.guest.leaves_memory().zip(self.guest.journal().cloned()) else { return false };
+        let inner = Arc::clone(&self.inner);
+        crash_points::reach("evict.before");
+        let evicted = inner.evict(&self.task, &journal, rest.is_cooperative).await;
+        crash_points::reach("evict.after");
+        if let Err(error) = evicted {
+            tracing::debug!(task.id = %self.task.id, "a task does not leave memory: {error:?}");
+            // It may have come through, and nobody heard of it.
+            inner.catch_up(&self.run, &self.task).await;
+        }
+        let is_out = |task: &Arc<Task>| task.outcome().is_none() && task.lease.is_none();
+        let Some(task) = self.run.task().filter(|task| is_out(task) && task.attempt == self.task.attempt) else {
+            return false;
+        };
+        inner.audit.note_evicted(cause);
+        self.run.leave_memory(Dormancy {
+            wake_at: journal.wake_at(),
+            is_asleep: rest.is_asleep,
+            is_cooperative: rest.is_cooperative,
+            steering: self.task.steering.len(),
+            was_paused: is_paused(&task),
+        });
+        true
     }
 
     /// Acts on the record as it is now. `None`: stop the guest at once.
@@ -122,17 +156,22 @@ impl TaskCall {
 
     /// Lets the guest have its answers once all of them are there.
     fn pass_answers(&mut self) {
+        if let Some(answers) = self.take_answers() {
+            self.guest.answer(Ok(answers));
+        }
+    }
+
+    fn take_answers(&mut self) -> Option<Vec<InputResponse>> {
         if self.issued_keys.is_empty() {
-            return;
+            return None;
         }
         let answer = |key: &String| {
             let input = self.task.inputs.iter().find(|input| input.issued_key == *key);
             input.and_then(|input| input.answer.clone())
         };
-        if let Some(answers) = self.issued_keys.iter().map(answer).collect::<Option<Vec<_>>>() {
-            self.issued_keys.clear();
-            self.guest.answer(Ok(answers));
-        }
+        let answers = self.issued_keys.iter().map(answer).collect::<Option<Vec<_>>>()?;
+        self.issued_keys.clear();
+        Some(answers)
     }
 
     async fn take(&mut self, event: CallEvent) {
@@ -171,8 +210,14 @@ impl TaskCall {
         {
             let journal = Arc::clone(journal);
             tokio::spawn(async move { journal.came_back().await });
-            self.guest.await_answers(reply);
-            return self.pass_answers();
+            // One that was woken by its answers goes on with the permit that it was woken with.
+            return match self.take_answers() {
+                Some(answers) if !is_paused(&self.task) => self.guest.give_answers(reply, Ok(answers)),
+                answers => {
+                    self.guest.await_answers(reply);
+                    answers.map_or((), |answers| self.guest.answer(Ok(answers)))
+                }
+            };
         }
         crash_points::reach("ask.before");
         let inner = &self.inner;

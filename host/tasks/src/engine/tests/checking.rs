@@ -36,6 +36,7 @@ async fn task_without_a_journal_is_not_checked() {
     let asked = world.until(task.id, |task| task.outstanding().next().is_some()).await;
     let refused = world.tasks.check_journal(&asked).await.unwrap_err();
     assert!(matches!(refused, CheckError::NothingKept), "{refused}");
+    world.tasks.cancel(&ANNA, task.id).await.unwrap();
     let task = world.create(&ANNA, "lasting").await.unwrap();
     let asked = world.until(task.id, |task| task.outstanding().next().is_some()).await;
     world.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();

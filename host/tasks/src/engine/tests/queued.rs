@@ -73,6 +73,27 @@ async fn queued_task_holds_at_most_2_kib() {
     assert!(with_run.saturating_sub(stored) <= 2_048, "{with_run} - {stored}");
 }
 
+/// The same of a task that asked and left memory.
+#[tokio::test]
+#[ignore = "measures this process, so it runs alone"]
+#[expect(clippy::print_stdout, reason = "it is there for the figures")]
+async fn dormant_task_holds_at_most_4_kib() {
+    let world = world_on(Arc::new(MemoryStore::new()), Limits { task_evict_after_ms: 0, ..roomy() });
+    let before = resident();
+    for created in 0..QUEUED as usize {
+        world.create(&ANNA, "lasting").await.unwrap();
+        while created.is_multiple_of(64) && world.tasks.dormant_count() < created.saturating_sub(64) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    while world.tasks.dormant_count() < QUEUED as usize {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let each = (resident() - before) / u64::from(QUEUED);
+    println!("a dormant task: {each} bytes, with all that the store of this test keeps of it");
+    assert!(each <= 4_096, "{each}");
+}
+
 /// What only a call that runs needs is made when it runs.
 #[tokio::test]
 async fn run_of_a_queued_task_is_small_until_it_begins() {

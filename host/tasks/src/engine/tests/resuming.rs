@@ -5,7 +5,7 @@ use crate::engine::LEASE_MS;
 use crate::parts::admission::IdleState;
 use crate::{COULD_NOT, held_by_operator};
 use bulkhead_calls::{JournaledQuestion, Journaling, Tail};
-use bulkhead_domain::timeline::Transition;
+use bulkhead_domain::timeline::{Transition, WakeCause};
 use bulkhead_metrics::{Form, Metrics, MetricsOptions, Readings};
 use bulkhead_store::journal::{JournalState, JournalStore as _};
 use bulkhead_store::{Change, TaskStore as _};
@@ -41,7 +41,7 @@ pub(super) async fn asking() -> (World, Arc<Task>) {
 }
 
 /// The next life of the host, which has taken nothing over yet.
-fn next_life(world: World) -> World {
+pub(super) fn next_life(world: World) -> World {
     world.store.restart();
     let next = world_on(world.store.clone(), limits());
     drop(world);
@@ -55,7 +55,7 @@ async fn after(world: World) -> (World, Recovered) {
     (next, recovered)
 }
 
-fn noted(task: &Task) -> Vec<Transition> {
+pub(super) fn noted(task: &Task) -> Vec<Transition> {
     task.timeline.entries().iter().map(|entry| entry.transition).collect()
 }
 
@@ -66,11 +66,15 @@ async fn task_goes_on_with_the_question_that_it_had_asked() {
     let asked = world.until(task.id, |task| task.outstanding().next().is_some()).await;
     let (world, recovered) = after(world).await;
     assert_eq!((recovered.resumed, recovered.interrupted), (1, 0));
-    let again = world.until(task.id, |task| task.attempt == 2).await;
-    assert_eq!((&again.inputs, &again.phase), (&asked.inputs, &asked.phase), "its requestor sees nothing of it");
-    assert_eq!(noted(&again)[1..], [Transition::Interrupted, Transition::Continued { attempt: 2 }]);
+    let waits = world.tasks.get(&ANNA, task.id).await.unwrap();
+    assert_eq!((&waits.inputs, &waits.phase), (&asked.inputs, &asked.phase), "its requestor sees nothing of it");
+    assert_eq!(noted(&waits)[1..], [Transition::Interrupted]);
+    assert_eq!((world.tasks.dormant_count(), world.started.lock().len()), (1, 0), "it is not in memory");
     world.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
     assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
+    let ended = noted(&world.tasks.get(&ANNA, task.id).await.unwrap());
+    let woken = Transition::Woken { attempt: 2, cause: WakeCause::Answered };
+    assert_eq!(ended[2..], [Transition::Answered { open: 0 }, woken, Transition::Succeeded]);
     assert_eq!(*world.started.lock(), [1], "what the guest sees is one attempt");
     assert_eq!(world.store.journal(&ANNA, task.id).await.unwrap(), None, "the journal goes with the outcome");
 }
@@ -190,15 +194,11 @@ async fn task_is_held_however_many_others_its_requestor_has_paused() {
 #[tokio::test]
 async fn task_that_waits_for_an_answer_outlives_any_number_of_hosts() {
     let (mut world, task) = asking().await;
-    for attempt in 2..=6 {
+    for _ in 0..5 {
         let (next, _) = after(world).await;
-        next.until(task.id, |task| task.attempt == attempt).await;
-        let came_back = async || {
-            while next.store.journal(&ANNA, task.id).await.unwrap().unwrap().resumes_since_growth > 0 {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(5), came_back()).await.unwrap();
+        let waits = next.tasks.get(&ANNA, task.id).await.unwrap();
+        assert_eq!((waits.attempt, next.tasks.dormant_count()), (1, 1));
+        assert_eq!(noted(&waits)[1..], [Transition::Interrupted], "its run was lost once");
         world = next;
     }
     world.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
@@ -229,10 +229,11 @@ async fn task_that_asks_something_else_when_it_is_brought_back_is_counted_and_fa
     let metrics = Metrics::new(MetricsOptions { series_max: 1_000, tools: true });
     next.tasks.count(&metrics);
     next.tasks.recover().await.unwrap();
+    next.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
     assert_eq!(next.ended(task.id).await, Outcome::Error(CallError::Interrupted));
     let page = bulkhead_metrics::page(&metrics, Readings::default(), Form::Text).unwrap();
     assert_eq!(*next.health.diverged_at.lock(), [1_000_000], "its version hears of it");
-    for line in ["bulkhead_task_resumes_total 1", "bulkhead_task_divergences_total 1"] {
+    for line in ["bulkhead_task_wakes_total{cause=\"answered\"} 1", "bulkhead_task_divergences_total 1"] {
         assert!(page.contains(line), "{line}\n{page}");
     }
     // It says what the call did before, and goes with its task.
@@ -296,7 +297,7 @@ async fn takeover_goes_on_when_the_store_takes_writes() {
     next.tasks.cancel(&ANNA, cancelled.id).await.unwrap();
     let maintenance = next.tasks.clone();
     let maintained = tokio::spawn(async move { maintenance.run_maintenance().await });
-    next.until(asking.id, |task| task.attempt == 2).await;
+    next.until(asking.id, |task| task.dormant_since().is_some()).await;
     next.tasks.answer(&ANNA, asking.id, "name", accept()).await.unwrap();
     assert_eq!(next.ended(asking.id).await, Outcome::Output { is_error: false });
     assert_eq!(next.ended(cancelled.id).await, Outcome::Cancelled, "what its requestor did meanwhile stays");
@@ -312,7 +313,7 @@ async fn task_whose_journal_cannot_be_read_at_the_start_is_taken_over_later() {
     let by_version = next.tasks.by_version().await.unwrap();
     assert_eq!(by_version.get(&task.plugin), Some(&1), "its version is still needed");
     next.tasks.go_on_taking_over().await;
-    next.until(task.id, |task| task.attempt == 2).await;
+    next.until(task.id, |task| task.dormant_since().is_some()).await;
     assert_eq!(next.tasks.by_version().await.unwrap(), by_version);
     next.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
     assert_eq!(next.ended(task.id).await, Outcome::Output { is_error: false });

@@ -80,7 +80,7 @@ async fn lost_run_is_fenced_once_another_goes_on() {
     let mut next = step(&task, Event::Interrupt { how: Interruption::Resume }, 1).unwrap();
     next = store.commit(Change::of(next)).await.unwrap();
     let durable = Beginning::read(&task).unwrap().marker(0, 7);
-    next = step(&next, Event::Continue { lease: lease(), durable }, 2).unwrap();
+    next = step(&next, Event::Continue { lease: lease(), durable, cause: None }, 2).unwrap();
     let takes_over = Some(Append::resuming(&head, next.attempt));
     next = store.commit(Change { journal: takes_over, ..Change::of(next) }).await.unwrap();
     let head = store.journal(&ANNA, task.id).await.unwrap().unwrap();
