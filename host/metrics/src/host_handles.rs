@@ -33,7 +33,7 @@ pub enum EvictionCause {
     /// It has rested for long.
     Age,
     /// Another call needs the room to rest.
-    Room,
+    Pressure,
     /// The host goes down.
     Drain,
 }
@@ -66,7 +66,7 @@ impl TaskMetrics {
                 .map(|how| registry.counter(&TASKS_RECOVERED, [how])),
             resumes: registry.counter(&RESUMES, []),
             divergences: registry.counter(&DIVERGENCES, []),
-            evictions: ["number", "age", "room", "drain"].map(|cause| registry.counter(&EVICTIONS, [cause])),
+            evictions: ["number", "age", "pressure", "drain"].map(|cause| registry.counter(&EVICTIONS, [cause])),
             wakes: WakeCause::ALL.map(|cause| registry.counter(&WAKES, [cause.name()])),
             waits: ["plain", "task", "again", "wake"].map(|kind| registry.histogram(&PERMIT_WAIT, [kind])),
         })
@@ -114,11 +114,11 @@ impl TaskMetrics {
 
     /// A task left memory.
     pub fn evicted(&self, cause: EvictionCause) {
-        let [number, age, room, drain] = &self.evictions;
+        let [number, age, pressure, drain] = &self.evictions;
         match cause {
             EvictionCause::Number => number,
             EvictionCause::Age => age,
-            EvictionCause::Room => room,
+            EvictionCause::Pressure => pressure,
             EvictionCause::Drain => drain,
         }
         .increase();

@@ -76,7 +76,9 @@ async fn half_run_tasks_end_on_their_version_after_a_switch_and_a_kill() {
     each(waiting, async |id| answer(&client, id, "journey", journey.clone()).await).await;
     for (summary, digest, attempt) in each(&ids, booked).await {
         assert_eq!(summary, format!("Booked 2 economy{}Oslo.", SEATS[0]));
-        assert_eq!((digest, attempt), (json!(first), json!(2)));
+        assert_eq!(digest, json!(first));
+        // More, where it left memory on the way.
+        assert!(attempt.as_u64().is_some_and(|attempt| attempt >= 2), "it was brought back: {attempt}");
     }
     answer(&client, &fresh, "journey", journey).await;
     let (summary, digest, _) = booked(&fresh).await;

@@ -77,7 +77,7 @@ impl Residents {
         let mut state = self.state.lock();
         let found = state.by_age.iter().find(|(_, resident)| tenant.is_none_or(|tenant| resident.tenant == tenant));
         if let Some(number) = found.map(|(number, _)| *number) {
-            state.signal(number, EvictionCause::Room);
+            state.signal(number, EvictionCause::Pressure);
         }
     }
 
@@ -166,9 +166,9 @@ mod tests {
         let mut own = enter(&residents, 2, Some(9));
         residents.make_room(Some(TenantId([2; 16])));
         residents.make_room(Some(TenantId([2; 16])));
-        assert_eq!((cause(&mut other), cause(&mut own)), (None, Some(EvictionCause::Room)));
+        assert_eq!((cause(&mut other), cause(&mut own)), (None, Some(EvictionCause::Pressure)));
         residents.make_room(None);
-        assert_eq!(cause(&mut other), Some(EvictionCause::Room));
+        assert_eq!(cause(&mut other), Some(EvictionCause::Pressure));
     }
 
     #[tokio::test]
