@@ -44,6 +44,7 @@ mod operators;
 mod pausing;
 mod plugin_tests;
 mod plugins;
+mod postgres;
 mod programs;
 mod public_examples;
 mod recovery;

@@ -11,8 +11,7 @@ use bulkhead_dashboard::{Dashboard, DashboardParts, LoginCodes, SessionStore, Se
 use bulkhead_identity::auth::Authenticator;
 use bulkhead_limits::Full;
 use bulkhead_net::server::Certificate;
-use bulkhead_store::sled::SledStore;
-use bulkhead_store::{RowKind, RowState, RowStore as _};
+use bulkhead_store::{RowKind, RowState, Store};
 use bulkhead_tasks::Error;
 use bulkhead_transport::http::bind;
 use bulkhead_transport::quota::ElsewhereRefused;
@@ -102,7 +101,7 @@ impl DashboardListener {
 }
 
 /// Sessions of browsers, as rows of the store.
-struct SessionRows(Arc<SledStore>);
+struct SessionRows(Arc<dyn Store>);
 
 const PAGE_ROWS: usize = 256;
 

@@ -29,8 +29,7 @@ use bulkhead_net::server::{ENDING, Phase};
 use bulkhead_plugins::{self as plugins, HealthMonitor, Plugins};
 use bulkhead_protocol::{Protocol, ProtocolOptions};
 use bulkhead_runtime::{CodeCacheConfig, CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames};
-use bulkhead_store::host_secret;
-use bulkhead_store::sled::{SledOptions, SledStore};
+use bulkhead_store::{Store, host_secret};
 use bulkhead_tasks::secrets::Secrets;
 use bulkhead_tasks::{Options, Tasks};
 use bulkhead_threads::GuestPulse;
@@ -47,7 +46,7 @@ use tokio::task::JoinHandle;
 use super::host_identity::identify;
 use super::progress::StartStage;
 use super::resources::{Resources, address_space_shortage};
-use super::store_maintenance::SledMaintenance;
+use super::store_engine::StoreEngine;
 use super::system_clock::SystemClock;
 use super::tenants::Tenants;
 use super::{audit, progress, secrets, sources, traces};
@@ -65,7 +64,8 @@ pub(crate) type ObserveCalls = Box<dyn Fn(Arc<Sandbox>) -> Arc<dyn Executor> + S
 
 /// A running host without a transport.
 pub(crate) struct Host {
-    pub(crate) store: Arc<SledStore>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) engine: StoreEngine,
     pub(crate) principals: Principals,
     pub(crate) tasks: Tasks,
     pub(crate) protocol: Arc<Protocol>,
@@ -101,14 +101,12 @@ pub fn make_private_files() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
-/// Opens the store of a data directory, making both if need be.
-pub(crate) async fn open_store(config: &Config, data: &Path) -> anyhow::Result<Arc<SledStore>> {
+/// Opens the store, making it and the data directory if need be.
+pub(crate) async fn open_store(config: &Config, data: &Path) -> anyhow::Result<StoreEngine> {
     make_private_files();
     Resources::of_host().look()?;
     private_folder(data)?;
-    let options = SledOptions { keys: sources::encryption(config)?, ..SledOptions::new(data) };
-    let opened = tokio::task::spawn_blocking(move || SledStore::open(options)).await?;
-    opened.with_context(|| format!("the store in {} cannot be opened", data.display()))
+    StoreEngine::open(config, data).await
 }
 
 fn private_folder(data: &Path) -> anyhow::Result<()> {
@@ -176,8 +174,8 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
     Ok(refused)
 }
 
-fn warn_of_half_erased(data: &Path) -> anyhow::Result<()> {
-    for tenant in super::store_maintenance::erasing(data)? {
+async fn warn_of_half_erased(engine: &StoreEngine, data: &Path) -> anyhow::Result<()> {
+    for tenant in engine.maintenance(data).erasing().await? {
         tracing::warn!(%tenant, "a tenant is not erased completely: repeat `bulkhead tenant purge`");
     }
     Ok(())
@@ -208,18 +206,19 @@ impl Host {
         config: &Config,
         data: &Path,
         code: Option<CodeCacheConfig>,
-        store: Arc<SledStore>,
+        engine: StoreEngine,
         observe_calls: Option<&ObserveCalls>,
     ) -> anyhow::Result<Self> {
-        let identity = identify(config, data);
+        let store = engine.store();
+        let identity = identify(config, data, engine.name());
         let stage = StartStage::begin();
         let control = listen_to_operators(data, stage.clone())?;
         sources::refuse_exposing(&config.plugins, data)?;
-        warn_of_half_erased(data)?;
+        warn_of_half_erased(&engine, data).await?;
         let audit = audit::of_host(config, data)?;
         let tracer = traces::start(config)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        let metrics = config.metrics.as_ref().map(|config| Metrics::new(config.options)).unwrap_or_default();
+        let metrics = metrics_of(config, &engine);
         let principals = Principals::new(store.clone());
         let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
         // An author waits after every change.
@@ -228,14 +227,12 @@ impl Host {
         let Tenants { ruled, limits, cpu_weights, bounds, pinning } = Tenants::of(config, &principals).await?;
         principals.adopt(&ruled).await?;
         let limits = LiveLimits::from(limits);
-        store.count(&metrics);
         let quota = Arc::new(EdgeQuota::new(limits.clone()).counting(metrics.clone()));
 
-        let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
         // A store that takes no writes has to wait for its first local requestor, and everything else goes on.
         let health = Arc::new(HealthMonitor::of_running_host(principals.local_requestor().await.ok()));
         let tasks = Tasks::new(Options {
-            instances_max,
+            instances_max: u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX),
             store: store.clone(),
             executor: match observe_calls {
                 Some(observe_calls) => observe_calls(sandbox.clone()),
@@ -283,11 +280,12 @@ impl Host {
             required: config.server.ready_requires.iter().map(|ReadyRequirement::Plugin(name)| name.clone()).collect(),
         });
         let maintenance = spawn_maintenance(tasks.clone(), plugins.clone(), health.guests.clone(), refuse);
-        let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store, metrics.clone()).await?));
+        let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&*store, metrics.clone()).await?));
         protocol.set_tool_listing(sources::tool_listing(config));
         protocol.set_slow_ms(config.log.slow_ms);
         Ok(Self {
             store,
+            engine,
             principals,
             tasks,
             protocol,
@@ -321,7 +319,7 @@ impl Host {
 
     /// Carries out commands.
     pub(crate) fn operator(&self, identity: HostIdentity, reload: Arc<dyn Reload>) -> Arc<HostOperator> {
-        let maintenance = Arc::new(SledMaintenance { store: Arc::clone(&self.store), data: self.data.clone() });
+        let maintenance = self.engine.maintenance(&self.data);
         let task_control = Arc::new(self.tasks.clone());
         let mut operator = HostOperator::new(self.store.clone(), maintenance, task_control, Arc::clone(&self.clock));
         operator.principals = self.principals.clone();
@@ -377,6 +375,13 @@ impl Host {
     }
 }
 
+/// The host's metrics, which what is written to its store is counted in.
+fn metrics_of(config: &Config, engine: &StoreEngine) -> Metrics {
+    let metrics = config.metrics.as_ref().map(|config| Metrics::new(config.options)).unwrap_or_default();
+    engine.count(&metrics);
+    metrics
+}
+
 /// What goes on for as long as the host runs.
 fn spawn_maintenance(
     tasks: Tasks,
@@ -404,7 +409,7 @@ fn refuse_with(audit: Audit) -> impl Fn(&LoadError) + Send + Sync + 'static {
     }
 }
 
-async fn protocol_options(store: &SledStore, metrics: Metrics) -> anyhow::Result<ProtocolOptions> {
+async fn protocol_options(store: &dyn Store, metrics: Metrics) -> anyhow::Result<ProtocolOptions> {
     Ok(ProtocolOptions {
         server_name: "bulkhead".to_owned(),
         server_title: Some("Bulkhead".to_owned()),

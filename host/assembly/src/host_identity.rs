@@ -11,7 +11,7 @@ use bulkhead_runtime::WASMTIME_VERSION;
 use super::system_clock::unix_ms;
 
 /// What this process is, before it serves anywhere.
-pub(super) fn identify(config: &Config, data: &Path) -> HostIdentity {
+pub(super) fn identify(config: &Config, data: &Path, engine: &str) -> HostIdentity {
     HostIdentity {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         program: std::env::current_exe().ok().map(|program| program.display().to_string()),
@@ -22,7 +22,7 @@ pub(super) fn identify(config: &Config, data: &Path) -> HostIdentity {
         metrics_address: None,
         dashboard_address: None,
         data: data.display().to_string(),
-        store: "sled".to_owned(),
+        store: engine.to_owned(),
         sealed: config.encryption.is_some(),
         wasmtime: WASMTIME_VERSION.to_owned(),
     }

@@ -18,10 +18,10 @@ use bulkhead_control::{Answer, Command, Operator as _, WITHOUT_HOST};
 use bulkhead_identity::principal::Principals;
 use bulkhead_metrics::Metrics;
 use bulkhead_plugins::{Options, Plugins};
-use bulkhead_store::sled::SledStore;
+use bulkhead_store::{Error, Store};
 
 use super::host::{open_store, sandbox};
-use super::store_maintenance::{SledMaintenance, on_files};
+use super::store_maintenance::on_files;
 use super::system_clock::{SystemClock, unix_ms};
 use super::tenants::Tenants;
 use super::{audit, secrets, sources};
@@ -34,7 +34,7 @@ pub async fn connect(data: &Path) -> anyhow::Result<Option<ControlClient>> {
 
 /// Whether there is a token that could authenticate at a host on this data directory.
 pub(crate) async fn any_active_token(config: &Config) -> anyhow::Result<bool> {
-    if !bulkhead_store::sled::is_there(&config.server.data) {
+    if config.database.is_none() && !bulkhead_store::sled::is_there(&config.server.data) {
         return Ok(false);
     }
     let listed = execute_at(config, TokenList {}.into()).await?.read::<TokenList>()?;
@@ -47,7 +47,7 @@ pub async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Ans
     if let Some(host) = connect(data).await? {
         return Ok(host.execute_for(WITHOUT_HOST, command).await?);
     }
-    if let Some(answer) = on_files(data, &command).await? {
+    if let Some(answer) = on_files(config, &command).await? {
         return Ok(answer);
     }
     // The counts of calls are in the store: no plugin is loaded for them.
@@ -55,7 +55,7 @@ pub async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Ans
     if needs_plugins {
         sources::refuse_exposing(&config.plugins, data)?;
     }
-    let store = match open_store(config, data).await {
+    let engine = match open_store(config, data).await {
         // A host may have taken it just now, and listens by the time that this one has given up.
         Err(error) if is_locked(&error) => match connect(data).await? {
             Some(host) => return Ok(host.execute_for(WITHOUT_HOST, command).await?),
@@ -63,7 +63,8 @@ pub async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Ans
         },
         opened => opened?,
     };
-    let maintenance = Arc::new(SledMaintenance { store: Arc::clone(&store), data: data.clone() });
+    let store = engine.store();
+    let maintenance = engine.maintenance(data);
     let clock = Arc::new(SystemClock::default());
     let task_control = Arc::new(OfflineTasks { store: store.clone(), clock: clock.clone() });
     let audit = audit::of_idle(config)?;
@@ -92,7 +93,7 @@ pub async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Ans
 /// The plugins that a host on this store would begin with.
 async fn plugin_admin(
     config: &Config,
-    store: &Arc<SledStore>,
+    store: &Arc<dyn Store>,
     calls: Arc<OfflineTasks>,
     audit: Audit,
 ) -> anyhow::Result<PluginAdmin> {
@@ -117,5 +118,5 @@ async fn plugin_admin(
 
 /// Whether another process has the data directory.
 pub fn is_locked(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(bulkhead_store::Error::Locked(_)))
+    matches!(error.downcast_ref(), Some(Error::Locked(_)))
 }

@@ -26,8 +26,7 @@ use bulkhead_metrics::families::{
 use bulkhead_metrics::{Readings, process};
 use bulkhead_net::server::Certificate;
 use bulkhead_plugins::{Digest, PluginState, PluginView, Plugins};
-use bulkhead_store::TaskStore as _;
-use bulkhead_store::sled::SledStore;
+use bulkhead_store::Store;
 use bulkhead_tasks::Tasks;
 use bulkhead_traces::Tracer;
 use bulkhead_transport::http::bind;
@@ -37,6 +36,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
 use super::host::Host;
+use super::store_engine::StoreEngine;
 use super::trust;
 
 /// Where scrapers come in, bound before anything slow.
@@ -77,7 +77,8 @@ type HeldCounts = Vec<(TenantId, Arc<UsageCounts>)>;
 /// What of a host is read.
 #[derive(Clone)]
 struct ReadFrom {
-    store: Arc<SledStore>,
+    store: Arc<dyn Store>,
+    engine: StoreEngine,
     principals: Principals,
     tasks: Tasks,
     plugins: Plugins,
@@ -103,6 +104,7 @@ impl ReadFrom {
     fn of(host: &Host) -> Self {
         Self {
             store: Arc::clone(&host.store),
+            engine: host.engine.clone(),
             principals: host.principals.clone(),
             tasks: host.tasks.clone(),
             plugins: host.plugin_admin.plugins.clone(),
@@ -141,7 +143,7 @@ impl ReadFrom {
         readings.read(&HEALTHY, [], flag(self.health.unhealthy().is_none()));
         readings.read(&READY, [], flag(self.health.unready().is_none()));
         readings.read(&STORE_READ_ONLY, [], flag(self.store.read_only().is_some()));
-        readings.read(&STORE_WAITING, ["sled"], self.store.operations_waiting() as f64);
+        readings.read(&STORE_WAITING, [self.engine.name()], self.engine.operations_waiting() as f64);
         if let Some(free) = self.health.disk_free_bytes() {
             readings.read(&STORE_FREE, [], free as f64);
         }

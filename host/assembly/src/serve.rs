@@ -37,8 +37,8 @@ pub async fn serve(startup: HostStartup, tell_address: impl FnOnce(&str)) -> any
     // Before anything slow: a signal during the start must not be lost.
     let stop = stop_signal()?;
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP cannot be listened for")?;
-    let store = progress::logged(|| "opening the store".to_owned(), open_store(config, &data)).await?;
-    let authenticated = Principals::new(store.clone()).any_active_token(unix_ms()).await?;
+    let engine = progress::logged(|| "opening the store".to_owned(), open_store(config, &data)).await?;
+    let authenticated = Principals::new(engine.store()).any_active_token(unix_ms()).await?;
     config.check_exposure(authenticated)?;
     let issuers = trust::issuers(config)?;
     let certificate = trust::certificate(config)?;
@@ -49,7 +49,7 @@ pub async fn serve(startup: HostStartup, tell_address: impl FnOnce(&str)) -> any
     let admin_listener = config.admin.as_ref().map(bind_admin_listener).transpose()?;
     let scraping = config.metrics.as_ref().map(scraping::bind_listener).transpose()?;
     let browsing = config.dashboard.as_ref().map(dashboard::bind_listener).transpose()?;
-    let mut host = Host::start(config, &data, None, store, startup.observe_calls.as_ref()).await?;
+    let mut host = Host::start(config, &data, None, engine, startup.observe_calls.as_ref()).await?;
     // Their plugin is built beside this.
     let is_of_author = startup.observe_calls.is_some();
     let (authenticator, reloading) = startup.follow(&host, issuers)?;

@@ -27,8 +27,8 @@ pub async fn serve_client(
     stdout: Stdout,
 ) -> anyhow::Result<()> {
     let stop = stop_signal()?;
-    let store = progress::logged(|| "opening the store".to_owned(), open_store(&startup.config, data)).await?;
-    let host = Host::start(&startup.config, data, code, store, None).await?;
+    let engine = progress::logged(|| "opening the store".to_owned(), open_store(&startup.config, data)).await?;
+    let host = Host::start(&startup.config, data, code, engine, None).await?;
     // Whoever can use this host's pipe or socket is let in without a token.
     let (_, reloading) = startup.follow(&host, Vec::new())?;
     let operator = host.operator(host.identity.clone(), reloading);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bulkhead_config::Config;
 use bulkhead_control::commands::{StoreCheck, StoreCommand, StoreExport, StoreRebuild};
 use bulkhead_control::operator::StoreMaintenance;
 use bulkhead_control::views::{StoreCheckView, StoreRebuildView};
@@ -15,6 +16,8 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_store::Error;
 use bulkhead_store::sled::{self, Moved, Rekeyed, SledStore};
 use bulkhead_transport::session;
+
+use super::database_maintenance::refusal;
 
 /// The store of a running host, or of a command that opened one.
 pub(crate) struct SledMaintenance {
@@ -108,9 +111,20 @@ pub(crate) fn erasing(data: &Path) -> Result<Vec<TenantId>, Error> {
 }
 
 /// What is done to the files themselves, because a damaged store cannot be opened. `None`: the command needs an open store.
-pub(crate) async fn on_files(data: &Path, command: &Command) -> anyhow::Result<Option<Answer>> {
+pub(crate) async fn on_files(config: &Config, command: &Command) -> anyhow::Result<Option<Answer>> {
     let Command::Store(command) = command else { return Ok(None) };
-    let data = data.to_owned();
+    if config.database.is_some() {
+        // What a database has in its place is said before one is opened.
+        let name = match command {
+            StoreCommand::Check(_) => "check",
+            StoreCommand::Export(_) => "export",
+            StoreCommand::Rebuild(_) => "rebuild",
+            StoreCommand::Backup(_) => "backup",
+            StoreCommand::Rekey(_) => return Ok(None),
+        };
+        return Err(refusal(name).into());
+    }
+    let data = config.server.data.clone();
     Ok(Some(match command.clone() {
         StoreCommand::Check(_) => StoreCheck::answer(&blocking(move || sled::check(&data)).await?.into())?,
         StoreCommand::Export(StoreExport { file }) => {

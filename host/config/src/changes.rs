@@ -38,6 +38,7 @@ impl Config {
         differ("server.tls", self.tls != other.tls, false);
         differ("secrets", self.secrets != other.secrets, false);
         differ("encryption", self.encryption != other.encryption, false);
+        differ("store", self.database != other.database, false);
         differ("traces", self.traces != other.traces, false);
         differ("admin", self.admin != other.admin, false);
         differ("metrics", self.metrics != other.metrics, false);

@@ -59,6 +59,18 @@ pub struct Config {
     pub traces: TracesConfig,
     /// Where the keys are with which stored tasks are sealed.
     pub encryption: Option<SecretLocation>,
+    /// The database that everything is kept in; none: the data directory.
+    pub database: Option<DatabaseConfig>,
+}
+
+/// `[store]` with `engine = "postgres"`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseConfig {
+    /// Where the address of the database is, which may hold a password.
+    pub url: SecretLocation,
+    pub schema: String,
+    /// Certificates that the server's may be signed by, beside those of the web.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// `[tenant.NAME]`.

@@ -6,7 +6,7 @@ use toml::de::DeTable;
 
 use super::admin::{self, AdminConfig};
 use super::auth::{self, AuthConfig, SecretLocation};
-use super::config::SecretsConfig;
+use super::config::{DatabaseConfig, SecretsConfig};
 use super::dashboard::{self, DashboardConfig};
 use super::grants::read_bound;
 use super::key::Value;
@@ -40,6 +40,7 @@ pub(super) struct Parsed {
     pub(super) trust: Vec<TrustConfig>,
     pub(super) secrets: SecretsConfig,
     pub(super) encryption: Option<SecretLocation>,
+    pub(super) database: Option<DatabaseConfig>,
 }
 
 /// What a tenant's calls weigh when nobody says.
@@ -85,6 +86,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
             "dashboard" => parsed.dashboard = dashboard::read(&item),
             "auth" => parsed.auth = auth::read(&item).unwrap_or_default(),
             "encryption" => parsed.encryption = read_encryption(&item),
+            "store" => parsed.database = read_store(&item),
             "plugin" => parsed.plugins = plugin::read(&item),
             "secrets" => {
                 parsed.secrets.key_file =
@@ -97,7 +99,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
             "token" => item
                 .refuse("tokens are not kept in the configuration; `bulkhead token create --requestor NAME` makes one"),
             other => {
-                let known = "[server], [admin], [metrics], [dashboard], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [traces], [[trust]], [[plugin]], \
+                let known = "[server], [admin], [metrics], [dashboard], [auth], [limits], [call], [compile], [log], [audit], [sources], [store], [encryption], [secrets], [traces], [[trust]], [[plugin]], \
                      [[toolset]] and [tenant.NAME]";
                 reader.refuse(name, format!("{other}: no such section; there are {known}"));
             }
@@ -183,4 +185,50 @@ fn read_encryption(item: &Item<'_>) -> Option<SecretLocation> {
         section.item.refuse("needs key_file, a file of keys, or key_env, the name of a variable with them");
     }
     key_file.map(SecretLocation::File).or(key_env.map(SecretLocation::Variable))
+}
+
+/// The schema where none is named.
+const SCHEMA: &str = "bulkhead";
+
+table!(STORE, StoreKeys, "[store]",
+    "Where a host keeps tasks, tokens, plugins' rows and everything else that must survive.", {
+    engine: String = |item| item.text().map(str::to_owned), "sled",
+        "sled: the data directory; postgres: a schema of a PostgreSQL database, of one host at a time";
+    url_file: PathBuf = Item::file, "",
+        "For postgres: file with the address of the database, such as host=/var/run/postgresql dbname=bulkhead";
+    url_env: String = |item| item.text().map(str::to_owned), "",
+        "In place of url_file: the name of an environment variable with the address";
+    schema: String = |item| item.text().map(str::to_owned), "bulkhead",
+        "For postgres: the schema, which is made if it is not there; it belongs to this host alone";
+    ca_file: PathBuf = Item::file, "",
+        "For postgres over a network: file with certificates that the server's may be signed by, beside those of the web";
+});
+
+/// `[store]`: `None`: the data directory.
+fn read_store(item: &Item<'_>) -> Option<DatabaseConfig> {
+    let section = item.section(STORE.names())?;
+    let StoreKeys { engine, url_file, url_env, schema, ca_file } = StoreKeys::read(&section);
+    match engine.as_deref() {
+        Some("postgres") => {}
+        None | Some("sled") => {
+            if ["url_file", "url_env", "schema", "ca_file"].into_iter().any(|key| section.has(key)) {
+                section.item.refuse("url_file, url_env, schema and ca_file need engine = \"postgres\"");
+            }
+            return None;
+        }
+        Some(_) => {
+            section.item.refuse("engine is sled or postgres");
+            return None;
+        }
+    }
+    if section.has("url_file") && section.has("url_env") {
+        section.item.refuse("either url_file or url_env, not both");
+    }
+    let url = url_file.map(SecretLocation::File).or(url_env.map(SecretLocation::Variable));
+    if url.is_none() && !section.has("url_file") && !section.has("url_env") {
+        section.item.refuse(
+            "needs url_file, a file with the address of the database, or url_env, the name of a variable with it",
+        );
+    }
+    Some(DatabaseConfig { url: url?, schema: schema.unwrap_or_else(|| SCHEMA.to_owned()), ca_file })
 }

@@ -39,7 +39,7 @@ use std::path::PathBuf;
 
 pub use admin::{AdminConfig, AdminSecret};
 pub use auth::{AuthConfig, IssuerConfig, SecretLocation};
-pub use config::{Config, SecretsConfig, TenantConfig};
+pub use config::{Config, DatabaseConfig, SecretsConfig, TenantConfig};
 pub use dashboard::{DashboardConfig, OidcConfig};
 use document::{Parsed, TenantEntry};
 pub use grants::{keyvalue_defaults, variable as variable_name};
@@ -152,6 +152,7 @@ impl Config {
                 metrics: parsed.metrics,
                 dashboard: parsed.dashboard,
                 encryption: parsed.encryption,
+                database: parsed.database,
             })
         } else {
             Err(Problems(problems))
@@ -168,11 +169,14 @@ fn read_sources(
 ) -> (Layer<'static>, Parsed) {
     let mut base = Layer::base();
     let parsed = file.map(|file| document::read(file, &mut base, report)).unwrap_or_default();
-    let keys = match &parsed.encryption {
-        Some(SecretLocation::Variable(name)) => Some(name.as_str()),
-        _ => None,
+    let named = [parsed.encryption.as_ref(), parsed.database.as_ref().map(|database| &database.url)];
+    let is_named = |name: &str| {
+        named
+            .iter()
+            .flatten()
+            .any(|location| matches!(location, SecretLocation::Variable(variable) if variable == name))
     };
-    let variables = variables.into_iter().filter(|(name, _)| Some(name.as_str()) != keys);
+    let variables = variables.into_iter().filter(|(name, _)| !is_named(name));
     read_variables(variables, &mut base, report);
     if let Some(listen) = &flags.listen {
         base.set_text("server", "listen", listen, &ConfigLocation::Flag("--listen"), report);

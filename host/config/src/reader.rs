@@ -29,6 +29,7 @@ pub(super) type Name<'a> = Spanned<Cow<'a, str>>;
 
 /// What an operator may look for in the file although it must not be there.
 const KEPT_ELSEWHERE: &[(&str, &str)] = &[
+    ("store.url", "an address may hold a password, and is not kept in the configuration; use url_file or url_env"),
     ("encryption.key", "keys are not kept in the configuration; use key_file or key_env"),
     (
         "auth.issuer.client_secret",

@@ -22,6 +22,7 @@ pub(super) static TABLES: &[&Table] = &[
     &dashboard::OIDC,
     &traces::TRACES,
     &document::SECRETS,
+    &document::STORE,
     &document::ENCRYPTION,
     &auth::AUTH,
     &auth::SCOPE,

@@ -119,8 +119,8 @@ impl HostOperator {
                 let why = "something of the tenant is written again and again: do it once more, with the host stopped";
                 return Err(ControlError::Failed(why.to_owned()));
             }
-            // What sled removes it only forgets: a new database has never seen it.
-            let rebuilt = self.maintenance.rebuild(None).await?;
+            // What an engine removes it only forgets.
+            let rebuilt = self.maintenance.forget_removed().await?;
             refuse_losses(&rebuilt)?;
             old_stores += self.maintenance.remove_old_stores().await?;
         }

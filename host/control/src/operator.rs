@@ -57,6 +57,10 @@ pub trait StoreMaintenance: Send + Sync + 'static {
     async fn export(&self, file: &Path) -> Result<Moved, store::Error>;
     /// Puts a new database in the place of the old one, made of an export or of what can be read.
     async fn rebuild(&self, from: Option<&Path>) -> Result<StoreRebuildView, store::Error>;
+    /// Writes what is there anew, so that nothing that was removed is left in the files.
+    async fn forget_removed(&self) -> Result<StoreRebuildView, store::Error> {
+        self.rebuild(None).await
+    }
     /// Copies the store into a new data directory, and the components of plugins; returns the number of those.
     async fn backup(&self, directory: &Path) -> Result<u64, store::Error>;
     /// Seals the keys of tenants with the operator's first key.

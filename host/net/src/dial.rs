@@ -70,7 +70,25 @@ pub async fn connect_by(
     let _ = stream.set_nodelay(true);
     let Some(config) = tls else { return Ok(Box::new(stream)) };
     let name = ServerName::try_from(host.to_owned()).map_err(|_| DialError::Name)?;
-    Ok(Box::new(TlsConnector::from(config).connect(name, stream).await.map_err(DialError::Tls)?))
+    Ok(Box::new(start_tls(config, name, stream).await?))
+}
+
+/// Connects to a host that an operator named, wherever it is, without TLS: the protocol asks for that by itself.
+pub(crate) async fn connect_plain(host: &str, port: u16) -> Result<TcpStream, DialError> {
+    let allowed = resolve_by(looked_up(host, port), host, port, |_| true).await?;
+    let stream = connect_first(&allowed).await?;
+    // Small requests go out at once.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+/// The handshake on a connection of [`connect_plain`].
+pub(crate) async fn start_tls(
+    config: Arc<rustls::ClientConfig>,
+    name: ServerName<'static>,
+    stream: TcpStream,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, DialError> {
+    TlsConnector::from(config).connect(name, stream).await.map_err(DialError::Tls)
 }
 
 /// The addresses of a host that may be reached. One forbidden address makes none of the others wrong.

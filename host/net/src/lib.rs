@@ -8,6 +8,7 @@
 
 pub mod address;
 pub mod client;
+pub mod database;
 pub mod dial;
 pub mod pem;
 pub mod server;

@@ -18,6 +18,15 @@ pub mod keyvalue;
 mod leases;
 mod ledger;
 pub mod memory;
+pub mod postgres;
+#[cfg(any(test, feature = "testing"))]
+#[allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "only tests use it, and a server that does not start ends its test"
+)]
+pub mod postgres_server;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used, reason = "only tests use it, and a disk that cannot be read ends its test")]
 pub mod power_cut;
@@ -35,6 +44,7 @@ pub mod samples;
 pub mod sled;
 #[cfg(test)]
 mod suite;
+mod tenant_keys;
 pub mod usage_days;
 pub mod vault;
 

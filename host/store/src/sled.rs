@@ -59,6 +59,7 @@ pub use self::backup::backup;
 pub use self::check::{PROBLEMS_MAX, Report, check, check_running};
 pub use self::export::{export, export_running};
 pub use self::moved::{Moved, Rebuilt};
+pub use self::open::{DirectoryLock, lock_directory};
 pub use self::probe::{PROBE_ARGUMENT, ProbeMode, probe_main};
 pub use self::rebuild::{is_there, rebuild, rebuild_running, remove_old_stores};
 pub use self::rekey::{Rekeyed, rekey};

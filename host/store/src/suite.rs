@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::memory::MemoryStore;
+use super::postgres::{Address, PostgresOptions, PostgresStore};
+use super::postgres_server;
 use super::samples::{completion, creation, output, requestor, task, task_id};
 use super::sled::{ProbeMode, SledOptions, SledStore};
 use super::{Change, Creation, Error, ListPosition, RowKind, Store, StoredCaps, Usage};
@@ -15,10 +17,15 @@ use bulkhead_domain::task::{Active, Lease, NodeId, Outcome, Phase, Retention, Ta
 enum Bed {
     Memory(Arc<MemoryStore>),
     Disk { dir: tempfile::TempDir, store: Option<Arc<SledStore>>, sealed: bool },
+    Postgres { options: Box<PostgresOptions>, store: Option<Arc<PostgresStore>> },
+}
+
+fn keys(sealed: bool) -> Option<VaultKeys> {
+    sealed.then(|| VaultKeys::from_variable("KEY", &"5a".repeat(32)).unwrap())
 }
 
 fn options(dir: &std::path::Path, sealed: bool) -> SledOptions {
-    let keys = sealed.then(|| VaultKeys::from_variable("KEY", &"5a".repeat(32)).unwrap());
+    let keys = keys(sealed);
     SledOptions { probe: ProbeMode::InProcess, ballast_bytes: 0, free_bytes_min: 1, keys, ..SledOptions::new(dir) }
 }
 
@@ -33,8 +40,19 @@ impl Bed {
         Self::Disk { dir, store, sealed }
     }
 
+    /// `None`: there is no server.
+    async fn postgres(sealed: bool) -> Option<Self> {
+        let server = postgres_server::shared()?;
+        let address = Address::parse(&server.address()).unwrap();
+        let schema = postgres_server::new_schema();
+        let options = PostgresOptions { address, schema, keys: keys(sealed), dialer: None };
+        let store = Some(PostgresStore::open(options.clone()).await.unwrap());
+        Some(Self::Postgres { options: Box::new(options), store })
+    }
+
     fn store(&self) -> Arc<dyn Store> {
         match self {
+            Self::Postgres { store, .. } => Arc::clone(store.as_ref().unwrap()) as Arc<dyn Store>,
             Self::Memory(store) => Arc::clone(store) as Arc<dyn Store>,
             Self::Disk { store, .. } => Arc::clone(store.as_ref().unwrap()) as Arc<dyn Store>,
         }
@@ -47,6 +65,10 @@ impl Bed {
             Self::Disk { dir, store, sealed } => {
                 drop(store.take());
                 *store = Some(SledStore::open(options(dir.path(), *sealed)).unwrap());
+            }
+            Self::Postgres { options, store } => {
+                drop(store.take());
+                *store = Some(PostgresStore::open((**options).clone()).await.unwrap());
             }
         }
     }
@@ -64,6 +86,18 @@ macro_rules! facts {
         mod on_disk_and_sealed {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
               async fn $fact() { super::$fact(super::Bed::disk(true)).await; })*
+        }
+        mod in_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+              async fn $fact() {
+                  if let Some(bed) = super::Bed::postgres(false).await { super::$fact(bed).await; }
+              })*
+        }
+        mod in_postgres_and_sealed {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+              async fn $fact() {
+                  if let Some(bed) = super::Bed::postgres(true).await { super::$fact(bed).await; }
+              })*
         }
     };
 }

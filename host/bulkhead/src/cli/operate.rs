@@ -156,7 +156,8 @@ pub(super) fn load(operate: &OperateArguments) -> anyhow::Result<Config> {
 
 /// Whether there is a store, or a host that has one.
 async fn is_there(config: &Config) -> anyhow::Result<bool> {
-    Ok(bulkhead_store::sled::is_there(&config.server.data) || connect(&config.server.data).await?.is_some())
+    let is_there = config.database.is_some() || bulkhead_store::sled::is_there(&config.server.data);
+    Ok(is_there || connect(&config.server.data).await?.is_some())
 }
 
 /// Whether a host runs that would carry a command out: the one elsewhere that was named, or the one on the data directory.

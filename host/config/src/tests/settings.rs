@@ -30,3 +30,25 @@ fn settings_say_the_value_that_holds_and_why() {
         Config::settings(Some(File { path: Path::new("b.toml"), text: "[limit]\n" }), [], &Flags::default(), None);
     assert!(wrong.unwrap_err().to_string().contains("b.toml:1: limit: no such section"));
 }
+
+#[test]
+fn database_is_named_by_a_file_or_a_variable() {
+    let database = |text: &str| load(text).map(|config| config.database);
+    assert_eq!(database("[store]\nengine = 'sled'").unwrap(), None);
+    let named = database("[store]\nengine = 'postgres'\nurl_file = 'url'\nca_file = 'ca'").unwrap().unwrap();
+    assert_eq!(named.url, SecretLocation::File("etc/url".into()));
+    assert_eq!((named.schema.as_str(), named.ca_file), ("bulkhead", Some("etc/ca".into())));
+    // Also where the variable's name begins as those of keys do.
+    let text = "[store]\nengine = 'postgres'\nurl_env = 'BULKHEAD_DATABASE'\nschema = 'other'";
+    let config = load_all(text, &[("BULKHEAD_DATABASE", "postgresql:///b")], &Flags::default()).unwrap();
+    let named = config.database.unwrap();
+    assert_eq!((named.url, named.schema.as_str()), (SecretLocation::Variable("BULKHEAD_DATABASE".to_owned()), "other"));
+
+    refused_once("[store]\nengine = 'postgres'", "etc/bulkhead.toml:1: ", "needs url_file");
+    refused_once("[store]\nengine = 'oracle'", "etc/bulkhead.toml:1: ", "sled or postgres");
+    refused_once("[store]\nurl_env = 'U'", "etc/bulkhead.toml:1: ", "need engine");
+    let both = "[store]\nengine = 'postgres'\nurl_env = 'U'\nurl_file = 'f'";
+    refused_once(both, "etc/bulkhead.toml:1: ", "not both");
+    let written = "[store]\nengine = 'postgres'\nurl_env = 'U'\nurl = 'u'";
+    refused_once(written, "etc/bulkhead.toml:4: ", "may hold a password");
+}

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use super::super::Error;
@@ -21,7 +22,7 @@ const DIRECTORY_LOCK_TRIES: u32 = 25;
 const DIRECTORY_LOCK_WAIT: Duration = Duration::from_millis(10);
 
 /// Holds the data directory until it is dropped.
-pub(super) struct DirectoryLock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
+pub struct DirectoryLock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
 
 /// Takes the data directory for this process. That of a build before 0.1.0 is refused and left as it is.
 pub(super) fn lock(layout: &Layout) -> Result<DirectoryLock, Error> {
@@ -34,8 +35,21 @@ pub(super) fn lock(layout: &Layout) -> Result<DirectoryLock, Error> {
 
 /// The same, whatever is in it: for who puts another store in the place of that.
 pub(super) fn lock_any(layout: &Layout) -> Result<DirectoryLock, Error> {
-    let cannot = |error: std::io::Error| io_error("open", &layout.lock, &error);
     let data = layout.store.parent().unwrap_or(&layout.store);
+    let lock = lock_directory(data)?;
+    finish_rebuild(layout)?;
+    create_folder(&layout.store)?;
+    Ok(lock)
+}
+
+/// Takes a data directory that has its store elsewhere.
+///
+/// # Errors
+///
+/// [`Error::Locked`]: another process has it.
+pub fn lock_directory(data: &Path) -> Result<DirectoryLock, Error> {
+    let layout = Layout::new(data);
+    let cannot = |error: std::io::Error| io_error("open", &layout.lock, &error);
     create_folder(data)?;
     let mut file =
         File::options().create(true).truncate(false).read(true).write(true).open(&layout.lock).map_err(cannot)?;
@@ -62,8 +76,6 @@ pub(super) fn lock_any(layout: &Layout) -> Result<DirectoryLock, Error> {
     }
     // Only for the message to somebody else: a full disk must not keep the holder away.
     let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
-    finish_rebuild(layout)?;
-    create_folder(&layout.store)?;
     Ok(DirectoryLock(file))
 }
 

@@ -35,7 +35,7 @@ async fn generation_moves_with_the_rows_of_its_kind(bed: Bed) {
     store.change_rows(RowKind::Token, Vec::new(), vec![(b"a".to_vec(), None)], None).await.unwrap();
     let changed = generation(RowKind::Token);
     assert_ne!(changed, put);
-    if let Bed::Disk { .. } = bed {
+    if let Bed::Disk { .. } | Bed::Postgres { .. } = bed {
         store.put_row(RowKind::Session, b"a", b"1".to_vec(), true).await.unwrap();
         create(&*store, task(requestor(1, 1), 1)).await;
         assert_eq!(generation(RowKind::Token), changed, "other rows and tasks leave it alone");

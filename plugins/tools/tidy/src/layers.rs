@@ -9,11 +9,12 @@ use crate::code::{self, Source};
 use crate::repository::Repository;
 
 /// Libraries with the only crates of the host that may depend on them; a name that ends in `*` stands for all that begin so.
-const OWNERS: [(&str, &[&str]); 10] = [
+const OWNERS: [(&str, &[&str]); 11] = [
     ("anyhow", &["assembly", "bulkhead", "workbench"]),
     ("clap", &["bulkhead", "workbench"]),
     ("axum", &["transport"]),
     ("sled", &["store"]),
+    ("tokio-postgres", &["store"]),
     ("wasmtime*", &["runtime"]),
     ("maud", &["dashboard"]),
     ("prometheus-client", &["metrics"]),

@@ -4,6 +4,7 @@
 //! a running host of the same data directory notices nothing. Invariant: every finding that is not ok says what to do.
 
 mod data;
+mod database;
 mod machine;
 mod toolchains;
 
@@ -19,7 +20,7 @@ use serde::Serialize;
 
 /// Look at this machine: what a host here would lack, and what to do about it.
 ///
-/// Looks at the configuration, the kernel, the limits of the process, the data directory and its disk, the clock, the address, and the
+/// Looks at the configuration, the kernel, the limits of the process, the data directory and its disk, the database if there is one, the clock, the address, and the
 /// tools that plugins are built with. Nothing is changed. Exit code 1: something fails; warnings alone do not.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n  bulkhead doctor --config bulkhead.toml")]
@@ -89,6 +90,7 @@ async fn look(config: &Config) -> anyhow::Result<Vec<Finding>> {
     let disk = tokio::task::spawn_blocking(move || (machine::threads(), machine::clock(), data::look(&data))).await?;
     findings.push(disk.0);
     findings.extend(disk.1.into_iter().chain(disk.2));
+    findings.extend(database::look(config).await);
     findings.push(machine::port(config).await);
     findings.extend(tokio::task::spawn_blocking(toolchains::look).await?);
     Ok(findings)

@@ -1,0 +1,174 @@
+//! The store of a host, whichever engine it is.
+//!
+//! Owns the choice, and what the engines have beside the ports. Must not write. Invariant: what the configuration names is opened, or
+//! nothing: no other engine takes its place.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use bulkhead_config::{Config, DatabaseConfig, SecretLocation};
+use bulkhead_control::operator::StoreMaintenance;
+use bulkhead_metrics::Metrics;
+use bulkhead_net::database::{self, DatabaseStream};
+use bulkhead_net::{dial, pem};
+use bulkhead_store::postgres::{
+    self, Address, Dial, DialFailure, PostgresOptions, PostgresStore, Secured, ServerFacts,
+};
+use bulkhead_store::sled::{self, DirectoryLock, SledOptions, SledStore};
+use bulkhead_store::{Error, Store};
+
+use super::database_maintenance::DatabaseMaintenance;
+use super::sources;
+use super::store_maintenance::SledMaintenance;
+
+/// The longest file with an address.
+const URL_BYTES_MAX: usize = 4 << 10;
+
+/// An open store.
+#[derive(Clone)]
+pub(crate) enum StoreEngine {
+    Sled(Arc<SledStore>),
+    /// With the data directory, in which components, compiled code and the control socket are.
+    Postgres(
+        Arc<PostgresStore>,
+        #[expect(dead_code, reason = "the lock lasts as long as it is held")] Arc<DirectoryLock>,
+    ),
+}
+
+impl StoreEngine {
+    /// Opens what the configuration names.
+    pub(crate) async fn open(config: &Config, data: &Path) -> anyhow::Result<Self> {
+        if let Some(database) = &config.database {
+            anyhow::ensure!(
+                !sled::is_there(data),
+                "[store] names a database, and the data directory {} has a store of its own, which would not be used: name another data \
+                 directory, or move its folder `store` away",
+                data.display()
+            );
+            let lock = Arc::new(sled::lock_directory(data)?);
+            let opened = PostgresStore::open(options(config, database)?).await;
+            return opened.map(|store| Self::Postgres(store, lock)).map_err(|error| describe(error, database));
+        }
+        let options = SledOptions { keys: sources::encryption(config)?, ..SledOptions::new(data) };
+        let opened = tokio::task::spawn_blocking(move || SledStore::open(options)).await?;
+        opened.map(Self::Sled).with_context(|| format!("the store in {} cannot be opened", data.display()))
+    }
+
+    /// As metrics and operators are told.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Sled(_) => "sled",
+            Self::Postgres(..) => "postgres",
+        }
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Sled(store) => Arc::clone(store) as Arc<dyn Store>,
+            Self::Postgres(store, _) => Arc::clone(store) as Arc<dyn Store>,
+        }
+    }
+
+    pub(crate) fn count(&self, metrics: &Metrics) {
+        match self {
+            Self::Sled(store) => store.count(metrics),
+            Self::Postgres(store, _) => store.count(metrics),
+        }
+    }
+
+    pub(crate) fn operations_waiting(&self) -> usize {
+        match self {
+            Self::Sled(store) => store.operations_waiting(),
+            Self::Postgres(store, _) => store.operations_waiting(),
+        }
+    }
+
+    /// What operators can have done to it. `data` is the data directory.
+    pub(crate) fn maintenance(&self, data: &Path) -> Arc<dyn StoreMaintenance> {
+        match self {
+            Self::Sled(store) => Arc::new(SledMaintenance { store: Arc::clone(store), data: data.to_owned() }),
+            Self::Postgres(store, _) => Arc::new(DatabaseMaintenance { store: Arc::clone(store) }),
+        }
+    }
+}
+
+/// Says where it was tried, and keeps what the error is.
+fn describe(error: Error, database: &DatabaseConfig) -> anyhow::Error {
+    let what = match &error {
+        Error::Unavailable { .. } => {
+            format!(
+                "[store]: the database at {} cannot be reached: start it, or correct the address",
+                location(database)
+            )
+        }
+        _ => format!("[store]: the database at {} cannot be used", location(database)),
+    };
+    anyhow::Error::new(error).context(what)
+}
+
+/// Where the address is, which itself is not shown.
+fn location(database: &DatabaseConfig) -> String {
+    match &database.url {
+        SecretLocation::File(file) => format!("the address in {}", file.display()),
+        SecretLocation::Variable(name) => format!("the address in ${name}"),
+    }
+}
+
+/// What the server of the configuration says about itself; `None`: the configuration names none.
+///
+/// # Errors
+///
+/// It cannot be reached or used.
+pub async fn examine(config: &Config) -> anyhow::Result<Option<ServerFacts>> {
+    let Some(database) = &config.database else { return Ok(None) };
+    let facts = postgres::examine(&options(config, database)?).await;
+    facts.map(Some).map_err(|error| describe(error, database))
+}
+
+fn options(config: &Config, database: &DatabaseConfig) -> anyhow::Result<PostgresOptions> {
+    let url = match &database.url {
+        SecretLocation::File(file) => {
+            let read = std::fs::read_to_string(file);
+            read.with_context(|| format!("[store] url_file {} cannot be read", file.display()))?
+        }
+        SecretLocation::Variable(name) => sources::variable(name)
+            .with_context(|| format!("[store] url_env: the environment variable {name} is not set"))?,
+    };
+    anyhow::ensure!(url.len() <= URL_BYTES_MAX, "[store]: the address of the database is longer than 4 KiB");
+    let roots = match &database.ca_file {
+        None => Vec::new(),
+        Some(file) => {
+            let text = std::fs::read(file).with_context(|| format!("[store] ca_file {}", file.display()))?;
+            pem::certificates(&text)
+                .with_context(|| format!("[store] ca_file {} has no certificate", file.display()))?
+        }
+    };
+    let tls = dial::tls_config(&roots).context("[store] ca_file has a certificate that cannot be used")?;
+    Ok(PostgresOptions {
+        address: Address::parse(&url)?,
+        schema: database.schema.clone(),
+        keys: sources::encryption(config)?,
+        dialer: Some(Arc::new(Dialer { tls })),
+    })
+}
+
+/// Connections over a network, with TLS.
+struct Dialer {
+    tls: Arc<rustls::ClientConfig>,
+}
+
+#[async_trait]
+impl Dial for Dialer {
+    async fn dial(&self, host: &str, port: u16) -> Result<Secured, DialFailure> {
+        match database::connect(host, port, Arc::clone(&self.tls)).await {
+            Ok(DatabaseStream { stream, end_point }) => Ok(Secured { stream: Box::new(stream), end_point }),
+            Err(error) if error.passes() => Err(DialFailure::Unreachable(error.to_string())),
+            Err(error) => Err(DialFailure::Refused(format!(
+                "the database's server is not trusted ({error}): name its certificate's issuer in [store] ca_file, and the server by the \
+                 name in its certificate"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The statements, each prepared once for a connection.
+//!
+//! Owns all SQL that reads or writes data. Must not build a statement from a value: values are parameters. Invariant: every statement
+//! that a group writes with is followed by others only in a fixed order, the one in which [`super::writes`] sends them.
+
+macro_rules! statements {
+    ($($name:ident: $text:literal;)*) => {
+        /// One of the statements.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Sql { $($name),* }
+
+        /// Their texts, in the order of [`Sql`].
+        pub(super) const TEXTS: &[&str] = &[$($text),*];
+    };
+}
+
+statements! {
+    // The fence of the committer.
+    FenceTake: "insert into write_fence (holder, number) values ($1, 1)
+        on conflict (one) do update set holder = excluded.holder, number = write_fence.number + 1 returning number";
+    FenceAdvance: "update write_fence set number = number + 1 where holder = $1 and number = $2";
+    FenceResolve: "update write_fence set number = number + 2 where holder = $1 returning number - 2";
+
+    // What a group looks at before it decides.
+    LoadTasks: "select t.tenant, t.requestor, t.id, t.revision, t.ended, t.attempt, t.holder, t.held_until, t.created_at, t.expires_at,
+        t.alias, t.reserved, octet_length(t.record)::bigint, octet_length(t.arguments)::bigint, octet_length(t.output)::bigint
+        from unnest($1::bytea[], $2::bytea[], $3::bytea[]) as w(tenant, requestor, id)
+        join task t on t.tenant = w.tenant and t.requestor = w.requestor and t.id = w.id";
+    LoadAliases: "select t.tenant, t.requestor, t.id, t.alias
+        from unnest($1::bytea[], $2::bytea[], $3::bytea[]) as w(tenant, requestor, alias)
+        join task t on t.tenant = w.tenant and t.requestor = w.requestor and t.alias = w.alias";
+    LoadJournals: "select j.tenant, j.requestor, j.id, j.value
+        from unnest($1::bytea[], $2::bytea[], $3::bytea[]) as w(tenant, requestor, id)
+        join journal j on j.tenant = w.tenant and j.requestor = w.requestor and j.id = w.id and j.number = 0";
+    LoadRows: "select r.kind, r.key, r.value from unnest($1::smallint[], $2::bytea[]) as w(kind, key)
+        join stored_row r on r.kind = w.kind and r.key = w.key";
+
+    // What a group writes.
+    DeleteTasks: "delete from task t using unnest($1::bytea[], $2::bytea[], $3::bytea[]) as w(tenant, requestor, id)
+        where t.tenant = w.tenant and t.requestor = w.requestor and t.id = w.id";
+    UpdateTasks: "update task t set revision = w.revision, ended = w.ended, attempt = w.attempt, holder = w.holder,
+        held_until = w.held_until, expires_at = w.expires_at, alias = w.alias, reserved = w.reserved, record = w.record,
+        output = coalesce(w.output, t.output)
+        from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::boolean[], $6::bigint[], $7::bytea[], $8::bigint[],
+            $9::bigint[], $10::bytea[], $11::bigint[], $12::bytea[], $13::bytea[])
+        as w(tenant, requestor, id, revision, ended, attempt, holder, held_until, expires_at, alias, reserved, record, output)
+        where t.tenant = w.tenant and t.requestor = w.requestor and t.id = w.id";
+    InsertTasks: "insert into task (tenant, requestor, id, revision, ended, attempt, holder, held_until, expires_at, alias, reserved,
+            record, output, created_at, arguments)
+        select * from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::boolean[], $6::bigint[], $7::bytea[],
+            $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::bytea[], $13::bytea[], $14::bigint[], $15::bytea[])";
+    ClearJournals: "delete from journal j using unnest($1::bytea[], $2::bytea[], $3::bytea[]) as w(tenant, requestor, id)
+        where j.tenant = w.tenant and j.requestor = w.requestor and j.id = w.id";
+    DeleteJournalRows: "delete from journal j
+        using unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[]) as w(tenant, requestor, id, number)
+        where j.tenant = w.tenant and j.requestor = w.requestor and j.id = w.id and j.number = w.number";
+    PutJournalRows: "insert into journal (tenant, requestor, id, number, value)
+        select * from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[])
+        on conflict (tenant, requestor, id, number) do update set value = excluded.value";
+    DeleteRows: "delete from stored_row r using unnest($1::smallint[], $2::bytea[]) as w(kind, key)
+        where r.kind = w.kind and r.key = w.key";
+    PutRows: "insert into stored_row (kind, key, value) select * from unnest($1::smallint[], $2::bytea[], $3::bytea[])
+        on conflict (kind, key) do update set value = excluded.value";
+
+    // Reads.
+    Record: "select record from task where tenant = $1 and requestor = $2 and id = $3";
+    RecordAndOutput: "select record, output from task where tenant = $1 and requestor = $2 and id = $3";
+    Arguments: "select arguments from task where tenant = $1 and requestor = $2 and id = $3";
+    Output: "select output from task where tenant = $1 and requestor = $2 and id = $3";
+    RecordById: "select record from task where id = $1 order by tenant, requestor limit 1";
+    TaskOfAlias: "select id from task where tenant = $1 and requestor = $2 and alias = $3";
+    ListFirst: "select record from task where tenant = $1 and requestor = $2 order by created_at desc, id limit $3";
+    ListAfter: "select record from task where tenant = $1 and requestor = $2 and created_at <= $3 and (created_at < $3 or id > $4)
+        order by created_at desc, id limit $5";
+    Unfinished: "select tenant, requestor, id, holder, held_until from task
+        where not ended and (tenant, requestor, id) > ($1, $2, $3) order by tenant, requestor, id limit $4";
+    Records: "select t.tenant, t.requestor, t.id, t.record
+        from unnest($1::bytea[], $2::bytea[], $3::bytea[]) as w(tenant, requestor, id)
+        join task t on t.tenant = w.tenant and t.requestor = w.requestor and t.id = w.id order by t.tenant, t.requestor, t.id";
+    Expired: "select tenant, requestor, id from task where expires_at <= $1 order by expires_at, tenant, requestor, id limit $2";
+    NextExpiry: "select min(expires_at) from task";
+    TasksOfTenant: "select requestor, id from task where tenant = $1 order by requestor, id limit $2";
+    Scan: "select record from task where (tenant, requestor, id) > ($1, $2, $3) order by tenant, requestor, id limit $4";
+    JournalRows: "select number, value from journal where tenant = $1 and requestor = $2 and id = $3 order by number";
+    JournalHead: "select value from journal where tenant = $1 and requestor = $2 and id = $3 and number = 0";
+    JournalsAfter: "select tenant, requestor, id, number, value from journal where (tenant, requestor, id, number) > ($1, $2, $3, $4)
+        order by tenant, requestor, id, number limit $5";
+    Row: "select value from stored_row where kind = $1 and key = $2";
+    RowsFirst: "select key, value from stored_row where kind = $1 order by key limit $2";
+    RowsAfter: "select key, value from stored_row where kind = $1 and key > $2 order by key limit $3";
+    UsageOfTasks: "select tenant, requestor, count(*), sum(octet_length(record)::bigint + octet_length(arguments)
+        + coalesce(octet_length(output), reserved))::bigint from task group by tenant, requestor";
+    HeadsOfJournals: "select tenant, requestor, id, value from journal where number = 0";
+}

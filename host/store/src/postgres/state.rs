@@ -1,0 +1,136 @@
+//! What readers, writers and the committer of one store share.
+//!
+//! Must not talk to the server. Invariant: what is counted here is what the database holds and the group that is under way.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::super::leases::Leases;
+use super::super::tenant_keys::TenantKeys;
+use super::super::{Error, Ledger, RowKind};
+use super::address::Address;
+use super::connection::{Connection, Dial};
+use super::errors::unavailable;
+use bulkhead_domain::requestor::TenantId;
+use bulkhead_metrics::StoreMetrics;
+
+/// Why nothing is written at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// There is no connection; it is tried again.
+    Unreachable,
+    /// The server refuses writes, for this reason; it is tried again.
+    Refused(String),
+    /// Another host has taken the database over: nothing is written or read any more.
+    Lost,
+}
+
+impl Trouble {
+    /// What a caller is told.
+    pub(super) fn error(&self) -> Error {
+        match self {
+            Self::Unreachable => unavailable(),
+            Self::Refused(reason) => Error::ReadOnly(reason.clone()),
+            Self::Lost => Error::Lost,
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Unreachable => "the database cannot be reached; it is tried again".to_owned(),
+            Self::Refused(reason) => reason.clone(),
+            Self::Lost => "another host has taken over this schema of the database: end one of the two".to_owned(),
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Shared {
+    pub(super) address: Address,
+    pub(super) dialer: Option<Arc<dyn Dial>>,
+    pub(super) schema: String,
+    /// Names this store in the fence; drawn anew with each opening.
+    pub(super) holder: [u8; 16],
+    pub(super) ledger: Mutex<Ledger>,
+    pub(super) leases: Mutex<Leases>,
+    /// Tenants for which nothing new is written.
+    pub(super) blocked_tenants: Mutex<HashSet<TenantId>>,
+    pub(super) tenant_keys: TenantKeys,
+    pub(super) metrics: OnceLock<StoreMetrics>,
+    /// By the position of the kind in [`RowKind::ALL`].
+    pub(super) generations: [AtomicU64; RowKind::ALL.len()],
+    trouble: Mutex<Option<Trouble>>,
+    /// A reader has found the connection broken: the committer looks at its own.
+    pub(super) look: Notify,
+}
+
+impl Shared {
+    pub(super) fn new(
+        address: Address,
+        dialer: Option<Arc<dyn Dial>>,
+        schema: String,
+        tenant_keys: TenantKeys,
+    ) -> Result<Self, Error> {
+        let mut holder = [0; 16];
+        getrandom::fill(&mut holder).map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
+        Ok(Self {
+            address,
+            dialer,
+            schema,
+            holder,
+            ledger: Mutex::default(),
+            leases: Mutex::default(),
+            blocked_tenants: Mutex::default(),
+            tenant_keys,
+            metrics: OnceLock::new(),
+            generations: std::array::from_fn(|_| AtomicU64::new(0)),
+            trouble: Mutex::new(None),
+            look: Notify::new(),
+        })
+    }
+
+    /// A new session.
+    pub(super) async fn connect(&self) -> Result<Connection, Error> {
+        Connection::open(&self.address, self.dialer.as_ref(), &self.schema).await
+    }
+
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        self.trouble.lock().clone()
+    }
+
+    /// Says it in the log when it changes.
+    pub(super) fn set_trouble(&self, trouble: Option<Trouble>) {
+        let mut present = self.trouble.lock();
+        // There is no way back: the counts of this process are of the past.
+        if *present == trouble || *present == Some(Trouble::Lost) {
+            return;
+        }
+        match &trouble {
+            Some(trouble) => tracing::error!(reason = trouble.describe(), "the store takes no writes"),
+            None => tracing::info!("the store takes writes again"),
+        }
+        *present = trouble;
+    }
+
+    /// Rows of these kinds have changed.
+    pub(super) fn advance(&self, kinds: &HashSet<RowKind>) {
+        for (kind, generation) in RowKind::ALL.iter().zip(&self.generations) {
+            if kinds.contains(kind) {
+                generation.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// See [`RowStore::generation`](crate::RowStore::generation).
+    pub(super) fn generation(&self, kind: RowKind) -> Option<u64> {
+        if self.trouble() == Some(Trouble::Lost) {
+            return None;
+        }
+        let index = RowKind::ALL.iter().position(|known| *known == kind)?;
+        Some(self.generations.get(index)?.load(Ordering::SeqCst))
+    }
+}
