@@ -21,6 +21,8 @@ enum State {
     Running,
     Asking,
     Paused,
+    /// It rests, and has left memory.
+    Dormant,
     /// Its host ended, and it was not brought back yet.
     Interrupted,
     /// What happened meanwhile was not kept.
@@ -29,11 +31,12 @@ enum State {
 
 impl State {
     /// In the order of the legend, each with its class in the style sheet.
-    const ALL: [(Self, &str, &str); 6] = [
+    const ALL: [(Self, &str, &str); 7] = [
         (Self::Queued, "queued", "l5"),
         (Self::Running, "running", "l0"),
         (Self::Asking, "asking", "l3"),
         (Self::Paused, "paused", "l4"),
+        (Self::Dormant, "dormant", "l6"),
         (Self::Interrupted, "without its host", "l1"),
         (Self::Unknown, "not kept", "l2"),
     ];
@@ -97,7 +100,9 @@ impl Lifetime<'_> {
             segments.push(Segment { state: was, from, until: entry.at });
             from = entry.at;
             state = match entry.transition {
-                TransitionView::Started { .. } | TransitionView::Continued { .. } => State::Running,
+                TransitionView::Started { .. } | TransitionView::Continued { .. } | TransitionView::Woken { .. } => {
+                    State::Running
+                }
                 TransitionView::InputRequested { .. } => State::Asking,
                 TransitionView::Answered { open: 0 } => State::Running,
                 TransitionView::Answered { .. } => State::Asking,
@@ -106,6 +111,7 @@ impl Lifetime<'_> {
                     State::Paused
                 }
                 TransitionView::Resumed => before_pause,
+                TransitionView::Dormant => State::Dormant,
                 TransitionView::Interrupted => State::Interrupted,
                 TransitionView::Cancelled { .. }
                 | TransitionView::Succeeded
@@ -179,7 +185,9 @@ mod tests {
         let entries = [
             (2_000, r#""started","attempt":1"#),
             (3_000, r#""input_requested","requests":1"#),
+            (4_000, r#""dormant""#),
             (5_000, r#""answered","open":0"#),
+            (5_000, r#""woken","attempt":2,"cause":"answered""#),
             (5_500, r#""paused""#),
             (7_000, r#""resumed""#),
             (8_000, r#""interrupted""#),
@@ -190,14 +198,14 @@ mod tests {
         let lifetime = lifetime(&timeline, TaskStatus::Succeeded);
         assert_eq!(lifetime.took(99_000).into_string(), "10 s");
         let drawn = lifetime.drawn(99_000).into_string();
-        let label = "queued 1 s, running 5 s, asking 2 s, paused 1.5 s, without its host 500 ms";
+        let label = "queued 1 s, running 5 s, asking 1 s, paused 1.5 s, dormant 1 s, without its host 500 ms";
         assert!(drawn.contains(&format!("aria-label=\"The time of the task: {label}\"")), "{drawn}");
         assert!(drawn.contains(
-            "<rect class=\"l3\" x=\"120\" y=\"0\" width=\"120\" height=\"20\"><title>asking 2 s</title></rect>"
+            "<rect class=\"l3\" x=\"120\" y=\"0\" width=\"60\" height=\"20\"><title>asking 1 s</title></rect>"
         ));
-        assert!(!drawn.contains("style") && drawn.len() < 2_500, "{} bytes", drawn.len());
-        assert_eq!(lifetime.lasted(1, 99_000).into_string(), "<small>for 2 s</small>");
-        assert_eq!(lifetime.lasted(7, 99_000).into_string(), "", "it is over");
+        assert!(!drawn.contains("style") && drawn.len() < 3_000, "{} bytes", drawn.len());
+        assert_eq!(lifetime.lasted(1, 99_000).into_string(), "<small>for 1 s</small>");
+        assert_eq!(lifetime.lasted(9, 99_000).into_string(), "", "it is over");
     }
 
     #[test]
