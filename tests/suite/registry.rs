@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bulkhead_plugins::sources::oci::{self, Logins};
-use bulkhead_plugins::sources::{Error, FetchOptions, Fetched, OciReference, Progress, PublicKey, Rule, Source, Trust};
+use bulkhead_plugins::sources::{
+    Error, FetchOptions, Fetched, OciReference, Progress, PublicKey, Rule, Source, Trust, TrustedKey,
+};
 use serde_json::{Value, json};
 use tests::command;
 use tests::place::{component, variant};
@@ -67,7 +69,12 @@ pub(crate) fn keys(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
 pub(crate) fn trusting(public: &Path) -> Trust {
     let key = PublicKey::from_pem(&std::fs::read_to_string(public).unwrap()).unwrap();
     let pattern = "oci://**".parse().unwrap();
-    Trust::new(vec![Rule { pattern, keys: vec![key], same_repository: false, changed_definitions: None }])
+    Trust::new(vec![Rule {
+        pattern,
+        keys: vec![TrustedKey { key, file: public.to_owned() }],
+        same_repository: false,
+        changed_definitions: None,
+    }])
 }
 
 #[tokio::test(flavor = "multi_thread")]
