@@ -287,12 +287,9 @@ mod tests {
         let text = "struct A { ground: u8, line: u8 } enum B { C { wish: u8 } }
             fn f(said: u8, (told, x): (u8, u8)) { let mut manner = 1; match y { Some(place) => place, _ => 2 }; }
             fn g() { z.map(|asked| asked.ground); B::C { wish: 1 }; fn inner(my_upkeep: u8) {} self.said = said(); }";
-        let found = |name: &str| {
-            let lines = refused_names(&source(name, text));
-            lines.iter().filter_map(|line| line.split('`').nth(1)).map(str::to_owned).collect::<Vec<_>>()
-        };
-        assert_eq!(found("tasks/a.rs"), ["ground", "wish", "said", "told", "manner", "place", "asked", "my_upkeep"]);
-        assert!(found("runtime/a.rs").is_empty(), "its fields, parameters and locals are still to be renamed");
+        let lines = refused_names(&source("tasks/a.rs", text));
+        let names: Vec<_> = lines.iter().filter_map(|line| line.split('`').nth(1)).collect();
+        assert_eq!(names, ["ground", "wish", "said", "told", "manner", "place", "asked", "my_upkeep"]);
     }
 
     #[test]
