@@ -171,9 +171,9 @@ async fn requestor_pauses_resumes_cancels_and_deletes_a_task() {
     let press = async |action: &str| browser.press(&page, &format!("{page}/{action}"), &[]).await;
     let shows = async |part: &str| browser.get(&page).await.text.contains(part);
     assert_eq!(press("pause").await.leads_to(), page);
-    assert!(shows("status paused").await && shows("paused</li>").await);
+    assert!(shows("status paused").await && shows("paused<small>for ").await);
     assert_eq!(press("resume").await.leads_to(), page);
-    assert!(!shows("status paused").await && shows("resumed</li>").await);
+    assert!(!shows("status paused").await && shows("resumed<small>for ").await);
     assert!(browser.get("/tasks?status=running").await.text.contains(&page));
     assert!(!browser.get("/tasks?status=paused").await.text.contains(&page));
     assert_eq!(press("cancel").await.leads_to(), page);
@@ -217,7 +217,7 @@ async fn question_is_answered_in_its_form() {
     let action = format!("/tasks/{task}/answer");
     let shown = browser.get(&page).await.text;
     assert!(shown.contains("A value for q1?") && shown.contains("name=\"field.value\""), "{shown}");
-    assert!(browser.get("/").await.text.contains("Tasks that wait for your answer: 1."));
+    assert!(browser.get("/").await.text.contains("1 task waits for your answer: "));
     let keys: Vec<_> = shown.split("name=\"key\" value=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let [first, second] = keys[..] else { panic!("{keys:?}") };
     let answer = async |fields: &[(&str, &str)]| browser.press(&page, &action, fields).await;

@@ -461,6 +461,7 @@ impl Command {
                         | HostCommand::DrainShow(_)
                         | HostCommand::Show(_)
                         | HostCommand::History(_)
+                        | HostCommand::Activity(_)
                 )
             }
             Self::Tenant(command) => matches!(command, TenantCommand::List(_)),
@@ -482,9 +483,7 @@ impl Command {
                 Self::Tasks(command) => {
                     matches!(command, TasksCommand::List(_) | TasksCommand::Journal(_) | TasksCommand::Replay(_))
                 }
-                Self::Host(command) => {
-                    matches!(command, HostCommand::Activity(_) | HostCommand::Reload(ConfigReload { check: true }))
-                }
+                Self::Host(command) => matches!(command, HostCommand::Reload(ConfigReload { check: true })),
                 Self::Audit(AuditCommand::Page(_)) => true,
                 Self::Plugin(command) => {
                     matches!(command, PluginCommand::Changes(_) | PluginCommand::Grants(_) | PluginCommand::Verify(_))

@@ -125,7 +125,7 @@ async fn own_task_and_list_change_while_they_are_open() {
     let done = browser.post(&format!("{page}/resume"), value.split('"').next().expect("a value"), &[]).await;
     assert_eq!(done.leads_to(), page);
     // What has not changed does not come again.
-    let resumed = one.until("live-timeline", "resumed</li>").await;
+    let resumed = one.until("live-timeline", "resumed<small>").await;
     for same in ["live-result", "live-inputs"] {
         assert!(!changed.contains_key(same) && !resumed.contains_key(same), "{changed:?} {resumed:?}");
     }
