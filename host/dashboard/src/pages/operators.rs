@@ -287,7 +287,7 @@ mod tests {
         for part in [
             "<a href=\"/tasks/02\">echo</a> <code>02</code></td>",
             "2 tasks on this page; there are more",
-            "<a href=\"/tasks?since=30000&amp;sort=-changed\" aria-label=\"Without the filter Tenant\">",
+            "<a href=\"/tasks?since=30000&amp;sort=-changed\" title=\"Without this filter\">Tenant: ",
             "<datalist id=\"known-tool\"><option value=\"echo\"></option><option value=\"wait\"></option></datalist>",
             "<option value=\"30000\" selected>since 00:00:30 UTC</option>",
             "/tasks?tenant=acme&amp;since=30000&amp;sort=-changed&amp;after=a.b.c",
