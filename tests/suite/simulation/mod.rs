@@ -357,7 +357,14 @@ impl World {
     fn resume_all(&mut self) {
         for task in self.model.unfinished(&self.life.runtime, &self.store, &self.clock) {
             if let Phase::Paused { .. } = task.phase {
-                let resumed = self.life.runtime.block_on(self.life.tasks.resume(&task.requestor, task.id));
+                let tasks = &self.life.tasks;
+                // One whose hosts ended again and again is held, which an operator ends.
+                let resumed = self.life.runtime.block_on(async {
+                    match task.is_held() {
+                        true => tasks.release(&task.requestor, task.id).await,
+                        false => tasks.resume(&task.requestor, task.id).await,
+                    }
+                });
                 assert!(resumed.is_ok(), "seed {}: {resumed:?}", self.seed);
             }
         }
