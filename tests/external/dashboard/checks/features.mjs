@@ -60,7 +60,6 @@ export async function firstScreen(report, world) {
   await report.check("charts: two values and three times are written beside, and the pointer reads one", async () => {
     const page = await world.viewers.visit("operator", "/");
     const chart = page.locator("figure.chart", { has: page.locator(".plot") }).first();
-    await chart.scrollIntoViewIfNeeded();
     assert.equal(await chart.locator(".plot .high span").count(), 2);
     assert.ok((await chart.locator(".plot .long span").count()) <= 3);
     await until("the reading", async () => {
