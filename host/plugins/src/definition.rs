@@ -1,16 +1,38 @@
-//! What an operator accepts when a version becomes active: the definition of each tool, as one hash.
+//! What an operator accepts when a version becomes active: the definition of each tool as one hash, and for each view of an MCP App one
+//! of what it may reach.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::canonical::canonical;
 use bulkhead_domain::Json;
+use bulkhead_domain::text::escaped;
 use bulkhead_domain::tool::Tool;
-use bulkhead_runtime::LoadedPlugin;
+use bulkhead_runtime::{LoadedPlugin, ViewReach};
 
-/// The hashes of a version's tools by their own names, without the operator's prefix.
+/// What URIs of views begin with, and no name of a tool.
+const VIEW: &str = "ui://";
+
+/// The hashes of a version's tools by their own names, and of its views by their own URIs, without the operator's prefix.
 pub(super) fn hashes(plugin: &LoadedPlugin) -> impl Iterator<Item = (String, [u8; 32])> {
-    plugin.own_tools().map(|(name, tool)| (name.to_owned(), hash(name, tool)))
+    let tools = plugin.own_tools().map(|(name, tool)| (name.to_owned(), hash(name, tool)));
+    tools.chain(plugin.views().iter().map(|(uri, reach)| (uri.clone(), hash_of_view(uri, reach))))
+}
+
+/// Whether a hash of this name is one of a view.
+pub(super) fn is_view(name: &str) -> bool {
+    name.starts_with(VIEW)
+}
+
+/// A tool or a view, in sentences.
+pub(super) fn described(name: &str) -> String {
+    let what = if is_view(name) { "view" } else { "tool" };
+    format!("the {what} {}", escaped(name))
+}
+
+/// SHA-256 of what a view may reach.
+fn hash_of_view(uri: &str, reach: &ViewReach) -> [u8; 32] {
+    Sha256::digest(canonical(&json!({"uri": uri, "reach": reach.parts()}))).into()
 }
 
 /// SHA-256 over the canonical JSON of everything that a client is told of a tool and may rely on.

@@ -2,14 +2,17 @@
 //!
 //! Pure. A directory is named as its guest sees it: where it is on the machine stays in the configuration.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Digest, Error, Plugins, Target};
 use bulkhead_calls::policy::{Bound, DirBound, Grants};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
-use bulkhead_runtime::LoadedPlugin;
+use bulkhead_domain::text::escaped;
 use bulkhead_runtime::inspect::RequestedLimits;
+use bulkhead_runtime::{LoadedPlugin, ViewReach};
 
 const NOTHING: &str = "-";
 const ANYTHING: &str = "any";
@@ -83,7 +86,23 @@ pub(super) fn rows(loaded: &LoadedPlugin) -> Vec<GrantRow> {
     let terms = loaded.terms();
     let mut rows = grant_rows(&wanted.grants, &terms.grants, None);
     rows.extend(limit_rows(&wanted.limits, &terms.limits));
+    rows.extend(view_rows(loaded.views()));
     rows
+}
+
+/// What each view of an MCP App may reach: the client lets it, once the operator has accepted the version.
+pub fn view_rows(views: &BTreeMap<String, ViewReach>) -> Vec<GrantRow> {
+    let yes = || "yes".to_owned();
+    let row = |uri: &str, part: &str| GrantRow {
+        grant: escaped(&format!("view {uri} {part}")),
+        wanted: yes(),
+        granted: yes(),
+        effective: yes(),
+        left: None,
+    };
+    let rows_of =
+        |(uri, reach): (&String, &ViewReach)| reach.parts().iter().map(|part| row(uri, part)).collect::<Vec<_>>();
+    views.iter().flat_map(rows_of).collect()
 }
 
 /// Directories, destinations, variables and the key-value store. `left`: what a tenant is left of them.
@@ -234,6 +253,23 @@ pub fn limit_rows(wanted: &RequestedLimits, granted: &CallLimits) -> Vec<GrantRo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_part_of_what_a_view_may_reach_has_a_row() {
+        let ui = serde_json::json!({
+            "csp": {"connectDomains": ["https://a.org"], "resourceDomains": ["https://b.org"]},
+            "permissions": {"camera": {}},
+        });
+        let views = [("ui://a", ViewReach::of_ui(&ui)), ("ui://b", ViewReach::default())];
+        let rows = view_rows(&views.map(|(uri, reach)| (uri.to_owned(), reach)).into());
+        let grants: Vec<_> = rows.iter().map(|row| (row.grant.as_str(), row.effective.as_str())).collect();
+        let expected = [
+            ("view ui://a connectDomains https://a.org", "yes"),
+            ("view ui://a resourceDomains https://b.org", "yes"),
+            ("view ui://a permission camera", "yes"),
+        ];
+        assert_eq!(grants, expected);
+    }
 
     #[test]
     fn effective_grant_is_what_all_sides_leave() {

@@ -4,18 +4,19 @@
 //! and each tenant, may say something else: that every change is held back, that changes are taken and noted, or that they are
 //! taken. Invariant: of those who get a version, the strictest decides for all of them; only the operator's own word goes over it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::definition::hashes;
+use super::definition::{described, hashes};
 use super::difference::Changes;
 use super::entry::{CanaryRow, Entry};
 use super::{AcceptChanges, Digest, Inner, Policies};
 use bulkhead_audit as audit;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::PluginVersion;
-use bulkhead_runtime::LoadedPlugin;
+use bulkhead_domain::text::escaped;
+use bulkhead_runtime::{LoadedPlugin, ViewReach};
 
 /// Changes that the host's log names one by one.
 const NOTED_MAX: usize = 32;
@@ -117,19 +118,66 @@ pub(super) fn changes(
     if passing == AcceptChanges::Anything {
         return found;
     }
-    // Tools that the active version does not have, or whose accepted definition is not the active one's.
-    let known: BTreeSet<_> = active.iter().flat_map(|active| active.own_tools()).map(|(tool, _)| tool).collect();
+    found.extend(active.map(|active| reaching_further(active.views(), to.views())).unwrap_or_default());
+    // Tools and views that the active version does not have, or whose accepted definition is not the active one's.
+    let tools = active.iter().flat_map(|active| active.own_tools()).map(|(tool, _)| tool);
+    let views = active.iter().flat_map(|active| active.views()).map(|(uri, _)| uri.as_str());
+    let known: BTreeSet<_> = tools.chain(views).collect();
     let others = hashes(to).filter(|(tool, _)| !known.contains(tool.as_str()));
     found.extend(others.filter_map(|(tool, hash)| {
         let accepted = entry.accepted.get(&tool)?;
-        (*accepted != Digest(hash)).then(|| format!("the tool {tool} is not the one that was accepted before"))
+        (*accepted != Digest(hash)).then(|| format!("{} is not the one that was accepted before", described(&tool)))
     }));
+    found
+}
+
+/// The views that may reach something else than before, one sentence each. One that is new reached nothing.
+fn reaching_further(old: &BTreeMap<String, ViewReach>, new: &BTreeMap<String, ViewReach>) -> Vec<String> {
+    let nothing = ViewReach::default();
+    let mut found = Vec::new();
+    for (uri, reach) in new {
+        let before = old.get(uri).unwrap_or(&nothing).parts();
+        let after = reach.parts();
+        if before != after {
+            let listed = |parts: &[String]| if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") };
+            let sentence = format!("may reach {}; it could reach {}", listed(&after), listed(&before));
+            found.push(format!("{} {}", described(uri), escaped(&sentence)));
+        }
+    }
     found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn view_that_reaches_something_else_needs_the_operators_word() {
+        let views = |uris: &[(&str, serde_json::Value)]| -> BTreeMap<String, ViewReach> {
+            uris.iter().map(|(uri, ui)| ((*uri).to_owned(), ViewReach::of_ui(ui))).collect()
+        };
+        let connect = |domain: &str| json!({"csp": {"connectDomains": [domain]}});
+        let old = views(&[("ui://a", connect("https://a.org")), ("ui://b", json!({}))]);
+        for (new, expected) in [
+            (views(&[("ui://a", connect("https://a.org")), ("ui://c", json!({}))]), vec![]),
+            (
+                views(&[("ui://a", connect("https://b.org"))]),
+                vec![
+                    "the view ui://a may reach connectDomains https://b.org; it could reach connectDomains https://a.org",
+                ],
+            ),
+            (
+                views(&[("ui://a", json!({})), ("ui://c", json!({"permissions": {"camera": {}}}))]),
+                vec![
+                    "the view ui://a may reach nothing; it could reach connectDomains https://a.org",
+                    "the view ui://c may reach permission camera; it could reach nothing",
+                ],
+            ),
+        ] {
+            assert_eq!(reaching_further(&old, &new), expected);
+        }
+    }
 
     #[test]
     fn strictest_pinning_among_affected_tenants_decides() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::definition::hashes;
+use super::definition::{described, hashes};
 use super::difference::Changes;
 use super::pinning::accept;
 use super::registry::{Draft, PluginRegistry};
@@ -179,7 +179,7 @@ impl Policies {
         let changed = hashes(plugin).filter(|(tool, hash)| {
             which(tool) && entry.accepted_for(&digest, tool).is_some_and(|accepted| *accepted != Digest(*hash))
         });
-        let changed = changed.map(|(tool, _)| format!("the tool {tool} is not the one that was accepted before"));
+        let changed = changed.map(|(tool, _)| format!("{} is not the one that was accepted before", described(&tool)));
         if say.passing == AcceptChanges::Anything {
             return DefinitionDrift { held: Vec::new(), shown: changed.collect() };
         }

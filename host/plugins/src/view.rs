@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::definition::hashes;
+use super::definition::{described, hashes, is_view};
 use super::entry::{CanaryRow, Demotion, Entry, Stage, TakenBack, Version};
 use super::health::{CallCounts, CanaryThresholds, PluginHealth};
 use super::policy_reload::waiting_for_acceptance;
@@ -436,14 +436,18 @@ fn taken_back(entry: &Entry) -> Option<TakenBackView> {
     last.map(|(version, taken_back)| TakenBackView { version, taken_back })
 }
 
-/// Tools that run with another definition than the one that was accepted.
+/// Tools and views that run with another definition than the one that was accepted.
 fn unaccepted(entry: &Entry, plugin: &LoadedPlugin) -> Vec<IntegrityProblem> {
     let digest = Digest(plugin.version.digest);
-    let other = hashes(plugin).filter(|(tool, hash)| entry.accepted_for(&digest, tool) != Some(&Digest(*hash)));
+    // An older host accepted no views: theirs are taken as they are.
+    let other = hashes(plugin).filter(|(tool, hash)| match entry.accepted_for(&digest, tool) {
+        Some(accepted) => *accepted != Digest(*hash),
+        None => !is_view(tool),
+    });
     let unsound = |(tool, _): (String, [u8; 32])| IntegrityProblem {
         name: plugin.version.name.clone(),
         version: Some(digest),
-        problem: format!("the tool {tool} is not defined as it was accepted"),
+        problem: format!("{} is not defined as it was accepted", described(&tool)),
     };
     other.map(unsound).collect()
 }

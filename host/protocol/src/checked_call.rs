@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use super::apps;
 use super::arguments::{self, CallRefusal};
 use super::error::RpcError;
 use super::request_context::RequestContext;
@@ -54,14 +55,25 @@ pub(crate) fn named<'a>(
     name: String,
     arguments: Option<&'a str>,
 ) -> Result<ToolRequest<'a>, CallRefusal> {
-    let request = match tool_search::resolve(context.search.as_ref(), name, arguments) {
+    let mut request = match tool_search::resolve(context.search.as_ref(), name, arguments) {
         Ok(request) => request,
         // A client that asked for a task does not expect a result.
         Err(text) if era.requests_task(None) => return Err(RpcError::invalid_params(text).into()),
         Err(text) => return Err(CallRefusal::ToolError(text)),
     };
+    if let ToolRequest::Call { name, through: false, .. } = &mut request
+        && let Some(entry) = apps::meant_by_view(&context.catalog, name, |tool| context.may_call(tool))
+    {
+        entry.tool.name.clone_into(name);
+    }
     match &request {
-        ToolRequest::Call { name, .. } => check_name(context, era, name)?,
+        ToolRequest::Call { name, through, .. } => {
+            check_name(context, era, name)?;
+            // Only a model calls through another tool.
+            if *through && context.catalog.get(name).is_some_and(|entry| !apps::is_for_model(&entry.tool)) {
+                return Err(context.unknown_tool(name).into());
+            }
+        }
         // It runs as no task.
         ToolRequest::Search { .. } => drop(era.mode(tool_search::search_tool())?),
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::error::RpcError;
 use super::tool_lists::Offered;
 use super::tool_search::{self, ToolIndex};
-use super::{Peer, ProtocolContext, rights, unknown};
+use super::{Peer, ProtocolContext, apps, rights, unknown};
 use bulkhead_calls::{Catalog, ToolEntry};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::{Need, Rights};
@@ -59,7 +59,8 @@ impl RequestContext {
     /// The refusal of a name that no tool has, or none that the requestor may know of.
     pub(crate) fn unknown_tool(&self, name: &str) -> RpcError {
         self.shared.tasks.note_unknown_tool(&self.requestor, name);
-        let tools = self.catalog.tools().iter().map(|entry| &entry.tool).filter(|tool| self.may_call(tool));
+        let tools = self.catalog.tools().iter().map(|entry| &entry.tool);
+        let tools = tools.filter(|tool| self.may_call(tool) && apps::is_for_model(tool));
         let own = tool_search::suggestions(self.search.is_some(), name);
         unknown::refusal("tool", name, own.chain(tools.map(|tool| tool.name.as_str())))
     }

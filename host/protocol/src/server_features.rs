@@ -15,7 +15,7 @@ use super::cursor::{self, PAGE, Paged, bad_cursor};
 use super::error::RpcError;
 use super::request_context::RequestContext;
 use super::tool_lists::PAGE_BYTES_MAX;
-use super::{jsonrpc, reader, tool_search, unknown};
+use super::{apps, jsonrpc, reader, tool_search, unknown};
 use bulkhead_calls::{Catalog, CatalogPlugin, Operation, PromptEntry, Returned};
 use bulkhead_domain::call::{CallError, ClientFeatures};
 use bulkhead_domain::server_features::{
@@ -62,16 +62,17 @@ pub(crate) struct Page<T> {
 }
 
 impl RequestContext {
-    /// `tools/list`: what the requestor may call. Where it searches for tools, those of the host: they are on one page, and a cursor of a
-    /// longer list means the same place in this one.
+    /// `tools/list`: what the requestor may call. Where it searches for tools, those of the host and those that clients have to see; a
+    /// cursor of a longer list means the same place in this one.
     pub(crate) fn tools(&self, params: Option<&str>) -> Result<Page<&Tool>, RpcError> {
         const METHOD: &str = "tools/list";
-        if self.search.is_some() {
-            let after = self.position(METHOD, &jsonrpc::params::<Paged>(params)?)?;
-            let is_left = |tool: &&Tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice());
-            return Ok(Page { entries: tool_search::tools().iter().filter(is_left).collect(), next_cursor: None });
-        }
         let tools = self.catalog.tools().iter().map(|entry| &entry.tool).filter(|tool| self.may_call(tool));
+        if self.search.is_some() {
+            let mut listed: Vec<_> =
+                tool_search::tools().iter().chain(tools.filter(|tool| apps::is_listed(tool))).collect();
+            listed.sort_by(|one, other| one.name.cmp(&other.name));
+            return self.page(METHOD, params, self.tools_page, listed.into_iter(), |tool| &tool.name, tool_bytes);
+        }
         self.page(METHOD, params, self.tools_page, tools, |tool| &tool.name, tool_bytes)
     }
 

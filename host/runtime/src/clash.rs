@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::app_views;
 use super::load::{LoadError, LoadedPlugin};
 use super::published::{Canary, chosen};
 
@@ -98,6 +99,9 @@ impl Claimant {
             ("tool" | "prompt", ..) => format!(
                 "its {what} {name:?} has the same name as a {what} of plugin {owner}: set a `prefix` for one of them"
             ),
+            _ if name.starts_with(app_views::SCHEME) => {
+                format!("its {what} {name:?} is offered by plugin {owner} already: set a `prefix` for one of them")
+            }
             _ => format!("its {what} {name:?} is offered by plugin {owner} already"),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::app_views;
 use super::bindings::exports::bulkhead::plugin::tools as wit;
 use super::content::{check_extras, icons};
 use super::header_params;
@@ -158,7 +159,8 @@ fn entry(tool: wit::Tool, base_name: String, terms: &DeclarationPolicy<'_>) -> R
         icons: icons(tool.icons),
         meta,
     };
-    let shown = listed(overridden(&own, policy)?);
+    let mut shown = listed(overridden(&own, policy)?);
+    app_views::name_view(&mut shown.meta, terms.prefix);
     let declared = (shown != own).then(|| Box::new(own));
     let (all, of_plugin) = terms.metrics;
     let metrics = all.tool(of_plugin, &shown.name);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use super::app_views;
 use super::limits::{RESOURCE_UPDATES_MAX, STATUS_BYTES_MAX};
 use bulkhead_calls::policy::Denial;
 use bulkhead_calls::{CallEvent, ListKind, URI_BYTES_MAX};
@@ -43,6 +44,8 @@ struct Pending {
     status: Option<String>,
     denied: Option<Denial>,
     lists: Vec<ListKind>,
+    /// What stands in front of URIs of views, as clients see them.
+    view_prefix: String,
     resources: Vec<String>,
     log_bytes_left: u64,
     logs_dropped: u64,
@@ -59,6 +62,7 @@ impl Outbox {
             status: None,
             denied: None,
             lists: Vec::new(),
+            view_prefix: String::new(),
             resources: Vec::new(),
             log_bytes_left: log_bytes,
             logs_dropped: 0,
@@ -131,8 +135,14 @@ impl Outbox {
         self.pass_on(&mut pending);
     }
 
+    /// Has the URIs of its plugin's views be as clients see them.
+    pub(super) fn set_view_prefix(&self, prefix: &str) {
+        prefix.clone_into(&mut self.0.pending.lock().view_prefix);
+    }
+
     pub(super) fn resource_updated(&self, uri: String) {
         let mut pending = self.0.pending.lock();
+        let uri = app_views::shown(&pending.view_prefix, &uri).unwrap_or(uri);
         if !pending.is_silent
             && uri.len() <= URI_BYTES_MAX
             && pending.resources.len() < RESOURCE_UPDATES_MAX

@@ -1,9 +1,12 @@
 //! Facts read from a component: imports, exports, digest and size.
 
+use std::collections::BTreeMap;
+
 use wasmtime::Engine;
 use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
 
+use super::app_views::ViewReach;
 pub use super::manifest::{Manifest, RequestedLimits, RequestedPolicy};
 use super::programs::mcp::McpServer;
 use bulkhead_domain::imports::Grant;
@@ -40,6 +43,8 @@ pub struct Inspection {
     pub templates: Vec<ResourceTemplate>,
     /// Those that it lists without any grant, as far as a few pages go.
     pub resources: Vec<Resource>,
+    /// What its views of MCP Apps may reach, by URI or template.
+    pub views: BTreeMap<String, ViewReach>,
 }
 
 /// Imports and exports by function.

@@ -7,6 +7,7 @@
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
+mod app_views;
 mod bindings;
 mod blocking;
 mod cache;
@@ -71,6 +72,7 @@ mod wasi_drafts;
 mod wasi_needs;
 mod wit_enums;
 
+pub use app_views::ViewReach;
 pub use cache::{CodeCacheBounds, CodeCacheConfig};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use component_store::{ComponentStore, Wit};

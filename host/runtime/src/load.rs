@@ -7,6 +7,7 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 use wasmtime::component::InstancePre;
 
+use super::app_views::{AppViews, ViewReach};
 use super::blocking::Blocking;
 use super::call::{Call, Surroundings};
 use super::call_state::CallState;
@@ -118,6 +119,11 @@ impl LoadedPlugin {
     /// The operator's terms that it runs on.
     pub fn terms(&self) -> &PluginSource {
         &self.source
+    }
+
+    /// What its views of MCP Apps may reach, by the URI or template that they have without the operator's prefix.
+    pub fn views(&self) -> &BTreeMap<String, ViewReach> {
+        self.plugin.views.reach()
     }
 
     /// The interfaces that it needs, in the order of the component.
@@ -399,6 +405,9 @@ pub(super) fn finish(
             return Err(tools.err().into_iter().chain(offers.err()).flatten().collect());
         }
     };
+    let templates = offers.templates.iter().map(|entry| &entry.template);
+    let views = AppViews::new(&source.prefix, &offers.resources, templates);
+    let offers = views.offered(offers);
     let plugin = Plugin {
         name: version.name.as_str().into(),
         engine,
@@ -410,6 +419,7 @@ pub(super) fn finish(
         stderr_in_results: source.stderr_in_results.unwrap_or(is_typed),
         wanted,
         entries: tools.clone(),
+        views,
         call_count,
         metrics: counted,
         activity,

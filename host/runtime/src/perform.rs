@@ -94,7 +94,9 @@ async fn execute(
     let span = shared.span.clone();
     let stderr = shared.stderr.clone();
     let name = Arc::clone(&plugin.name);
-    let operation = Arc::new(operation);
+    outbox.set_view_prefix(plugin.views.prefix());
+    let operation = plugin.views.inward(operation).map(Arc::new);
+    let operation = operation.ok_or_else(|| CallError::NotFound("the plugin has no such view".to_owned()))?;
     let mut granted = Arc::clone(plugin.granted.of(tenant));
     let mut journal = None;
     if !matches!(journaling, Journaling::Off) {
@@ -167,7 +169,12 @@ async fn execute(
         end_turn().await;
     }
     let outcome = returned.and_then(|returned| match returned {
-        Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
+        Ok(raw) => {
+            let schema = entry.and_then(|entry| entry.output.as_ref());
+            let mut returned = output::returned(raw, limits.result_bytes, schema)?;
+            plugin.views.outward(&mut returned);
+            Ok(returned)
+        }
         Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
     });
     denials

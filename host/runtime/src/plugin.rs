@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::watch;
 use wasmtime::component::InstancePre;
 
+use super::app_views::AppViews;
 use super::call::Call;
 use super::engines::GuestEngine;
 use super::exports::Exports;
@@ -33,6 +34,7 @@ pub(super) struct Plugin {
     pub(super) wanted: Arc<RequestedPolicy>,
     /// By the name inside the plugin.
     pub(super) entries: Vec<Arc<ToolEntry>>,
+    pub(super) views: AppViews,
     pub(super) call_count: CallCount,
     pub(super) metrics: PluginMetrics,
     /// Of calls of no tool.

@@ -14,6 +14,7 @@ use bulkhead_domain::tool_names::{PORTABLE_NAME_CHARS_MAX, refusal, underscored}
 use bulkhead_runtime::inspect::Inspection;
 use serde_json::{Value, json};
 
+use super::app_views;
 use super::durability::PluginDurability;
 use super::inspect::{server_json, server_lines, wrong_integers};
 
@@ -104,6 +105,7 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
         ));
     }
     found.warnings.extend(of_names(&inspection.own_names, &inspection.tools, inspection.typed));
+    found.warnings.extend(app_views::warnings(&inspection.tools, &inspection.resources, &inspection.templates));
     found.warnings.extend(wrong_integers(&inspection, file)?);
     // The second time compiles nothing; what differs differs by itself.
     let again = sandbox.inspect(source()).await;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bulkhead_calls::policy::{Bound, Grants};
 use bulkhead_config::{Config, PluginConfig};
-use bulkhead_plugins::{GrantRow, grant_rows, limit_rows};
-use bulkhead_runtime::inspect::RequestedPolicy;
+use bulkhead_plugins::{GrantRow, grant_rows, limit_rows, view_rows};
+use bulkhead_runtime::inspect::{Inspection, RequestedPolicy};
 use serde_json::{Value, json};
 
 /// The table for everybody, and one for each tenant that has a bound of its own.
@@ -16,13 +16,14 @@ pub(super) struct Table {
 
 impl Table {
     /// Without an entry of the configuration nothing is granted.
-    pub(super) fn new(requested: Option<&RequestedPolicy>, entry: Option<&PluginConfig>, config: &Config) -> Self {
+    pub(super) fn new(inspection: &Inspection, entry: Option<&PluginConfig>, config: &Config) -> Self {
         let anything = RequestedPolicy::default();
-        let requested = requested.unwrap_or(&anything);
+        let requested = inspection.manifest.as_ref().map_or(&anything, |manifest| &manifest.requested);
         let none = Grants::default();
         let granted = entry.map_or(&none, |entry| &entry.policy.source.grants);
         let mut rows = grant_rows(&requested.grants, granted, None);
         rows.extend(limit_rows(&requested.limits, entry.map_or(&config.call, |entry| &entry.policy.source.limits)));
+        rows.extend(view_rows(&inspection.views));
         let bounded = config.tenants.iter().filter(|(_, tenant)| tenant.grants != Bound::default());
         let tenants =
             bounded.map(|(name, tenant)| (name.clone(), grant_rows(&requested.grants, granted, Some(&tenant.grants))));

@@ -62,8 +62,7 @@ pub async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode> {
             let of_name = |plugin: &&PluginConfig| plugin.name() == Some(&inspection.name);
             let mut plugins = config.plugins.iter();
             let entry = plugins.clone().find(of_file).or_else(|| plugins.find(of_name));
-            let wants = inspection.manifest.as_ref().map(|manifest| &manifest.requested);
-            let table = Table::new(wants, entry, &config);
+            let table = Table::new(&inspection, entry, &config);
             let durable = PluginDurability::of(&inspection, entry, &config);
             let mut value = describe(&inspection)?;
             let warnings = wrong_integers(&inspection, &arguments.file)?;

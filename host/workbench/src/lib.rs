@@ -11,6 +11,7 @@
     reason = "clap prints these texts as help; brackets in them name sections of the configuration"
 )]
 
+mod app_views;
 pub mod author;
 pub mod call;
 mod check;

@@ -144,6 +144,21 @@ export interface Resource extends Told {
 }
 
 /**
+ * The view of an MCP App: a page of HTML that clients show in a frame. Its URI begins with `ui://`, and a tool names it as
+ * `meta: { ui: { resourceUri: "ui://…" } }`. What the page may reach is part of what an operator accepts; without `csp` that is nothing.
+ */
+export interface App extends Told {
+  uri: string;
+  html: string | (() => string | Promise<string>);
+  /** Domains, for requests, for scripts, styles, images and fonts, for frames, and as the base of links. */
+  csp?: { connectDomains?: string[]; resourceDomains?: string[]; frameDomains?: string[]; baseUriDomains?: string[] };
+  permissions?: ("camera" | "microphone" | "geolocation" | "clipboardWrite")[];
+}
+
+/** The resource of a view. */
+export function app(view: App): Resource;
+
+/**
  * A family of resources. `{city}` in the template stands for one or more characters without `/`, `?` and `#`, `{+path}` for any;
  * they are the members of what `read` gets.
  */

@@ -7,6 +7,7 @@ import { jsonSchema, received, returned } from "./schemas.js";
 
 export { AskError, CallError, Cancelled, KvError, ToolError } from "./errors.js";
 export { Output } from "./output.js";
+export { app } from "./offers.js";
 export { ask, call, config, kv, task } from "./talk.js";
 
 const OPTIONS = [

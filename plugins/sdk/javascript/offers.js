@@ -14,6 +14,30 @@ const RESOURCE = [...DATA, "uri", "size"];
 const FAMILY = [...DATA, "uriTemplate", "complete"];
 const PROMPT = [...TOLD, "arguments", "run", "complete"];
 
+/** The media type by which clients know a view. */
+const VIEW_TYPE = "text/html;profile=mcp-app";
+const CSP = ["connectDomains", "resourceDomains", "frameDomains", "baseUriDomains"];
+const PERMISSIONS = ["camera", "microphone", "geolocation", "clipboardWrite"];
+
+export function app({ uri, html, csp = {}, permissions = [], meta = {}, ...told }) {
+  if (typeof uri !== "string" || !uri.startsWith("ui://")) throw new TypeError(`app ${uri}: the URI of a view begins with ui://`);
+  const unknown = (names, known, what) => {
+    const name = names.find((one) => !known.includes(one));
+    if (name !== undefined) throw new TypeError(`app ${uri}: there is no ${what} ${name}; expected ${known.join(", ")}`);
+  };
+  unknown(Object.keys(csp), CSP, "csp");
+  unknown(permissions, PERMISSIONS, "permission");
+  for (const [directive, domains] of Object.entries(csp)) {
+    const isList = Array.isArray(domains) && domains.every((domain) => typeof domain === "string");
+    if (!isList) throw new TypeError(`app ${uri}: ${directive} must be a list of domains`);
+  }
+  const reach = {};
+  if (Object.keys(csp).length > 0) reach.csp = csp;
+  if (permissions.length > 0) reach.permissions = Object.fromEntries(permissions.map((name) => [name, {}]));
+  const all = Object.keys(reach).length === 0 ? meta : { ...meta, ui: { ...meta.ui, ...reach } };
+  return { ...told, uri, mimeType: VIEW_TYPE, meta: all, read: () => (typeof html === "function" ? html() : html) };
+}
+
 export function resourcesOf(resources) {
   const known = distinct(resources.map(resource), "resource");
   const listed = known.filter(({ pattern }) => pattern === undefined);

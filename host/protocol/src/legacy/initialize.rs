@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::apps::{self, UI_EXTENSION};
 use crate::capabilities::{Capabilities, client_tasks, features, interaction};
 use crate::context::ServerInfo;
 use crate::error::RpcError;
@@ -13,7 +14,7 @@ use crate::methods::methods;
 use crate::server_features::{Empty, FeatureCapabilities};
 use crate::session::{self, Negotiated, Session};
 use crate::version::Version;
-use crate::{Peer, ProtocolContext, Received};
+use crate::{Peer, ProtocolContext, Received, rights};
 use bulkhead_calls::Catalog;
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::Era;
@@ -88,17 +89,24 @@ struct ServerCapabilities {
     offered: FeatureCapabilities,
     #[serde(skip_serializing_if = "Option::is_none")]
     tasks: Option<serde_json::Value>,
+    /// Where a tool has a view: no revision of this era has another extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extensions: Option<serde_json::Value>,
     experimental: Experimental,
 }
 
 impl ServerCapabilities {
     fn new(version: Version, catalog: &Catalog, rights: &Rights) -> Self {
+        let has_tasks = version.has_tasks() && rights.has(Need::Tasks);
+        let has_views = version.has_structured_output()
+            && apps::any_view(catalog, |tool| rights::may_call(rights, tool, has_tasks));
         let tasks = || json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
         Self {
             logging: Empty {},
             tools: json!({"listChanged": true}),
             offered: FeatureCapabilities::new(catalog),
-            tasks: (version.has_tasks() && rights.has(Need::Tasks)).then(tasks),
+            tasks: has_tasks.then(tasks),
+            extensions: has_views.then(|| json!({UI_EXTENSION: {}})),
             experimental: Experimental::new(version, catalog, rights),
         }
     }

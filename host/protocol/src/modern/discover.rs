@@ -8,6 +8,7 @@ use super::request::Request;
 use super::result::{Cacheable, Complete};
 use super::tools::scope;
 use crate::Exchange;
+use crate::apps::{self, UI_EXTENSION};
 use crate::capabilities::{INTERACTION_EXTENSION, TASKS_EXTENSION};
 use crate::exchange::immediate;
 use crate::jsonrpc::response;
@@ -51,11 +52,14 @@ pub(super) fn discover(request: &Request<'_>) -> Exchange {
         (Need::Steer, INTERACTION_EXTENSION, json!({"steer": true, "pause": true})),
     ];
     let extensions = extensions.into_iter().filter(|(need, ..)| request.context.rights.has(*need));
+    let extensions = extensions.map(|(_, name, value)| (name, value));
+    let has_views = apps::any_view(&request.context.catalog, |tool| request.context.may_call(tool));
+    let views = has_views.then(|| (UI_EXTENSION, json!({})));
     let capabilities = ServerCapabilities {
         logging: json!({}),
         tools: json!({"listChanged": true}),
         offered: FeatureCapabilities::new(&request.context.catalog),
-        extensions: extensions.map(|(_, name, value)| (name.to_owned(), value)).collect(),
+        extensions: extensions.chain(views).map(|(name, value)| (name.to_owned(), value)).collect(),
     };
     let instructions = request.context.shared.options.instructions.as_deref();
     let body = Cacheable { body: Discovered { capabilities, instructions }, scope };

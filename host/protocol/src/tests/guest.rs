@@ -101,6 +101,24 @@ impl Scripted {
         Self { catalog: Arc::new(Catalog::new(tools.into_iter().map(entry).collect())), guests }
     }
 
+    /// The tools of an MCP App under a prefix: one with a view, one for views alone and one for models alone; and one of another plugin.
+    pub(super) fn with_app(guests: Arc<Guests>) -> Self {
+        let of_app = |own: &str, ui: Value| {
+            let known = entry(own, TaskSupport::Optional);
+            let meta = vec![("ui".to_owned(), Json::new(ui.to_string()))];
+            let tool = Tool { name: format!("c_{own}"), meta, ..known.tool.clone() };
+            let sample = ToolEntry::sample("chart", tool, limits(own));
+            Arc::new(ToolEntry { plugin_tool: own.into(), base_name: own.into(), ..sample })
+        };
+        let tools = vec![
+            of_app("count", json!({"resourceUri": "ui://c_chart/view.html"})),
+            of_app("quick", json!({"visibility": ["app"]})),
+            of_app("fails", json!({"visibility": ["model"]})),
+            entry("echo", TaskSupport::Forbidden),
+        ];
+        Self { catalog: Arc::new(Catalog::new(tools)), guests }
+    }
+
     /// Everything that there is, of as many plugins as may not break.
     pub(super) fn complete(guests: Arc<Guests>) -> Self {
         // Made once: a fuzzer wants thousands of them in a second.

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::apps;
 use super::reader;
 use super::request_context::RequestContext;
 use super::wire::{FoundTool, ToolMembers};
@@ -213,8 +214,10 @@ impl Query {
     ) -> Result<ToolOutput, RpcError> {
         let requestor = context.requestor;
         let shared = Arc::clone(&context.shared);
-        let is_found =
-            move |entry: &ToolEntry| context.catalog.get(&entry.tool.name).is_some() && context.may_call(&entry.tool);
+        let is_found = move |entry: &ToolEntry| {
+            let is_offered = context.catalog.get(&entry.tool.name).is_some() && context.may_call(&entry.tool);
+            is_offered && apps::is_for_model(&entry.tool)
+        };
         let answered = shared.tasks.offload(&requestor, move || self.find(&index, members, is_found)).await;
         answered.unwrap_or_else(|_| Err(RpcError::host_failure(format_args!("tools could not be searched"))))
     }

@@ -435,6 +435,7 @@ impl Sandbox {
             own_names: loaded.tools.iter().map(|entry| entry.plugin_tool.to_string()).collect(),
             prompts: loaded.offers.prompts.iter().map(|entry| entry.prompt.clone()).collect(),
             templates: loaded.offers.templates.iter().map(|entry| entry.template.clone()).collect(),
+            views: loaded.views().clone(),
             resources: loaded.offers.resources,
         })
     }

@@ -114,6 +114,38 @@ async fn prompt_prefix_applies_and_resource_clashes_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn views_of_one_component_under_two_names_are_told_apart() {
+    let Some(first) = sample("chart") else { return };
+    let Source::File(file) = first.component.clone() else { panic!() };
+    let mut second = source(Source::File(file));
+    second.name = Some("again".to_owned());
+    second.prefix = "two_".to_owned();
+    let house = House::new();
+    let first = house.sandbox.load(first).await.unwrap();
+    let second = house.sandbox.load(second).await.unwrap();
+    assert_eq!(first.views(), second.views(), "what is accepted is the same whatever stands in front");
+    assert_eq!(house.sandbox.publish(vec![first, second]).1, []);
+    let catalog = house.sandbox.catalog();
+    let view = "ui://two_chart/view.html";
+    let meta = &catalog.get("two_chart").unwrap().tool.meta;
+    assert_eq!(meta[0].1.as_str(), r#"{"resourceUri":"ui://two_chart/view.html"}"#);
+    let owner = catalog.owner(view).unwrap();
+    assert_eq!(owner.plugin.name, "again");
+    assert_eq!(catalog.owner("ui://chart/view.html").unwrap().plugin.name, "chart");
+    let library = Arc::clone(owner);
+    let open = Library { house, library };
+    let page: ResourcePage = open.ask(Operation::ListResources { cursor: None }).await.unwrap();
+    assert_eq!(page.items.iter().map(|resource| resource.uri.as_str()).collect::<Vec<_>>(), [view]);
+    let read = async |uri: &str| -> Result<Vec<ResourceContents>, CallError> {
+        open.ask(Operation::ReadResource { uri: uri.to_owned() }).await
+    };
+    let contents = read(view).await.unwrap();
+    assert_eq!(contents[0].uri, view);
+    assert!(matches!(&contents[0].body, ResourceBody::Text(html) if html.contains("ui/initialize")));
+    assert!(matches!(read("ui://chart/view.html").await, Err(CallError::NotFound(_))), "that of another plugin");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn plugin_without_resources_has_no_resource_readers() {
     let Some(plugin) = sample("text") else { return };
     let house = House::new();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { CallError, Output, ToolError, ask, config, definePlugin, kv, task } from "bulkhead-plugin";
+import { CallError, Output, ToolError, app, ask, config, definePlugin, kv, task } from "bulkhead-plugin";
 import { withHost } from "bulkhead-plugin/testing";
 
 const only = (run, more = {}) => definePlugin({ tools: [{ name: "t", description: "Tries.", run, ...more }] }).tools;
@@ -162,6 +162,23 @@ test("resources are read by URI and families by template", async () => {
     await assert.rejects(resources.readResource(uri), { tag: "not-found" });
   }
   assert.deepEqual(resources.listTemplates().map(({ uriTemplate }) => uriTemplate), ["numbers://{n}/square", "file:///{+path}"]);
+});
+
+test("an app is a resource with what it may reach", async () => {
+  const csp = { connectDomains: ["https://a.org"] };
+  const chart = app({ uri: "ui://chart", name: "chart", html: "<p>", csp, permissions: ["camera"], meta: { ui: { prefersBorder: true } } });
+  const { resources } = definePlugin({ resources: [chart, app({ uri: "ui://plain", name: "plain", html: async () => "<b>" })] });
+  const [contents] = await resources.readResource("ui://chart");
+  assert.deepEqual([contents.mimeType, contents.body.val], ["text/html;profile=mcp-app", "<p>"]);
+  assert.deepEqual(JSON.parse(contents.meta[0][1]), { prefersBorder: true, csp, permissions: { camera: {} } });
+  const [plain] = await resources.readResource("ui://plain");
+  assert.deepEqual([plain.body.val, plain.meta], ["<b>", []]);
+  const page = { uri: "ui://b", name: "b", html: "" };
+  assert.throws(() => app({ ...page, uri: "a://b" }), /begins with ui:/);
+  assert.throws(() => app({ ...page, csp: { connect: [] } }), /there is no csp connect/);
+  assert.throws(() => app({ ...page, csp: { connectDomains: "x" } }), /must be a list of domains/);
+  assert.throws(() => app({ ...page, permissions: ["usb"] }), /there is no permission usb/);
+  assert.throws(() => definePlugin({ resources: [app({ ...page, oops: 1 })] }), /there is no option oops/);
 });
 
 test("a long list has pages", () => {

@@ -20,7 +20,7 @@ images. A `ToolError` (and any other exception) is a failed result that a model 
 `CallError` is a JSON-RPC error.
 
 A function with `@resource` is data that clients read by its URI, one with `@prompt` is a prompt that they offer to their
-users, and one with `@complete` suggests values for their arguments.
+users, and one with `@complete` suggests values for their arguments. `app` is the view of an MCP App.
 
 `task` reports progress, waits and looks whether to stop; `ask` puts questions to the user or the client's model; `call`
 tells what is known about the call; `config` reads the operator's settings; `kv` keeps bytes from one call to the next; `http` asks
@@ -28,7 +28,7 @@ web services. `testing.host()` stands in for the host in unit tests.
 """
 
 from . import ask, call, config, http, kv, task, testing
-from ._offers import Message, complete, prompt, resource
+from ._offers import Message, app, complete, prompt, resource
 from ._output import Annotations, Output
 from ._schema import Field
 from ._tool import Icon, tool
@@ -47,6 +47,7 @@ __all__ = [
     "NotFound",
     "Output",
     "ToolError",
+    "app",
     "ask",
     "call",
     "complete",

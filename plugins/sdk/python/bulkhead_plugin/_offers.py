@@ -21,6 +21,11 @@ F = TypeVar("F", bound=Callable[..., list[str] | Awaitable[list[str]]])
 PAGE = 100
 #: Suggestions that fit into one answer, as MCP says.
 VALUES_MAX = 100
+#: The media type by which clients know a view.
+VIEW_TYPE = "text/html;profile=mcp-app"
+#: What a view may reach, and use.
+CSP = ("connectDomains", "resourceDomains", "frameDomains", "baseUriDomains")
+PERMISSIONS = ("camera", "microphone", "geolocation", "clipboardWrite")
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,54 @@ def resource(
         return function
 
     return register
+
+
+def app(
+    uri: str,
+    html: str | Callable[[], str],
+    *,
+    name: str,
+    title: str | None = None,
+    description: str | None = None,
+    csp: dict[str, list[str]] | None = None,
+    permissions: tuple[str, ...] = (),
+    meta: dict[str, Any] | None = None,
+) -> None:
+    """The view of an MCP App: a page of HTML that clients show in a frame. Its URI begins with `ui://`.
+
+    `csp` has the domains that the page may reach, by `connectDomains` (requests), `resourceDomains` (scripts, styles, images, fonts),
+    `frameDomains` and `baseUriDomains`; without it the page reaches nothing. `permissions` are `camera`, `microphone`, `geolocation`
+    and `clipboardWrite`. Both are part of what an operator accepts. A tool names its view in its `meta`:
+
+        app("ui://chart/view.html", HTML, name="chart", csp={"connectDomains": ["https://api.example.com"]})
+
+        @tool(meta={"ui": {"resourceUri": "ui://chart/view.html"}})
+        def show() -> str: ...
+    """
+    if not uri.startswith("ui://"):
+        raise TypeError(f"app {uri}: the URI of a view begins with ui://")
+    reach = _reach(uri, csp or {}, permissions)
+    entries = dict(meta or {})
+    if reach:
+        entries["ui"] = {**entries.get("ui", {}), **reach}
+
+    def view() -> str:
+        return html if isinstance(html, str) else html()
+
+    resource(uri, name=name, title=title, description=description, mime_type=VIEW_TYPE, meta=entries)(view)
+
+
+def _reach(uri: str, csp: dict[str, list[str]], permissions: tuple[str, ...]) -> dict[str, Any]:
+    for directive, domains in csp.items():
+        if directive not in CSP:
+            raise TypeError(f"app {uri}: there is no {directive} in a csp; expected {', '.join(CSP)}")
+        if isinstance(domains, str) or not all(isinstance(domain, str) for domain in domains):
+            raise TypeError(f"app {uri}: {directive} must be a list of domains")
+    for permission in permissions:
+        if permission not in PERMISSIONS:
+            raise TypeError(f"app {uri}: there is no permission {permission}; expected {', '.join(PERMISSIONS)}")
+    reach = {"csp": {key: list(value) for key, value in csp.items()}, "permissions": {key: {} for key in permissions}}
+    return {key: value for key, value in reach.items() if value}
 
 
 @overload

@@ -16,7 +16,7 @@ from datetime import date
 from typing import Annotated, Any, Literal, Optional
 
 from bulkhead_plugin import Field, InvalidParams, Message, NotFound, Output, ToolError, ask, config, http, kv, task, testing, tool
-from bulkhead_plugin import _host, _late, _offers, _schema, _snapshot, _tool, _urllib, complete, prompt, resource
+from bulkhead_plugin import _host, _late, _offers, _schema, _snapshot, _tool, _urllib, app, complete, prompt, resource
 from bulkhead_plugin.errors import InternalError
 
 
@@ -321,6 +321,23 @@ class Offers(unittest.TestCase):
         self.assertEqual(_offers.RESOURCES["notes://today"].description, "What is planned.")
         self.assertEqual([known.name for known in _offers.page(None)[0]], ["today"])
         self.assertEqual(today(), "Buy bread.")
+
+    def test_an_app_is_a_resource_with_what_it_may_reach(self) -> None:
+        csp = {"connectDomains": ["https://a.org"]}
+        app("ui://chart", "<p>", name="chart", csp=csp, permissions=("camera",), meta={"ui": {"prefersBorder": True}})
+        app("ui://plain", lambda: "<b>", name="plain")
+        ui = {"prefersBorder": True, "csp": csp, "permissions": {"camera": {}}}
+        self.assertEqual(_offers.read("ui://chart"), ("text/html;profile=mcp-app", "<p>", {"ui": ui}))
+        self.assertEqual(_offers.read("ui://plain"), ("text/html;profile=mcp-app", "<b>", {}))
+        self.assertEqual(_offers.RESOURCES["ui://chart"].name, "chart")
+        for wrong, expected in (
+            (lambda: app("a://b", "", name="b"), "begins with ui://"),
+            (lambda: app("ui://b", "", name="b", csp={"connect": []}), "there is no connect in a csp"),
+            (lambda: app("ui://b", "", name="b", csp={"connectDomains": "x"}), "must be a list of domains"),
+            (lambda: app("ui://b", "", name="b", permissions=("usb",)), "there is no permission usb"),
+        ):
+            with self.assertRaisesRegex(TypeError, expected):
+                wrong()
 
     def test_a_long_list_has_pages(self) -> None:
         for number in range(_offers.PAGE + 1):

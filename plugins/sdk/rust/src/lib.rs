@@ -74,6 +74,7 @@
 //! Tools are plain functions, so `cargo test` can call them natively as long as they stay away from the five modules
 //! above: those need a host and panic without one.
 
+mod app;
 pub mod ask;
 pub mod bindings;
 pub mod call;
@@ -92,6 +93,7 @@ mod schema;
 pub mod task;
 mod uri_template;
 
+pub use app::App;
 pub use bindings::bulkhead::plugin::types::{Annotations, CallError, ClientFeature, Icon, Role};
 pub use bindings::exports::bulkhead::plugin::tools::TaskSupport;
 pub use complete::Partial;

@@ -244,6 +244,19 @@ impl Tool {
         self
     }
 
+    /// Clients that know MCP Apps show the view with this URI for the tool's results; see [`App`](crate::App). The result says the same
+    /// in text, for the model and for every other client.
+    #[must_use]
+    pub fn view(self, uri: &str) -> Self {
+        self.meta("ui", &serde_json::json!({ "resourceUri": uri }))
+    }
+
+    /// Only views call the tool: a model does not see it.
+    #[must_use]
+    pub fn for_views_only(self) -> Self {
+        self.meta("ui", &serde_json::json!({ "visibility": ["app"] }))
+    }
+
     /// A call may become a task: the client or the host decides. For everything that may take longer than a second.
     #[must_use]
     pub fn task_optional(mut self) -> Self {

@@ -49,6 +49,9 @@ pub struct NewArguments {
     /// An MCP server of the language's official SDK, for rust and ts, instead of a plugin of Bulkhead's SDK
     #[arg(long)]
     mcp: bool,
+    /// An MCP App, for rust, python and js: tools with a view, which clients show beside the conversation
+    #[arg(long, conflicts_with = "mcp")]
+    app: bool,
     /// The folder; it must be empty or not exist yet [default: ./NAME]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -123,7 +126,11 @@ pub(crate) fn new(arguments: &NewArguments) -> Outcome {
         Lang::C => Language::C,
         Lang::Other => return Outcome::failed(EXIT_USAGE, NO_TEMPLATE),
     };
-    let kind = if arguments.mcp { Kind::McpServer } else { Kind::Plugin };
+    let kind = match (arguments.mcp, arguments.app) {
+        (true, _) => Kind::McpServer,
+        (false, true) => Kind::App,
+        (false, false) => Kind::Plugin,
+    };
     match bulkhead_author::create(&folder, &arguments.name, language, kind) {
         Ok(()) => {
             let readme = folder.join("README.md");

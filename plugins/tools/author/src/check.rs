@@ -11,7 +11,7 @@ use wit_parser::{PackageMetadata, Resolve, TypeDefKind, TypeId, World, WorldItem
 use bulkhead_domain::imports;
 
 use crate::interface::{self, Direction};
-use crate::{componentize_js, functions, manifest, project};
+use crate::{functions, manifest, project, wrong_integers};
 
 /// Bytes of a component and of its manifest that a host reads.
 const COMPONENT_BYTES_MAX: usize = 128 << 20;
@@ -81,7 +81,7 @@ pub fn check(component: &[u8]) -> Findings {
         return findings;
     }
     of_world(component, &mut findings);
-    findings.warnings.extend(wrong_integers(component));
+    findings.warnings.extend(self::wrong_integers(component));
     match manifest_of(component) {
         Some(Ok(text)) => {
             findings.refused.extend(manifest(&text).err().into_iter().flatten());
@@ -96,7 +96,7 @@ pub fn check(component: &[u8]) -> Findings {
 
 /// The integers of its functions that arrive as others than were sent, for the tool that made it.
 pub fn wrong_integers(component: &[u8]) -> Vec<String> {
-    componentize_js::wrong_integers(component)
+    wrong_integers::of_component(component)
 }
 
 /// The text of the manifest that a component carries.

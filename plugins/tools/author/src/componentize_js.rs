@@ -4,65 +4,13 @@
 //! host). Must not refuse: the component is valid, and right for other numbers. Invariant: what is warned of has a type beside it that
 //! arrives whole.
 
-use bulkhead_domain::exports::of_function;
-use wasmparser::{KnownCustom, Parser, Payload};
-use wit_parser::decoding::{DecodedWasm, decode};
-use wit_parser::{Function, Resolve, Type, TypeDefKind, World, WorldItem};
-
-use crate::check::without_docs;
-use crate::interface;
+use wit_parser::{Function, Resolve, Type, TypeDefKind};
 
 /// How componentize-js calls itself among the producers of a component.
-const NAME: &str = "ComponentizeJS";
+pub(crate) const PRODUCER: &str = "ComponentizeJS";
 
-/// What would come out wrong of a component that componentize-js has made, a sentence for each place; nothing of any other component.
-pub(crate) fn wrong_integers(component: &[u8]) -> Vec<String> {
-    if !is_maker(component) {
-        return Vec::new();
-    }
-    let Ok(DecodedWasm::Component(resolve, world)) = decode(&without_docs(component)) else { return Vec::new() };
-    let Some(world) = resolve.worlds.get(world) else { return Vec::new() };
-    let mut wrong = Vec::new();
-    for (name, function) in functions(&resolve, world) {
-        wrong.extend(of_types(&resolve, function).into_iter().map(|why| of_function(&name, why)));
-    }
-    wrong
-}
-
-/// Whether componentize-js is among those that made a component.
-fn is_maker(component: &[u8]) -> bool {
-    let payloads = Parser::new(0).parse_all(component).filter_map(Result::ok);
-    let mut producers = payloads.filter_map(|payload| match payload {
-        Payload::CustomSection(section) => match section.as_known() {
-            KnownCustom::Producers(producers) => Some(producers),
-            _ => None,
-        },
-        _ => None,
-    });
-    producers.any(|producers| {
-        let mut values = producers.into_iter().flatten().flat_map(|field| field.values.into_iter().flatten());
-        values.any(|value| value.name == NAME)
-    })
-}
-
-/// The functions that a host could make tools of, as messages call them.
-fn functions<'a>(resolve: &'a Resolve, world: &'a World) -> Vec<(String, &'a Function)> {
-    let mut functions = Vec::new();
-    for (key, item) in &world.exports {
-        let name = resolve.name_world_key(key);
-        match item {
-            WorldItem::Function(function) => functions.push((name, function)),
-            WorldItem::Interface { id, .. } if !name.starts_with("wasi:") && !name.starts_with(interface::PACKAGE) => {
-                let own = resolve.interfaces.get(*id).into_iter().flat_map(|interface| interface.functions.values());
-                functions.extend(own.map(|function| (format!("{name}.{}", function.name), function)));
-            }
-            _ => {}
-        }
-    }
-    functions
-}
-
-fn of_types(resolve: &Resolve, function: &Function) -> Vec<String> {
+/// What is wrong with the types of one function.
+pub(crate) fn of_types(resolve: &Resolve, function: &Function) -> Vec<String> {
     let mut wrong = Vec::new();
     for parameter in &function.params {
         if holds_s64(resolve, parameter.ty) {
@@ -117,59 +65,12 @@ fn holds_s64(resolve: &Resolve, ty: Type) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use wit_parser::Resolve;
-
-    use super::{functions, is_maker, of_types};
-
-    /// A component that says so many things of who made it.
-    fn made_by(name: &str) -> Vec<u8> {
-        let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
-        let producers = [&[1], &*text("processed-by"), &[1], &text(name), &text("0.23.0")].concat();
-        let section = [text("producers"), producers].concat();
-        [&*wat::parse_str("(component)").unwrap(), &[0, u8::try_from(section.len()).unwrap()], &section].concat()
-    }
-
-    #[test]
-    fn maker_of_a_component_is_read_among_its_producers() {
-        assert!(is_maker(&made_by("ComponentizeJS")));
-        for other in [made_by("wit-component"), wat::parse_str("(component)").unwrap(), b"no component".to_vec()] {
-            assert!(!is_maker(&other));
-        }
-    }
+    use super::of_types;
+    use crate::wrong_integers::in_every_place;
 
     /// Every integer type in every place, as the finding shows what arrives.
     #[test]
     fn integers_that_arrive_wrong_are_named_and_no_others() {
-        let integers = ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64", "bool", "char", "string"];
-        let places = [
-            ("bare", "{}"),
-            ("alias", "alias-{}"),
-            ("option", "option<{}>"),
-            ("record", "record-{}"),
-            ("two", "two-{}"),
-            ("list", "list<{}>"),
-            ("listed", "list<record-{}>"),
-            ("result", "result<{}>"),
-        ];
-        let mut wit = "package acme:integers; interface numbers {".to_owned();
-        for ty in integers {
-            wit += &format!(
-                "type alias-{ty} = {ty}; record record-{ty} {{ value: {ty} }} record two-{ty} {{ a: {ty}, b: {ty} }}"
-            );
-            for (place, form) in places {
-                let form = form.replace("{}", ty);
-                wit += &format!("{place}-{ty}-in: func(x: {form}); {place}-{ty}-out: func() -> {form};");
-            }
-        }
-        wit += "} world integers { export numbers; }";
-        let mut resolve = Resolve::default();
-        let package = resolve.push_str("numbers.wit", &wit).unwrap();
-        let world = resolve.select_world(&[package], None).unwrap();
-        let functions = functions(&resolve, &resolve.worlds[world]);
-        assert_eq!(functions.len(), 2 * integers.len() * places.len());
-        let wrong = functions.iter().filter(|(_, function)| !of_types(&resolve, function).is_empty());
-        let mut wrong: Vec<_> = wrong.map(|(_, function)| function.name.as_str()).collect();
-        wrong.sort_unstable();
         let expected = [
             "alias-s64-in",
             "alias-s64-out",
@@ -183,6 +84,6 @@ mod tests {
             "record-u32-out",
             "two-s64-in",
         ];
-        assert_eq!(wrong, expected);
+        assert_eq!(in_every_place(of_types), expected);
     }
 }

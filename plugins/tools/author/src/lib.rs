@@ -11,6 +11,7 @@ mod c;
 mod c_tools;
 pub mod check;
 mod componentize_js;
+mod componentize_py;
 mod docs;
 mod functions;
 mod interface;
@@ -27,6 +28,7 @@ mod traceback;
 mod typescript;
 mod world;
 mod wrap;
+mod wrong_integers;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,6 +56,11 @@ pub enum Error {
          component (plugins/docs/mcp-servers.md)"
     )]
     NoServer,
+    #[error(
+        "there is a template of an MCP App for rust, python and js; in another language a plugin with a resource under ui:// is one \
+         (plugins/docs/apps.md)"
+    )]
+    NoApp,
     #[error("{} is there already, and not empty", .0.display())]
     Exists(PathBuf),
     #[error("{what} is missing. {remedy}")]

@@ -197,7 +197,8 @@ fn offers(folder: &Path) -> Result<Vec<Offer>, Error> {
                 folders.push(path);
             } else if name.ends_with(".py") && !name.starts_with("test_") {
                 let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
-                found.iter_mut().zip(Offer::ALL).for_each(|(found, offer)| *found |= uses(&text, offer.decorator()));
+                let is_made = |offer: Offer| offer.makers().iter().any(|maker| uses(&text, maker));
+                found.iter_mut().zip(Offer::ALL).for_each(|(found, offer)| *found |= is_made(offer));
             }
         }
     }

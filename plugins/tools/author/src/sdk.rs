@@ -26,6 +26,7 @@ pub(crate) const WIT: &[File] = files![
 
 const RUST: &[File] = files![
     "plugins/sdk/rust/Cargo.toml",
+    "plugins/sdk/rust/src/app.rs",
     "plugins/sdk/rust/src/ask.rs",
     "plugins/sdk/rust/src/bindings.rs",
     "plugins/sdk/rust/src/call.rs",

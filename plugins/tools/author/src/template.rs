@@ -75,6 +75,42 @@ const TYPESCRIPT_SERVER: &[File] = files!["typescript-mcp":
     ".gitignore" = "../typescript/gitignore.txt",
 ];
 
+const RUST_APP: &[File] = files!["app":
+    "Cargo.toml" = "../rust/Cargo.toml.txt",
+    "manifest.toml" = "../rust/manifest.toml",
+    "src/lib.rs" = "lib.rs",
+    "src/view.html" = "../../../../samples/chart/src/view.html",
+    "tests/plugin.toml" = "tests.toml",
+    "README.md" = "README.md",
+    ".gitignore" = "../rust/gitignore.txt",
+];
+
+const PYTHON_APP: &[File] = files!["app":
+    "plugin.py" = "plugin.py",
+    "view.py" = "view.py",
+    "manifest.toml" = "../python/manifest.toml",
+    "test_plugin.py" = "test_plugin.py",
+    "tests/plugin.toml" = "tests.toml",
+    "requirements.txt" = "../python/requirements.txt",
+    "README.md" = "README.md",
+    ".gitignore" = "../python/gitignore.txt",
+];
+
+const JAVASCRIPT_APP: &[File] = files!["app":
+    "plugin.js" = "plugin.js",
+    "view.js" = "view.js",
+    "manifest.toml" = "../javascript/manifest.toml",
+    "plugin.test.js" = "plugin.test.js.txt",
+    "tests/plugin.toml" = "tests.toml",
+    "package.json" = "../javascript/package.json.txt",
+    "jsconfig.json" = "../javascript/jsconfig.json.txt",
+    "README.md" = "README.md",
+    ".gitignore" = "../javascript/gitignore.txt",
+];
+
+/// The page of an app. It holds nothing that would end a text of JavaScript or Python.
+const VIEW: &str = include_str!("../../../samples/chart/src/view.html");
+
 const C: &[File] = files!["c":
     "plugin.c" = "plugin.c",
     "tools.json" = "tools.json",
@@ -90,6 +126,8 @@ const C: &[File] = files!["c":
 pub enum Kind {
     /// A plugin of Bulkhead's own SDK, which it carries with it.
     Plugin,
+    /// The same with a view, which clients show.
+    App,
     /// An MCP server of the language's official SDK.
     McpServer,
 }
@@ -107,6 +145,10 @@ pub fn create(folder: &Path, name: &str, language: Language, kind: Kind) -> Resu
         (Kind::Plugin, Language::Javascript) => JAVASCRIPT,
         (Kind::Plugin, Language::Typescript) => TYPESCRIPT,
         (Kind::Plugin, Language::C) => C,
+        (Kind::App, Language::Rust) => RUST_APP,
+        (Kind::App, Language::Python) => PYTHON_APP,
+        (Kind::App, Language::Javascript) => JAVASCRIPT_APP,
+        (Kind::App, _) => return Err(Error::NoApp),
         (Kind::McpServer, Language::Rust) => RUST_SERVER,
         (Kind::McpServer, Language::Typescript) => TYPESCRIPT_SERVER,
         (Kind::McpServer, _) => return Err(Error::NoServer),
@@ -123,7 +165,7 @@ pub fn create(folder: &Path, name: &str, language: Language, kind: Kind) -> Resu
     for (path, text) in files {
         sdk::write(&folder.join(path), &filled_in(text, name))?;
     }
-    if kind == Kind::Plugin { sdk::unpack(language, &folder.join("bulkhead")) } else { Ok(()) }
+    if kind == Kind::McpServer { Ok(()) } else { sdk::unpack(language, &folder.join("bulkhead")) }
 }
 
 fn check(name: &str) -> Result<(), Error> {
@@ -138,7 +180,8 @@ fn filled_in(text: &str, name: &str) -> String {
         let lines = packages.map(|(package, version)| format!("    \"{package}\": \"{version}\""));
         lines.collect::<Vec<_>>().join(",\n")
     };
-    text.replace("{{name}}", name)
+    text.replace("{{view}}", VIEW.trim_end())
+        .replace("{{name}}", name)
         .replace("{{componentize-py}}", python::COMPONENTIZE_PY)
         .replace("{{zig}}", c::ZIG)
         .replace("{{packages}}", &packages(&javascript::PACKAGES))
@@ -156,12 +199,13 @@ mod tests {
         let plugins = [Language::Rust, Language::Python, Language::Javascript, Language::Typescript, Language::C];
         let plugins = plugins.map(|language| (language, Kind::Plugin));
         let servers = [Language::Rust, Language::Typescript].map(|language| (language, Kind::McpServer));
-        for (language, kind) in plugins.into_iter().chain(servers) {
+        let apps = [Language::Rust, Language::Python, Language::Javascript].map(|language| (language, Kind::App));
+        for (language, kind) in plugins.into_iter().chain(servers).chain(apps) {
             let folder = tempfile::tempdir().unwrap();
             create(folder.path(), "trip-planner", language, kind).unwrap();
             let project = Project::find(folder.path()).unwrap();
             assert_eq!((project.language, project.name.as_str()), (language, "trip-planner"));
-            assert_eq!(project.sdk(&crate::Options::default()).is_ok(), kind == Kind::Plugin);
+            assert_eq!(project.sdk(&crate::Options::default()).is_ok(), kind != Kind::McpServer);
             let is_http = kind == Kind::McpServer && language == Language::Typescript;
             assert_eq!(project.is_http_server(), is_http, "{language:?}");
             for entry in std::fs::read_dir(folder.path()).unwrap() {
@@ -177,6 +221,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let python = create(folder.path(), "trip-planner", Language::Python, Kind::McpServer);
         assert!(matches!(python, Err(Error::NoServer)));
+        let c = create(folder.path(), "trip-planner", Language::C, Kind::App);
+        assert!(matches!(c, Err(Error::NoApp)));
+    }
+
+    #[test]
+    fn page_of_an_app_stands_in_a_text_as_it_is() {
+        for ending in ["`", "${", "\\", "\"\"\"", "{{"] {
+            assert!(!VIEW.contains(ending), "{ending}");
+        }
+        assert!(filled_in(include_str!("../templates/app/view.js"), "x").contains(VIEW.trim_end()));
     }
 
     #[test]

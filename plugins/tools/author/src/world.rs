@@ -34,12 +34,12 @@ impl Offer {
         }
     }
 
-    /// The decorator in Python that makes one.
-    pub(crate) fn decorator(self) -> &'static str {
+    /// The functions in Python that make one.
+    pub(crate) fn makers(self) -> &'static [&'static str] {
         match self {
-            Self::Resources => "resource",
-            Self::Prompts => "prompt",
-            Self::Completions => "complete",
+            Self::Resources => &["resource", "app"],
+            Self::Prompts => &["prompt"],
+            Self::Completions => &["complete"],
         }
     }
 

@@ -1,0 +1,3 @@
+"""The page that clients show."""
+
+HTML = """{{view}}"""
