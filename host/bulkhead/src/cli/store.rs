@@ -25,6 +25,10 @@ pub(crate) enum StoreCommand {
         operate: OperateArguments,
     },
     /// Make a new database of an export, or of what can be read of the present one, which is kept beside it
+    #[command(
+        after_long_help = "With a store in PostgreSQL, --from fills an empty schema. Between two engines, a store moves by \
+        `bulkhead store export` with the configuration of one and `bulkhead store rebuild --from` with that of the other."
+    )]
     Rebuild {
         /// The export to restore (needs the host stopped)
         #[arg(long, value_name = "FILE")]
