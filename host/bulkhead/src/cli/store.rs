@@ -64,7 +64,10 @@ pub(crate) async fn run(command: StoreCommand) -> anyhow::Result<ExitCode> {
         StoreCommand::Export { file, operate } => show_fields(&operate, StoreExport { file: absolute(&file)? }).await,
         StoreCommand::Rebuild { from, operate } => {
             let from = from.as_deref().map(absolute).transpose()?;
-            show_fields(&operate, StoreRebuild { from }).await
+            // An export is enough to make a store where there is none.
+            let absent = if from.is_some() { Absent::Create } else { Absent::Refuse };
+            let view = execute(&operate, StoreRebuild { from }, absent).await?;
+            show(&operate, &view, |_| fields(&view))
         }
         StoreCommand::Rekey(operate) => show_fields(&operate, StoreRekey {}).await,
         StoreCommand::Backup { directory, operate } => {
