@@ -7,6 +7,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::place;
+use crate::store_engine;
 use crate::wait::soon;
 
 /// The program that is tested, without whatever this shell happens to configure.
@@ -31,6 +32,7 @@ pub fn program(path: &Path) -> Command {
 /// Runs a command to its end.
 pub async fn output(command: &mut Command, arguments: &[&str], data: Option<&Path>) -> Output {
     command.args(arguments).args(data).stdin(Stdio::null());
+    store_engine::use_store_of_data(command);
     soon("a command", command.output()).await.expect("the command starts")
 }
 

@@ -18,6 +18,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::command;
 use crate::place;
+use crate::store_engine;
 use crate::wait::{PATIENCE, soon};
 
 /// A component of this size holds the runtime of a language, and takes a processor half a minute to compile.
@@ -45,7 +46,8 @@ pub struct Setup {
 impl Setup {
     /// An empty data directory and no plugin.
     pub fn new() -> Self {
-        let folder = Arc::new(tempfile::Builder::new().prefix("bulkhead-test-").tempdir().expect("a folder"));
+        let folder =
+            Arc::new(tempfile::Builder::new().prefix(store_engine::FOLDER_PREFIX).tempdir().expect("a folder"));
         Self {
             program: place::host_binary().to_path_buf(),
             folder,
@@ -125,7 +127,10 @@ impl Setup {
     /// `bulkhead` with this setup's configuration and data directory.
     pub fn command(&self, subcommand: &str) -> Command {
         let config = self.path("bulkhead.toml");
-        std::fs::write(&config, format!("{}{}", self.sections, self.plugins)).expect("the configuration is written");
+        let names_store = self.sections.contains("[store]");
+        let store = if names_store { String::new() } else { store_engine::section(self.folder.path()) };
+        let text = format!("{}{store}{}", self.sections, self.plugins);
+        std::fs::write(&config, text).expect("the configuration is written");
         if self.shares_code {
             self.link_code();
         }

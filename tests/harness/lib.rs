@@ -20,6 +20,7 @@ pub mod relay;
 pub mod schema;
 pub mod small_disk;
 pub mod stdio;
+pub mod store_engine;
 pub mod stream;
 pub mod wait;
 pub mod web;

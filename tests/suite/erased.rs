@@ -8,7 +8,7 @@ use tests::client::{Client, all_capabilities, text};
 use tests::modern::Modern;
 use tests::place::variant;
 use tests::wait::until;
-use tests::{Host, Setup, command};
+use tests::{Host, Setup, command, store_engine};
 
 use crate::canary::{FIRST, SECOND, listed, run, stage};
 
@@ -109,6 +109,9 @@ async fn encrypted_store_hides_data_from_disk_thief() {
 
 #[tokio::test]
 async fn tenant_purge_leaves_no_bytes_behind() {
+    if store_engine::is_left_out("the bytes are looked for on the host's disk") {
+        return;
+    }
     let setup = plugins().own_code().config("[audit]\nenabled = true\n[call]\npromote_after_ms = 0\n");
     let alice = setup.token(&format!("{NAME}-alice"), NAME).await;
     let bob = setup.token("bob", "globex").await;

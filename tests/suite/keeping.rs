@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities, text};
 use tests::wait::until;
-use tests::{Setup, command, place};
+use tests::{Setup, command, place, store_engine};
 
 async fn keep(client: &Client, tool: &str, arguments: Value) -> String {
     text(&client.tool(tool, arguments).await.expect("a result")).to_owned()
@@ -19,6 +19,9 @@ async fn get(client: &Client, key: &str) -> String {
 
 #[tokio::test]
 async fn keyvalue_key_survives_kill_rebuild_and_backup_isolated() {
+    if store_engine::is_left_out("a database is copied and made anew by its own tools") {
+        return;
+    }
     let setup = Setup::new().plugin_as("first", "probe", "[plugin.kv]\n").plugin_as(
         "second",
         "probe",

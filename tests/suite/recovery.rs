@@ -8,7 +8,7 @@ use tests::client::Client;
 use tests::place::rounds;
 use tests::schema::{self, Expected};
 use tests::wait::{PATIENCE, until};
-use tests::{Host, Setup, command};
+use tests::{Host, Setup, command, store_engine};
 
 use crate::egress::Web;
 
@@ -172,6 +172,9 @@ async fn rebuild(setup: &Setup) -> Option<Value> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rebuild_under_writes_survives_kills() {
+    if store_engine::is_left_out("a database is not rebuilt in use") {
+        return;
+    }
     let mut dice = Dice(0x00DD_BA11_u64);
     let limits = "[limits]\nrequests_per_second = 100000\ntask_creations_per_second = 100000\ntasks_queued_per_requestor = 2000\n\
                   tasks_stored_per_requestor = 1000000\ntasks_stored_per_tenant = 1000000";
@@ -296,7 +299,9 @@ async fn task_results_of_every_size_survive_kills() {
     }
     host.kill().await;
     let report = command::json(&["store", "check"], &setup.data()).await;
-    assert_eq!((&report["problems"], &report["files"]), (&json!([]), &json!(1)), "{report}");
+    // A disk has the large result in a file of its own, a database has it in its row.
+    let files = usize::from(!store_engine::is_postgres());
+    assert_eq!((&report["problems"], &report["files"]), (&json!([]), &json!(files)), "{report}");
 }
 
 #[tokio::test]

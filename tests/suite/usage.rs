@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities};
-use tests::{Setup, command};
+use tests::{Setup, command, store_engine};
 
 /// The usage of today, by the tenant's name.
 fn today<'a>(usage: &'a Value, tenant: &str) -> Option<&'a Value> {
@@ -50,7 +50,9 @@ async fn usage_of_tenants_is_kept_across_a_restart_and_goes_with_its_tenant() {
     let refused = command::output(&mut command::bulkhead(), &unknown, Some(&data)).await;
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("no tenant"), "{refused:?}");
 
-    command::json(&["store", "rebuild"], &data).await;
+    if !store_engine::is_left_out("a database is not rebuilt") {
+        command::json(&["store", "rebuild"], &data).await;
+    }
     let host = setup.start().await;
     command::json(&["tenant", "purge", "acme", "--yes"], &data).await;
     let usage = command::json(&["tenant", "usage"], &data).await;
@@ -88,6 +90,8 @@ async fn timeline_of_a_task_is_shown_where_there_is_more_to_say_than_its_status(
     assert_eq!(check["sound"], true, "{check}");
     host.terminate().await;
     // An export and a store that is made of it know it as well.
-    command::json(&["store", "rebuild"], &data).await;
+    if !store_engine::is_left_out("a database is not rebuilt") {
+        command::json(&["store", "rebuild"], &data).await;
+    }
     assert_eq!(command::json(&["tasks", "show", &trip], &data).await["timeline"], shown["timeline"]);
 }

@@ -14,6 +14,9 @@ use bulkhead_store::postgres::{self, PostgresStore};
 use bulkhead_store::sled::{Moved, Rekeyed};
 use bulkhead_store::{Error, RowKind, RowStore as _};
 use bulkhead_transport::session;
+use tokio::runtime::Handle;
+
+use super::store_maintenance::{blocking, export_to};
 
 /// Begins the keys of rows that name tenants whose erasure is not over.
 const ERASING: &[u8] = b"erasing ";
@@ -27,11 +30,12 @@ pub(crate) struct DatabaseMaintenance {
 /// Why a command is not carried out, and what does the same.
 pub(crate) fn refusal(command: &str) -> Error {
     let instead = match command {
-        "check" => "`pg_amcheck` reads a database to the end",
         "backup" => {
             "`pg_dump --schema`, or a base backup with the write-ahead log, copies the database; copy components/ of the data directory after it"
         }
-        _ => "`pg_dump --schema` and `pg_restore` move the database",
+        _ => {
+            "`store rebuild --from FILE` fills an empty schema from an export; a damaged database is restored from its backups, to a point in time"
+        }
     };
     Error::Engine(format!("the store is in PostgreSQL, where `store {command}` does nothing: {instead}"))
 }
@@ -39,14 +43,26 @@ pub(crate) fn refusal(command: &str) -> Error {
 #[async_trait]
 impl StoreMaintenance for DatabaseMaintenance {
     async fn check(&self) -> Result<StoreCheckView, Error> {
-        Err(refusal("check"))
+        Ok(postgres::check(&self.store).await?.into())
     }
 
-    async fn export(&self, _: &Path) -> Result<Moved, Error> {
-        Err(refusal("export"))
+    async fn export(&self, file: &Path) -> Result<Moved, Error> {
+        if !self.erasing().await?.is_empty() {
+            // What is noted of an erasure is not in the lines of an export.
+            let why = "a tenant is not erased completely: repeat `bulkhead tenant purge`, then export";
+            return Err(Error::Engine(why.to_owned()));
+        }
+        let store = Arc::clone(&self.store);
+        let file = file.to_owned();
+        let runtime = Handle::current();
+        blocking(move || export_to(&file, |out| runtime.block_on(postgres::export(&store, out)))).await
     }
 
-    async fn rebuild(&self, _: Option<&Path>) -> Result<StoreRebuildView, Error> {
+    async fn rebuild(&self, from: Option<&Path>) -> Result<StoreRebuildView, Error> {
+        if from.is_some() {
+            let why = "an export goes into an empty schema: stop this host, and name another schema in [store]";
+            return Err(Error::Locked(why.to_owned()));
+        }
         Err(refusal("rebuild"))
     }
 

@@ -19,9 +19,9 @@ use bulkhead_limits::{LimitUsage, LiveLimits, UsageReport as _};
 use bulkhead_metrics::families::{
     ANSWER_BYTES, AUDIT_LOST, AUDIT_WAITING, BUILD_INFO, CALLS_QUEUED, CALLS_RESTING, CALLS_RUNNING, CONNECTIONS,
     EVENT_BYTES, GUEST_THREADS_BUSY, GUESTS_WAITING, HEALTHY, LIMIT_RATIO, PLUGIN_CALLS, PLUGIN_CANARY, PLUGIN_INFO,
-    PLUGIN_QUARANTINED, READY, REQUESTS_OPEN, SESSIONS, SPANS_DROPPED, STORE_FREE, STORE_READ_ONLY, STORE_WAITING,
-    STREAMS_OPEN, TASKS, TASKS_DORMANT, TASKS_HELD, TENANT_CALLS, TENANT_CALLS_RUNNING, TENANT_CPU, TENANT_REFUSALS,
-    TENANT_STORED,
+    PLUGIN_QUARANTINED, READY, REQUESTS_OPEN, SESSIONS, SPANS_DROPPED, STORE_FREE, STORE_IN_DOUBT, STORE_LOST_GROUPS,
+    STORE_READ_ONLY, STORE_RECONNECTS, STORE_STATEMENTS, STORE_WAITING, STREAMS_OPEN, TASKS, TASKS_DORMANT, TASKS_HELD,
+    TENANT_CALLS, TENANT_CALLS_RUNNING, TENANT_CPU, TENANT_REFUSALS, TENANT_STORED,
 };
 use bulkhead_metrics::{Readings, process};
 use bulkhead_net::server::Certificate;
@@ -144,6 +144,12 @@ impl ReadFrom {
         readings.read(&READY, [], flag(self.health.unready().is_none()));
         readings.read(&STORE_READ_ONLY, [], flag(self.store.read_only().is_some()));
         readings.read(&STORE_WAITING, [self.engine.name()], self.engine.operations_waiting() as f64);
+        if let Some(counts) = self.engine.database_counts() {
+            readings.read(&STORE_STATEMENTS, [], counts.statements as f64);
+            readings.read(&STORE_RECONNECTS, [], counts.reconnects as f64);
+            readings.read(&STORE_IN_DOUBT, [], counts.in_doubt as f64);
+            readings.read(&STORE_LOST_GROUPS, [], counts.lost_groups as f64);
+        }
         if let Some(free) = self.health.disk_free_bytes() {
             readings.read(&STORE_FREE, [], free as f64);
         }

@@ -3,7 +3,9 @@
 //! Owns the choice, and what the engines have beside the ports. Must not write. Invariant: what the configuration names is opened, or
 //! nothing: no other engine takes its place.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -14,14 +16,15 @@ use bulkhead_metrics::Metrics;
 use bulkhead_net::database::{self, DatabaseStream};
 use bulkhead_net::{dial, pem};
 use bulkhead_store::postgres::{
-    self, Address, Dial, DialFailure, PostgresOptions, PostgresStore, Secured, ServerFacts,
+    self, Address, DatabaseCounts, Dial, DialFailure, PostgresOptions, PostgresStore, Secured, ServerFacts,
 };
-use bulkhead_store::sled::{self, DirectoryLock, SledOptions, SledStore};
+use bulkhead_store::sled::{self, DirectoryLock, Moved, SledOptions, SledStore};
 use bulkhead_store::{Error, Store};
+use tokio::runtime::Handle;
 
 use super::database_maintenance::DatabaseMaintenance;
 use super::sources;
-use super::store_maintenance::SledMaintenance;
+use super::store_maintenance::{SledMaintenance, blocking, erasing};
 
 /// The longest file with an address.
 const URL_BYTES_MAX: usize = 4 << 10;
@@ -43,8 +46,9 @@ impl StoreEngine {
         if let Some(database) = &config.database {
             anyhow::ensure!(
                 !sled::is_there(data),
-                "[store] names a database, and the data directory {} has a store of its own, which would not be used: name another data \
-                 directory, or move its folder `store` away",
+                "[store] names a database, and the data directory {} has a store of its own, which would not be used: to take it over, \
+                 `bulkhead store export FILE` with engine = \"sled\", then `bulkhead store rebuild --from FILE` with this configuration; \
+                 then move its folder `store` away, or name another data directory",
                 data.display()
             );
             let lock = Arc::new(sled::lock_directory(data)?);
@@ -85,6 +89,14 @@ impl StoreEngine {
         }
     }
 
+    /// What happened to the connection; `None`: it needs none.
+    pub(crate) fn database_counts(&self) -> Option<DatabaseCounts> {
+        match self {
+            Self::Sled(_) => None,
+            Self::Postgres(store, _) => Some(store.counts()),
+        }
+    }
+
     /// What operators can have done to it. `data` is the data directory.
     pub(crate) fn maintenance(&self, data: &Path) -> Arc<dyn StoreMaintenance> {
         match self {
@@ -92,6 +104,30 @@ impl StoreEngine {
             Self::Postgres(store, _) => Arc::new(DatabaseMaintenance { store: Arc::clone(store) }),
         }
     }
+}
+
+/// Fills the database of a configuration from an export, while no host works with it.
+///
+/// # Errors
+///
+/// The database cannot be used or holds something already, or a line makes no sense: nothing was changed.
+pub(crate) async fn fill_database(config: &Config, file: PathBuf) -> anyhow::Result<Moved> {
+    let database = config.database.as_ref().context("the configuration names no database")?;
+    let data = &config.server.data;
+    let _lock = sled::lock_directory(data)?;
+    anyhow::ensure!(
+        erasing(data)?.is_empty(),
+        "a tenant of the store in {} is not erased completely: repeat `bulkhead tenant purge` there, and export again",
+        data.display()
+    );
+    let options = options(config, database)?;
+    let lines = File::open(&file).with_context(|| file.display().to_string())?;
+    let runtime = Handle::current();
+    let filled = blocking(move || runtime.block_on(postgres::rebuild(options, &mut BufReader::new(lines)))).await;
+    filled.map_err(|error| match error {
+        error @ Error::Corrupt(_) => anyhow::Error::new(error),
+        error => describe(error, database),
+    })
 }
 
 /// Says where it was tried, and keeps what the error is.

@@ -18,6 +18,7 @@ use bulkhead_store::sled::{self, Moved, Rekeyed, SledStore};
 use bulkhead_transport::session;
 
 use super::database_maintenance::refusal;
+use super::store_engine;
 
 /// The store of a running host, or of a command that opened one.
 pub(crate) struct SledMaintenance {
@@ -114,15 +115,16 @@ pub(crate) fn erasing(data: &Path) -> Result<Vec<TenantId>, Error> {
 pub(crate) async fn on_files(config: &Config, command: &Command) -> anyhow::Result<Option<Answer>> {
     let Command::Store(command) = command else { return Ok(None) };
     if config.database.is_some() {
-        // What a database has in its place is said before one is opened.
-        let name = match command {
-            StoreCommand::Check(_) => "check",
-            StoreCommand::Export(_) => "export",
-            StoreCommand::Rebuild(_) => "rebuild",
-            StoreCommand::Backup(_) => "backup",
-            StoreCommand::Rekey(_) => return Ok(None),
+        // An export goes into a schema that no host has opened; and what a database has instead of a command is answered without one.
+        return match command {
+            StoreCommand::Rebuild(StoreRebuild { from: Some(file) }) => {
+                let moved = Box::pin(store_engine::fill_database(config, file.clone())).await?;
+                Ok(Some(StoreRebuild::answer(&StoreRebuildView { moved, old_store: PathBuf::new() })?))
+            }
+            StoreCommand::Rebuild(_) => Err(refusal("rebuild").into()),
+            StoreCommand::Backup(_) => Err(refusal("backup").into()),
+            StoreCommand::Check(_) | StoreCommand::Export(_) | StoreCommand::Rekey(_) => Ok(None),
         };
-        return Err(refusal(name).into());
     }
     let data = config.server.data.clone();
     Ok(Some(match command.clone() {
@@ -138,13 +140,15 @@ pub(crate) async fn on_files(config: &Config, command: &Command) -> anyhow::Resu
     }))
 }
 
-async fn blocking<T: Send + 'static>(act: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(act).await;
     done.unwrap_or_else(|error| Err(Error::Engine(format!("the work on the store broke: {error}"))))
 }
 
 /// An export never replaces a file: it may be the last good one. It holds everything of everybody, so nobody else may read it.
-fn export_to(
+pub(crate) fn export_to(
     file: &Path,
     export: impl FnOnce(&mut dyn std::io::Write) -> Result<Moved, Error>,
 ) -> Result<Moved, Error> {

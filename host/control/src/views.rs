@@ -9,7 +9,7 @@ mod health;
 mod history;
 mod tasks;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -209,12 +209,17 @@ impl From<Report> for StoreCheckView {
     }
 }
 
+fn is_no_path(path: &Path) -> bool {
+    path.as_os_str().is_empty()
+}
+
 /// What a rebuild did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StoreRebuildView {
     #[serde(flatten)]
     pub moved: Moved,
-    /// Where the database before is kept.
+    /// Where the database before is kept; nothing where there was none.
+    #[serde(default, skip_serializing_if = "is_no_path")]
     pub old_store: PathBuf,
 }
 

@@ -148,6 +148,14 @@ families! {
     STORE_WAITING = "bulkhead_store_waiting", Kind::Gauge, None, ["engine"], "Operations that wait to be made durable";
     STORE_FREE = "bulkhead_store_free", Kind::Gauge, Some(Unit::Bytes), [], "Free bytes of the disk with the data directory";
     STORE_READ_ONLY = "bulkhead_store_read_only", Kind::Gauge, None, [], "1 while the store refuses writes";
+    STORE_STATEMENTS = "bulkhead_store_statements", Kind::Counter, None, [],
+        "Statements that were sent to the database, where the store is in one";
+    STORE_RECONNECTS = "bulkhead_store_reconnects", Kind::Counter, None, [],
+        "How often the connection that writes to the database was made again";
+    STORE_IN_DOUBT = "bulkhead_store_in_doubt", Kind::Counter, None, [],
+        "Groups of writes of which the database had not said whether they were done when the connection broke";
+    STORE_LOST_GROUPS = "bulkhead_store_lost_groups", Kind::Counter, None, [],
+        "Groups of writes that the database had acknowledged and lost: a standby took over that did not have them";
     GUEST_THREADS_BUSY = "bulkhead_guest_threads_busy", Kind::Gauge, None, [], "Threads that run a guest at this moment";
     GUESTS_WAITING = "bulkhead_guests_waiting", Kind::Gauge, None, [], "Guests that could run and wait for a thread";
     TICK_LATE = "bulkhead_tick_late", Kind::Histogram(&histogram::DURATIONS), Some(Unit::Seconds), [],

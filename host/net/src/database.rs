@@ -5,7 +5,9 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use rustix::net::sockopt;
 use rustls::pki_types::{CertificateDer, ServerName};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -16,6 +18,13 @@ use super::dial::{DialError, connect_plain, start_tls};
 
 /// The request for TLS: its length, and its number.
 const REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+
+/// An idle server is looked for after this time, so often, and then counts as gone.
+const PROBE_AFTER: Duration = Duration::from_secs(10);
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;
+/// How long what was sent may stay unacknowledged before the connection ends.
+const UNACKNOWLEDGED_MS_MAX: u32 = 20_000;
 
 type Digest = fn(&[u8]) -> Vec<u8>;
 
@@ -55,6 +64,8 @@ pub struct DatabaseStream {
 pub async fn connect(host: &str, port: u16, tls: Arc<rustls::ClientConfig>) -> Result<DatabaseStream, DatabaseError> {
     let name = ServerName::try_from(host.to_owned()).map_err(|_| DialError::Name)?;
     let mut stream = connect_plain(host, port).await?;
+    // A kernel that cannot do it leaves what it does by itself.
+    let _ = probe_when_idle(&stream);
     let answer = async {
         stream.write_all(&REQUEST).await?;
         // One byte: what follows it unasked would not be protected, and is an error of the handshake.
@@ -67,6 +78,15 @@ pub async fn connect(host: &str, port: u16, tls: Arc<rustls::ClientConfig>) -> R
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let end_point = certificates.first().and_then(end_point);
     Ok(DatabaseStream { stream, end_point })
+}
+
+/// Has the kernel notice a server that went away without a word.
+fn probe_when_idle(stream: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PROBE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_EVERY)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES)?;
+    sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MS_MAX)
 }
 
 fn sha256(bytes: &[u8]) -> Vec<u8> {

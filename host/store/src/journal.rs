@@ -4,6 +4,7 @@
 //! call may go on with it. Must not know what the bytes say. Invariant: a piece of a journal is on disk in the same step as the effect
 //! that it tells of, and an append is taken only where it goes on from what is there: another life of the call is fenced.
 
+pub(crate) mod check;
 pub(crate) mod layout;
 #[cfg(test)]
 mod tests;

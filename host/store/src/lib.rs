@@ -10,6 +10,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
 mod error;
+mod export_format;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod host_secret;

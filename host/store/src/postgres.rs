@@ -8,9 +8,12 @@
 //! that no other one writes.
 
 mod address;
+mod check;
 mod committer;
 mod connection;
 mod errors;
+mod export;
+mod import;
 mod operation;
 mod overlay;
 mod planner;
@@ -18,6 +21,7 @@ mod port;
 mod readers;
 mod schema;
 mod server;
+mod snapshot;
 mod sql;
 mod state;
 #[cfg(test)]
@@ -25,6 +29,7 @@ mod tests;
 mod writes;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc::Sender;
@@ -32,7 +37,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub use self::address::Address;
+pub use self::check::check;
 pub use self::connection::{Dial, DialFailure, Secured, Stream};
+pub use self::export::export;
+pub use self::import::rebuild;
 pub use self::server::ServerFacts;
 
 use self::committer::Committer;
@@ -65,6 +73,19 @@ pub struct PostgresOptions {
     pub dialer: Option<Arc<dyn Dial>>,
 }
 
+/// What happened to the connection of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatabaseCounts {
+    /// Statements that were sent.
+    pub statements: u64,
+    /// Times that the session which writes was made again.
+    pub reconnects: u64,
+    /// Groups of writes of which the server did not say whether they were done, before the connection broke.
+    pub in_doubt: u64,
+    /// Groups of writes that the server had acknowledged and lost.
+    pub lost_groups: u64,
+}
+
 /// The store. Dropping it ends it; what was acknowledged is durable anyway.
 pub struct PostgresStore {
     shared: Arc<Shared>,
@@ -84,6 +105,24 @@ pub async fn examine(options: &PostgresOptions) -> Result<ServerFacts, Error> {
     server::facts(&connection).await.map_err(|failure| failure.undone())
 }
 
+/// A session in the schema, with the tables that this program needs, of a server that keeps what it acknowledges.
+async fn prepare(options: &PostgresOptions) -> Result<(Connection, ServerFacts), Error> {
+    let PostgresOptions { address, schema, dialer, .. } = options;
+    address::check_schema(schema)?;
+    let mut connection = Connection::bare(address, dialer.as_ref()).await?;
+    let facts = server::facts(&connection).await.map_err(|failure| failure.undone())?;
+    facts.check()?;
+    if facts.asynchronous_standbys > 0 {
+        tracing::warn!(
+            standbys = facts.asynchronous_standbys,
+            "standbys of the database are not synchronous: one that takes over may lack acknowledged writes"
+        );
+    }
+    schema::migrate(&connection, schema).await?;
+    connection.enter(schema).await.map_err(|failure| failure.undone())?;
+    Ok((connection, facts))
+}
+
 impl PostgresStore {
     /// Opens the store of a schema, making both if need be.
     ///
@@ -92,19 +131,8 @@ impl PostgresStore {
     /// [`Error::Unavailable`] when the server cannot be reached, [`Error::Locked`] when another host has the schema, [`Error::Sealed`]
     /// when a key is missing; else a sentence that says what to change.
     pub async fn open(options: PostgresOptions) -> Result<Arc<Self>, Error> {
+        let (connection, facts) = prepare(&options).await?;
         let PostgresOptions { address, schema, keys, dialer } = options;
-        address::check_schema(&schema)?;
-        let mut connection = Connection::bare(&address, dialer.as_ref()).await?;
-        let facts = server::facts(&connection).await.map_err(|failure| failure.undone())?;
-        facts.check()?;
-        if facts.asynchronous_standbys > 0 {
-            tracing::warn!(
-                standbys = facts.asynchronous_standbys,
-                "standbys of the database are not synchronous: one that takes over may lack acknowledged writes"
-            );
-        }
-        schema::migrate(&connection, &schema).await?;
-        connection.enter(&schema).await.map_err(|failure| failure.undone())?;
         let shared = Arc::new(Shared::new(address, dialer, schema, TenantKeys::new(keys))?);
         let committer = Committer::open(Arc::clone(&shared), connection).await?;
         *shared.ledger.lock() = count(committer.connection()?).await?;
@@ -119,6 +147,17 @@ impl PostgresStore {
     pub fn count(&self, metrics: &Metrics) {
         if let Some(metrics) = StoreMetrics::of(metrics, "postgres") {
             self.shared.metrics.get_or_init(|| metrics);
+        }
+    }
+
+    /// What happened to the connection since the store was opened.
+    pub fn counts(&self) -> DatabaseCounts {
+        let counts = &self.shared.counts;
+        DatabaseCounts {
+            statements: counts.statements.load(Ordering::Relaxed),
+            reconnects: counts.reconnects.load(Ordering::Relaxed),
+            in_doubt: counts.in_doubt.load(Ordering::Relaxed),
+            lost_groups: counts.lost_groups.load(Ordering::Relaxed),
         }
     }
 

@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use serde_json::json;
 use tests::modern::Modern;
 use tests::power_cut::PowerCutLibrary;
-use tests::{Setup, command, place};
+use tests::{Setup, command, place, store_engine};
 
 use super::cases::{CASES, Case};
 use super::lives::{Ended, Ending, Place};
@@ -22,6 +22,8 @@ const AT_ONCE: usize = 3;
 
 /// Of the pairs of a kill, and of a power cut, the gate tries one in so many.
 const KILLS_EVERY: u32 = 11;
+/// The same where the store is in PostgreSQL: other places are between an effect and its record.
+const KILLS_ON_POSTGRES_EVERY: u32 = 7;
 const POWER_CUTS_EVERY: u32 = 19;
 
 /// Which pairs are tried.
@@ -50,6 +52,7 @@ impl Plan {
         let text = log.as_ref().and_then(|log| std::fs::read_to_string(log).ok()).unwrap_or_default();
         let passed = text.lines().filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect();
         let every = match ending {
+            Ending::Kill if store_engine::is_postgres() => KILLS_ON_POSTGRES_EVERY,
             Ending::Kill => KILLS_EVERY,
             Ending::PowerCut(_) => POWER_CUTS_EVERY,
         };

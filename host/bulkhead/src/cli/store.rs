@@ -25,6 +25,10 @@ pub(crate) enum StoreCommand {
         operate: OperateArguments,
     },
     /// Make a new database of an export, or of what can be read of the present one, which is kept beside it
+    #[command(
+        after_long_help = "With a store in PostgreSQL, --from fills an empty schema. Between two engines, a store moves by \
+        `bulkhead store export` with the configuration of one and `bulkhead store rebuild --from` with that of the other."
+    )]
     Rebuild {
         /// The export to restore (needs the host stopped)
         #[arg(long, value_name = "FILE")]
@@ -60,7 +64,10 @@ pub(crate) async fn run(command: StoreCommand) -> anyhow::Result<ExitCode> {
         StoreCommand::Export { file, operate } => show_fields(&operate, StoreExport { file: absolute(&file)? }).await,
         StoreCommand::Rebuild { from, operate } => {
             let from = from.as_deref().map(absolute).transpose()?;
-            show_fields(&operate, StoreRebuild { from }).await
+            // An export is enough to make a store where there is none.
+            let absent = if from.is_some() { Absent::Create } else { Absent::Refuse };
+            let view = execute(&operate, StoreRebuild { from }, absent).await?;
+            show(&operate, &view, |_| fields(&view))
         }
         StoreCommand::Rekey(operate) => show_fields(&operate, StoreRekey {}).await,
         StoreCommand::Backup { directory, operate } => {

@@ -9,21 +9,24 @@
 //! so that an odd distance always means that the group was done, however often the answer to that was lost). To read it would not
 //! be enough: the server may have the group in its socket, unread.
 
+mod reconnect;
+
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+pub(super) use self::reconnect::wait_for_lock;
+use self::reconnect::was_done;
 use super::super::{Error, RowKind};
 use super::connection::Connection;
 use super::errors::{Failure, unavailable};
 use super::operation::{Answer, Envelope, Operation, Reply, TaskHead};
 use super::overlay::Overlay;
 use super::planner::{Counted, Planner};
-use super::schema::lock_number;
-use super::server;
 use super::sql::Sql;
 use super::state::{Shared, Trouble};
 use super::writes::{self, Keys, Write, task_ref, unreadable};
@@ -74,18 +77,10 @@ pub(super) struct Committer {
 impl Committer {
     /// Takes the schema over, once no other host works with it.
     pub(super) async fn open(shared: Arc<Shared>, connection: Connection) -> Result<Self, Error> {
-        let began = Instant::now();
-        while !take_lock(&connection, &shared.schema).await.map_err(|failure| failure.undone())? {
-            if began.elapsed() >= TAKE_OVER_MAX {
-                let schema = &shared.schema;
-                return Err(Error::Locked(format!(
-                    "another host works with the schema {schema} of the database: end it, or name another schema in [store]"
-                )));
-            }
-            tokio::time::sleep(TAKE_OVER_LOOK).await;
-        }
+        wait_for_lock(&connection, &shared.schema).await?;
         let taken = connection.query(Sql::FenceTake, &[&shared.holder.as_slice()]).await;
         let taken = taken.map_err(|failure| failure.undone())?;
+        let connection = shared.counted(connection);
         let number = taken.first().ok_or_else(unavailable)?.try_get(0).map_err(|error| unreadable(&error))?;
         Ok(Self { shared, connection: Some(connection), number, doubtful: None, has_lock: true })
     }
@@ -125,98 +120,6 @@ impl Committer {
         if let Some(connection) = self.connection.take() {
             // Where that fails, the end of the connection does the same a little later.
             let _ = connection.batch("select pg_advisory_unlock_all()").await;
-        }
-    }
-
-    /// Looks after the connection, also where nothing is written.
-    async fn look(&mut self) {
-        match self.shared.trouble() {
-            Some(Trouble::Lost) => {}
-            Some(Trouble::Refused(_)) => self.try_empty_group().await,
-            Some(Trouble::Unreachable) => _ = self.reconnect().await,
-            None if self.connection.as_ref().is_none_or(Connection::is_closed) => _ = self.reconnect().await,
-            None if !self.has_lock => self.lock_again().await,
-            None => {}
-        }
-    }
-
-    /// The server may notice the end of the connection before later than the host does.
-    async fn lock_again(&mut self) {
-        if let Some(connection) = &self.connection {
-            self.has_lock = take_lock(connection, &self.shared.schema).await.unwrap_or(false);
-        }
-    }
-
-    /// Whether the server takes writes again.
-    async fn try_empty_group(&mut self) {
-        if !self.reconnect_if_closed().await {
-            return;
-        }
-        if let Ok(overlay) = self.begin(Overlay::default()).await
-            && let Written::Durable = self.write(Vec::new()).await
-        {
-            drop(overlay);
-            self.shared.set_trouble(None);
-        }
-    }
-
-    async fn reconnect_if_closed(&mut self) -> bool {
-        match &self.connection {
-            Some(connection) if !connection.is_closed() => true,
-            _ => self.reconnect().await,
-        }
-    }
-
-    /// Makes a new session and finds out where the fence is. Whether that succeeded; what is wrong is noted.
-    async fn reconnect(&mut self) -> bool {
-        self.connection = None;
-        match self.resume().await {
-            Ok(connection) => {
-                self.connection = Some(connection);
-                self.shared.set_trouble(None);
-                true
-            }
-            Err(trouble) => {
-                self.shared.set_trouble(Some(trouble));
-                false
-            }
-        }
-    }
-
-    async fn resume(&mut self) -> Result<Connection, Trouble> {
-        let connection = self.shared.connect().await.map_err(|error| match error {
-            Error::Unavailable { .. } => Trouble::Unreachable,
-            error => Trouble::Refused(error.to_string()),
-        })?;
-        let facts = server::facts(&connection).await.map_err(|_| Trouble::Unreachable)?;
-        facts.check().map_err(|error| Trouble::Refused(error.to_string()))?;
-        let moved = connection.query(Sql::FenceResolve, &[&self.shared.holder.as_slice()]).await;
-        let moved = moved.map_err(|_| Trouble::Unreachable)?;
-        let before: i64 = match moved.first().map(|row| row.try_get(0)) {
-            Some(Ok(before)) => before,
-            Some(Err(_)) => return Err(Trouble::Unreachable),
-            None => return Err(Trouble::Lost),
-        };
-        self.resolve(before);
-        self.number = before + 2;
-        // Without it another host could take over while this one lives; the fence would tell.
-        self.has_lock = take_lock(&connection, &self.shared.schema).await.unwrap_or(false);
-        Ok(connection)
-    }
-
-    /// Learns what became of the group before.
-    fn resolve(&mut self, before: i64) {
-        let distance = before - self.number;
-        if distance < 0 {
-            tracing::error!(
-                groups = -distance,
-                "the database has lost writes that it had acknowledged: a standby took over that did not have them"
-            );
-        }
-        if let Some(counted) = self.doubtful.take()
-            && !was_done(distance)
-        {
-            self.uncount(counted);
         }
     }
 
@@ -300,6 +203,7 @@ impl Committer {
                 self.give_up(planned, || failure.undone());
             }
             Written::InDoubt(failure) => {
+                self.shared.counts.in_doubt.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(reason = failure.describe(), "the connection broke while a group was written");
                 self.settle_doubt(planned, &kinds).await;
             }
@@ -441,11 +345,6 @@ impl Committer {
     }
 }
 
-/// Whether a group was done, by how far the fence has moved since.
-fn was_done(distance: i64) -> bool {
-    distance > 0 && distance % 2 == 1
-}
-
 fn answer(answers: Vec<(Reply, Result<Answer, Error>)>) {
     for (reply, answer) in answers {
         // The caller may have gone away.
@@ -457,13 +356,6 @@ enum BeginError {
     /// Another host has the fence.
     Lost,
     Failed(Failure),
-}
-
-/// The lock of the only host that works with a schema. It goes with the connection; what it protects is the fence.
-async fn take_lock(connection: &Connection, schema: &str) -> Result<bool, Failure> {
-    let number = lock_number("host", schema);
-    let rows = connection.query_text("select pg_try_advisory_lock($1)", &[&number]).await?;
-    Ok(rows.first().is_some_and(|row| row.try_get(0).unwrap_or(false)))
 }
 
 /// What the first round trip found.
@@ -514,7 +406,8 @@ async fn look_at(
     Ok(Looked { advanced: advanced?, tasks: tasks?, aliases: aliases?, journals: journals?, rows: rows? })
 }
 
-fn task_head(row: &tokio_postgres::Row) -> Result<TaskHead, Error> {
+/// The head of a task in the columns of [`Sql::LoadTasks`].
+pub(super) fn task_head(row: &tokio_postgres::Row) -> Result<TaskHead, Error> {
     let number = |index: usize| -> Result<u64, Error> {
         let number: i64 = row.try_get(index).map_err(|error| unreadable(&error))?;
         Ok(number.cast_unsigned())
@@ -538,17 +431,4 @@ fn task_head(row: &tokio_postgres::Row) -> Result<TaskHead, Error> {
         arguments_bytes: number(13)?,
         output_bytes: maybe(14)?,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn doubtful_group_was_done_where_the_fence_moved_by_an_odd_number() {
-        // Done, then looked at once, twice, and never successfully.
-        assert!([1, 3, 5].into_iter().all(was_done));
-        // Not done; and a fence that went back lost it.
-        assert!(![0, 2, 4, -1, -2].into_iter().any(was_done));
-    }
 }

@@ -7,6 +7,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -26,6 +27,10 @@ use super::sql::{Sql, TEXTS};
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long a statement may take before the connection counts as broken: longer than the server's own timeout.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
+/// Has the server end the session, and its lock, of a host that went away without a word, rather than after hours. On a socket of the
+/// machine it means nothing.
+const PROBE_WHEN_IDLE: &str = "set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3; \
+    set tcp_user_timeout = 20000";
 /// Bytes of a message of the server that say what it asks for: its kind, its length, and the kind of authentication.
 const AUTHENTICATION_BYTES: usize = 9;
 const CLEAR_TEXT: u32 = 3;
@@ -62,6 +67,8 @@ pub enum DialFailure {
 pub(super) struct Connection {
     client: Client,
     statements: Vec<Statement>,
+    /// Statements that were sent.
+    pub(super) sent: Arc<AtomicU64>,
 }
 
 /// Parameters of a statement.
@@ -72,7 +79,7 @@ impl Connection {
     pub(super) async fn bare(address: &Address, dialer: Option<&Arc<dyn Dial>>) -> Result<Self, Error> {
         let connecting = connect(address, dialer);
         let client = tokio::time::timeout(CONNECT_MAX, connecting).await.map_err(|_| unavailable())??;
-        Ok(Self { client, statements: Vec::new() })
+        Ok(Self { client, statements: Vec::new(), sent: Arc::default() })
     }
 
     /// A session in a schema.
@@ -86,7 +93,7 @@ impl Connection {
     pub(super) async fn enter(&mut self, schema: &str) -> Result<(), Failure> {
         let settings = format!(
             "set search_path = {schema}; set statement_timeout = '10s'; set lock_timeout = '5s'; \
-             set idle_in_transaction_session_timeout = '10s'; set timezone = 'UTC'"
+             set idle_in_transaction_session_timeout = '10s'; set timezone = 'UTC'; {PROBE_WHEN_IDLE}"
         );
         self.batch(&settings).await?;
         for text in TEXTS {
@@ -101,6 +108,7 @@ impl Connection {
 
     /// Statements without parameters. Of several, none was done where one fails, unless they begin a transaction.
     pub(super) async fn batch(&self, text: &str) -> Result<(), Failure> {
+        self.count();
         in_time(self.client.batch_execute(text)).await
     }
 
@@ -115,15 +123,22 @@ impl Connection {
 
     /// A statement that was not prepared.
     pub(super) async fn query_text(&self, text: &str, values: Values<'_>) -> Result<Vec<Row>, Failure> {
+        self.count();
         in_time(self.client.query(text, values)).await
     }
 
     pub(super) async fn query(&self, sql: Sql, values: Values<'_>) -> Result<Vec<Row>, Failure> {
+        self.count();
         in_time(self.client.query(self.statement(sql)?, values)).await
     }
 
     pub(super) async fn execute(&self, sql: Sql, values: Values<'_>) -> Result<u64, Failure> {
+        self.count();
         in_time(self.client.execute(self.statement(sql)?, values)).await
+    }
+
+    fn count(&self) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
     }
 
     fn statement(&self, sql: Sql) -> Result<&Statement, Failure> {

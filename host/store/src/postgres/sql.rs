@@ -3,6 +3,26 @@
 //! Owns all SQL that reads or writes data. Must not build a statement from a value: values are parameters. Invariant: every statement
 //! that a group writes with is followed by others only in a fixed order, the one in which [`super::writes`] sends them.
 
+/// Whole tasks in the order of their names, with the columns of [`Sql::LoadTasks`] first. This and what follows is for an operator's command
+/// and prepared when that is given.
+pub(super) const WHOLE_TASKS: &str =
+    "select tenant, requestor, id, revision, ended, attempt, holder, held_until, created_at, expires_at,
+    alias, reserved, octet_length(record)::bigint, octet_length(arguments)::bigint, octet_length(output)::bigint,
+    record, arguments, output
+    from task where (tenant, requestor, id) > ($1, $2, $3) order by tenant, requestor, id limit $4";
+/// Journals that have no task.
+pub(super) const JOURNALS_WITHOUT_TASK: &str = "select distinct j.tenant, j.requestor, j.id from journal j
+    where not exists (select from task t where t.tenant = j.tenant and t.requestor = j.requestor and t.id = j.id)
+    order by 1, 2, 3 limit $1";
+/// Whether there is anything in a store.
+pub(super) const IS_EMPTY: &str = "select not exists (select from task) and not exists (select from journal)
+    and not exists (select from stored_row)";
+/// What an export brings: a key that is there is an error.
+pub(super) const IMPORT_JOURNAL_ROWS: &str = "insert into journal (tenant, requestor, id, number, value)
+    select * from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[])";
+pub(super) const IMPORT_ROWS: &str = "insert into stored_row (kind, key, value)
+    select * from unnest($1::smallint[], $2::bytea[], $3::bytea[])";
+
 macro_rules! statements {
     ($($name:ident: $text:literal;)*) => {
         /// One of the statements.

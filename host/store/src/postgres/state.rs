@@ -48,6 +48,15 @@ impl Trouble {
     }
 }
 
+/// What is counted of the connection, from the opening on.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) statements: Arc<AtomicU64>,
+    pub(super) reconnects: AtomicU64,
+    pub(super) in_doubt: AtomicU64,
+    pub(super) lost_groups: AtomicU64,
+}
+
 /// See the module.
 pub(super) struct Shared {
     pub(super) address: Address,
@@ -63,6 +72,7 @@ pub(super) struct Shared {
     pub(super) metrics: OnceLock<StoreMetrics>,
     /// By the position of the kind in [`RowKind::ALL`].
     pub(super) generations: [AtomicU64; RowKind::ALL.len()],
+    pub(super) counts: Counts,
     trouble: Mutex<Option<Trouble>>,
     /// A reader has found the connection broken: the committer looks at its own.
     pub(super) look: Notify,
@@ -88,6 +98,7 @@ impl Shared {
             tenant_keys,
             metrics: OnceLock::new(),
             generations: std::array::from_fn(|_| AtomicU64::new(0)),
+            counts: Counts::default(),
             trouble: Mutex::new(None),
             look: Notify::new(),
         })
@@ -95,7 +106,14 @@ impl Shared {
 
     /// A new session.
     pub(super) async fn connect(&self) -> Result<Connection, Error> {
-        Connection::open(&self.address, self.dialer.as_ref(), &self.schema).await
+        let connection = Connection::open(&self.address, self.dialer.as_ref(), &self.schema).await?;
+        Ok(self.counted(connection))
+    }
+
+    /// What is sent over the connection from now on is counted here.
+    pub(super) fn counted(&self, mut connection: Connection) -> Connection {
+        connection.sent = Arc::clone(&self.counts.statements);
+        connection
     }
 
     pub(super) fn trouble(&self) -> Option<Trouble> {

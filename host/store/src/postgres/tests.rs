@@ -1,5 +1,7 @@
 //! What only this engine has: the fence, doubt, refusals of servers.
 
+mod copies;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -50,7 +50,7 @@ impl Keys {
         columns
     }
 
-    fn push(&mut self, key: &TaskRef) {
+    pub(super) fn push(&mut self, key: &TaskRef) {
         self.tenants.push(key.requestor.tenant.0.to_vec());
         self.requestors.push(key.requestor.id.0.to_vec());
         self.ids.push(key.id.0.to_vec());
@@ -168,6 +168,15 @@ fn tasks(overlay: &mut Overlay) -> Vec<Write> {
     let gone = (!gone.ids.is_empty()).then(|| Write { sql: Sql::DeleteTasks, values: gone.into_values() });
     let written = [changed.into_write(Sql::UpdateTasks), new.into_write(Sql::InsertTasks)];
     gone.into_iter().chain(written.into_iter().flatten()).collect()
+}
+
+/// New tasks that need no look at what is there.
+pub(super) fn insert_tasks(tasks: Vec<(TaskRef, TaskEntry)>) -> Option<Write> {
+    let mut new = Tasks::default();
+    for (key, mut entry) in tasks {
+        new.push(&key, &mut entry);
+    }
+    new.into_write(Sql::InsertTasks)
 }
 
 fn is_journal_changed(cell: &JournalCell) -> bool {

@@ -19,8 +19,7 @@ use super::layout::Layout;
 use super::open;
 use super::salvage::{guarded, on_a_copy};
 use super::view::View;
-use crate::journal::JournalHead;
-use crate::journal::layout::{HEAD, check_piece};
+use crate::journal::check::JournalCheck;
 
 const CACHE_BYTES: u64 = 32 << 20;
 const PAGE_ROWS: usize = 512;
@@ -43,7 +42,7 @@ pub struct Report {
 pub const PROBLEMS_MAX: usize = 100;
 
 impl Report {
-    fn problem(&mut self, text: String) {
+    pub(crate) fn problem(&mut self, text: String) {
         if self.problems.len() < PROBLEMS_MAX && !self.problems.contains(&text) {
             self.problems.push(text);
         }
@@ -144,7 +143,7 @@ fn examine_rows(view: &View, files: &Files, report: &mut Report) -> Result<(), E
         }
         Ok(())
     })?;
-    let mut journals = Journals::default();
+    let mut journals = JournalCheck::default();
     each_row(view, &[], |key, value| {
         match key.first() {
             Some(&(kind::LIST | kind::EXPIRY | kind::UNFINISHED | kind::ALIAS)) => {
@@ -164,7 +163,7 @@ fn examine_rows(view: &View, files: &Files, report: &mut Report) -> Result<(), E
                 report.rows += 1;
                 match verify_checksum(value) {
                     Ok(row) if key.first() == Some(&(RowKind::Journal as u8)) => {
-                        journals.row(view, key, &row, report)?
+                        examine_journal_row(view, key, &row, &mut journals, report)?;
                     }
                     Ok(_) => {}
                     Err(error) => report.problem(format!("a row of kind {}: {error}", label(key))),
@@ -180,49 +179,20 @@ fn examine_rows(view: &View, files: &Files, report: &mut Report) -> Result<(), E
     Ok(())
 }
 
-/// The journals, row by row in the order of their keys.
-#[derive(Default)]
-struct Journals {
-    /// The one whose rows come: pieces that are still to come, and the number of the next.
-    current: Option<(TaskKey, u32, u32)>,
-}
-
-impl Journals {
-    fn row(&mut self, view: &View, key: &[u8], row: &[u8], report: &mut Report) -> Result<(), Error> {
-        let Some((task, number)) = keys::parse_journal(key) else {
-            report.problem("a row of a journal has an unreadable key".to_owned());
-            return Ok(());
-        };
-        if self.current.is_none_or(|(current, ..)| current != task) {
-            self.end(report);
-            self.current = Some((task, 0, 0));
-            if view.get(&task.task())?.is_none() {
-                report.problem(format!("the journal of task {} belongs to no task", task.id));
-            }
-        }
-        let wrong = |what: String| format!("the journal of task {}: {what}", task.id);
-        match (&mut self.current, number) {
-            (Some((_, left, next)), HEAD) => match JournalHead::decode(row) {
-                Ok(head) => (*left, *next) = (head.rows, 1),
-                Err(error) => report.problem(wrong(error.to_string())),
-            },
-            (Some((_, left, next)), number) if *left > 0 && number == *next => {
-                (*left, *next) = (*left - 1, next.saturating_add(1));
-                if let Err(error) = check_piece(row) {
-                    report.problem(wrong(error.to_string()));
-                }
-            }
-            _ => report.problem(wrong("its head does not name a piece that is there".to_owned())),
-        }
-        Ok(())
-    }
-
-    /// No more rows of the current one come.
-    fn end(&mut self, report: &mut Report) {
-        if let Some((task, left @ 1.., _)) = self.current.take() {
-            report.problem(format!("the journal of task {}: {left} of its pieces are missing", task.id));
-        }
-    }
+fn examine_journal_row(
+    view: &View,
+    key: &[u8],
+    row: &[u8],
+    journals: &mut JournalCheck,
+    report: &mut Report,
+) -> Result<(), Error> {
+    let Some((task, number)) = keys::parse_journal(key) else {
+        report.problem("a row of a journal has an unreadable key".to_owned());
+        return Ok(());
+    };
+    let has_task = !journals.is_new(&task.name()) || view.get(&task.task())?.is_some();
+    journals.row(&task.name(), number, row, has_task, report);
+    Ok(())
 }
 
 pub(super) fn label(key: &[u8]) -> char {

@@ -1,16 +1,12 @@
-//! A store as lines of JSON.
+//! The store as an export.
 //!
-//! Owns the export format (one JSON object a line). Must not change the store. Invariant: everything that can be read is in the
-//! export, and what cannot is named in it.
+//! Owns what of the database goes into it. Must not change the store. Invariant: everything that can be read is in the export, and what
+//! cannot is named in it.
 
 use std::io::Write;
 use std::path::Path;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use serde::{Deserialize, Serialize};
-
-use super::super::{Error, record};
+use super::super::Error;
 use super::SledStore;
 use super::check::{Payloads, each_row, label, lock_existing};
 use super::database::GroupRow;
@@ -23,40 +19,8 @@ use super::moved::Moved;
 use super::open;
 use super::salvage::{each_readable, guarded, on_what_opens};
 use super::view::View;
+use crate::export_format::{ExportWriter, StoredTask};
 use crate::record::decode_checked;
-
-/// One line of an export. Bytes are base64; the versioned bytes of records and outputs stay as they are.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum ExportLine {
-    /// The first line.
-    Store {
-        format: u32,
-        id: String,
-    },
-    Task {
-        /// For human readers.
-        tenant: String,
-        requestor: String,
-        id: String,
-        record: String,
-        arguments: String,
-        output: Option<String>,
-        reserved_bytes: u64,
-    },
-    Row {
-        row: char,
-        key: String,
-        value: String,
-    },
-    /// Something that could not be read: a rebuild leaves it out.
-    Unreadable {
-        what: String,
-        reason: String,
-    },
-}
-
-pub(super) const EXPORT_FORMAT: u32 = 1;
 
 /// Writes everything readable of a store that no host uses, damaged or not, as lines of JSON.
 pub fn export(data: &Path, out: &mut dyn Write) -> Result<Moved, Error> {
@@ -67,7 +31,7 @@ pub fn export(data: &Path, out: &mut dyn Write) -> Result<Moved, Error> {
 
 /// Writes everything of a store that is in use.
 pub fn export_running(store: &SledStore, out: &mut dyn Write) -> Result<Moved, Error> {
-    Export { view: &store.shared.view, files: &store.files, out, moved: Moved::default() }.whole()
+    Export::begin(&store.shared.view, &store.files, out)?.whole()
 }
 
 pub(super) fn export_layout(layout: &Layout, out: &mut dyn Write) -> Result<Moved, Error> {
@@ -78,7 +42,8 @@ pub(super) fn export_layout(layout: &Layout, out: &mut dyn Write) -> Result<Move
     on_what_opens(layout, |layout, tree| {
         let view = View::default();
         view.give(tree.clone());
-        let export = Export { view: &view, files: &Files::open(layout.files.clone())?, out, moved: Moved::default() };
+        let files = Files::open(layout.files.clone())?;
+        let export = Export::begin(&view, &files, out)?;
         match damage {
             None => export.whole(),
             Some(damage) => export.readable(tree, &damage),
@@ -94,8 +59,7 @@ pub(super) fn export_tree(
     expected: &Totals,
     out: &mut dyn Write,
 ) -> Result<Moved, Error> {
-    let mut export = Export { view, files, out, moved: Moved::default() };
-    export.header()?;
+    let mut export = Export::begin(view, files, out)?;
     let mut found = Totals::default();
     let gaps = each_readable(tree, &mut |key, value| {
         if key != keys::GROUP {
@@ -104,105 +68,71 @@ pub(super) fn export_tree(
         export.row(key, value)
     })?;
     if gaps > 0 {
-        export.lost("rows", format!("unreadable in {gaps} places"))?;
+        export.writer.lost("rows", format!("unreadable in {gaps} places"))?;
     } else if found != *expected {
-        export.lost("rows", "some are not as they were written".to_owned())?;
+        export.writer.lost("rows", "some are not as they were written".to_owned())?;
     }
-    export.finish()
+    export.writer.finish()
 }
 
 /// An export under way.
 struct Export<'a> {
     view: &'a View,
     files: &'a Files,
-    out: &'a mut dyn Write,
-    moved: Moved,
+    writer: ExportWriter<'a>,
 }
 
-impl Export<'_> {
+impl<'a> Export<'a> {
+    fn begin(view: &'a View, files: &'a Files, out: &'a mut dyn Write) -> Result<Self, Error> {
+        let row = view.get(keys::GROUP).ok().flatten();
+        let group = row.and_then(|row| decode_checked::<GroupRow>(&row, "database").ok());
+        let id = group.map(|row| row.id);
+        let writer = ExportWriter::begin(out, id.as_ref().map_or(&[], |id| id))?;
+        Ok(Self { view, files, writer })
+    }
+
     /// All of a sound database, in key order.
     fn whole(mut self) -> Result<Moved, Error> {
-        self.header()?;
         each_row(self.view, &[], |key, value| self.row(key, value))?;
-        self.finish()
+        self.writer.finish()
     }
 
     /// What can be read of a damaged one.
     fn readable(mut self, tree: &::sled::Tree, damage: &Error) -> Result<Moved, Error> {
-        self.header()?;
-        self.lost("database", damage.to_string())?;
+        self.writer.lost("database", damage.to_string())?;
         let gaps = each_readable(tree, &mut |key, value| self.row(key, value))?;
         if gaps > 0 {
-            self.lost("rows", format!("unreadable in {gaps} places"))?;
+            self.writer.lost("rows", format!("unreadable in {gaps} places"))?;
         }
-        self.finish()
-    }
-
-    fn header(&mut self) -> Result<(), Error> {
-        let row = self.view.get(keys::GROUP).ok().flatten();
-        let group = row.and_then(|row| decode_checked::<GroupRow>(&row, "database").ok());
-        let id = group.map_or(String::new(), |row| BASE64.encode(row.id));
-        self.line(&ExportLine::Store { format: EXPORT_FORMAT, id })
+        self.writer.finish()
     }
 
     fn row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        let line = match key.first() {
-            Some(&kind::TASK) => match keys::parse_task(key) {
-                Some(task) => export_task(self.view, self.files, &task, value),
-                None => Err(Error::Corrupt("its key is unreadable".to_owned())),
-            },
-            Some(&(kind::LIST | kind::EXPIRY | kind::UNFINISHED | kind::ALIAS | kind::PAYLOAD)) => return Ok(()),
-            _ if key == keys::GROUP => return Ok(()),
-            _ => verify_checksum(value).map(|value| ExportLine::Row {
-                row: label(key),
-                key: BASE64.encode(key.get(1..).unwrap_or_default()),
-                value: BASE64.encode(value),
-            }),
-        };
-        match line {
-            Ok(line) => {
-                match line {
-                    ExportLine::Task { .. } => self.moved.tasks += 1,
-                    _ => self.moved.rows += 1,
+        match key.first() {
+            Some(&kind::TASK) => {
+                let Some(task) = keys::parse_task(key) else {
+                    return self.writer.lost("row of kind T", "its key is unreadable".to_owned());
+                };
+                match stored_task(self.view, self.files, &task, value) {
+                    Ok(stored) => self.writer.task(stored),
+                    Err(error) => self.writer.lost(&format!("task {}", task.id), error.to_string()),
                 }
-                self.line(&line)
             }
-            Err(error) => {
-                let task = keys::parse_task(key).map(|key| format!("task {}", key.id));
-                self.lost(&task.unwrap_or_else(|| format!("row of kind {}", label(key))), error.to_string())
-            }
+            Some(&(kind::LIST | kind::EXPIRY | kind::UNFINISHED | kind::ALIAS | kind::PAYLOAD)) => Ok(()),
+            _ if key == keys::GROUP => Ok(()),
+            first => match verify_checksum(value) {
+                Ok(value) => {
+                    let kind = first.copied().unwrap_or_default();
+                    self.writer.row(kind, key.get(1..).unwrap_or_default(), &value)
+                }
+                Err(error) => self.writer.lost(&format!("row of kind {}", label(key)), error.to_string()),
+            },
         }
-    }
-
-    fn lost(&mut self, what: &str, reason: String) -> Result<(), Error> {
-        self.moved.lost.push(format!("{what}: {reason}"));
-        self.line(&ExportLine::Unreadable { what: what.to_owned(), reason })
-    }
-
-    fn line(&mut self, line: &ExportLine) -> Result<(), Error> {
-        let cannot = |error: std::io::Error| Error::Engine(format!("the export cannot be written: {error}"));
-        let mut text = serde_json::to_vec(line).map_err(|error| cannot(error.into()))?;
-        text.push(b'\n');
-        self.out.write_all(&text).map_err(cannot)
-    }
-
-    fn finish(self) -> Result<Moved, Error> {
-        self.out.flush().map_err(|error| Error::Engine(format!("the export cannot be written: {error}")))?;
-        Ok(self.moved)
     }
 }
 
-fn export_task(view: &View, files: &Files, key: &TaskKey, value: &[u8]) -> Result<ExportLine, Error> {
+fn stored_task(view: &View, files: &Files, key: &TaskKey, value: &[u8]) -> Result<StoredTask, Error> {
     let head = RecordHeader::decode(value)?;
     let Payloads { record, arguments, output } = Payloads::read(view, files, key)?;
-    record::decode_task(&record)?;
-    Ok(ExportLine::Task {
-        tenant: key.requestor.tenant.to_string(),
-        requestor: key.requestor.id.to_string(),
-        id: key.id.to_string(),
-        record: BASE64.encode(record),
-        arguments: BASE64.encode(arguments),
-        output: output.map(|output| BASE64.encode(output)),
-        reserved_bytes: head.reserved_bytes,
-    })
+    Ok(StoredTask { key: key.name(), record, arguments, output, reserved_bytes: head.reserved_bytes })
 }

@@ -9,17 +9,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-
-use super::super::{Error, Ledger, record};
+use super::super::{Error, Ledger};
 use super::backup::finalize_copy;
 use super::change_capture::Guard;
 use super::check::label;
 use super::committer::Committer;
 use super::database::{self, DataState, GroupRow};
 use super::errors::{closed, engine_error};
-use super::export::{EXPORT_FORMAT, ExportLine, export_layout, export_tree};
+use super::export::{export_layout, export_tree};
 use super::files::{Files, NewFile, create_folder, if_there, io_error, sync_folder};
 use super::group::Totals;
 use super::head::RecordHeader;
@@ -32,6 +29,7 @@ use super::salvage::guarded;
 use super::space::FreeRoom;
 use super::state::StateFile;
 use super::{SledStore, create, place_now, place_record};
+use crate::export_format::{Imported, ImportedTask, line_error, read_lines};
 
 const CACHE_BYTES: u64 = 32 << 20;
 /// What the names of old stores begin with.
@@ -228,29 +226,19 @@ fn import(layout: &Layout, lines: &mut dyn BufRead) -> Result<Moved, Error> {
     let files = Files::open(layout.files.clone())?;
     let mut import = Import { tree: database.tree.clone(), files, totals: Totals::default(), taken: HashSet::new() };
     let mut moved = Moved::default();
-    for (number, line) in (1..).zip(lines.lines()) {
-        let at = |reason: &str| Error::Corrupt(format!("line {number} of the export: {reason}"));
-        let line = line.map_err(|error| at(&error.to_string()))?;
-        match serde_json::from_str(&line).map_err(|error| at(&error.to_string()))? {
-            ExportLine::Store { format: EXPORT_FORMAT, .. } => {}
-            ExportLine::Store { format, .. } => return Err(at(&format!("format {format} is newer than this program"))),
-            ExportLine::Unreadable { what, reason } => moved.lost.push(format!("{what}: {reason}")),
-            ExportLine::Row { row, key, value } => {
-                let kind = u8::try_from(row).map_err(|error| at(&error.to_string()))?;
-                let key = [&[kind], bytes(&key).map_err(|error| at(&error))?.as_slice()].concat();
-                let value = bytes(&value).map_err(|error| at(&error))?;
+    for line in read_lines(lines) {
+        let (number, imported) = line?;
+        match imported {
+            Imported::Header => {}
+            Imported::Lost(what) => moved.lost.push(what),
+            Imported::Row { kind, key, value } => {
+                let key = [&[kind], key.as_slice()].concat();
                 import.put(vec![(key, super::head::with_checksum(value))])?;
                 moved.rows += 1;
             }
-            ExportLine::Task { id, record, arguments, output, reserved_bytes, .. } => {
-                let record = bytes(&record).map_err(|error| at(&error))?;
-                let arguments = bytes(&arguments).map_err(|error| at(&error))?;
-                let output = output.map(|output| bytes(&output)).transpose().map_err(|error| at(&error))?;
-                match import.task(record, arguments, output, reserved_bytes) {
-                    Ok(()) => moved.tasks += 1,
-                    Err(Error::Unreleased) => moved.lost.push(format!("task {id}: a build before 0.1.0 wrote it")),
-                    Err(error) => return Err(at(&error.to_string())),
-                }
+            Imported::Task(task) => {
+                import.task(*task).map_err(|error| line_error(number, &error.to_string()))?;
+                moved.tasks += 1;
             }
         }
     }
@@ -260,10 +248,6 @@ fn import(layout: &Layout, lines: &mut dyn BufRead) -> Result<Moved, Error> {
     drop(database);
     finalize_copy(import.tree, layout, &last)?;
     Ok(moved)
-}
-
-fn bytes(text: &str) -> Result<Vec<u8>, String> {
-    BASE64.decode(text).map_err(|error| error.to_string())
 }
 
 struct Import {
@@ -287,15 +271,8 @@ impl Import {
         self.tree.apply_batch(batch).map_err(engine_error)
     }
 
-    fn task(
-        &mut self,
-        record: Vec<u8>,
-        arguments: Vec<u8>,
-        output: Option<Vec<u8>>,
-        reserved_bytes: u64,
-    ) -> Result<(), Error> {
-        let task = record::decode_task(&record)?;
-        output.as_deref().map(record::check_output).transpose()?;
+    fn task(&mut self, imported: ImportedTask) -> Result<(), Error> {
+        let ImportedTask { task, record, arguments, output, reserved_bytes } = imported;
         let key = TaskKey::new(&task.requestor, task.id);
         let mut payloads = super::operation::Payloads::default();
         let (record, chunked) = place_record(record);

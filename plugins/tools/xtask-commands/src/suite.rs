@@ -13,6 +13,10 @@ const FRESH_MACHINE: &str = "XTASK_FRESH_MACHINE";
 /// The host that the tests start.
 const HOST: &str = "XTASK_HOST_BIN";
 
+/// Integration tests that are run once more with stores in PostgreSQL, where that is there (`XTASK_POSTGRES=required`): less than a minute.
+/// All of them, as nightly does: `XTASK_STORE=postgres cargo test --workspace --test integration`.
+const ON_POSTGRES: [&str; 4] = ["tasks::", "keeping::", "usage::", "erased::"];
+
 /// What to leave out and what to pass on.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -70,5 +74,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         // Cargo has just found it fresh. By its time alone it could be older than a test.
         environment.push((HOST, docs::built_host()?.display().to_string()));
     }
-    programs.run(&options.arguments, &environment)
+    programs.run(&options.arguments, &environment)?;
+    if options.arguments.is_empty() && std::env::var("XTASK_POSTGRES").as_deref() == Ok("required") {
+        programs.run_on_postgres(&ON_POSTGRES, &environment)?;
+    }
+    Ok(())
 }

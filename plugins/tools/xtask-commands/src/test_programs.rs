@@ -75,25 +75,37 @@ impl TestPrograms {
             Ok(command)
         };
         run_units(&self.units, prepare)?;
-        let mut command = prepare(&self.integration)?;
-        if !arguments.iter().any(|argument| argument.starts_with("--test-threads")) {
-            let threads = processors() * INTEGRATION_TESTS_PER_PROCESSOR;
-            command.arg(format!("--test-threads={threads}"));
-        }
-        let started = Instant::now();
-        let mut child = command.stdout(Stdio::piped()).spawn().context(INTEGRATION)?;
-        let stdout = child.stdout.take().context("a test program has no output")?;
-        let mut tests = TestTimes::new();
-        for line in BufReader::new(stdout).lines() {
-            let line = line?;
-            tests.extend(test_time(&line));
-            println!("{line}");
-        }
-        let (status, times) = steps::wait(&mut child, started)?;
-        note(INTEGRATION, times, &tests, |name| name.split("::").next().unwrap_or(name).to_owned())?;
-        ensure!(status.success(), "{INTEGRATION}: failed with {status}");
-        Ok(())
+        run_integration(INTEGRATION, prepare(&self.integration)?, arguments)
     }
+
+    /// Runs the integration tests with these parts in their names again, for hosts whose stores are in PostgreSQL.
+    pub(crate) fn run_on_postgres(&self, names: &[&str], environment: &[(&str, String)]) -> anyhow::Result<()> {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut command = self.integration.command(&names)?;
+        command.envs(environment.iter().map(|(key, value)| (key, value))).env("XTASK_STORE", "postgres");
+        run_integration("integration on PostgreSQL", command, &names)
+    }
+}
+
+/// Runs the integration tests and notes what each took.
+fn run_integration(title: &str, mut command: Command, arguments: &[String]) -> anyhow::Result<()> {
+    if !arguments.iter().any(|argument| argument.starts_with("--test-threads")) {
+        let threads = processors() * INTEGRATION_TESTS_PER_PROCESSOR;
+        command.arg(format!("--test-threads={threads}"));
+    }
+    let started = Instant::now();
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| title.to_owned())?;
+    let stdout = child.stdout.take().context("a test program has no output")?;
+    let mut tests = TestTimes::new();
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        tests.extend(test_time(&line));
+        println!("{line}");
+    }
+    let (status, times) = steps::wait(&mut child, started)?;
+    note(title, times, &tests, |name| name.split("::").next().unwrap_or(name).to_owned())?;
+    ensure!(status.success(), "{title}: failed with {status}");
+    Ok(())
 }
 
 /// Runs the tests in documentation, which Cargo alone can; of what was built with lints.
