@@ -6,6 +6,7 @@
 mod admin;
 mod alerting;
 mod anonymous;
+mod apps;
 mod attacks;
 mod audit;
 mod authors;
