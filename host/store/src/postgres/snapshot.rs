@@ -29,6 +29,9 @@ impl Snapshot {
             return Err(trouble.error());
         }
         let connection = store.shared.connect().await?;
+        // Whoever takes the lines, a pipe or a slow disk, may take longer over a page than a session of the host ever rests.
+        let begun = connection.batch("set idle_in_transaction_session_timeout = 0").await;
+        begun.map_err(|failure| failure.undone())?;
         let begun = connection.batch("begin isolation level repeatable read read only").await;
         begun.map_err(|failure| failure.undone())?;
         Ok(Self { connection })
