@@ -8,10 +8,7 @@ use super::canonical::canonical;
 use bulkhead_domain::Json;
 use bulkhead_domain::text::escaped;
 use bulkhead_domain::tool::Tool;
-use bulkhead_runtime::{LoadedPlugin, ViewReach};
-
-/// What URIs of views begin with, and no name of a tool.
-const VIEW: &str = "ui://";
+use bulkhead_runtime::{LoadedPlugin, VIEW_SCHEME, ViewReach};
 
 /// The hashes of a version's tools by their own names, and of its views by their own URIs, without the operator's prefix.
 pub(super) fn hashes(plugin: &LoadedPlugin) -> impl Iterator<Item = (String, [u8; 32])> {
@@ -19,14 +16,10 @@ pub(super) fn hashes(plugin: &LoadedPlugin) -> impl Iterator<Item = (String, [u8
     tools.chain(plugin.views().iter().map(|(uri, reach)| (uri.clone(), hash_of_view(uri, reach))))
 }
 
-/// Whether a hash of this name is one of a view.
-pub(super) fn is_view(name: &str) -> bool {
-    name.starts_with(VIEW)
-}
-
 /// A tool or a view, in sentences.
 pub(super) fn described(name: &str) -> String {
-    let what = if is_view(name) { "view" } else { "tool" };
+    // No name of a tool has such characters.
+    let what = if name.starts_with(VIEW_SCHEME) { "view" } else { "tool" };
     format!("the {what} {}", escaped(name))
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::definition::{described, hashes, is_view};
+use super::definition::{described, hashes};
 use super::entry::{CanaryRow, Demotion, Entry, Stage, TakenBack, Version};
 use super::health::{CallCounts, CanaryThresholds, PluginHealth};
 use super::policy_reload::waiting_for_acceptance;
@@ -439,11 +439,7 @@ fn taken_back(entry: &Entry) -> Option<TakenBackView> {
 /// Tools and views that run with another definition than the one that was accepted.
 fn unaccepted(entry: &Entry, plugin: &LoadedPlugin) -> Vec<IntegrityProblem> {
     let digest = Digest(plugin.version.digest);
-    // An older host accepted no views: theirs are taken as they are.
-    let other = hashes(plugin).filter(|(tool, hash)| match entry.accepted_for(&digest, tool) {
-        Some(accepted) => *accepted != Digest(*hash),
-        None => !is_view(tool),
-    });
+    let other = hashes(plugin).filter(|(tool, hash)| entry.accepted_for(&digest, tool) != Some(&Digest(*hash)));
     let unsound = |(tool, _): (String, [u8; 32])| IntegrityProblem {
         name: plugin.version.name.clone(),
         version: Some(digest),

@@ -19,7 +19,7 @@ use bulkhead_domain::tool::{Content, ContentKind, Meta};
 use bulkhead_domain::uri_template::UriTemplate;
 
 /// What URIs of views begin with.
-pub(super) const SCHEME: &str = "ui://";
+pub const VIEW_SCHEME: &str = "ui://";
 /// The member of `_meta` that is about views.
 const UI: &str = "ui";
 /// Where older clients look for the URI of a tool's view.
@@ -79,19 +79,15 @@ fn ui_of(meta: &Meta) -> Option<Value> {
 
 /// A view's URI, or the template of several, as clients see it; `None`: it is none of a view, or nothing stands in front.
 pub(super) fn shown(prefix: &str, uri: &str) -> Option<String> {
-    let rest = uri.strip_prefix(SCHEME).filter(|_| !prefix.is_empty())?;
-    Some(format!("{SCHEME}{prefix}{rest}"))
+    let rest = uri.strip_prefix(VIEW_SCHEME).filter(|_| !prefix.is_empty())?;
+    Some(format!("{VIEW_SCHEME}{prefix}{rest}"))
 }
 
 /// Has the metadata of a tool name its view as clients see it.
 pub(super) fn name_view(meta: &mut Meta, prefix: &str) {
-    for (key, json) in meta {
+    for (key, json) in meta.iter_mut().filter(|(key, _)| [UI, FLAT_URI].contains(&key.as_str())) {
         let Ok(mut value) = serde_json::from_str::<Value>(json.as_str()) else { continue };
-        let uri = match key.as_str() {
-            UI => value.get_mut("resourceUri"),
-            FLAT_URI => Some(&mut value),
-            _ => None,
-        };
+        let uri = if key == UI { value.get_mut("resourceUri") } else { Some(&mut value) };
         let Some(uri) = uri else { continue };
         let Some(shown) = uri.as_str().and_then(|own| shown(prefix, own)) else { continue };
         *uri = shown.into();
@@ -116,12 +112,12 @@ impl AppViews {
         templates: impl IntoIterator<Item = &'a ResourceTemplate>,
     ) -> Self {
         let mut views = Self { prefix: prefix.to_owned(), ..Self::default() };
-        let listed = resources.iter().filter(|resource| resource.uri.starts_with(SCHEME));
+        let listed = resources.iter().filter(|resource| resource.uri.starts_with(VIEW_SCHEME));
         for Resource { uri, meta, .. } in listed.take(VIEWS_MAX) {
             views.reach.insert(uri.clone(), ViewReach::of(meta));
         }
         for ResourceTemplate { uri_template, meta, .. } in templates {
-            if uri_template.starts_with(SCHEME)
+            if uri_template.starts_with(VIEW_SCHEME)
                 && views.reach.len() < VIEWS_MAX
                 && let Ok(parsed) = UriTemplate::parse(uri_template)
             {
@@ -164,8 +160,8 @@ impl AppViews {
 
     /// As the plugin knows it; `None`: it is a view of another one.
     fn own(&self, uri: String) -> Option<String> {
-        let Some(rest) = uri.strip_prefix(SCHEME).filter(|_| !self.prefix.is_empty()) else { return Some(uri) };
-        Some(format!("{SCHEME}{}", rest.strip_prefix(&self.prefix)?))
+        let Some(rest) = uri.strip_prefix(VIEW_SCHEME).filter(|_| !self.prefix.is_empty()) else { return Some(uri) };
+        Some(format!("{VIEW_SCHEME}{}", rest.strip_prefix(&self.prefix)?))
     }
 
     /// An operation in the plugin's own URIs; `None`: it is about a view of another one.
@@ -205,7 +201,7 @@ impl AppViews {
     }
 
     fn show(&self, uri: &mut String, meta: &mut Meta) {
-        if !uri.starts_with(SCHEME) {
+        if !uri.starts_with(VIEW_SCHEME) {
             return;
         }
         self.bound(uri, meta);

@@ -99,7 +99,7 @@ impl Claimant {
             ("tool" | "prompt", ..) => format!(
                 "its {what} {name:?} has the same name as a {what} of plugin {owner}: set a `prefix` for one of them"
             ),
-            _ if name.starts_with(app_views::SCHEME) => {
+            _ if name.starts_with(app_views::VIEW_SCHEME) => {
                 format!("its {what} {name:?} is offered by plugin {owner} already: set a `prefix` for one of them")
             }
             _ => format!("its {what} {name:?} is offered by plugin {owner} already"),

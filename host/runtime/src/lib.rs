@@ -72,7 +72,7 @@ mod wasi_drafts;
 mod wasi_needs;
 mod wit_enums;
 
-pub use app_views::ViewReach;
+pub use app_views::{VIEW_SCHEME, ViewReach};
 pub use cache::{CodeCacheBounds, CodeCacheConfig};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use component_store::{ComponentStore, Wit};

@@ -94,7 +94,9 @@ async fn execute(
     let span = shared.span.clone();
     let stderr = shared.stderr.clone();
     let name = Arc::clone(&plugin.name);
-    outbox.set_view_prefix(plugin.views.prefix());
+    if !plugin.views.prefix().is_empty() {
+        outbox.set_view_prefix(plugin.views.prefix());
+    }
     let operation = plugin.views.inward(operation).map(Arc::new);
     let operation = operation.ok_or_else(|| CallError::NotFound("the plugin has no such view".to_owned()))?;
     let mut granted = Arc::clone(plugin.granted.of(tenant));

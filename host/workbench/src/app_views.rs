@@ -7,9 +7,9 @@ use bulkhead_domain::server_features::{Resource, ResourceTemplate};
 use bulkhead_domain::text::escaped;
 use bulkhead_domain::tool::{Meta, Tool};
 use bulkhead_domain::uri_template::UriTemplate;
+use bulkhead_runtime::VIEW_SCHEME;
 use serde_json::Value;
 
-const SCHEME: &str = "ui://";
 /// The only media type that clients show.
 const MIME_TYPE: &str = "text/html;profile=mcp-app";
 
@@ -26,8 +26,8 @@ pub(super) fn warnings(tools: &[Tool], resources: &[Resource], templates: &[Reso
         let uri = ui.get("resourceUri").cloned().or_else(|| member(&tool.meta, "ui/resourceUri"));
         match uri.as_ref().map(|uri| uri.as_str().unwrap_or_default()) {
             None => {}
-            Some(uri) if !uri.starts_with(SCHEME) => {
-                warn(format!("its view is {uri:?}, and clients show views whose URI begins with {SCHEME}"));
+            Some(uri) if !uri.starts_with(VIEW_SCHEME) => {
+                warn(format!("its view is {uri:?}, and clients show views whose URI begins with {VIEW_SCHEME}"));
             }
             Some(uri) if !is_there(uri) => warn(format!("its view is {uri}, and the plugin lists no such resource")),
             Some(_) => {}
@@ -42,7 +42,7 @@ pub(super) fn warnings(tools: &[Tool], resources: &[Resource], templates: &[Reso
     }
     let listed = resources.iter().map(|resource| (&resource.uri, resource.mime_type.as_ref()));
     let listed = listed.chain(templates.iter().map(|template| (&template.uri_template, template.mime_type.as_ref())));
-    for (uri, mime_type) in listed.filter(|(uri, _)| uri.starts_with(SCHEME)) {
+    for (uri, mime_type) in listed.filter(|(uri, _)| uri.starts_with(VIEW_SCHEME)) {
         if mime_type.is_none_or(|mime_type| mime_type != MIME_TYPE) {
             let mime_type = mime_type.map_or("not known", String::as_str);
             warnings.push(escaped(&format!(

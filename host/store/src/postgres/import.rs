@@ -60,8 +60,10 @@ pub async fn rebuild(options: PostgresOptions, lines: &mut dyn BufRead) -> Resul
 async fn import(connection: &Connection, lines: &mut dyn BufRead) -> Result<Moved, Error> {
     let mut moved = Moved::default();
     let mut batch = Batch::default();
+    let mut last_line = 0;
     for line in read_lines(lines) {
         let (number, imported) = line?;
+        last_line = number;
         match imported {
             Imported::Header => {}
             Imported::Lost(what) => moved.lost.push(what),
@@ -79,7 +81,6 @@ async fn import(connection: &Connection, lines: &mut dyn BufRead) -> Result<Move
             batch = Batch { first_line: number + 1, ..Batch::default() };
         }
     }
-    let last_line = batch.first_line;
     batch.send(connection, last_line).await?;
     Ok(moved)
 }

@@ -84,4 +84,16 @@ mod tests {
         let read = crate::resource::read(std::slice::from_ref(&view), &[], "ui://a").unwrap();
         assert_eq!((read[0].mime_type.as_deref(), read[0].meta.len()), (Some(MIME_TYPE), 0));
     }
+
+    #[test]
+    fn what_is_said_of_a_view_in_steps_is_one_entry() {
+        let view = App::new("ui://a", "a", "<p>").permission("camera").resource();
+        let view = view.meta("ui", &json!({"prefersBorder": true}));
+        let read = crate::resource::read(std::slice::from_ref(&view), &[], "ui://a").unwrap();
+        let expected = r#"{"permissions":{"camera":{}},"prefersBorder":true}"#;
+        assert_eq!(read[0].meta, [("ui".to_owned(), expected.to_owned())]);
+        let tool = crate::Tool::new("t", "Does it.", || "done").view("ui://a").for_views_only();
+        let expected = r#"{"resourceUri":"ui://a","visibility":["app"]}"#;
+        assert_eq!(crate::Plugin::new().tool(tool).list()[0].meta, [("ui".to_owned(), expected.to_owned())]);
+    }
 }

@@ -2,6 +2,8 @@
 //!
 //! The records of the lists are the WIT package's own and share no trait, so these are macros: each type has the methods as its own.
 
+use serde_json::Value;
+
 /// The methods of types that clients see in a list. Their field `info` is the record.
 macro_rules! listed {
     ($($type:ident),+) => {$(
@@ -20,10 +22,10 @@ macro_rules! listed {
                 self
             }
 
-            /// An entry of its `_meta`, that of a resource in the list and on what is read.
+            /// An entry of its `_meta`, that of a resource in the list and on what is read. Objects under one key become one object.
             #[must_use]
             pub fn meta(mut self, key: impl Into<String>, value: &serde_json::Value) -> Self {
-                self.info.meta.push((key.into(), value.to_string()));
+                $crate::listing::add_meta(&mut self.info.meta, key.into(), value);
                 self
             }
         }
@@ -49,3 +51,17 @@ macro_rules! completed {
 }
 
 pub(crate) use {completed, listed};
+
+/// Clients read one entry of a key: what is said of a view in two steps must not be two of them.
+pub(crate) fn add_meta(meta: &mut Vec<(String, String)>, key: String, value: &Value) {
+    let known = meta.iter().position(|(known, _)| *known == key).map(|at| meta.remove(at).1);
+    let known = known.and_then(|json| serde_json::from_str(&json).ok());
+    let merged = match (known, value) {
+        (Some(Value::Object(mut members)), Value::Object(more)) => {
+            members.extend(more.clone());
+            Value::Object(members)
+        }
+        _ => value.clone(),
+    };
+    meta.push((key, merged.to_string()));
+}
