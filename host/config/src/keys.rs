@@ -152,7 +152,7 @@ section!(SERVER, blank_server, struct ServerConfig, "server", {
         "Credentials from one address (of IPv6: one /64) that may be invalid, before the answer is 429; valid ones are not counted";
     connection_workers: bool = Kind::Switch { default: true }, Host,
         "Whether a connection stays on one thread and leaves it for large bodies; false lets all threads serve all connections";
-    memory_images: bool = Kind::Switch { default: false }, Host,
+    memory_images: bool = Kind::Switch { default: true }, Host,
         "Whether plugins with much data, such as scripts, have memories whose written pages are restored after each call; false leaves them to the instance pool";
     tools_per_page: u32 = count(200, 1, 1_000), Host,
         "Tools on one page of tools/list";

@@ -59,7 +59,7 @@ session_idle_ms_max = 3600000
 sessions_per_requestor = 1000
 credential_failures_per_minute = 60
 connection_workers = true
-memory_images = false
+memory_images = true
 tools_per_page = 200
 tool_search = false
 
