@@ -20,7 +20,7 @@ impl SandboxConfig {
             compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
             compiler: CompilerMode::InProcess,
             epoch_tick_ms: 10,
-            memory_images: false,
+            memory_images: true,
             io: tokio::runtime::Handle::current(),
             environment: |_| None,
             tenant_names: None,

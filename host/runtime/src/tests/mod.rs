@@ -44,8 +44,9 @@ use bulkhead_domain::task::CallId;
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
 use bulkhead_threads::Share;
 
+/// The folder whose compiled code the integration tests share, too: they run later, and find what is here.
 fn kept() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp/runtime")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-code/bulkhead")
 }
 
 /// The state of a call behind its levers.
