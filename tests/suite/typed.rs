@@ -316,6 +316,9 @@ async fn integers_that_componentize_js_changes_are_named_on_the_command_line() {
                 assert!(said.contains(&format!("warning: {warning}")), "{verb}: {warning}: {said}");
             }
             assert_eq!(said.contains("componentize-js"), !expected.is_empty(), "{verb}: {said}");
+            let wit = Path::new(&file).with_extension("wit");
+            let hint = format!("put its WIT beside it as {}", wit.display());
+            assert_eq!(said.contains(&hint), verb == "check", "{verb}: {said}");
         }
     }
 }
