@@ -416,13 +416,13 @@ async fn loaded_guest(number: usize, turns: Arc<AtomicUsize>, is_over: Arc<Atomi
     };
     loop {
         note();
-        if number % 3 > 0 {
+        if !number.is_multiple_of(3) {
             // A timer of the I/O runtime: to poll it when that is gone is a panic.
             tokio::time::sleep(Duration::from_micros(number as u64 * 100)).await;
             note();
         }
         if number % 3 < 2 {
-            compute(Duration::from_micros(200));
+            compute(Duration::from_micros(50));
             tokio::task::yield_now().await;
         }
     }
