@@ -388,7 +388,8 @@ async fn calls_that_compute_are_answered_when_their_host_stops() {
     let legacy = Client::connect(&host).await;
     let modern = Modern::plain(&host, None);
     let params = json!({"name": "spin", "arguments": {}, "_meta": {"progressToken": 1}});
-    let calls = async { tokio::join!(legacy.call("tools/call", params.clone()), modern.call("tools/call", params.clone())) };
+    let calls =
+        async { tokio::join!(legacy.call("tools/call", params.clone()), modern.call("tools/call", params.clone())) };
     let stop = async {
         until("both calls to compute", async || {
             let limits = command::json(&["limits"], &setup.data()).await;
@@ -402,7 +403,10 @@ async fn calls_that_compute_are_answered_when_their_host_stops() {
     for answer in [answers.0, answers.1] {
         let failure = answer.expect_err("it computes for ever");
         assert_eq!(failure.code, -32603, "{failure:?}");
-        assert!(failure.message.starts_with("The host is shutting down and stopped while this call ran"), "{failure:?}");
+        assert!(
+            failure.message.starts_with("The host is shutting down and stopped while this call ran"),
+            "{failure:?}"
+        );
     }
 }
 

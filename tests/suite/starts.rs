@@ -321,9 +321,8 @@ const USER_OF_FEW_THREADS: u32 = 54_321;
 #[tokio::test]
 async fn host_of_a_user_with_few_threads_says_what_to_raise() {
     let setup = Setup::new();
-    let limited = format!(
-        "setpriv --reuid {USER_OF_FEW_THREADS} --regid {USER_OF_FEW_THREADS} --clear-groups prlimit --nproc=3"
-    );
+    let limited =
+        format!("setpriv --reuid {USER_OF_FEW_THREADS} --regid {USER_OF_FEW_THREADS} --clear-groups prlimit --nproc=3");
     let mut version = tokio::process::Command::new("sh");
     version.args(["-c", &format!("{limited} \"$0\" --version")]).arg(setup.serve().as_std().get_program());
     let is_reached = version.output().await.is_ok_and(|output| output.status.success());

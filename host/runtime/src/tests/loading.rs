@@ -93,7 +93,8 @@ async fn tool_policy_narrows_and_never_widens() {
 async fn tools_of_all_samples_have_names_and_schemas_that_every_client_takes() {
     let house = House::new();
     // In Rust, and by each other SDK; typed functions, and those that were not made for this host. Tools of other languages may be missing.
-    let of_rust = ["colour", "csv", "desk", "hostile", "probe", "text", "foreign_command", "foreign_service", "conformance"];
+    let of_rust =
+        ["colour", "csv", "desk", "hostile", "probe", "text", "foreign_command", "foreign_service", "conformance"];
     for name in of_rust.into_iter().chain(["meetings", "dedup", "probe-python", "probe-javascript"]) {
         let Some(plugin) = sample(name) else { continue };
         let loaded = house.sandbox.load(plugin).await.unwrap();
