@@ -35,9 +35,9 @@ async fn serve_check_reports_bad_plugins_and_does_not_serve() {
 
 #[tokio::test]
 async fn configured_names_that_clients_refuse_are_warned_of_by_the_check_and_in_the_log() {
-    let names = "prefix = \"t.\"\n[plugin.tool.\"t.echo\"]\nname = \"say it\"";
+    let names = "prefix = \"t.\"\n[plugin.tool.echo]\nname = \"say.it\"";
     let setup = Setup::new().plugin("text", names);
-    let expected = ["plugin text: prefix = \"t.\": it holds \".\"", "plugin text: name = \"say it\": it holds \" \""];
+    let expected = ["plugin text: prefix = \"t.\": it holds \".\"", "plugin text: name = \"say.it\": it holds \".\""];
     let output = command::output(&mut setup.command("serve"), &["--check", "--json"], None).await;
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let warnings: Vec<&str> = found["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

@@ -167,9 +167,10 @@ async fn missing_component_makes_a_host_unready_until_an_update_brings_it_back()
         assert_eq!((code, &view["reasons"]), (Some(1), &json!([reason])), "{view}");
         let listed = command::json(&["plugin", "list"], &data).await;
         assert_eq!(listed["plugins"][0]["state"], "broken", "{listed}");
+        assert!(listed["plugins"][0]["problems"].to_string().contains("`bulkhead plugin add "), "{listed}");
         let (code, refused) = command::outcome(&["plugin", "activate", "text"], &data).await;
         assert_eq!((code, &refused["done"]), (Some(4), &json!(false)), "it is not back: {refused}");
-        assert!(refused.to_string().contains("plugin add"), "{refused}");
+        assert!(refused.to_string().contains("cannot be read"), "{refused}");
 
         let (code, done) = command::outcome(update, &data).await;
         assert_eq!((code, &done["done"]), (Some(0), &json!(true)), "{update:?}: {done}");
