@@ -34,6 +34,27 @@ async fn serve_check_reports_bad_plugins_and_does_not_serve() {
 }
 
 #[tokio::test]
+async fn configured_names_that_clients_refuse_are_warned_of_by_the_check_and_in_the_log() {
+    let names = "prefix = \"t.\"\n[plugin.tool.echo]\nname = \"say.it\"";
+    let setup = Setup::new().plugin("text", names);
+    let expected = ["plugin text: prefix = \"t.\": it holds \".\"", "plugin text: name = \"say.it\": it holds \".\""];
+    let output = command::output(&mut setup.command("serve"), &["--check", "--json"], None).await;
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let warnings: Vec<&str> = found["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    assert_eq!((output.status.code(), &found["valid"], warnings.len()), (Some(0), &json!(true), 2), "{found}");
+    let plain = command::output(&mut setup.command("serve"), &["--check"], None).await;
+    let plain = String::from_utf8_lossy(&plain.stderr).into_owned();
+    let host = setup.start().await;
+    let log = host.log();
+    for start in expected {
+        assert!(warnings.iter().any(|warning| warning.starts_with(start)), "{start}: {warnings:?}");
+        assert!(plain.lines().any(|line| line.contains(&format!("warning: {start}"))), "{start}: {plain}");
+        assert!(log.lines().any(|line| line.contains(" WARN ") && line.contains(start)), "{start}: {log}");
+    }
+    host.terminate().await;
+}
+
+#[tokio::test]
 async fn plugin_inspect_shows_tools_imports_and_digest() {
     let file = place::component("csv").display().to_string();
     let said = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file, "--json"], None).await;
@@ -338,6 +359,9 @@ async fn commands_report_unknown_ids() {
 async fn command_does_not_wait_for_a_stopped_host() {
     let setup = Setup::new();
     let host = setup.start().await;
+    let log = host.log();
+    let serving = log.lines().find(|line| line.contains("serving ")).unwrap_or_else(|| panic!("{log}"));
+    assert!(serving.contains(&format!(" pid={} ", host.pid())), "which process to kill: {serving}");
     let process = Pid::from_raw(host.pid().try_into().expect("a process id")).expect("a process id");
     kill_process(process, Signal::STOP).expect("the host can be signalled");
     let data = setup.data();

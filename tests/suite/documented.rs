@@ -144,6 +144,13 @@ async fn difference(client: &Client) -> String {
     text(&client.tool("diff", json!({"before": "a", "after": "a"})).await.expect("a call")).to_owned()
 }
 
+/// What no backup holds, with words of the way to it.
+const LEFT_OUT: [(&str, &str); 3] = [
+    ("audit/, the audit log", "`bulkhead audit verify`"),
+    ("the configuration, and the keys", "copy them"),
+    ("cache/ and cache.key", "the next start compiles again"),
+];
+
 #[tokio::test]
 async fn backup_under_load_is_restored_as_written() {
     let setup = Setup::new();
@@ -180,9 +187,12 @@ async fn backup_under_load_is_restored_as_written() {
             client.until_status(&task, "completed").await;
         }
     };
-    tokio::select! {
-        () = load => {}
-        _ = run_as_written(&backup, &places) => {}
+    let answer = tokio::select! {
+        () = load => unreachable!("the load has no end"),
+        answer = run_as_written(&backup, &places) => answer,
+    };
+    for (left_out, way) in LEFT_OUT {
+        assert!(answer.contains(left_out) && answer.contains(way), "{left_out}, {way}: {answer}");
     }
     host.kill().await;
 

@@ -115,3 +115,17 @@ async fn first_token_create_says_that_authentication_is_on() {
     let help = command::run(&mut command::bulkhead(), &["token", "create", "--help"], None).await;
     assert!(help.contains("turns authentication on"), "{help}");
 }
+
+#[tokio::test]
+async fn folder_without_a_plugin_is_answered_with_what_makes_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("main.go"), "package main\n").expect("a file");
+    let mut build = command::bulkhead();
+    build.current_dir(folder.path());
+    let output = command::output(&mut build, &["plugin", "build"], None).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for words in ["there is no plugin here", "`bulkhead plugin new`", "plugins/docs/other-languages.md"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}

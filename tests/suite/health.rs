@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities, text};
 use tests::parked::ParkedThreads;
 use tests::wait::until;
-use tests::{Host, Setup, command};
+use tests::{Host, Setup, command, place};
 
 /// Longer than guests may stand still.
 const LONG: Duration = Duration::from_secs(12);
@@ -139,6 +139,44 @@ async fn broken_plugin_makes_a_host_unready_only_where_it_is_required() {
             }
         }
         assert_eq!(probe(&host, "/healthz").await.0, 200);
+        host.terminate().await;
+    }
+}
+
+/// A file below `components` is gone, as after a backup that leaves it out.
+#[tokio::test]
+async fn missing_component_makes_a_host_unready_until_an_update_brings_it_back() {
+    let updates: [&[&str]; 2] = [&["plugin", "update", "text"], &["plugin", "update", "text", "--activate"]];
+    for update in updates {
+        let setup = Setup::new();
+        let host = setup.start().await;
+        let data = setup.data();
+        let file = place::component("text").display().to_string();
+        command::json(&["plugin", "add", &file, "--name", "text"], &data).await;
+        host.terminate().await;
+        let kept = std::fs::read_dir(data.join("components")).expect("a folder");
+        let kept: Vec<_> = kept.map(|entry| entry.expect("an entry").path()).collect();
+        let kept: Vec<_> = kept.iter().filter(|path| path.extension().is_some_and(|end| end == "wasm")).collect();
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        std::fs::remove_file(kept[0]).expect("the component can be removed");
+
+        let host = setup.start().await;
+        let reason = "the component of a plugin is missing";
+        assert_eq!(probe(&host, "/readyz").await, (503, json!({"status": "unready", "reason": reason})));
+        let (code, view) = command::outcome(&["host", "health"], &data).await;
+        assert_eq!((code, &view["reasons"]), (Some(1), &json!([reason])), "{view}");
+        let listed = command::json(&["plugin", "list"], &data).await;
+        assert_eq!(listed["plugins"][0]["state"], "broken", "{listed}");
+        assert!(listed["plugins"][0]["problems"].to_string().contains("`bulkhead plugin add "), "{listed}");
+        let (code, refused) = command::outcome(&["plugin", "activate", "text"], &data).await;
+        assert_eq!((code, &refused["done"]), (Some(4), &json!(false)), "it is not back: {refused}");
+        assert!(refused.to_string().contains("cannot be read"), "{refused}");
+
+        let (code, done) = command::outcome(update, &data).await;
+        assert_eq!((code, &done["done"]), (Some(0), &json!(true)), "{update:?}: {done}");
+        assert_eq!(probe(&host, "/readyz").await, (200, json!({"status": "ready"})), "{update:?}");
+        let echoed = Client::connect(&host).await.tool("echo", json!({"text": "again"})).await.expect("it is called");
+        assert_eq!(text(&echoed), "again");
         host.terminate().await;
     }
 }

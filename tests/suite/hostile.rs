@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::client::{Client, Failure, all_capabilities, text};
+use tests::modern::Modern;
 use tests::wait::soon;
 use tests::{Host, Setup};
 
@@ -94,6 +95,44 @@ async fn every_hostile_call_ends_without_affecting_others() {
         assert!(host.is_alive(), "{what} took the host down:\n{}", host.log());
     }
     echoes(&bystander, "peace").await;
+}
+
+/// The clients read every message as JSON of Unicode characters, as each parser does, and refuse one that holds half a pair.
+#[tokio::test]
+async fn half_a_surrogate_pair_of_a_guest_leaves_whole_messages_in_both_eras() {
+    let setup = Setup::with(&["hostile"]);
+    let host = setup.start().await;
+    let legacy = Client::connect(&host).await;
+    let modern = Modern::full(&host, None).with_meta("io.modelcontextprotocol/logLevel", json!("debug"));
+    let cut = json!({"cut\u{fffd}": "ab\u{fffd}", "whole": "\u{1f600}"});
+    let call = json!({"name": "half_pairs", "arguments": {}});
+
+    let (outcome, legacy_heard) = legacy.call_hearing("tools/call", call.clone()).await;
+    let mut modern_heard = Vec::new();
+    let answer = modern.send("tools/call", call).await.response_after(&mut modern_heard).await;
+    let legacy_task = legacy.task("half_pairs", json!({})).await;
+    legacy.until_status(&legacy_task, "completed").await;
+    let modern_task = modern.task("half_pairs", json!({"detaches": true})).await;
+    modern.until_status(&modern_task, "completed").await;
+    host.kill().await;
+    let host = setup.start().await;
+    let legacy = Client::connect(&host).await;
+    let modern = Modern::full(&host, None);
+    let results = [
+        ("a call of 2025-11-25", outcome.expect("a result")),
+        ("a call of 2026-07-28", answer["result"].clone()),
+        ("a stored result of 2025-11-25", legacy.about("tasks/result", &legacy_task).await.expect("a result")),
+        ("a stored result of 2026-07-28", modern.until_status(&modern_task, "completed").await["result"].clone()),
+    ];
+    for (what, result) in results {
+        assert_eq!(result["structuredContent"], cut, "{what}: {result}");
+        assert_eq!(result["content"][0]["_meta"]["example.com/cut"], "\u{fffd}", "{what}: {result}");
+    }
+    for (era, heard) in [("2025-11-25", legacy_heard), ("2026-07-28", modern_heard)] {
+        let logged: Vec<_> = heard.iter().filter(|message| message["method"] == "notifications/message").collect();
+        assert_eq!(logged.len(), 1, "{era}: {heard:?}");
+        assert_eq!(logged[0]["params"]["data"], cut, "{era}");
+    }
 }
 
 fn judge(what: &str, outcome: Result<Value, Failure>, end: &End) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::client::Client;
+use tests::modern::Modern;
 use tests::place::rounds;
 use tests::schema::{self, Expected};
 use tests::wait::{PATIENCE, until};
@@ -376,6 +377,37 @@ async fn a_drain_lets_running_calls_end_and_exits_with_success() {
     let (result, (status, _setup)) = tokio::join!(call, stop);
     assert_eq!(result.expect("the call ends in peace")["structuredContent"]["waited_ms"], 800);
     assert_eq!(status.code(), Some(0));
+}
+
+/// A guest that computes comes to no await by itself.
+#[tokio::test]
+async fn calls_that_compute_are_answered_when_their_host_stops() {
+    let limits = "[server]\ndrain_ms = 200\n[call]\ncpu_ms = 600000\nwall_ms = 600000";
+    let setup = Setup::with(&["hostile"]).config(limits);
+    let host = setup.start().await;
+    let legacy = Client::connect(&host).await;
+    let modern = Modern::plain(&host, None);
+    let params = json!({"name": "spin", "arguments": {}, "_meta": {"progressToken": 1}});
+    let calls =
+        async { tokio::join!(legacy.call("tools/call", params.clone()), modern.call("tools/call", params.clone())) };
+    let stop = async {
+        until("both calls to compute", async || {
+            let limits = command::json(&["limits"], &setup.data()).await;
+            (limits["host"]["calls_running_total"]["in_use"] == 2 && host.cpu_ms() > 0).then_some(())
+        })
+        .await;
+        host.terminate().await
+    };
+    let (answers, (status, _)) = tokio::join!(calls, stop);
+    assert_eq!(status.code(), Some(0));
+    for answer in [answers.0, answers.1] {
+        let failure = answer.expect_err("it computes for ever");
+        assert_eq!(failure.code, -32603, "{failure:?}");
+        assert!(
+            failure.message.starts_with("The host is shutting down and stopped while this call ran"),
+            "{failure:?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use bulkhead_domain::task::{Outcome, Phase, Retention, Task, TaskId};
 use bulkhead_domain::tool::ToolOutput;
 use bulkhead_store::sled::{ProbeMode, SledOptions, SledStore};
 use bulkhead_store::{Creation, StoredCaps, TaskStore as _};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getuid, kill_process};
 use serde_json::json;
 use tests::client::Client;
 use tests::place::rounds;
@@ -283,19 +283,52 @@ async fn serve_says_in_its_log_what_it_compiles_while_that_takes_long() {
     assert_eq!(log.matches(": compiling ").count(), lines.len(), "what is compiled already is not said to be: {log}");
 }
 
+/// What a host says that is begun by these words of a shell, and gives up.
+async fn refused_after(setup: &Setup, begin: &str, raise: &str) {
+    let mut limited = tokio::process::Command::new("sh");
+    limited.args(["-c", &format!("{begin} \"$0\" \"$@\"")]).arg(setup.serve().as_std().get_program());
+    limited.args(setup.serve().as_std().get_args()).stdin(Stdio::null());
+    let output = soon("the host to give up", limited.output()).await.expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{begin}: {said}");
+    assert!(said.contains(raise) && !said.contains("panicked") && !said.contains("damage"), "{begin}: {said}");
+}
+
 #[tokio::test]
-async fn host_without_threads_or_files_says_what_to_raise() {
-    let setup = Setup::new();
-    // The system refuses root no threads by their number, but stacks take address space.
-    for (limit, raise) in
-        [("ulimit -n 24", "`ulimit -n`"), ("ulimit -n 100", "`ulimit -n`"), ("ulimit -v 8000000", "`ulimit -v`")]
-    {
-        let mut limited = tokio::process::Command::new("sh");
-        limited.args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")]).arg(setup.serve().as_std().get_program());
-        limited.args(setup.serve().as_std().get_args()).stdin(Stdio::null());
-        let output = soon("the host to give up", limited.output()).await.expect("it starts");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{limit}: {said}");
-        assert!(said.contains(raise) && !said.contains("panicked") && !said.contains("damage"), "{limit}: {said}");
+async fn host_without_threads_or_files_says_what_to_raise_and_leaves_a_sound_store_alone() {
+    let setup = Setup::with(&["primes"]);
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    let task = client.task("count_primes", json!({"below": 100})).await;
+    let before = client.until_status(&task, "completed").await;
+    // The next start examines what a killed host has left.
+    host.kill().await;
+    for setup in [&Setup::new(), &setup] {
+        // The system refuses root no threads by their number, but stacks take address space.
+        for (limit, raise) in
+            [("ulimit -n 24", "`ulimit -n`"), ("ulimit -n 100", "`ulimit -n`"), ("ulimit -v 8000000", "`ulimit -v`")]
+        {
+            refused_after(setup, &format!("{limit}; exec"), raise).await;
+        }
     }
+    let host = setup.start().await;
+    assert_eq!(Client::connect(&host).await.until_status(&task, "completed").await, before);
+}
+
+/// A user of its own, which has no other process.
+const USER_OF_FEW_THREADS: u32 = 54_321;
+
+#[tokio::test]
+async fn host_of_a_user_with_few_threads_says_what_to_raise() {
+    let setup = Setup::new();
+    let limited =
+        format!("setpriv --reuid {USER_OF_FEW_THREADS} --regid {USER_OF_FEW_THREADS} --clear-groups prlimit --nproc=3");
+    let mut version = tokio::process::Command::new("sh");
+    version.args(["-c", &format!("{limited} \"$0\" --version")]).arg(setup.serve().as_std().get_program());
+    let is_reached = version.output().await.is_ok_and(|output| output.status.success());
+    if !getuid().is_root() || !is_reached {
+        eprintln!("not run: only root may start the program as another user, who has to be able to read it");
+        return;
+    }
+    refused_after(&setup, &format!("exec {limited}"), "`ulimit -u`").await;
 }

@@ -316,6 +316,9 @@ async fn integers_that_componentize_js_changes_are_named_on_the_command_line() {
                 assert!(said.contains(&format!("warning: {warning}")), "{verb}: {warning}: {said}");
             }
             assert_eq!(said.contains("componentize-js"), !expected.is_empty(), "{verb}: {said}");
+            let wit = Path::new(&file).with_extension("wit");
+            let hint = format!("put its WIT beside it as {}", wit.display());
+            assert_eq!(said.contains(&hint), verb == "check", "{verb}: {said}");
         }
     }
 }
@@ -360,6 +363,10 @@ async fn components_of_several_python_authors_are_served_together() {
     let names: Vec<_> =
         page["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
     assert_eq!(names, ["acme_adder_add_add", "greet"]);
+    for tool in page["tools"].as_array().into_iter().flatten() {
+        let refusals = ["inputSchema", "outputSchema"].map(|schema| bulkhead_calls::schema::refusals(&tool[schema]));
+        assert_eq!(refusals.concat(), Vec::<String>::new(), "{tool}");
+    }
     let sum = client.tool("acme_adder_add_add", json!({"x": 40, "y": 2.0})).await.expect("a sum");
     assert_eq!(sum["structuredContent"], json!({"result": 42}));
     let greeting = client.tool("greet", json!({"name": "Ada"})).await.expect("a greeting");

@@ -2,7 +2,7 @@
 //!
 //! Must not know another tenant's. Invariant: every command is about the lead's own tenant or comes after a look that found the task
 //! there; a task of another tenant gets the page of what is not there, and none of the answers holds arguments, answers or results. Each
-//! page is read in the tenant's turn.
+//! page is read, and each order carried out, in the tenant's turn.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::text;
 
 /// What a page says whose turn did not come.
 const TOO_BUSY: &str =
-    "Pages of your tenant are read one after the other, and others wait before this one. Try again in a moment.";
+    "What leads of your tenant do is done one after the other, and others wait before this one. Try again in a moment.";
 /// Tasks on one page of a lead's list.
 const PAGE_TASKS: usize = 50;
 /// Requestors of a tenant that its lead sees on one page of the dashboard.
@@ -49,6 +49,14 @@ impl From<ControlError> for LeadError {
 /// What a lead is called in lines of the audit log. Its issuer chose its name, which must not look like an operator or another tenant.
 fn lead_at(name: &str, tenant: &str, peer: IpAddr) -> String {
     format!("dashboard lead {}@{} at {peer}", quoted_name(name), quoted_name(tenant))
+}
+
+/// A task, if it is one of the tenant.
+fn of_tenant(tenant: &str, found: TaskDetailsView) -> Result<TaskDetailsView, ControlError> {
+    match found.task.tenant.as_deref() == Some(tenant) {
+        true => Ok(found),
+        false => Err(ControlError::NotFound("there is no such task".to_owned())),
+    }
 }
 
 /// A lead in front of a page.
@@ -110,25 +118,25 @@ impl<'a> LeadPages<'a> {
         Ok(respond::page(StatusCode::OK, pages::led_tasks(&self.frame, &LedTasks { filter, page })))
     }
 
-    /// A task, if it is one of the tenant.
-    fn own(&self, found: TaskDetailsView) -> Result<TaskDetailsView, ControlError> {
-        match found.task.tenant.as_deref() == Some(self.tenant) {
-            true => Ok(found),
-            false => Err(ControlError::NotFound("there is no such task".to_owned())),
-        }
-    }
-
     pub(crate) async fn task(&self, id: &str, refused: Option<&str>) -> Result<Answer, LeadError> {
-        let task = self.own(self.read(TasksShow { id: id.to_owned() }).await??)?;
+        let task = of_tenant(self.tenant, self.read(TasksShow { id: id.to_owned() }).await??)?;
         let status = if refused.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
         let page = LedTask { task: &task, may_control: self.may_control, refused };
         Ok(respond::page(status, pages::led_task(&self.frame, self.session, &page)))
     }
 
-    /// Does something with a task of the tenant.
+    /// Does something with a task of the tenant. The look at it, and what is done, cost what a page costs: both are one turn, which goes on
+    /// without the browser.
     pub(crate) async fn act(&self, id: &str, order: TaskOrder) -> Result<Answer, LeadError> {
-        let task = self.own(self.client.run(TasksShow { id: id.to_owned() }).await?)?.task.id;
-        match self.client.about_task(&task, order).await {
+        let client = self.client.clone();
+        let tenant = self.tenant.to_owned();
+        let show = TasksShow { id: id.to_owned() };
+        let turn = async move {
+            let task = of_tenant(&tenant, client.run(show).await?)?.task.id;
+            Ok::<_, ControlError>((task.clone(), client.change_task(task, order).await))
+        };
+        let (task, done) = self.reads.read(self.tenant, turn).await.map_err(LeadError::TooBusy)??;
+        match done {
             Ok(()) => Ok(respond::see_other(&format!("/tenant/tasks/{task}"))),
             // Meanwhile it has ended, say: the page shows how it stands.
             Err(ControlError::Invalid(why)) => self.task(&task, Some(&text::line(&why))).await,
@@ -229,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_page_of_a_lead_waits_for_its_turn() {
+    async fn each_page_and_order_of_a_lead_waits_for_its_turn() {
         let operator: Arc<dyn Operator> = Arc::new(Idle);
         let reads = LeadReads::new();
         let session = Session::of_operator();
@@ -245,13 +253,16 @@ mod tests {
         tokio::spawn(async move { held.read("acme", std::future::pending::<()>()).await });
         tokio::task::yield_now().await;
         let nothing = Form::default();
-        let pages: [BoxFuture<'_, Result<Answer, LeadError>>; 6] = [
+        let pages: [BoxFuture<'_, Result<Answer, LeadError>>; 9] = [
             Box::pin(lead.tenant()),
             Box::pin(lead.tasks(&nothing)),
             Box::pin(lead.task("1", None)),
             Box::pin(async { lead.listed_plugins().await.map(|_| respond::see_other("/")) }),
             Box::pin(lead.denials()),
             Box::pin(lead.audit(&nothing)),
+            Box::pin(lead.act("1", TaskOrder::Cancel)),
+            Box::pin(lead.act("1", TaskOrder::Pause)),
+            Box::pin(lead.act("1", TaskOrder::Resume)),
         ];
         for (number, page) in pages.into_iter().enumerate() {
             assert!(matches!(page.await, Err(LeadError::TooBusy(_))), "page {number}");

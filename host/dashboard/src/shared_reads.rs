@@ -13,10 +13,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use crate::lead_reads::rest_after;
+
 /// How often a read is repeated that takes next to no time.
 const POLL_EVERY: Duration = Duration::from_secs(1);
-/// After a read, none begins for so many times what it took.
-const REST_FACTOR: u32 = 9;
+/// Per cent of one processor's time that reads for the live pages of operators take at most, all together.
+const READ_PERCENT_TOTAL_MAX: u32 = 10;
 /// Distinct reads that one live page of the dashboard follows.
 const READS_PER_PAGE_MAX: usize = 8;
 
@@ -103,7 +105,7 @@ impl SharedReads {
         tokio::time::sleep_until(*rested_at).await;
         let begun = Instant::now();
         let answer = self.operator.read_unnoted(command).await;
-        *rested_at = Instant::now() + begun.elapsed() * REST_FACTOR;
+        *rested_at = Instant::now() + rest_after(begun.elapsed(), READ_PERCENT_TOTAL_MAX);
         (begun, answer)
     }
 }

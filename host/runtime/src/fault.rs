@@ -8,7 +8,7 @@ use wasmtime::component::ResourceTableError;
 use wasmtime_wasi::I32Exit;
 use wasmtime_wasi_http::FieldMapError;
 
-use super::limits::{ERROR_BYTES_MAX, HOST_RESOURCES_MAX, HTTP_FIELD_BYTES_MAX, LimitHit};
+use super::limits::{BLOCKING_WRITE_BYTES_MAX, ERROR_BYTES_MAX, HOST_RESOURCES_MAX, HTTP_FIELD_BYTES_MAX, LimitHit};
 use super::trap_causes::{AtMark, BrokenAnswer, HostFailure};
 use bulkhead_calls::Fenced;
 use bulkhead_calls::journal::Divergence;
@@ -97,6 +97,9 @@ fn by_text(text: &str, passed_max: u64) -> CallError {
             "the tool passed too much data at once: {} is the most, which follows call.result_bytes",
             Bytes(passed_max)
         ));
+    }
+    if text.contains("Buffer too large for blocking-write") {
+        return limit(format!("the tool wrote more than {BLOCKING_WRITE_BYTES_MAX} bytes to a stream at once"));
     }
     if text.contains("resource limit exceeded") || text.contains("count too high") {
         return limit("the tool is made of too many instances, memories or tables");

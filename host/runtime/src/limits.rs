@@ -43,6 +43,9 @@ pub(super) const HOSTCALL_BYTES_BASE: u64 = 1 << 20;
 /// Random bytes in one request. Stops the host from generating megabytes per call.
 pub(super) const RANDOM_BYTES_MAX: u64 = 64 << 10;
 
+/// Bytes that a guest writes to a stream of WASI 0.2 in one call that waits for them. WASI sets this bound, and wasmtime holds it.
+pub(super) const BLOCKING_WRITE_BYTES_MAX: u64 = 4_096;
+
 /// Bytes of a request's body that one piece of it has, in WASI 0.3. Stops a guest from having the host copy all of its memory at once.
 pub(super) const HTTP_PIECE_BYTES_MAX: usize = 64 << 10;
 

@@ -407,3 +407,67 @@ async fn end_waits_for_a_first_slice() {
     assert!(gone.load(Ordering::Acquire), "no guest is left to be polled or dropped later");
     request.join().unwrap();
 }
+
+/// A guest of a host that stops: it computes, sleeps, or does both by turns. It notes each turn that comes when all is over.
+async fn loaded_guest(number: usize, turns: Arc<AtomicUsize>, is_over: Arc<AtomicBool>, late: Arc<AtomicUsize>) {
+    let note = || {
+        turns.fetch_add(1, Ordering::AcqRel);
+        late.fetch_add(usize::from(is_over.load(Ordering::Acquire)), Ordering::AcqRel);
+    };
+    loop {
+        note();
+        if !number.is_multiple_of(3) {
+            // A timer of the I/O runtime: to poll it when that is gone is a panic.
+            tokio::time::sleep(Duration::from_micros(number as u64 * 100)).await;
+            note();
+        }
+        if number % 3 < 2 {
+            compute(Duration::from_micros(50));
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The way of the program's end: the guests' threads, then the I/O runtime. Calls go on coming meanwhile.
+#[test]
+fn no_guest_has_a_turn_after_any_of_200_stops_under_load() {
+    for stop in 0..200 {
+        let io = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let queue = FairQueue::new(micros(TURN));
+        let threads = Arc::new(Threads::start_with("guest", 2, io.handle(), queue, || {}).unwrap());
+        let turns = Arc::<AtomicUsize>::default();
+        let late = Arc::<AtomicUsize>::default();
+        let is_over = Arc::<AtomicBool>::default();
+        let shares = [Share::new(1), Share::new(3)];
+        let guest = |number| loaded_guest(number, turns.clone(), is_over.clone(), late.clone());
+        let guests: Vec<_> = (0..12).map(|number| threads.spawn(&shares[number % 2], guest(number))).collect();
+        let requests = {
+            let threads = Arc::clone(&threads);
+            let share = shares[0].clone();
+            let counts = [turns.clone(), late.clone()];
+            let is_over = is_over.clone();
+            thread::spawn(move || {
+                let [turns, late] = counts;
+                let mut begun = Vec::new();
+                while !is_over.load(Ordering::Acquire) && begun.len() < 200 {
+                    let guest = loaded_guest(begun.len(), turns.clone(), is_over.clone(), late.clone());
+                    begun.push(threads.begin(&share, guest));
+                    thread::sleep(Duration::from_micros(100));
+                }
+                begun
+            })
+        };
+        // Each stop comes at another moment.
+        while turns.load(Ordering::Acquire) < 20 + stop % 40 {
+            thread::yield_now();
+        }
+        assert!(threads.end(Duration::from_secs(20)), "stop {stop}: a turn goes on");
+        is_over.store(true, Ordering::Release);
+        io.shutdown_background();
+        let begun = requests.join().unwrap();
+        for guest in guests.into_iter().chain(begun) {
+            guest.stop();
+        }
+        assert_eq!(late.load(Ordering::Acquire), 0, "stop {stop}");
+    }
+}

@@ -25,7 +25,6 @@ const OPTIONS = [
   "meta",
   "run",
 ];
-const NO_ARGUMENTS = { type: "object", additionalProperties: false };
 
 export function definePlugin({ tools = [], resources = [], prompts = [], ...others }) {
   const unknown = Object.keys(others);
@@ -84,7 +83,7 @@ function described(tool) {
     name: tool.name,
     title: tool.title,
     description: tool.description,
-    inputSchema: JSON.stringify(closed(jsonSchema(tool, "input") ?? NO_ARGUMENTS)),
+    inputSchema: JSON.stringify(ofArguments(jsonSchema(tool, "input") ?? { type: "object" })),
     outputSchema: outputSchema && JSON.stringify(outputSchema),
     annotations: hints.some((hint) => hint !== undefined) ? annotations : undefined,
     taskSupport: tool.task ?? "forbidden",
@@ -93,8 +92,12 @@ function described(tool) {
   };
 }
 
-/** A model that misspells a name should hear of it, unless the schema says itself what else it takes. */
-function closed(schema) {
+/**
+ * The schema of arguments. A model that misspells a name should hear of it, unless the schema says itself what else it takes; and
+ * interfaces of models refuse an object without `properties`.
+ */
+function ofArguments(said) {
+  const schema = said.type === "object" && !("properties" in said) ? { ...said, properties: {} } : said;
   const composed = ["oneOf", "anyOf", "allOf", "$ref", "additionalProperties"].some((keyword) => keyword in schema);
   return composed ? schema : { ...schema, additionalProperties: false };
 }

@@ -52,9 +52,10 @@ async function shareCode(data) {
 export class Host {
   /**
    * Starts one. `plugins` are guests by their `name`, perhaps in a `file` of another name or at a `url`, with `toml` for their entry;
-   * `sections` is TOML. All of it lies in a folder that goes with the host; `prepare` puts more into it.
+   * `sections` is TOML. All of it lies in a folder that goes with the host; `prepare` puts more into it. Sessions are kept by
+   * `allowedHosts`, so that each page is at the same one; without one, each browser is sent to a name of its own.
    */
-  static async start({ plugins, sections = "", prepare = async () => {} }) {
+  static async start({ plugins, sections = "", allowedHosts = ["127.0.0.1"], prepare = async () => {} }) {
     const host = new Host();
     host.folder = await mkdtemp(path.join(tmpdir(), "dashboard-"));
     host.data = path.join(host.folder, "data");
@@ -76,8 +77,7 @@ token_file = ${JSON.stringify(host.file("admin.token"))}
 enabled = true
 [dashboard]
 listen = "127.0.0.1:0"
-# Sessions are kept by this name, so that each page is at the same one.
-allowed_hosts = ["127.0.0.1"]
+allowed_hosts = ${JSON.stringify(allowedHosts)}
 `;
     host.config = host.file("bulkhead.toml");
     await writeFile(host.config, `${base}${sections}\n${entries.join("")}`);

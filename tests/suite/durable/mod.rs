@@ -134,19 +134,19 @@ async fn killed_task_keeps_each_value_once() {
     assert_eq!(text(&kept), "1 bytes: 2");
 }
 
-/// A server that never answers, and counts the requests that it was sent.
+/// A server that never answers, and counts the requests that it was sent. It holds the first one for ever and hangs up on the others.
 async fn silent_server() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let origin = format!("http://{}", listener.local_addr().expect("an address"));
     let count = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&count);
     tokio::spawn(async move {
-        let mut open = Vec::new();
+        let mut first = None;
         while let Ok((mut stream, _)) = listener.accept().await {
-            let mut first = [0; 4];
-            if stream.read_exact(&mut first).await.is_ok() {
+            let mut begin = [0; 4];
+            if stream.read_exact(&mut begin).await.is_ok() {
                 counted.fetch_add(1, Ordering::SeqCst);
-                open.push(stream);
+                first.get_or_insert(stream);
             }
         }
     });
@@ -154,21 +154,28 @@ async fn silent_server() -> (String, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn killed_task_sends_a_post_once_and_is_told_that_it_is_in_doubt() {
-    let (origin, count) = silent_server().await;
-    let grants = format!("durable = \"auto\"\n[plugin.grants]\nhttp = [{origin:?}]\n");
-    let setup = Setup::new().plugin("probe", &grants).config(AT_ONCE).config("[metrics]\nlisten = \"127.0.0.1:0\"");
-    let host = setup.start().await;
-    let client = Modern::full(&host, None);
-    let id = client.task("send", json!({"method": "POST", "url": format!("{origin}/pay"), "body": "1"})).await;
-    until("the request", async || (count.load(Ordering::SeqCst) == 1).then_some(())).await;
-    let (host, client) = again(host).await;
-    let done = client.until_status(&id, "completed").await;
-    assert_eq!(done["result"]["isError"], true, "the guest is told: {done}");
-    assert!(done["result"].to_string().contains("in doubt"), "in words that it can tell from others: {done}");
-    let page = reqwest::get(page_of(&host)).await.expect("a page").text().await.expect("its text");
-    assert!(page.contains("bulkhead_requests_in_doubt_total{plugin=\"probe\"} 1"), "{page}");
-    assert_eq!(count.load(Ordering::SeqCst), 1, "it is not sent again");
+async fn killed_task_is_told_that_a_post_is_in_doubt_whether_it_is_sent_once_or_again() {
+    // What the operator wants, how often it is sent, and what the guest is told.
+    let rows = [
+        ("", 1, "in doubt: the host stopped after this request was sent"),
+        ("in_doubt = \"resend\"\n", 2, "it was sent again and not answered: "),
+    ];
+    for (in_doubt, sent, words) in rows {
+        let (origin, count) = silent_server().await;
+        let grants = format!("durable = \"auto\"\n{in_doubt}[plugin.grants]\nhttp = [{origin:?}]\n");
+        let setup = Setup::new().plugin("probe", &grants).config(AT_ONCE).config("[metrics]\nlisten = \"127.0.0.1:0\"");
+        let host = setup.start().await;
+        let client = Modern::full(&host, None);
+        let id = client.task("send", json!({"method": "POST", "url": format!("{origin}/pay"), "body": "1"})).await;
+        until("the request", async || (count.load(Ordering::SeqCst) == 1).then_some(())).await;
+        let (host, client) = again(host).await;
+        let done = client.until_status(&id, "completed").await;
+        assert_eq!(done["result"]["isError"], true, "the guest is told: {done}");
+        assert!(done["result"].to_string().contains(words), "in words that it can tell from others: {done}");
+        let page = reqwest::get(page_of(&host)).await.expect("a page").text().await.expect("its text");
+        assert!(page.contains("bulkhead_requests_in_doubt_total{plugin=\"probe\"} 1"), "{in_doubt}{page}");
+        assert_eq!(count.load(Ordering::SeqCst), sent, "{in_doubt}");
+    }
 }
 
 #[tokio::test]

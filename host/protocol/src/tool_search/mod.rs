@@ -101,7 +101,8 @@ fn call_tool() -> Tool {
         "type": "object",
         "properties": {
             "name": {"type": "string", "description": format!("The name of the tool, as {SEARCH_TOOLS} gives it.")},
-            "arguments": {"type": "object", "description": "Its arguments, as its input schema wants them."},
+            "arguments":
+                {"type": "object", "description": "Its arguments, as its input schema wants them.", "properties": {}},
         },
         "required": ["name"],
         "additionalProperties": false,

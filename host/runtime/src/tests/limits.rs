@@ -3,12 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::{Component, InstancePre, Resource};
 use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi::p2::bindings::random::insecure::Host as _;
 use wasmtime_wasi::p2::bindings::random::random::Host as _;
+use wasmtime_wasi::p2::pipe::SinkOutputStream;
 use wasmtime_wasi_http::FieldMapError;
 use wasmtime_wasi_http::p2::HeaderError;
+use wasmtime_wasi_io::bindings::wasi::io::streams::HostOutputStream as _;
+use wasmtime_wasi_io::streams::{DynOutputStream, StreamError};
 
 use super::*;
 use crate::blocking::Blocking;
@@ -131,7 +134,22 @@ async fn bounds_of_wasi_functions_are_limits_with_their_numbers() {
     assert_eq!(call.get_random_bytes(65_536).unwrap().len(), 65_536);
     let random = "the tool asked for 65537 random bytes at once; 65536 is the most";
     let headers = "the headers of one HTTP message of the tool are longer than 64 KiB, or too many";
+    let stream = "the tool wrote more than 4096 bytes to a stream at once";
+    let sink: DynOutputStream = Box::new(SinkOutputStream);
+    let sink = call.ctx().table.push(sink).unwrap();
+    let borrowed = || Resource::new_borrow(sink.rep());
+    let table = call.ctx().table;
+    assert!(table.blocking_write_and_flush(borrowed(), vec![0; 4_096]).await.is_ok());
+    assert!(table.blocking_write_zeroes_and_flush(borrowed(), 4_096).await.is_ok());
+    let written = table.blocking_write_and_flush(borrowed(), vec![0; 4_097]).await;
+    let zeroes = table.blocking_write_zeroes_and_flush(borrowed(), 4_097).await;
+    let [written, zeroes] = [written, zeroes].map(|outcome| match outcome {
+        Err(StreamError::Trap(error)) => error,
+        other => panic!("{other:?}"),
+    });
     for (error, expected) in [
+        (written, stream),
+        (zeroes, stream),
         (call.get_random_bytes(65_537).unwrap_err(), random),
         (call.get_insecure_random_bytes(65_537).unwrap_err(), random),
         (HeaderError::from(FieldMapError::TotalSizeTooBig).downcast().unwrap_err(), headers),

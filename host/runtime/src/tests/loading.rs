@@ -3,6 +3,7 @@
 use super::*;
 use crate::load::LoadError;
 use crate::plugin_source::{Presentation, Source, ToolPolicy};
+use bulkhead_calls::ToolEntry;
 use bulkhead_domain::tool::TaskSupport;
 
 fn bytes(wasm: impl Into<Vec<u8>>) -> PluginSource {
@@ -89,26 +90,29 @@ async fn tool_policy_narrows_and_never_widens() {
     assert!(problems(&house, text_plugin).await.contains("task support"));
 }
 
+/// What is listed of the tools of this plugin is taken by every client and every model interface.
+pub(super) fn expect_portable(name: &str, tools: &[Arc<ToolEntry>]) {
+    for tool in tools.iter().map(|entry| &entry.tool) {
+        assert!(bulkhead_domain::tool_names::is_portable(&tool.name), "{name}: {}", tool.name);
+        let refusals = bulkhead_calls::schema::refusals(&serde_json::from_str(tool.input_schema.as_str()).unwrap());
+        // That of the conformance suite says what no other form can say.
+        let is_known = name == "conformance" && refusals.iter().all(|refusal| refusal.contains("at the top"));
+        assert!(refusals.is_empty() || is_known, "{name}: {}: {refusals:?}", tool.name);
+        let output = tool.output_schema.iter().map(|text| serde_json::from_str(text.as_str()).unwrap());
+        let refusals: Vec<_> = output.flat_map(|schema| bulkhead_calls::schema::refusals(&schema)).collect();
+        assert!(refusals.iter().all(|refusal| refusal.contains("at the top")), "{name}: {}: {refusals:?}", tool.name);
+    }
+}
+
+/// Those in Python and JavaScript are looked at where they are loaded to be replayed.
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_of_all_samples_have_names_and_schemas_that_every_client_takes() {
     let house = House::new();
-    for name in ["colour", "csv", "desk", "meetings", "foreign_command", "foreign_service", "conformance"] {
+    let names =
+        ["colour", "csv", "desk", "hostile", "probe", "text", "foreign_command", "foreign_service", "conformance"];
+    for name in names {
         let Some(plugin) = sample(name) else { return };
-        let loaded = house.sandbox.load(plugin).await.unwrap();
-        for tool in loaded.tools.iter().map(|entry| &entry.tool) {
-            assert!(bulkhead_domain::tool_names::is_portable(&tool.name), "{name}: {}", tool.name);
-            let refusals = bulkhead_calls::schema::refusals(&serde_json::from_str(tool.input_schema.as_str()).unwrap());
-            // That of the conformance suite says what no other form can say.
-            let is_known = name == "conformance" && refusals.iter().all(|refusal| refusal.contains("at the top"));
-            assert!(refusals.is_empty() || is_known, "{name}: {}: {refusals:?}", tool.name);
-            let output = tool.output_schema.iter().map(|text| serde_json::from_str(text.as_str()).unwrap());
-            let refusals: Vec<_> = output.flat_map(|schema| bulkhead_calls::schema::refusals(&schema)).collect();
-            assert!(
-                refusals.iter().all(|refusal| refusal.contains("at the top")),
-                "{name}: {}: {refusals:?}",
-                tool.name
-            );
-        }
+        expect_portable(name, &house.sandbox.load(plugin).await.unwrap().tools);
     }
 }
 

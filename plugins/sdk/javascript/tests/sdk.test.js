@@ -33,10 +33,24 @@ test("errors are failed results, and errors of the call are thrown as the interf
 
 test("a schema is closed unless it says what else it takes", () => {
   const schema = (input) => JSON.parse(only(() => 1, { input }).listTools()[0].inputSchema);
-  assert.deepEqual(schema(undefined), { type: "object", additionalProperties: false });
+  assert.deepEqual(schema(undefined), { type: "object", properties: {}, additionalProperties: false });
   assert.equal(schema({ type: "object", properties: {} }).additionalProperties, false);
   assert.equal(schema({ type: "object", additionalProperties: true }).additionalProperties, true);
   assert.equal("additionalProperties" in schema({ type: "object", oneOf: [{}] }), false);
+});
+
+test("an object of arguments always has properties", () => {
+  const schema = (input) => JSON.parse(only(() => 1, { input }).listTools()[0].inputSchema);
+  for (const [input, properties] of [
+    [undefined, {}],
+    [{ type: "object" }, {}],
+    [{ type: "object", additionalProperties: true }, {}],
+    [{ type: "object", oneOf: [{ required: ["a"] }] }, {}],
+    [{ type: "object", properties: { a: { type: "string" } } }, { a: { type: "string" } }],
+    [{ oneOf: [{ type: "object", properties: {} }] }, undefined],
+  ]) {
+    assert.deepEqual(schema(input).properties, properties, JSON.stringify(input));
+  }
 });
 
 /** A schema as libraries have them: `{ n }` with a text of digits, which becomes a number. */

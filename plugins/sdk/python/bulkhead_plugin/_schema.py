@@ -22,7 +22,7 @@ _PLAIN: dict[Any, Json] = {
     type(None): {"type": "null"},
     Any: {},
     list: {"type": "array"},
-    dict: {"type": "object"},
+    dict: {"type": "object", "properties": {}},
     datetime.datetime: {"type": "string", "format": "date-time"},
     datetime.date: {"type": "string", "format": "date"},
 }
@@ -71,7 +71,7 @@ def of(hint: Any, within: tuple[type, ...] = ()) -> Json:
     if origin is list:
         return {"type": "array", "items": of(arguments[0], within)}
     if origin is dict and arguments[0] is str:
-        return {"type": "object", "additionalProperties": of(arguments[1], within)}
+        return _object({}, of(arguments[1], within))
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return _choice([member.value for member in hint])
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
@@ -87,19 +87,23 @@ Fields = dict[str, tuple[Any, Any]]
 
 def of_object(fields: Fields, within: tuple[type, ...] = ()) -> Json:
     """The schema of an object that takes these names and no others: a model that misspells one should hear of it."""
-    schema: Json = {"type": "object"}
     properties: Json = {}
     for name, (hint, default) in fields.items():
         properties[name] = of(hint, within)
         if default is not dataclasses.MISSING and default is not None:
             properties[name]["default"] = encode(default)
-    if properties:
-        schema["properties"] = properties
     required = [name for name, (_, default) in fields.items() if default is dataclasses.MISSING]
-    if required:
-        schema["required"] = required
-    schema["additionalProperties"] = False
-    return schema
+    return _object(properties, False, required)
+
+
+def _object(properties: Json, others: Json | bool, required: list[str] = []) -> Json:
+    """An object always has `properties`, also where it has none: interfaces of models refuse it without."""
+    return {
+        "type": "object",
+        "properties": properties,
+        **({"required": required} if required else {}),
+        "additionalProperties": others,
+    }
 
 
 def of_form(kind: Any) -> Json:
@@ -109,7 +113,6 @@ def of_form(kind: Any) -> Json:
     if schema.get("type") != "object":
         raise TypeError(f"a form is a dataclass, not {kind!r}")
     schema.pop("additionalProperties", None)
-    schema.setdefault("properties", {})
     for name, field in schema["properties"].items():
         if isinstance(field.get("type"), list):
             field["type"] = next(word for word in field["type"] if word != "null")

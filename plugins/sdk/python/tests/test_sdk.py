@@ -59,6 +59,17 @@ class Schemas(unittest.TestCase):
             },
         )
 
+    def test_every_object_has_properties(self) -> None:
+        @dataclass
+        class Nothing:
+            pass
+
+        for hint, others in [(Nothing, False), (dict[str, int], {"type": "integer"}), (dict[str, Any], {})]:
+            self.assertEqual(_schema.of(hint), {"type": "object", "properties": {}, "additionalProperties": others})
+        self.assertEqual(_schema.of(dict), {"type": "object", "properties": {}})
+        self.assertEqual(_schema.of_form(Nothing), {"type": "object", "properties": {}})
+        self.assertEqual(_schema.of_object({}), {"type": "object", "properties": {}, "additionalProperties": False})
+
     def test_a_form_has_primitive_fields_that_are_never_null(self) -> None:
         form = _schema.of_form(Trip)
         self.assertEqual(form["properties"]["note"], {"type": "string"})
@@ -133,7 +144,7 @@ class Tools(unittest.TestCase):
             (int | list[int], [1], {"anyOf": [{"type": "integer"}, numbers]}, "[1]"),
             (list[int], (1, 2), numbers, "[1, 2]"),
             (list[str], ["é"], {"type": "array", "items": {"type": "string"}}, '["é"]'),
-            (list[dict[str, Any]], [{}], {"type": "array", "items": {"type": "object", "additionalProperties": {}}}, "[{}]"),
+            (list[dict[str, Any]], [{}], {"type": "array", "items": {"type": "object", "properties": {}, "additionalProperties": {}}}, "[{}]"),
             (list[Trip], [], {"type": "array", "items": _schema.of(Trip)}, "[]"),
             (Literal[1, 2], 2, {"enum": [1, 2]}, "2"),
             (Level, Level.LOW, {"enum": [1]}, "1"),
@@ -149,7 +160,7 @@ class Tools(unittest.TestCase):
             self.assertEqual(len(output.blocks), 1)
 
     def test_other_results_are_texts_or_objects_as_they_are(self) -> None:
-        shares = {"type": "object", "additionalProperties": {"type": "number"}}
+        shares = {"type": "object", "properties": {}, "additionalProperties": {"type": "number"}}
         for hint, value, schema, structured in [
             (str, "a", None, None),
             (str | None, None, None, None),

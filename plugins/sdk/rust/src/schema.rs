@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 /// The schema of a tool without arguments.
 pub(crate) fn no_arguments() -> Value {
-    json!({ "type": "object", "additionalProperties": false })
+    json!({ "type": "object", "properties": {}, "additionalProperties": false })
 }
 
 /// The schema of an arguments object. Names that the type does not have are refused, unless the type says that it takes them
@@ -20,15 +20,13 @@ pub(crate) fn of_arguments<T: JsonSchema>() -> Value {
     let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_deserialize());
     if schema.is_empty() {
         // Such as `serde_json::Value`, which takes anything.
-        return json!({ "type": "object" });
+        return json!({ "type": "object", "properties": {} });
     }
     if !takes_objects(&schema) {
         return Value::Object(schema);
     }
     schema.insert("type".to_owned(), json!("object"));
-    if schema.get("properties").is_none_or(|properties| properties.as_object().is_some_and(Map::is_empty)) {
-        schema.remove("properties");
-    }
+    schema.entry("properties").or_insert(json!({}));
     let composed = ["oneOf", "anyOf", "allOf", "$ref"].iter().any(|keyword| schema.contains_key(*keyword));
     if !composed {
         schema.entry("additionalProperties").or_insert(json!(false));
@@ -62,7 +60,6 @@ pub(crate) fn of_result<T: JsonSchema>() -> Value {
 pub(crate) fn of_form<T: JsonSchema>() -> Value {
     let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_deserialize());
     schema.remove("additionalProperties");
-    schema.entry("properties").or_insert(json!({}));
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         for property in properties.values_mut() {
             without_null(property);
@@ -84,7 +81,7 @@ fn generate<T: JsonSchema>(mut settings: SchemaSettings) -> Map<String, Value> {
     }
 }
 
-/// Removes the formats that only name a Rust number type.
+/// Removes the formats that only name a Rust number type, and gives each object its `properties`: interfaces of models refuse one without.
 struct Portable;
 
 impl Transform for Portable {
@@ -94,6 +91,9 @@ impl Transform for Portable {
         });
         if of_rust {
             schema.remove("format");
+        }
+        if schema.get("type").is_some_and(|name| name == "object") && schema.get("properties").is_none() {
+            schema.insert("properties".to_owned(), json!({}));
         }
         transform_subschemas(self, schema);
     }
@@ -258,7 +258,27 @@ mod tests {
         ] {
             assert_eq!(schema["type"], json!("object"), "{schema}");
         }
-        assert_eq!(of_arguments::<Value>(), json!({ "type": "object" }));
+    }
+
+    #[test]
+    fn schema_of_an_object_has_properties_wherever_it_stands() {
+        #[derive(Deserialize, Serialize, JsonSchema)]
+        struct Nested {
+            shares: std::collections::HashMap<String, bool>,
+            rest: Vec<Map<String, Value>>,
+        }
+        #[derive(Deserialize, Serialize, JsonSchema)]
+        struct Nothing {}
+        let shares = json!({ "type": "object", "properties": {}, "additionalProperties": { "type": "boolean" } });
+        let rest = json!({ "type": "object", "properties": {}, "additionalProperties": true });
+        for nested in [of_arguments::<Nested>(), of_result::<Nested>()] {
+            assert_eq!(nested["properties"]["shares"], shares);
+            assert_eq!(nested["properties"]["rest"]["items"], rest);
+        }
+        for bare in [of_arguments::<Value>(), of_arguments::<Nothing>(), of_result::<Nothing>(), of_form::<Nothing>()] {
+            assert_eq!(bare["properties"], json!({}), "{bare}");
+        }
+        assert_eq!(of_arguments::<Value>(), json!({ "type": "object", "properties": {} }));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The archive: programs, completions, man pages and documents, laid out so that `bin` and `share` can be copied below any prefix.
 
 use crate::Package;
-use crate::release::{CompletionPaths, Release};
+use crate::release::{CompletionPaths, DOCUMENTS, Release};
 use crate::tree::{READABLE, Tree};
 
 const COMPLETIONS: CompletionPaths = CompletionPaths {
@@ -14,9 +14,8 @@ pub(crate) fn package(release: &Release) -> anyhow::Result<Package> {
     let mut tree = Tree::default();
     release.add_programs(&mut tree, "bin");
     release.add_shell_support(&mut tree, "share", &COMPLETIONS);
-    release.add_documents(&mut tree, "share/doc/bulkhead");
-    release.add_pages(&mut tree, "share/doc/bulkhead");
-    release.add_monitoring(&mut tree, "share/doc/bulkhead")?;
+    release.add_documents(&mut tree, DOCUMENTS);
+    release.add_monitoring(&mut tree, DOCUMENTS)?;
     tree.file("bulkhead.example.toml", READABLE, release.contrib("bulkhead.example.toml")?);
     tree.file("share/doc/bulkhead/bulkhead.service", READABLE, release.contrib("debian/bulkhead.service")?);
     let name = release.full_name();

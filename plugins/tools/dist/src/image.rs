@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use crate::release::{self, Release};
+use crate::release::{self, DOCUMENTS, Release};
 use crate::tree::{READABLE, Tree, gzip, sha256};
 use crate::{Package, base};
 
@@ -69,7 +69,7 @@ fn add_users(tree: &mut Tree) {
 fn own_layer(release: &Release) -> anyhow::Result<Tree> {
     let mut tree = Tree::default();
     release.add_programs(&mut tree, "usr/bin");
-    release.add_documents(&mut tree, "usr/share/doc/bulkhead");
+    release.add_documents(&mut tree, &format!("usr/{DOCUMENTS}"));
     tree.file(CONFIGURATION, READABLE, release.contrib("image/bulkhead.toml")?);
     tree.folder(VOLUME, 0o700, USER);
     Ok(tree)

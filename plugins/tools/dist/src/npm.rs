@@ -3,16 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use crate::Package;
-use crate::notices;
-use crate::release::{self, Release};
+use crate::release::{self, DOCUMENTS, Release};
 use crate::tree::{READABLE, Tree};
 
 pub(crate) fn package(release: &Release) -> anyhow::Result<Package> {
     let mut tree = Tree::default();
     release.add_programs(&mut tree, "bin");
-    for (name, text) in
-        [("LICENSE", &release.license), ("README.md", &release.readme), (notices::FILE, &release.notices)]
-    {
+    release.add_documents(&mut tree, DOCUMENTS);
+    // Where npm and its registry look.
+    for (name, text) in [("LICENSE", &release.license), ("README.md", &release.readme)] {
         tree.file(name, READABLE, text.clone());
     }
     let names = release.programs.iter().map(|program| program.name.as_str());

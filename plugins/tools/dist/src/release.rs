@@ -27,6 +27,9 @@ pub(crate) const KEYWORDS: [&str; 4] = ["mcp", "webassembly", "plugins", "sandbo
 /// What Prometheus and Grafana watch hosts with, below `host/contrib`.
 const MONITORING: [&str; 3] = ["grafana/bulkhead.json", "prometheus/alerts.test.yml", "prometheus/alerts.yml"];
 
+/// The folder of documents, below a prefix.
+pub(crate) const DOCUMENTS: &str = "share/doc/bulkhead";
+
 /// Pages and folders of pages.
 const PAGES: [&str; 4] = ["CHANGELOG.md", "host/docs", "plugins/README.md", "plugins/docs"];
 const FOR_CONTRIBUTORS: &str = "host/docs/contributing";
@@ -170,12 +173,13 @@ impl Release {
         }
     }
 
-    /// Puts the licences and the README into a folder of the tree.
+    /// Puts the licences, the README and the pages that it links to into a folder of the tree.
     pub(crate) fn add_documents(&self, tree: &mut Tree, folder: &str) {
         let documents = [("LICENSE", &self.license), ("README.md", &self.readme), (notices::FILE, &self.notices)];
         for (name, text) in documents {
             tree.file(&format!("{folder}/{name}"), READABLE, text.clone());
         }
+        self.add_pages(tree, folder);
     }
 
     /// Puts the pages into a folder of the tree, beside the README that links to them.

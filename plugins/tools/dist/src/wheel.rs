@@ -12,7 +12,7 @@ use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use crate::Package;
 use crate::notices;
-use crate::release::{self, Release};
+use crate::release::{self, DOCUMENTS, Release};
 use crate::tree::{READABLE, Tree};
 
 pub(crate) fn package(release: &Release) -> anyhow::Result<Package> {
@@ -20,6 +20,8 @@ pub(crate) fn package(release: &Release) -> anyhow::Result<Package> {
     let tag = tag(release);
     let mut tree = Tree::default();
     release.add_programs(&mut tree, &format!("{name}.data/scripts"));
+    // pip puts it below the prefix of the environment.
+    release.add_documents(&mut tree, &format!("{name}.data/data/{DOCUMENTS}"));
     let info = format!("{name}.dist-info");
     tree.file(&format!("{info}/METADATA"), READABLE, metadata(release).into_bytes());
     let wheel = format!("Wheel-Version: 1.0\nGenerator: bulkhead-dist\nRoot-Is-Purelib: false\nTag: {tag}\n");

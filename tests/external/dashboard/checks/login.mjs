@@ -1,8 +1,9 @@
 // Who comes in, and who does not any more.
 import assert from "node:assert/strict";
+import { createServer } from "node:http";
 
 import { sendToken } from "../browser.mjs";
-import { until } from "../host.mjs";
+import { Host, until } from "../host.mjs";
 
 /** The pages end with their session within two seconds; this is what a busy machine may add. */
 const REVOKED_MS_MAX = 10_000;
@@ -71,6 +72,35 @@ export async function login(report, world) {
     assert.deepEqual(kept, ["", 0, 0]);
     const cookies = await page.context().cookies();
     assert.ok(cookies.length > 0 && cookies.every((cookie) => cookie.httpOnly && cookie.sameSite === "Strict"));
+  });
+
+  await report.check("login: a session at a name of this machine reaches no server of another port", async () => {
+    const own = await Host.start({ plugins: [], allowedHosts: [] });
+    const cookies = [];
+    const other = createServer((request, response) => {
+      cookies.push(request.headers.cookie);
+      response.end("another server");
+    });
+    await new Promise((done) => other.listen(0, done));
+    try {
+      const { token } = await own.token("anna", "acme");
+      const page = await viewers.open("nobody");
+      await page.goto(`${own.dashboard}/login`);
+      const { hostname } = new URL(page.url());
+      assert.match(hostname, /^bulkhead-[0-9a-f]{32}\.localhost$/);
+      await sendToken(page, token);
+      await page.getByRole("heading", { level: 1, name: "My tasks" }).waitFor();
+      assert.equal(new URL(page.url()).hostname, hostname);
+      assert.equal((await page.context().cookies()).length, 1, "there is a session to lose");
+      for (const name of ["127.0.0.1", "localhost"]) await page.goto(`http://${name}:${other.address().port}/`);
+      assert.ok(cookies.length >= 2 && cookies.every((cookie) => cookie === undefined), JSON.stringify(cookies));
+      await page.goto(`${own.dashboard}/tasks`);
+      await page.getByRole("heading", { level: 1, name: "Log in" }).waitFor();
+      await page.context().close();
+    } finally {
+      other.close();
+      await own.stop();
+    }
   });
 
   await report.check("login: a revoked token ends the session of an open page", async () => {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::outside::REACHED;
 use super::*;
+use crate::tests::loading::expect_portable;
 
 /// What becomes of a call of a tool.
 enum Then {
@@ -60,6 +61,7 @@ impl Case {
 /// Checks all of these, which have to be of all tools of a plugin but the endless ones.
 pub(super) async fn check(plugin: &str, grant: impl FnOnce(&mut PluginSource), endless: &[&str], cases: &[Case]) {
     if let Some(place) = Place::of(plugin, grant).await {
+        expect_portable(plugin, place.house.sandbox.catalog().tools());
         check_place(&place, endless, cases).await;
     }
 }

@@ -5,9 +5,11 @@ use crate::engine::LEASE_MS;
 use crate::parts::admission::IdleState;
 use crate::{COULD_NOT, held_by_operator};
 use bulkhead_calls::{JournaledQuestion, Journaling, Tail};
+use bulkhead_domain::task::DurableMarker;
 use bulkhead_domain::timeline::{Transition, WakeCause};
 use bulkhead_metrics::{Form, Metrics, MetricsOptions, Readings};
-use bulkhead_store::journal::{JournalState, JournalStore as _};
+use bulkhead_store as store;
+use bulkhead_store::journal::{Append, HeadAfter, JournalState, JournalStore as _};
 use bulkhead_store::{Change, TaskStore as _};
 
 /// The journal of a call that has begun, as far as its form goes.
@@ -205,17 +207,82 @@ async fn task_that_waits_for_an_answer_outlives_any_number_of_hosts() {
     assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
 }
 
+/// What keeps a task that kept a journal from going on after a restart.
+#[derive(Clone, Copy, Debug)]
+enum Hindrance {
+    ToolIsGone,
+    KeepsNoJournals,
+    Demoted,
+    Diverged,
+    MarkerIsDamaged,
+    Unreadable,
+}
+
+impl Hindrance {
+    /// The next life of the host, in which it is so.
+    async fn after(self, world: World, task: &Task) -> World {
+        world.store.restart();
+        let change: fn(&mut ToolEntry) = match self {
+            Self::ToolIsGone => |entry| entry.plugin.digest = [9; 32],
+            Self::KeepsNoJournals => |entry| entry.journal = None,
+            _ => |_| {},
+        };
+        let next = world_with(world.store.clone(), limits(), change);
+        let stored = next.store.get(&ANNA, task.id).await.unwrap().unwrap();
+        let with_state = async |state: JournalState| {
+            let head = next.store.journal(&ANNA, task.id).await.unwrap().unwrap();
+            let attempt = head.attempt;
+            let at_row = head.rows;
+            let head = HeadAfter { state, ..head.unchanged() };
+            let append = Append { attempt, at_row, bytes: Vec::new(), head, caps: None, held_by: None };
+            next.store.commit(Change { journal: Some(append), ..Change::of(stored.clone()) }).await.unwrap();
+        };
+        match self {
+            Self::ToolIsGone | Self::KeepsNoJournals => {}
+            Self::Demoted => with_state(JournalState::Demoted { reason: "it read a directory".to_owned() }).await,
+            Self::Diverged => with_state(JournalState::Diverged { reason: "question 1 is another".to_owned() }).await,
+            Self::MarkerIsDamaged => {
+                let marker = stored.durable.as_ref().unwrap();
+                let durable = DurableMarker::new(marker.version, marker.attempt, marker.engine_hash, vec![1]);
+                next.store.commit(Change::of(Task { durable, ..stored.clone() })).await.unwrap();
+            }
+            Self::Unreadable => {
+                next.store.fail_with(|| store::Error::Corrupt("a piece is missing".to_owned()));
+                next.store.fail_next_reads(2);
+            }
+        }
+        next
+    }
+}
+
 #[tokio::test]
-async fn task_is_lost_where_its_tool_keeps_no_journal_any_more() {
-    let (world, task) = asking().await;
-    world.store.restart();
-    let next = world_with(world.store.clone(), limits(), |entry| entry.journal = None);
-    drop(world);
-    let recovered = next.tasks.recover().await.unwrap();
-    assert_eq!((recovered.interrupted, recovered.resumed), (1, 0));
-    assert_eq!(next.ended(task.id).await, Outcome::Error(CallError::Interrupted));
-    let said = next.tasks.get(&ANNA, task.id).await.unwrap().status_message.clone().unwrap_or_default();
-    assert!(said.starts_with(COULD_NOT) && said.contains("keeps no journals any more"), "{said}");
+async fn task_that_could_not_go_on_says_why_to_its_requestor_and_in_the_log() {
+    let rows = [
+        (Hindrance::ToolIsGone, "its component is not loaded any more"),
+        (Hindrance::KeepsNoJournals, "its plugin keeps no journals any more; what it is granted now may be why"),
+        (Hindrance::Demoted, "it read a directory"),
+        (Hindrance::Diverged, "question 1 is another"),
+        (Hindrance::MarkerIsDamaged, "its journal is not of its last run"),
+        (Hindrance::Unreadable, "its journal cannot be read"),
+    ];
+    for (hindrance, why) in rows {
+        let (world, task) = asking().await;
+        let next = hindrance.after(world, &task).await;
+        let (reader, writer) = std::io::pipe().unwrap();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(std::sync::Mutex::new(writer)).finish();
+        let logs = tracing::subscriber::set_default(subscriber);
+        let recovered = next.tasks.recover().await.unwrap();
+        drop(logs);
+        assert_eq!((recovered.interrupted, recovered.resumed), (1, 0), "{hindrance:?}");
+        assert_eq!(next.ended(task.id).await, Outcome::Error(CallError::Interrupted), "{hindrance:?}");
+        let message = next.tasks.get(&ANNA, task.id).await.unwrap().status_message.clone().unwrap_or_default();
+        assert_eq!(message, format!("{COULD_NOT} go on: {why}"));
+        let log = std::io::read_to_string(reader).unwrap();
+        let line = log.lines().find(|line| line.contains("a task could not go on after a restart"));
+        let line = line.unwrap_or_else(|| panic!("{hindrance:?}: {log}"));
+        assert!(line.contains(" WARN ") && line.contains(why) && line.contains(&task.id.to_string()), "{line}");
+        assert!(line.contains("tool.name=\"lasting\""), "{line}");
+    }
 }
 
 #[tokio::test]
