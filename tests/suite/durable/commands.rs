@@ -243,7 +243,7 @@ async fn host_that_starts_with_its_tasks_held_says_so_until_they_are_released() 
     let setup = host.kill().await.argument("--hold-tasks");
     let host = setup.start().await;
     assert!(host.log().contains("`bulkhead tasks release --status paused` lets them go on"), "{}", host.log());
-    let status = command::json(&["host", "show"], &data).await;
+    let status = command::json(&["host", "status"], &data).await;
     assert_eq!((&status["tasks_paused"], &status["tasks_held"]), (&json!(1), &json!(1)), "{status}");
     let shown = said(&["tasks", "show", &id], &data).await;
     assert!(shown.contains("it is held: the host was started with its tasks held"), "{shown}");
@@ -257,5 +257,5 @@ async fn host_that_starts_with_its_tasks_held_says_so_until_they_are_released() 
     let released = command::json(&["tasks", "release", "--status", "paused"], &data).await;
     assert_eq!(released["refused"], json!([]), "{released}");
     question(&client, &id, "details").await;
-    assert_eq!(command::json(&["host", "show"], &data).await["tasks_held"], json!(0));
+    assert_eq!(command::json(&["host", "status"], &data).await["tasks_held"], json!(0));
 }
