@@ -249,13 +249,13 @@ async fn host_that_starts_with_its_tasks_held_says_so_until_they_are_released() 
     assert!(shown.contains("it is held: the host was started with its tasks held"), "{shown}");
 
     let client = Modern::full(&host, None);
-    answer(&client, &id, "journey", json!({"destination": "Oslo", "travellers": 2})).await;
     let new = client.task("book_trip", json!({})).await;
     question(&client, &new, "journey").await;
     let held = command::json(&["tasks", "show", &id], &data).await;
     assert_eq!((&held["status"], &held["held"]), (&json!("paused"), &json!(true)), "{held}");
     let released = command::json(&["tasks", "release", "--status", "paused"], &data).await;
     assert_eq!(released["refused"], json!([]), "{released}");
+    answer(&client, &id, "journey", json!({"destination": "Oslo", "travellers": 2})).await;
     question(&client, &id, "details").await;
     assert_eq!(command::json(&["host", "status"], &data).await["tasks_held"], json!(0));
 }
