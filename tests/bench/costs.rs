@@ -144,7 +144,7 @@ async fn waiting(client: &Client, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn resident_kib(host: &Host) -> anyhow::Result<u64> {
+pub(crate) fn resident_kib(host: &Host) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid()))?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("a line for it")?;
     Ok(line.split_whitespace().nth(1).context("a number")?.parse()?)

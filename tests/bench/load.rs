@@ -25,6 +25,11 @@ impl Connection {
         Ok(Self { stream, buffer: Vec::with_capacity(4096), authority: authority.to_owned(), headers })
     }
 
+    /// Sends these header lines from now on.
+    pub(crate) fn set_headers(&mut self, headers: &[(&str, &str)]) {
+        self.headers = headers.iter().map(|(key, value)| format!("{key}: {value}\r\n")).collect();
+    }
+
     /// Sends a body.
     pub(crate) async fn send(&mut self, body: &str) -> anyhow::Result<()> {
         let head = format!(

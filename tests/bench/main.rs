@@ -4,6 +4,7 @@
 //! none of them shares a thread with the load generator.
 
 mod costs;
+mod dormant;
 mod durable;
 mod guests;
 mod leads;
@@ -36,6 +37,9 @@ struct Arguments {
     /// Only measurements whose name contains this.
     #[arg(long)]
     only: Option<String>,
+    /// Tasks that wait at the same time, for the measurement `dormant`.
+    #[arg(long, default_value_t = 10_000)]
+    tasks: usize,
     /// Serves one of the peers; the bench starts itself with this.
     #[arg(long, hide = true)]
     peer: Option<peers::Peer>,
@@ -44,6 +48,7 @@ struct Arguments {
 /// How long, and what.
 pub(crate) struct Plan {
     pub(crate) each: Duration,
+    pub(crate) tasks: usize,
     only: Option<String>,
 }
 
@@ -62,7 +67,11 @@ async fn main() -> anyhow::Result<()> {
     if cfg!(debug_assertions) {
         eprintln!("This is the dev profile: the numbers say little. `cargo xtask bench` measures with optimisation.\n");
     }
-    let plan = Plan { each: Duration::from_secs(arguments.seconds.max(1)), only: arguments.only };
+    let plan = Plan {
+        each: Duration::from_secs(arguments.seconds.max(1)),
+        tasks: arguments.tasks.max(1),
+        only: arguments.only,
+    };
     let mut report = Report::default();
     if plan.wants("modern") {
         modern::calls(&plan, &mut report).await?;
@@ -109,6 +118,10 @@ async fn main() -> anyhow::Result<()> {
     }
     if plan.wants("crowd") {
         costs::a_call_beside_a_crowd(&plan, &mut report).await?;
+    }
+    if plan.wants("dormant") {
+        dormant::many(&plan, &mut report).await?;
+        dormant::wakes(&mut report).await?;
     }
     if plan.wants("leads") {
         leads::pages(&plan, &mut report).await?;

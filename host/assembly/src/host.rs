@@ -192,22 +192,28 @@ fn enter_loading(stage: &StartStage, sandbox: Arc<Sandbox>) {
     stage.enter(move || progress::describe_loading(&sandbox.load_progress()));
 }
 
-/// Goes on with the tasks of an earlier host on this store.
-async fn take_over(tasks: &Tasks, stage: &StartStage) -> anyhow::Result<()> {
+/// Goes on with the tasks of an earlier host on this store, or holds them.
+async fn take_over(tasks: &Tasks, stage: &StartStage, hold_tasks: bool) -> anyhow::Result<()> {
     stage.enter(|| "taking over what an earlier host left".to_owned());
-    progress::logged(|| stage.describe(), tasks.recover()).await?.log();
+    let taken = async { if hold_tasks { tasks.recover_held().await } else { tasks.recover().await } };
+    progress::logged(|| stage.describe(), taken).await?.log();
+    let held = tasks.held_count();
+    if held > 0 {
+        tracing::warn!(tasks.held = held, "tasks are held: `bulkhead tasks release --status paused` lets them go on");
+    }
     Ok(())
 }
 
 impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory. `code` is where compiled code is
-    /// kept, if not there; `observe_calls` is an author's.
+    /// kept, if not there; `observe_calls` is an author's. With `hold_tasks` none of those tasks runs before an operator releases it.
     pub(crate) async fn start(
         config: &Config,
         data: &Path,
         code: Option<CodeCacheConfig>,
         engine: StoreEngine,
         observe_calls: Option<&ObserveCalls>,
+        hold_tasks: bool,
     ) -> anyhow::Result<Self> {
         let store = engine.store();
         let identity = identify(config, data, engine.name());
@@ -268,7 +274,7 @@ impl Host {
         refused.iter().for_each(&refuse);
         note_loaded(&plugins, &audit);
         sources::warn(config, &plugins).await;
-        take_over(&tasks, &stage).await?;
+        take_over(&tasks, &stage, hold_tasks).await?;
         let health = Arc::new(HostHealth {
             store: store.clone(),
             tasks: tasks.clone(),

@@ -70,6 +70,8 @@ pub struct HostStartup {
     pub observe_calls: Option<ObserveCalls>,
     /// Hears of reloads.
     pub manager: ServiceManager,
+    /// Whether the tasks of an earlier host are held until an operator releases them.
+    pub hold_tasks: bool,
 }
 
 impl HostStartup {
@@ -79,7 +81,7 @@ impl HostStartup {
         host: &Host,
         issuers: Vec<Trusted>,
     ) -> anyhow::Result<(Arc<Authenticator>, Arc<ConfigReloader>)> {
-        let Self { origin, config, digest, level, observe_calls: _, manager } = self;
+        let Self { origin, config, digest, level, observe_calls: _, manager, hold_tasks: _ } = self;
         let verifiers = Verifiers::new(&config, issuers, host);
         let authenticator = Arc::new(verifiers.authenticator(&config));
         let parts = ReloadTargets::of(host, Arc::clone(&authenticator), level);

@@ -49,7 +49,8 @@ pub async fn serve(startup: HostStartup, tell_address: impl FnOnce(&str)) -> any
     let admin_listener = config.admin.as_ref().map(bind_admin_listener).transpose()?;
     let scraping = config.metrics.as_ref().map(scraping::bind_listener).transpose()?;
     let browsing = config.dashboard.as_ref().map(dashboard::bind_listener).transpose()?;
-    let mut host = Host::start(config, &data, None, engine, startup.observe_calls.as_ref()).await?;
+    let observe_calls = startup.observe_calls.as_ref();
+    let mut host = Host::start(config, &data, None, engine, observe_calls, startup.hold_tasks).await?;
     // Their plugin is built beside this.
     let is_of_author = startup.observe_calls.is_some();
     let (authenticator, reloading) = startup.follow(&host, issuers)?;

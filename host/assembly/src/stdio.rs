@@ -28,7 +28,7 @@ pub async fn serve_client(
 ) -> anyhow::Result<()> {
     let stop = stop_signal()?;
     let engine = progress::logged(|| "opening the store".to_owned(), open_store(&startup.config, data)).await?;
-    let host = Host::start(&startup.config, data, code, engine, None).await?;
+    let host = Host::start(&startup.config, data, code, engine, None, startup.hold_tasks).await?;
     // Whoever can use this host's pipe or socket is let in without a token.
     let (_, reloading) = startup.follow(&host, Vec::new())?;
     let operator = host.operator(host.identity.clone(), reloading);

@@ -291,6 +291,7 @@ impl HostOperator {
             tasks_queued: left.tasks_queued,
             tasks_waiting: left.tasks_waiting,
             tasks_paused: left.tasks_paused,
+            tasks_held: tasks.held_count(),
         })
     }
 

@@ -384,6 +384,9 @@ pub struct DrainView {
     pub tasks_queued: usize,
     pub tasks_waiting: usize,
     pub tasks_paused: usize,
+    /// Those of the paused ones that go on when an operator releases them.
+    #[serde(default)]
+    pub tasks_held: usize,
 }
 
 /// What a host says of itself at its start: which program it is, where it serves, and what it keeps its data in.

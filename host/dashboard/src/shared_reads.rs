@@ -220,6 +220,7 @@ mod tests {
                 tasks_queued: 0,
                 tasks_waiting: 0,
                 tasks_paused: 0,
+                tasks_held: 0,
             })
         }
     }

@@ -8,8 +8,8 @@ use super::call::{CallError, FaultKind, InputRequest, InputResponse};
 use super::task::{Active, DurableMarker, HELD, Input, Lease, Outcome, Phase, Task};
 use super::timeline::{Transition, WakeCause};
 
-/// Runs that one task may have: the first one and two after restarts of the host.
-pub const ATTEMPTS_MAX: u32 = 3;
+/// Times that one task may begin: the first one and two after restarts of the host. Going on where it was is no beginning.
+pub const STARTS_MAX: u32 = 3;
 
 /// Questions that one task may ask over its lifetime. A guest that asks for ever would otherwise grow its record without bound.
 pub const INPUTS_MAX: usize = 256;
@@ -350,13 +350,16 @@ fn interrupt(next: &mut Task, how: Interruption) {
             }
             next.lease = None;
         }
-        Interruption::Rerun if next.attempt < ATTEMPTS_MAX => {
+        Interruption::Rerun if next.starts() < STARTS_MAX => {
             note(next, Transition::Interrupted);
             queue_again(next);
         }
         Interruption::Rerun => {
             note(next, Transition::Interrupted);
-            fail(next, format!("the host was restarted while the task ran, for the {ATTEMPTS_MAX}rd time"));
+            fail(
+                next,
+                format!("the host was restarted while the task ran, and it had begun {STARTS_MAX} times already"),
+            );
         }
         Interruption::Fail => {
             note(next, Transition::Interrupted);

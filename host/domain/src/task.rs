@@ -344,6 +344,11 @@ impl Task {
         self.timeline.at_rest_since().filter(|_| has_no_run)
     }
 
+    /// How often it began, which its guest is told as its attempt. Runs that go on where an earlier one was are not counted.
+    pub fn starts(&self) -> u32 {
+        self.timeline.starts(self.attempt)
+    }
+
     /// Whether it is paused until an operator releases it.
     pub fn is_held(&self) -> bool {
         let is_paused = matches!(self.phase, Phase::Paused { .. });

@@ -1,8 +1,8 @@
 //! What happened to a task, in order and with times.
 //!
 //! Owns what is noted and how much of it is kept. Must not decide what may happen: [`lifecycle`](super::lifecycle) notes each
-//! transition as it allows it. Invariant: a timeline has at most [`TIMELINE_MAX`] entries, their times never go back, and what is left
-//! out lies between the first [`FIRST_ENTRIES`] and the others.
+//! transition as it allows it. Invariant: a timeline has at most [`TIMELINE_MAX`] entries, their times never go back, what is left out
+//! lies behind the first [`FIRST_ENTRIES`], and no start is among it.
 //!
 //! A task that is created, runs and ends has none: its times of creation and of the last change and its status say it all. It begins
 //! with the first transition that they do not say.
@@ -132,6 +132,18 @@ impl Timeline {
         (self.left_out > 0).then_some(FIRST_ENTRIES)
     }
 
+    /// How often the task began, of one whose runs so far are `runs`: what goes on where it was does not begin. The first start is not
+    /// noted of a task that never was in a queue.
+    pub(super) fn starts(&self, runs: u32) -> u32 {
+        let noted = self.entries.iter().filter_map(|entry| match entry.transition {
+            Transition::Started { attempt } => Some(attempt),
+            _ => None,
+        });
+        let is_first_noted = noted.clone().next() == Some(1);
+        let noted = u32::try_from(noted.count()).unwrap_or(u32::MAX);
+        if is_first_noted || runs == 0 { noted } else { noted.saturating_add(1) }
+    }
+
     /// Since when no run holds the task, which has begun: since its call left memory, or its host ended.
     pub fn at_rest_since(&self) -> Option<UnixMs> {
         let of_runs = self.entries.iter().rev().find(|entry| entry.transition.is_of_runs())?;
@@ -143,11 +155,13 @@ impl Timeline {
         self.entries.is_empty()
     }
 
-    /// Notes a transition. A full timeline leaves out the oldest one after the first ones.
+    /// Notes a transition. A full timeline leaves out the oldest one after the first ones that is no start: those are few, and counted.
     pub(super) fn note(&mut self, at: UnixMs, transition: Transition) {
         let at = self.entries.last().map_or(at, |last| at.max(last.at));
         if self.entries.len() >= TIMELINE_MAX {
-            self.entries.remove(FIRST_ENTRIES);
+            let is_start = |entry: &TimelineEntry| matches!(entry.transition, Transition::Started { .. });
+            let oldest = self.entries.iter().skip(FIRST_ENTRIES).position(|entry| !is_start(entry)).unwrap_or(0);
+            self.entries.remove(FIRST_ENTRIES + oldest);
             self.left_out = self.left_out.saturating_add(1);
         }
         self.entries.push(TimelineEntry { at, transition });

@@ -28,13 +28,18 @@ impl Leases {
         *reach = until.max(*reach);
     }
 
-    /// Whether another host holds a task than the one that a write names. One that was released may be written to until it is claimed:
-    /// its run keeps what it has seen.
-    pub(super) fn check_holder(holder: Option<Lease>, named: Option<NodeId>) -> Result<(), Error> {
+    /// Whether another host holds a task than the one that a write names. One that was released, or whose holder is gone, may be written
+    /// to until it is claimed: its run keeps what it has seen, and a host may go on with it.
+    pub(super) fn check_holder(&self, holder: Option<Lease>, named: Option<NodeId>) -> Result<(), Error> {
         match named {
-            Some(node) if holder.is_some_and(|lease| lease.node != node) => Err(Error::Lost),
+            Some(node) if holder.is_some_and(|lease| lease.node != node) && !self.is_gone(holder) => Err(Error::Lost),
             _ => Ok(()),
         }
+    }
+
+    /// Whether nobody holds a task for certain, whatever the time: its holder has not been heard of since the store was opened.
+    pub(super) fn is_gone(&self, holder: Option<Lease>) -> bool {
+        holder.is_none_or(|lease| !self.nodes.contains_key(&lease.node))
     }
 
     /// The lease by which a task is held that is not over, once its record says `task`.

@@ -116,6 +116,14 @@ pub enum Ownership {
     Released,
 }
 
+/// A part of what a host takes over.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClaimedTasks {
+    pub tasks: Vec<Task>,
+    /// After which task the next part begins; `None`: this is the last one.
+    pub next: Option<(Requestor, TaskId)>,
+}
+
 /// A place in a requestor's list of tasks, newest first: strictly after this one comes the next page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListPosition {
@@ -169,9 +177,18 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// Takes over tasks that are not over and that no living host holds (a host lives while the end of the lease that it got the task
     /// with, or its last heartbeat, is after `now`): each gets `lease` and a new revision in the same atomic step. Gives at most
-    /// `count_max`, in a stable order. Paused and queued tasks are claimed too. A store that only one process can have open
-    /// counts leases from before it was opened as not alive, so recovery after a restart does not wait for them.
-    async fn claim(&self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error>;
+    /// `count_max`, in a stable order, strictly after `after`. Paused and queued tasks are claimed too. A store that only one process can
+    /// have open counts leases from before it was opened as not alive, so recovery after a restart does not wait for them.
+    ///
+    /// A [dormant](Task::dormant_since) task that nobody has held since the store was opened is given as it is, without a write and to
+    /// each host that asks: the first one that goes on with it holds it from then on.
+    async fn claim(
+        &self,
+        now: UnixMs,
+        lease: Lease,
+        after: Option<(Requestor, TaskId)>,
+        count_max: usize,
+    ) -> Result<ClaimedTasks, Error>;
 
     /// Extends every lease that `node` holds, without a revision: what it holds is what it claimed or created.
     async fn heartbeat(&self, node: NodeId, until: UnixMs) -> Result<(), Error>;

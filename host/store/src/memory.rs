@@ -15,7 +15,8 @@ use self::faults::Faults;
 use super::journal::{Beside, TaskRef};
 use super::leases::Leases;
 use super::{
-    Change, Creation, Error, Ledger, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, record, stored,
+    Change, ClaimedTasks, Creation, Error, Ledger, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, record,
+    stored,
 };
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
@@ -102,6 +103,15 @@ impl MemoryStore {
             return Err(state.faults.error("a read"));
         }
         act(&state)
+    }
+
+    /// What a claim finds, which is made to fail where its writes are.
+    fn free(&self, now: UnixMs, after: Option<Key>, count_max: usize) -> Result<(ClaimedTasks, Vec<Key>), Error> {
+        let state = self.state.lock();
+        if state.faults.closed {
+            return Err(Error::Engine("the store is closed".to_owned()));
+        }
+        state.free(now, after, count_max)
     }
 
     fn look<R>(
@@ -245,7 +255,7 @@ impl State {
         let old = self.task(&task.requestor, task.id)?.ok_or(Error::Conflict)?;
         let held = self.holder(&(task.requestor, task.id));
         if old.outcome().is_none() {
-            Leases::check_holder(held, held_by)?;
+            self.leases.check_holder(held, held_by)?;
         }
         if old.revision != task.revision {
             return Err(Error::Conflict);
@@ -273,11 +283,33 @@ impl State {
         Ok(task)
     }
 
-    fn claim(&mut self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error> {
-        let free = self.unfinished.iter().filter(|(_, held)| !self.leases.alive(**held, now));
-        let keys: Vec<Key> = free.map(|(key, _)| *key).take(count_max).collect();
+    /// Tasks that no living host holds: what is given as it is, and those that get a lease first.
+    fn free(&self, now: UnixMs, after: Option<Key>, count_max: usize) -> Result<(ClaimedTasks, Vec<Key>), Error> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let unfinished = self.unfinished.range((after.map_or(Unbounded, Excluded), Unbounded));
+        let free = unfinished.filter(|(_, held)| !self.leases.alive(**held, now)).take(count_max);
+        let mut claimed = ClaimedTasks::default();
+        let mut to_lease = Vec::new();
+        let mut count = 0;
+        for (key, held) in free {
+            count += 1;
+            claimed.next = (count == count_max).then_some(*key);
+            match self.task(&key.0, key.1)? {
+                Some(task) if task.dormant_since().is_some() && self.leases.is_gone(*held) => claimed.tasks.push(task),
+                _ => to_lease.push(*key),
+            }
+        }
+        Ok((claimed, to_lease))
+    }
+
+    /// Gives tasks without a living holder this lease.
+    fn claim(&mut self, keys: Vec<Key>, now: UnixMs, lease: Lease) -> Result<Vec<Task>, Error> {
         let mut claimed = Vec::with_capacity(keys.len());
         for (requestor, id) in keys {
+            let Some(held) = self.unfinished.get(&(requestor, id)).copied() else { continue };
+            if self.leases.alive(held, now) {
+                continue;
+            }
             let Some(old) = self.task(&requestor, id)? else { continue };
             let task = Task { revision: old.revision + 1, lease: Some(lease), ..old.clone() };
             self.replace(&old, &task, None, Some(lease))?;
@@ -354,8 +386,19 @@ impl TaskStore for MemoryStore {
         })
     }
 
-    async fn claim(&self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error> {
-        self.write(|state| state.claim(now, lease, count_max))
+    async fn claim(
+        &self,
+        now: UnixMs,
+        lease: Lease,
+        after: Option<(Requestor, TaskId)>,
+        count_max: usize,
+    ) -> Result<ClaimedTasks, Error> {
+        let (mut claimed, to_lease) = self.free(now, after, count_max)?;
+        if !to_lease.is_empty() {
+            claimed.tasks.extend(self.write(|state| state.claim(to_lease, now, lease))?);
+            claimed.tasks.sort_by_key(|task| (task.requestor, task.id));
+        }
+        Ok(claimed)
     }
 
     async fn heartbeat(&self, node: NodeId, until: UnixMs) -> Result<(), Error> {

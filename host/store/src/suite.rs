@@ -320,7 +320,7 @@ async fn task_may_be_created_already_ended(bed: Bed) {
     assert!(matches!(store.create(wanted).await, Err(Error::Quota { .. })));
     assert_eq!(store.output(&owner, task_id(4)).await.unwrap(), None);
     let lease = Lease { node: NodeId([1; 16]), until: 9 };
-    assert_eq!(store.claim(1, lease, 9).await.unwrap(), [], "there is nothing to run");
+    assert_eq!(store.claim(1, lease, None, 9).await.unwrap().tasks, [], "there is nothing to run");
 }
 
 async fn task_alias_points_to_its_task_only(bed: Bed) {

@@ -87,8 +87,11 @@ pub(super) async fn run(arguments: DevArguments, data: &Path) -> anyhow::Result<
         Arc::new(ToldSandbox { sandbox, teller: teller.clone(), io: Handle::current() })
     });
     let manager = ServiceManager::default();
-    serve(HostStartup { origin, config, digest, level, observe_calls: Some(observe_calls), manager }, tell_address)
-        .await
+    serve(
+        HostStartup { origin, config, digest, level, observe_calls: Some(observe_calls), manager, hold_tasks: false },
+        tell_address,
+    )
+    .await
 }
 
 /// Adds the grants to the plugin's entry, or to what holds for plugins without one.

@@ -233,3 +233,29 @@ async fn version_whose_journals_are_off_loses_its_new_tasks_alone_until_they_are
     answer(&client, &kept, "journey", json!({"destination": "Oslo", "travellers": 2})).await;
     question(&client, &kept, "details").await;
 }
+
+#[tokio::test]
+async fn host_that_starts_with_its_tasks_held_says_so_until_they_are_released() {
+    let host = durable_desk().start().await;
+    let data = host.setup.data();
+    let (client, id) = asking(&host).await;
+    drop(client);
+    let setup = host.kill().await.argument("--hold-tasks");
+    let host = setup.start().await;
+    assert!(host.log().contains("`bulkhead tasks release --status paused` lets them go on"), "{}", host.log());
+    let status = command::json(&["host", "status"], &data).await;
+    assert_eq!((&status["tasks_paused"], &status["tasks_held"]), (&json!(1), &json!(1)), "{status}");
+    let shown = said(&["tasks", "show", &id], &data).await;
+    assert!(shown.contains("it is held: the host was started with its tasks held"), "{shown}");
+
+    let client = Modern::full(&host, None);
+    let new = client.task("book_trip", json!({})).await;
+    question(&client, &new, "journey").await;
+    let held = command::json(&["tasks", "show", &id], &data).await;
+    assert_eq!((&held["status"], &held["held"]), (&json!("paused"), &json!(true)), "{held}");
+    let released = command::json(&["tasks", "release", "--status", "paused"], &data).await;
+    assert_eq!(released["refused"], json!([]), "{released}");
+    answer(&client, &id, "journey", json!({"destination": "Oslo", "travellers": 2})).await;
+    question(&client, &id, "details").await;
+    assert_eq!(command::json(&["host", "status"], &data).await["tasks_held"], json!(0));
+}

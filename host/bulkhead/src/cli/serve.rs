@@ -35,6 +35,9 @@ pub(crate) struct ServeArguments {
     /// Listen for other machines without authentication: every client that can connect may do everything
     #[arg(long)]
     pub(crate) insecure_allow_anonymous: bool,
+    /// Hold the tasks that an earlier host left, each until `bulkhead tasks release`; new ones run
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) hold_tasks: bool,
     /// Check the configuration and every plugin, say what is wrong, and exit
     #[arg(long)]
     pub(crate) check: bool,
@@ -60,7 +63,9 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         };
     }
     let manager = ServiceManager::of_environment();
-    serve(HostStartup { origin, config, digest, level, observe_calls: None, manager }, tell_address).await?;
+    let hold_tasks = arguments.hold_tasks;
+    serve(HostStartup { origin, config, digest, level, observe_calls: None, manager, hold_tasks }, tell_address)
+        .await?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -33,7 +33,7 @@ pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> 
     let is_shared = config.data_named;
     let grace = Duration::from_millis(config.server.drain_ms);
     let manager = ServiceManager::default();
-    let startup = HostStartup { origin, config, digest, level, observe_calls: None, manager };
+    let startup = HostStartup { origin, config, digest, level, observe_calls: None, manager, hold_tasks: false };
     if is_shared {
         serve_client(startup, data, None, grace, stdin(), stdout()).await?;
     } else {

@@ -76,9 +76,12 @@ pub(crate) enum TasksCommand {
     },
     /// Let tasks go on that the host or an operator holds
     #[command(
-        after_long_help = "The host holds a task by itself in two cases, and says which in its message: it was brought back three \
-        times after its host had ended and never came further, or it was begun by another version of the host and its call does \
-        something else now. A release tries again; `bulkhead tasks fail` ends the task."
+        after_long_help = "The host holds a task by itself in three cases, and says which in its message: it was brought back three \
+        times after its host had ended and never came further, it was begun by another version of the host and its call does \
+        something else now, or the host was started with --hold-tasks. A release lets it go on; `bulkhead tasks fail` ends the task.\n\n\
+        Examples:\n  \
+        bulkhead tasks release 3f2a…\n  \
+        bulkhead tasks release --status paused"
     )]
     Release(TasksArguments),
     /// End tasks as failed, whatever they are doing

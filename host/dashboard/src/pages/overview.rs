@@ -242,7 +242,7 @@ type Need = (String, String);
 
 /// What a person should look at, each with the page where something can be done about it: first what does not get better by itself.
 fn needs_attention(page: &Overview, now: u64) -> Vec<Need> {
-    let Overview { health, limits, plugins, history, .. } = page;
+    let Overview { health, limits, plugins, history, drain, .. } = page;
     let (mut needs, mut later): (Vec<Need>, Vec<Need>) = Default::default();
     let mut say = |what: &str, address: &str| needs.push((text::line(what), address.to_owned()));
     if !health.store.writable {
@@ -257,6 +257,13 @@ fn needs_attention(page: &Overview, now: u64) -> Vec<Need> {
     }
     if health.draining {
         say("The host drains: it takes nothing new until that is ended", "/hosts");
+    }
+    if drain.tasks_held > 0 {
+        let held = drain.tasks_held;
+        say(
+            &format!("Tasks that are held until bulkhead tasks release --status paused: {held}"),
+            "/tasks?status=paused",
+        );
     }
     for missing in &health.plugins.missing {
         say(&format!("Plugin {missing} is required and not served"), &format!("/plugins/{}", path_segment(missing)));
@@ -368,6 +375,7 @@ mod tests {
         let mut page = page();
         assert!(needs_attention(&page, 100_000).is_empty());
         page.health.draining = true;
+        page.drain.tasks_held = 3;
         page.health.audit = AuditHealth::Refused;
         page.history.points = vec![point(30_000, &[("looks", 9)]), point(95_000, &[("requests_per_second", 124)])];
         page.limits = serde_json::from_str(
@@ -379,6 +387,7 @@ mod tests {
         let expected = [
             ("The disk does not take the audit log", "/audit"),
             ("The host drains: it takes nothing new until that is ended", "/hosts"),
+            ("Tasks that are held until bulkhead tasks release --status paused: 3", "/tasks?status=paused"),
             ("requests_per_second refuses 12.4 requests a second", "/denials"),
             ("tenant a b: tasks_stored_per_tenant is at 100 %", "/tenants/a%20b"),
             ("the host: calls_running_total is at 95 %", "/tenants"),

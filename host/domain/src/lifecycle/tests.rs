@@ -170,12 +170,33 @@ fn stale_task_attempt_cannot_write() {
 #[test]
 fn task_is_attempted_at_most_three_times() {
     let mut task = task(Phase::Active(Active::Queued));
-    for attempt in 1..=ATTEMPTS_MAX {
+    for attempt in 1..=STARTS_MAX {
         task = step(&task, start(), NOW).unwrap();
         assert_eq!(task.attempt, attempt);
         task = step(&task, interrupt(Interruption::Rerun), NOW).unwrap();
     }
     assert_eq!(task.phase, Phase::Ended(Outcome::Error(CallError::Interrupted)));
+}
+
+/// More often than a timeline can tell.
+#[test]
+fn task_that_was_woken_often_may_start_again_as_often_as_any_other() {
+    let begin = || Event::Start { lease: lease(), durable: marker() };
+    let mut task = task(Phase::Active(Active::Queued));
+    for starts in 1..=STARTS_MAX {
+        task = after(task, vec![begin()]);
+        for _ in 0..TIMELINE_MAX {
+            let attempt = task.attempt;
+            let wake = Event::Continue { lease: lease(), durable: marker(), cause: Some(WakeCause::Answered) };
+            task = after(task, vec![Event::Evict { attempt }, wake]);
+        }
+        assert_eq!(task.starts(), starts);
+        task = step(&task, interrupt(Interruption::Rerun), NOW).unwrap();
+    }
+    assert_eq!(task.phase, Phase::Ended(Outcome::Error(CallError::Interrupted)));
+    let why = "the host was restarted while the task ran, and it had begun 3 times already";
+    assert_eq!(task.status_message.as_deref(), Some(why));
+    assert_eq!(noted(&task).iter().filter(|noted| matches!(noted, Transition::Started { .. })).count(), 3);
 }
 
 #[test]
@@ -252,7 +273,7 @@ fn run_that_leaves_memory_and_goes_on_changes_nothing_that_a_client_sees() {
 #[test]
 fn lost_run_goes_on_more_often_than_it_may_start_again() {
     let mut task = after(task(Phase::Active(Active::Queued)), vec![start()]);
-    for attempt in 1..=2 * ATTEMPTS_MAX {
+    for attempt in 1..=2 * STARTS_MAX {
         assert_eq!(task.attempt, attempt);
         task = after(task, vec![interrupt(Interruption::Resume), go_on()]);
     }
@@ -423,7 +444,7 @@ proptest! {
             reruns += u32::from(starts);
             prop_assert!(current.outcome().is_none(), "a terminal task changed");
             prop_assert!(next.updated_at >= current.updated_at);
-            prop_assert!(next.attempt >= current.attempt && reruns <= ATTEMPTS_MAX);
+            prop_assert!(next.attempt >= current.attempt && reruns <= STARTS_MAX);
             prop_assert!(next.durable.as_ref().is_none_or(|marker| marker.attempt <= next.attempt));
             prop_assert!(next.steering.len() <= 3);
             prop_assert!(next.inputs.len() >= current.inputs.len());

@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use super::{MemoryStore, State};
 use crate::journal::layout::{self, HEAD};
 use crate::journal::{Append, JournalHead, JournalStore, TaskRef};
-use crate::leases::Leases;
 use crate::{Error, RowKind, Usage};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Task, TaskId};
@@ -67,7 +66,7 @@ impl State {
     pub(super) fn append(&mut self, task: &TaskRef, append: Append) -> Result<JournalHead, Error> {
         let present = self.task(&task.requestor, task.id)?.filter(|present| present.outcome().is_none());
         let attempt = present.ok_or(Error::Fenced)?.attempt;
-        Leases::check_holder(self.holder(&(task.requestor, task.id)), append.held_by)?;
+        self.leases.check_holder(self.holder(&(task.requestor, task.id)), append.held_by)?;
         let record = if self.journal(task)?.is_none() { Some(attempt) } else { None };
         let growth = self.growth(task, append, record)?;
         self.admit_growth(&growth)?;

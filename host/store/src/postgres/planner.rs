@@ -132,7 +132,7 @@ impl<'a> Planner<'a> {
         let Record { key, mut head, record, output, tail, is_sealed } = record;
         let old = self.overlay.head(&key).cloned().ok_or(Error::Conflict)?;
         if !old.ended {
-            Leases::check_holder(old.lease, held_by)?;
+            self.shared.leases.lock().check_holder(old.lease, held_by)?;
         }
         if old.revision.checked_add(1) != Some(head.revision)
             || (is_sealed && !self.overlay.has_key(key.requestor.tenant))
@@ -215,7 +215,7 @@ impl<'a> Planner<'a> {
 
     fn growth_of_present(&self, key: &TaskRef, tail: &Tail) -> Result<Growth, Error> {
         let head = self.overlay.head(key).filter(|head| !head.ended).ok_or(Error::Fenced)?;
-        Leases::check_holder(head.lease, tail.append.held_by)?;
+        self.shared.leases.lock().check_holder(head.lease, tail.append.held_by)?;
         // Without a head the record alone says which run may begin the journal.
         let record = if self.overlay.journal(key)?.is_some() { None } else { Some(head.attempt) };
         self.growth(key, tail, record)

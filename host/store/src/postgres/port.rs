@@ -8,7 +8,8 @@ use tokio_postgres::Row;
 
 use super::super::record::{self, Owner};
 use super::super::{
-    Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row, stored,
+    Change, ClaimedTasks, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row,
+    stored,
 };
 use super::operation::{Answer, Claim, Operation, Record, Tail, TaskHead, alias_digest};
 use super::sql::Sql;
@@ -39,6 +40,19 @@ fn maybe_bytes(row: &Row, index: usize) -> Result<Option<&[u8]>, Error> {
 fn id(row: &Row, index: usize) -> Result<[u8; 16], Error> {
     let unreadable = |_| Error::Corrupt("a task in the database has an unreadable name".to_owned());
     bytes(row, index)?.try_into().map_err(unreadable)
+}
+
+/// The lease by which a task is held.
+fn holder(row: &Row, index: usize) -> Result<Option<Lease>, Error> {
+    let node = maybe_bytes(row, index)?.and_then(|node| node.try_into().ok()).map(NodeId);
+    let until: Option<i64> = row.try_get(index + 1).map_err(|error| unreadable(&error))?;
+    Ok(node.zip(until).map(|(node, until)| Lease { node, until: until.cast_unsigned() }))
+}
+
+/// What a host can take over.
+enum Claimable {
+    AsItIs(Task),
+    WithLease(Claim),
 }
 
 fn unexpected() -> Error {
@@ -138,18 +152,27 @@ impl TaskStore for PostgresStore {
         self.tasks(&rows).await
     }
 
-    async fn claim(&self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error> {
-        let candidates = self.free_tasks(now, count_max).await?;
-        if candidates.is_empty() {
-            return Ok(Vec::new());
+    async fn claim(
+        &self,
+        now: UnixMs,
+        lease: Lease,
+        after: Option<(Requestor, TaskId)>,
+        count_max: usize,
+    ) -> Result<ClaimedTasks, Error> {
+        let free = self.free_tasks(now, after, count_max).await?;
+        let next = free.last().filter(|_| free.len() == count_max).map(|free| (free.requestor, free.id));
+        if free.is_empty() {
+            return Ok(ClaimedTasks::default());
         }
-        let keys = Keys::of(&candidates);
+        let keys = Keys::of(&free);
         let rows = self.query(Sql::Records, &[&keys.tenants, &keys.requestors, &keys.ids]).await?;
-        let mut claims = Vec::with_capacity(rows.len());
+        let mut claims = Vec::new();
+        let mut tasks = Vec::new();
         for row in &rows {
             let key = task_ref(row, 0)?;
-            match self.claim_of(key, bytes(row, 3)?, lease).await {
-                Ok(claim) => claims.push(claim),
+            match self.claim_of(key, bytes(row, 3)?, holder(row, 4)?, lease).await {
+                Ok(Claimable::AsItIs(task)) => tasks.push(task),
+                Ok(Claimable::WithLease(claim)) => claims.push(claim),
                 // One damaged task must not keep the others from being recovered.
                 Err(Error::Corrupt(damage)) => {
                     tracing::error!(task.id = %key.id, damage, "a task cannot be recovered");
@@ -157,10 +180,14 @@ impl TaskStore for PostgresStore {
                 Err(error) => return Err(error),
             }
         }
-        match self.ask(Operation::Claim { claims, now, lease }).await? {
-            Answer::Claimed(tasks) => Ok(tasks),
-            Answer::Done | Answer::Appended(_) => Err(unexpected()),
+        if !claims.is_empty() {
+            match self.ask(Operation::Claim { claims, now, lease }).await? {
+                Answer::Claimed(leased) => tasks.extend(leased),
+                Answer::Done | Answer::Appended(_) => return Err(unexpected()),
+            }
+            tasks.sort_by_key(|task| (task.requestor, task.id));
         }
+        Ok(ClaimedTasks { tasks, next })
     }
 
     async fn heartbeat(&self, node: NodeId, until: UnixMs) -> Result<(), Error> {
@@ -259,18 +286,21 @@ impl PostgresStore {
     }
 
     /// Tasks that are not over and that no living host holds.
-    async fn free_tasks(&self, now: UnixMs, count_max: usize) -> Result<Vec<TaskRef>, Error> {
+    async fn free_tasks(
+        &self,
+        now: UnixMs,
+        after: Option<(Requestor, TaskId)>,
+        count_max: usize,
+    ) -> Result<Vec<TaskRef>, Error> {
         let mut free = Vec::new();
-        let mut after = None;
+        let mut after = after.map(|(requestor, id)| TaskRef { requestor, id });
         while free.len() < count_max {
             let rows = self.after_task(Sql::Unfinished, after, CLAIM_PAGE_ROWS).await?;
             let Some(last) = rows.last() else { break };
             after = Some(task_ref(last, 0)?);
             for row in &rows {
-                let node = maybe_bytes(row, 3)?.and_then(|node| node.try_into().ok()).map(NodeId);
-                let until: Option<i64> = row.try_get(4).map_err(|error| unreadable(&error))?;
-                let lease = node.zip(until).map(|(node, until)| Lease { node, until: until.cast_unsigned() });
-                if !self.shared.leases.lock().alive(lease, now) && free.len() < count_max {
+                let holder = holder(row, 3)?;
+                if !self.shared.leases.lock().alive(holder, now) && free.len() < count_max {
                     free.push(task_ref(row, 0)?);
                 }
             }
@@ -278,9 +308,18 @@ impl PostgresStore {
         Ok(free)
     }
 
-    /// A task as its record would be once it is claimed.
-    async fn claim_of(&self, key: TaskRef, stored: &[u8], lease: Lease) -> Result<Claim, Error> {
+    /// A task, as its record would be once it is claimed.
+    async fn claim_of(
+        &self,
+        key: TaskRef,
+        stored: &[u8],
+        holder: Option<Lease>,
+        lease: Lease,
+    ) -> Result<Claimable, Error> {
         let mut task = self.open_task(stored).await?;
+        if task.dormant_since().is_some() && self.shared.leases.lock().is_gone(holder) {
+            return Ok(Claimable::AsItIs(task));
+        }
         let revision = task.revision;
         task.revision = revision.saturating_add(1);
         task.lease = Some(lease);
@@ -288,7 +327,7 @@ impl PostgresStore {
             None => record::encode_task(&task)?,
             Some(sealing) => record::seal_task(&task, &sealing)?,
         };
-        Ok(Claim { key, revision, record, task })
+        Ok(Claimable::WithLease(Claim { key, revision, record, task }))
     }
 
     async fn tail(&self, beside: Beside) -> Result<(TaskRef, Tail), Error> {

@@ -94,7 +94,7 @@ statements! {
         order by created_at desc, id limit $5";
     Unfinished: "select tenant, requestor, id, holder, held_until from task
         where not ended and (tenant, requestor, id) > ($1, $2, $3) order by tenant, requestor, id limit $4";
-    Records: "select t.tenant, t.requestor, t.id, t.record
+    Records: "select t.tenant, t.requestor, t.id, t.record, t.holder, t.held_until
         from unnest($1::bytea[], $2::bytea[], $3::bytea[]) as w(tenant, requestor, id)
         join task t on t.tenant = w.tenant and t.requestor = w.requestor and t.id = w.id order by t.tenant, t.requestor, t.id";
     Expired: "select tenant, requestor, id from task where expires_at <= $1 order by expires_at, tenant, requestor, id limit $2";

@@ -2,7 +2,6 @@
 //!
 //! Must not apply anything by itself: the committer does.
 
-use super::super::leases::Leases;
 use super::super::{Error, StoredCaps, Usage, blocked_tenant, record};
 use super::committer::Committer;
 use super::errors::engine_error;
@@ -52,7 +51,8 @@ impl Writer<'_> {
             Ok(_) => return Ok(Err(Error::Fenced)),
             Err(damage) => return Ok(Err(damage)),
         };
-        if let Err(lost) = Leases::check_holder(head.lease(), tail.append.held_by) {
+        let held_by = tail.append.held_by;
+        if let Err(lost) = self.shared.with_leases(|leases| leases.check_holder(head.lease(), held_by)) {
             return Ok(Err(lost));
         }
         // Without a head the record alone says which run may begin the journal.

@@ -327,7 +327,7 @@ impl Writer<'_> {
             Err(damage) => return Ok(Err(damage)),
         };
         if !old.ended
-            && let Err(lost) = Leases::check_holder(old.lease(), held_by)
+            && let Err(lost) = self.shared.with_leases(|leases| leases.check_holder(old.lease(), held_by))
         {
             return Ok(Err(lost));
         }

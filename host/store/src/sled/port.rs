@@ -9,7 +9,8 @@ use async_trait::async_trait;
 
 use super::super::record::{self, Owner};
 use super::super::{
-    Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row, stored,
+    Change, ClaimedTasks, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row,
+    stored,
 };
 use super::head::{self, PayloadLocation, RecordHeader};
 use super::journal::{self, Tail};
@@ -128,22 +129,30 @@ impl TaskStore for SledStore {
         self.read_tasks(&prefix, after, count_max, task)
     }
 
-    async fn claim(&self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error> {
+    async fn claim(
+        &self,
+        now: UnixMs,
+        lease: Lease,
+        after: Option<(Requestor, TaskId)>,
+        count_max: usize,
+    ) -> Result<ClaimedTasks, Error> {
+        let free = self.free_tasks(now, after, count_max)?;
+        let next = free.last().filter(|_| free.len() == count_max).map(|free| (free.key.requestor, free.key.id));
+        let mut tasks = Vec::with_capacity(free.len());
         let mut candidates = Vec::new();
-        let mut start = vec![kind::UNFINISHED];
-        while candidates.len() < count_max {
-            let rows = self.shared.view.scan(&[kind::UNFINISHED], &start, CLAIM_PAGE_ROWS)?;
-            let Some((last, _)) = rows.last() else { break };
-            start = keys::successor(last);
-            let free =
-                |row: &::sled::IVec| self.shared.with_leases(|leases| !leases.alive(head::parse_lease_row(row), now));
-            let keys = rows.iter().filter(|(_, row)| free(row)).filter_map(|(key, _)| keys::parse_task(key));
-            candidates.extend(keys.take(count_max - candidates.len()));
+        for FreeTask { key, is_gone } in free {
+            match self.read_task(&key) {
+                Ok(Some(task)) if is_gone && task.dormant_since().is_some() => tasks.push(task),
+                // What is damaged is noticed there.
+                Ok(_) | Err(Error::Corrupt(_)) => candidates.push(key),
+                Err(error) => return Err(error),
+            }
         }
-        if candidates.is_empty() {
-            return Ok(Vec::new());
+        if !candidates.is_empty() {
+            tasks.extend(self.ask(|reply| Operation::Claim { candidates, now, lease, reply }).await?);
+            tasks.sort_by_key(|task| (task.requestor, task.id));
         }
-        self.ask(|reply| Operation::Claim { candidates, now, lease, reply }).await
+        Ok(ClaimedTasks { tasks, next })
     }
 
     async fn heartbeat(&self, node: NodeId, until: UnixMs) -> Result<(), Error> {
@@ -203,7 +212,38 @@ impl TaskStore for SledStore {
     }
 }
 
+/// A task that no living host holds.
+struct FreeTask {
+    key: TaskKey,
+    /// Its holder has not been heard of since the store was opened.
+    is_gone: bool,
+}
+
 impl SledStore {
+    fn free_tasks(
+        &self,
+        now: UnixMs,
+        after: Option<(Requestor, TaskId)>,
+        count_max: usize,
+    ) -> Result<Vec<FreeTask>, Error> {
+        let mut free = Vec::new();
+        let after = after.map(|(requestor, id)| TaskKey::new(&requestor, id).unfinished());
+        let mut start = after.map_or_else(|| vec![kind::UNFINISHED], |key| keys::successor(&key));
+        while free.len() < count_max {
+            let rows = self.shared.view.scan(&[kind::UNFINISHED], &start, CLAIM_PAGE_ROWS)?;
+            let Some((last, _)) = rows.last() else { break };
+            start = keys::successor(last);
+            let found = rows.iter().filter_map(|(key, row)| {
+                let holder = head::parse_lease_row(row);
+                let (is_alive, is_gone) =
+                    self.shared.with_leases(|leases| (leases.alive(holder, now), leases.is_gone(holder)));
+                keys::parse_task(key).filter(|_| !is_alive).map(|key| FreeTask { key, is_gone })
+            });
+            free.extend(found.take(count_max - free.len()));
+        }
+        Ok(free)
+    }
+
     async fn write(&self, write: Write) -> Result<(), Error> {
         self.ask(|reply| Operation::Write { write, reply }).await
     }

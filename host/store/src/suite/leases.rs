@@ -4,13 +4,17 @@ use super::{Bed, create};
 use crate::journal::{Append, TaskRef};
 use crate::samples::{completion, output, requestor, tail, task, task_id};
 use crate::{Change, Error, Ownership, RowKind, Store};
+use bulkhead_domain::lifecycle::{self, Event};
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::task::{Active, Lease, NodeId, Phase, Task, TaskId};
+use bulkhead_domain::task::{Active, DurableMarker, Lease, NodeId, Phase, Task, TaskId};
+use bulkhead_domain::timeline::WakeCause;
 
 facts!(
     claim_takes_tasks_without_a_live_lease,
     heartbeat_keeps_leases_alive,
     leases_end_with_the_process,
+    claim_gives_dormant_tasks_as_they_are,
+    claim_comes_to_its_end_in_parts,
     host_that_was_stopped_and_wakes_writes_nothing_of_a_claimed_task,
     task_that_waits_to_go_on_is_held_until_it_is_released,
 );
@@ -32,20 +36,84 @@ async fn claim_takes_tasks_without_a_live_lease(bed: Bed) {
     store.commit(completion(&done, output("done"))).await.unwrap();
 
     let lease = Lease { node: OTHER, until: 1_000 };
-    let first = store.claim(200, lease, 2).await.unwrap();
+    let first = store.claim(200, lease, None, 2).await.unwrap().tasks;
     assert_eq!(first.iter().map(|task| task.id).collect::<Vec<_>>(), [task_id(1), task_id(2)]);
     for claimed in &first {
         assert_eq!((claimed.lease, claimed.revision), (Some(lease), 2));
         assert_eq!(store.get(&claimed.requestor, claimed.id).await.unwrap().as_ref(), Some(claimed));
     }
-    let second = store.claim(200, lease, 9).await.unwrap();
+    let second = store.claim(200, lease, None, 9).await.unwrap().tasks;
     assert_eq!(second.iter().map(|task| task.id).collect::<Vec<_>>(), [task_id(4)]);
-    assert_eq!(store.claim(200, lease, 9).await.unwrap(), []);
-    assert_eq!(store.claim(300, lease, 9).await.unwrap().len(), 1);
+    assert_eq!(store.claim(200, lease, None, 9).await.unwrap().tasks, []);
+    assert_eq!(store.claim(300, lease, None, 9).await.unwrap().tasks.len(), 1);
     // Who held a lease before cannot write any more.
     let late = Task { revision: 1, lease: leased(100), ..task(one, 2) };
     assert!(matches!(store.commit(Change::of(late)).await, Err(Error::Conflict)));
-    assert_eq!(store.claim(1_000, lease, 9).await.unwrap().len(), 4);
+    assert_eq!(store.claim(1_000, lease, None, 9).await.unwrap().tasks.len(), 4);
+}
+
+/// A task whose call has left memory on the host of [`NODE`].
+async fn dormant(store: &dyn Store, id: u64) -> Task {
+    let owner = requestor(1, 1);
+    let lease = Some(Lease { node: NODE, until: 100 });
+    let durable = Some(DurableMarker::of_run(1, 7));
+    let phase = Phase::Active(Active::InputRequired);
+    let running = create(store, Task { phase, attempt: 1, lease, durable, ..task(owner, id) }).await;
+    let left = lifecycle::step(&running, Event::Evict { attempt: 1 }, 50).unwrap();
+    store.commit(Change { held_by: Some(NODE), ..Change::of(left) }).await.unwrap()
+}
+
+async fn claim_gives_dormant_tasks_as_they_are(mut bed: Bed) {
+    let before = dormant(&*bed.store(), 1).await;
+    let lease = Lease { node: OTHER, until: 1_000 };
+    assert_eq!(bed.store().claim(60, lease, None, 9).await.unwrap().tasks, [], "its host lives");
+    bed.reopen().await;
+    let store = bed.store();
+    let running = create(&*store, task(requestor(1, 1), 2)).await;
+    for claims in 0..2 {
+        let claimed = store.claim(60, lease, None, 9).await.unwrap().tasks;
+        assert_eq!(claimed.first(), Some(&before), "nobody has gone on with it");
+        assert_eq!(claimed.get(1).map(|task| task.id), (claims == 0).then_some(running.id));
+        assert_eq!(
+            store.get(&before.requestor, before.id).await.unwrap().as_ref(),
+            Some(&before),
+            "nothing is written"
+        );
+    }
+    let durable = Some(DurableMarker::of_run(2, 7));
+    let goes_on = Event::Continue { lease, durable, cause: Some(WakeCause::Answered) };
+    let goes_on = lifecycle::step(&before, goes_on, 70).unwrap();
+    let woken = store.commit(Change { held_by: Some(OTHER), ..Change::of(goes_on) }).await.unwrap();
+    assert_eq!(store.claim(80, lease, None, 9).await.unwrap().tasks, []);
+    let late = Change { held_by: Some(NODE), ..completion(&woken, output("of another host")) };
+    assert!(matches!(store.commit(late).await, Err(Error::Lost)));
+    // A host that was heard of may come back to it: its lease is taken from it.
+    let left = lifecycle::step(&woken, Event::Evict { attempt: 2 }, 80).unwrap();
+    let left = store.commit(Change { held_by: Some(OTHER), ..Change::of(left) }).await.unwrap();
+    let lease = Lease { node: NODE, until: 2_000 };
+    let claimed = store.claim(1_000, lease, None, 1).await.unwrap().tasks;
+    assert_eq!(claimed, [Task { lease: Some(lease), revision: left.revision + 1, ..left }]);
+}
+
+async fn claim_comes_to_its_end_in_parts(mut bed: Bed) {
+    for id in 1..=3 {
+        dormant(&*bed.store(), id).await;
+    }
+    bed.reopen().await;
+    let store = bed.store();
+    for id in 4..=5 {
+        create(&*store, task(requestor(1, 1), id)).await;
+    }
+    let lease = Lease { node: OTHER, until: 1_000 };
+    let mut found = Vec::new();
+    let mut after = None;
+    for part in 0..3 {
+        let claimed = store.claim(60, lease, after, 2).await.unwrap();
+        found.extend(claimed.tasks.iter().map(|task| task.id));
+        after = claimed.next;
+        assert_eq!(after.is_none(), part == 2);
+    }
+    assert_eq!(found, [1, 2, 3, 4, 5].map(task_id));
 }
 
 /// What a run that writes for a host tries with the newest record that it can read; all of it is refused.
@@ -87,7 +155,7 @@ async fn host_that_was_stopped_and_wakes_writes_nothing_of_a_claimed_task(bed: B
     let owner = requestor(1, 1);
     let run = held_run(&*store, owner).await;
     let lease = Lease { node: OTHER, until: 1_000 };
-    let claimed = store.claim(200, lease, 9).await.unwrap().remove(0);
+    let claimed = store.claim(200, lease, None, 9).await.unwrap().tasks.remove(0);
     is_lost(&*store, &owner, run.id, NODE).await;
     // The claimer has yet to go on: the run of before is the one that the record and the journal name.
     let waits = Change { held_by: Some(OTHER), ..Change::of(Task { lease: None, ..claimed }) };
@@ -95,7 +163,7 @@ async fn host_that_was_stopped_and_wakes_writes_nothing_of_a_claimed_task(bed: B
     is_lost(&*store, &owner, run.id, NODE).await;
     store.heartbeat(NODE, 5_000).await.unwrap();
     assert_eq!(
-        store.claim(300, Lease { node: NODE, until: 5_000 }, 9).await.unwrap(),
+        store.claim(300, Lease { node: NODE, until: 5_000 }, None, 9).await.unwrap().tasks,
         [],
         "a late heartbeat gives nothing back"
     );
@@ -121,12 +189,12 @@ async fn task_that_waits_to_go_on_is_held_until_it_is_released(mut bed: Bed) {
     let lease = Lease { node: OTHER, until: 1_000 };
     let waits = Change { held_by: Some(NODE), ..Change::of(Task { lease: None, ..run }) };
     let waits = store.commit(waits).await.unwrap();
-    assert_eq!(store.claim(200, lease, 9).await.unwrap(), [], "its host is about to go on with it");
+    assert_eq!(store.claim(200, lease, None, 9).await.unwrap().tasks, [], "its host is about to go on with it");
     let left = Change { held_by: Some(NODE), then: Ownership::Released, ..Change::of(waits) };
     let left = store.commit(left).await.unwrap();
     let seen = Append { held_by: Some(NODE), ..tail(2, 2, b"and was told") };
     store.append(&owner, left.id, seen).await.unwrap();
-    let claimed = store.claim(200, lease, 9).await.unwrap().remove(0);
+    let claimed = store.claim(200, lease, None, 9).await.unwrap().tasks.remove(0);
     assert_eq!((claimed.id, claimed.lease), (left.id, Some(lease)));
     is_lost(&*store, &owner, left.id, NODE).await;
     let waits = Change { held_by: Some(OTHER), ..Change::of(Task { lease: None, ..claimed }) };
@@ -134,7 +202,7 @@ async fn task_that_waits_to_go_on_is_held_until_it_is_released(mut bed: Bed) {
     drop(store);
     bed.reopen().await;
     // Nobody of before is there any more.
-    assert_eq!(bed.store().claim(200, Lease { node: NODE, until: 1_000 }, 9).await.unwrap().len(), 1);
+    assert_eq!(bed.store().claim(200, Lease { node: NODE, until: 1_000 }, None, 9).await.unwrap().tasks.len(), 1);
 }
 
 async fn heartbeat_keeps_leases_alive(bed: Bed) {
@@ -144,9 +212,9 @@ async fn heartbeat_keeps_leases_alive(bed: Bed) {
     store.heartbeat(NODE, 500).await.unwrap();
     store.heartbeat(OTHER, 5_000).await.unwrap();
     let lease = Lease { node: OTHER, until: 900 };
-    assert_eq!(store.claim(400, lease, 9).await.unwrap(), []);
-    assert_eq!(store.claim(600, lease, 9).await.unwrap().len(), 1);
-    assert_eq!(store.claim(1_000, Lease { node: NODE, until: 1_100 }, 9).await.unwrap(), []);
+    assert_eq!(store.claim(400, lease, None, 9).await.unwrap().tasks, []);
+    assert_eq!(store.claim(600, lease, None, 9).await.unwrap().tasks.len(), 1);
+    assert_eq!(store.claim(1_000, Lease { node: NODE, until: 1_100 }, None, 9).await.unwrap().tasks, []);
 }
 
 async fn leases_end_with_the_process(mut bed: Bed) {
@@ -154,9 +222,9 @@ async fn leases_end_with_the_process(mut bed: Bed) {
     let held = Some(Lease { node: NODE, until: 1_000_000 });
     create(&*bed.store(), Task { lease: held, ..task(owner, 1) }).await;
     let lease = Lease { node: OTHER, until: 1_000_000 };
-    assert_eq!(bed.store().claim(10, lease, 9).await.unwrap(), []);
+    assert_eq!(bed.store().claim(10, lease, None, 9).await.unwrap().tasks, []);
     bed.reopen().await;
     // Who can open the store knows that nobody else has it.
-    assert_eq!(bed.store().claim(10, lease, 9).await.unwrap().len(), 1);
-    assert_eq!(bed.store().claim(10, lease, 9).await.unwrap(), []);
+    assert_eq!(bed.store().claim(10, lease, None, 9).await.unwrap().tasks.len(), 1);
+    assert_eq!(bed.store().claim(10, lease, None, 9).await.unwrap().tasks, []);
 }

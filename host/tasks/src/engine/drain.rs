@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::engine::Tasks;
 use crate::engine::change::{ApplyError, Author, Step};
-use crate::engine::run::resuming::{interrupted, interruption};
+use crate::engine::run::resuming::{LostRun, interrupted, lost_run};
 use crate::error::Error;
 use crate::parts::journal::GATHERED_FOR;
 use crate::parts::run_state::is_running;
@@ -157,8 +157,8 @@ impl Tasks {
         let is_held_here = |task: &Arc<Task>| is_running(task) && task.lease.is_some();
         let running: Vec<_> = inner.watchers.driven().into_iter().filter(is_held_here).collect();
         for task in &running {
-            let interrupted = match interruption(inner, task).await {
-                Ok(how) => {
+            let interrupted = match lost_run(inner, task).await {
+                Ok(LostRun { how, .. }) => {
                     let event = match how {
                         Interruption::Resume => Event::Evict { attempt: task.attempt },
                         Interruption::Fail | Interruption::Rerun => interrupted(inner, task, how).await,

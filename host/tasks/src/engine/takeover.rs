@@ -1,9 +1,9 @@
 //! Tasks that an earlier host left: this one takes them over at its start, or as soon as the store takes writes.
 //!
 //! Owns what of that is still to be done. Must not decide whether a call can be brought back:
-//! [`crate::engine::run::resuming`] does. Invariants: all tasks are claimed before the first goes on, because one that
-//! waits to go on has no lease and would be claimed twice; and a store that takes no writes keeps no host from its
-//! start, and no task from going on later.
+//! [`crate::engine::run::resuming`] does. Invariants: no task is claimed twice, because each claim begins after the one
+//! before it; a task that is dormant costs its start no write, and nothing is made for it but its [`Run`](crate::parts::run_state::Run);
+//! and a store that takes no writes keeps no host from its start, and no task from going on later.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,15 +12,15 @@ use crate::engine::Tasks;
 use crate::engine::change::ApplyError;
 use crate::engine::run::drive::{QueuePlace, RunStart};
 use crate::engine::run::queued::NextRun;
-use crate::engine::run::resuming::{holding, interrupted, interruption};
+use crate::engine::run::resuming::{HELD_AT_START, LostRun, holding, interrupted, lost_run};
 use crate::error::Error;
 use crate::parts::admission::{IdleState, Purpose};
 use crate::parts::pending_takeover::Takeover;
-use crate::parts::run_state::is_running;
+use crate::parts::run_state::{Dormancy, is_running};
 use crate::parts::watchers::NotificationMark;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
 use bulkhead_domain::task::{Phase, Task};
-use bulkhead_store as store;
+use bulkhead_store::{self as store, ClaimedTasks};
 
 /// Tasks that are claimed at once.
 const BATCH: usize = 256;
@@ -55,6 +55,25 @@ impl Recovered {
     }
 }
 
+/// A task whose record says what became of its run.
+struct SettledTask {
+    task: Arc<Task>,
+    /// Set for one that goes on where it was, with what it waits for.
+    resumed: Option<Option<Dormancy>>,
+}
+
+/// A task that the store refuses for now, and why it does.
+struct RefusedTask {
+    task: Task,
+    error: store::Error,
+}
+
+impl RefusedTask {
+    fn new(task: Arc<Task>, error: store::Error) -> Self {
+        Self { task: Arc::unwrap_or_clone(task), error }
+    }
+}
+
 /// Whether the store takes nothing at the moment, and has taken nothing: all that is left waits for it.
 fn takes_nothing(error: &store::Error) -> bool {
     matches!(error, store::Error::ReadOnly(_) | store::Error::Unavailable { .. })
@@ -69,8 +88,27 @@ impl Tasks {
     ///
     /// The store failed.
     pub async fn recover(&self) -> Result<Recovered, Error> {
+        self.begin_takeover(false).await
+    }
+
+    /// The same, with each of these tasks held until an operator releases it. What is created from now on runs.
+    ///
+    /// # Errors
+    ///
+    /// The store failed.
+    pub async fn recover_held(&self) -> Result<Recovered, Error> {
+        self.begin_takeover(true).await
+    }
+
+    async fn begin_takeover(&self, holds_all: bool) -> Result<Recovered, Error> {
         let inner = &self.inner;
-        let takeover = Takeover { mark: inner.watchers.mark(), has_claimed_all: false, claimed: Vec::new() };
+        let takeover = Takeover {
+            mark: inner.watchers.mark(),
+            holds_all,
+            has_claimed_all: false,
+            after: None,
+            claimed: Vec::new(),
+        };
         inner.takeover.is_pending.store(true, Ordering::Release);
         *inner.takeover.takeover.lock().await = Some(takeover);
         let recovered = self.take_over().await.map_err(|error| inner.store_error(error))?;
@@ -102,79 +140,105 @@ impl Tasks {
         let mut recovered = Recovered::default();
         let mut pending = inner.takeover.takeover.lock().await;
         let Some(takeover) = &mut *pending else { return Ok(recovered) };
-        while !takeover.has_claimed_all {
-            match inner.store.claim(inner.clock.steady(), inner.lease(), BATCH).await {
-                Ok(batch) => {
-                    takeover.has_claimed_all = batch.len() < BATCH;
-                    takeover.claimed.extend(batch);
+        let refused = std::mem::take(&mut takeover.claimed);
+        let mut takes_more = self.take_up(refused, takeover, &mut recovered).await;
+        while takes_more && !takeover.has_claimed_all {
+            match inner.store.claim(inner.clock.steady(), inner.lease(), takeover.after, BATCH).await {
+                Ok(ClaimedTasks { tasks, next }) => {
+                    takeover.has_claimed_all = next.is_none();
+                    takeover.after = next;
+                    takes_more = self.take_up(tasks, takeover, &mut recovered).await;
                 }
-                Err(error) if takes_nothing(&error) => return Ok(recovered),
+                Err(error) if takes_nothing(&error) => break,
                 Err(error) => return Err(error),
             }
         }
-        let mut claimed = std::mem::take(&mut takeover.claimed).into_iter();
-        let mut later = Vec::new();
-        while let Some(task) = claimed.next() {
-            let Err((task, error)) = self.recover_task(task, takeover.mark, &mut recovered).await else { continue };
-            later.push(task);
-            if takes_nothing(&error) {
-                // It takes nothing of the others either.
-                later.extend(claimed);
-                break;
-            }
-            inner.takeover.warn(&error);
-        }
-        takeover.claimed = later;
         if let Some(metrics) = inner.audit.metrics.get() {
             let Recovered { queued, paused, interrupted, resumed } = recovered;
             metrics.recovered([queued, paused, interrupted, resumed].map(|count| count as u64));
         }
-        if takeover.claimed.is_empty() {
+        if takeover.has_claimed_all && takeover.claimed.is_empty() {
             *pending = None;
             inner.takeover.is_pending.store(false, Ordering::Release);
         }
         Ok(recovered)
     }
 
-    /// Gives the task back where the store refuses for now, and why it does.
-    async fn recover_task(
-        &self,
-        task: Task,
-        missed_notifications: NotificationMark,
-        recovered: &mut Recovered,
-    ) -> Result<(), (Task, store::Error)> {
-        let inner = &self.inner;
-        let mut task = Arc::new(task);
-        let mut resumes = false;
-        if is_running(&task) {
-            let how = match interruption(inner, &task).await {
-                Ok(how) => how,
-                Err(error) => return Err((Arc::unwrap_or_clone(task), error)),
-            };
-            match inner.apply(&task.requestor, task.id, interrupted(inner, &task, how).await, None).await {
-                Ok(applied) => (task, resumes) = (applied.after, how == Interruption::Resume),
-                // Its requestor was faster, or another host has it.
-                Err(ApplyError::Refused(Refusal::Ended | Refusal::Stale) | ApplyError::NotFound) => return Ok(()),
-                Err(ApplyError::Store(error)) if !matches!(error, store::Error::Corrupt(_)) => {
-                    return Err((Arc::unwrap_or_clone(task), error));
-                }
-                Err(error) => {
-                    tracing::warn!(task.id = %task.id, "a task could not be recovered: {error:?}");
-                    return Ok(());
+    /// Takes tasks up, and keeps those that the store refuses for now. `false`: it takes nothing of others either.
+    async fn take_up(&self, tasks: Vec<Task>, takeover: &mut Takeover, recovered: &mut Recovered) -> bool {
+        let settling: Vec<_> = tasks.into_iter().map(|task| self.settle(task, takeover.holds_all)).collect();
+        let mut takes_more = true;
+        for settled in futures::future::join_all(settling).await {
+            match settled {
+                Ok(Some(settled)) => self.go_on_with(settled, takeover.mark, recovered).await,
+                Ok(None) => {}
+                Err(RefusedTask { task, error }) => {
+                    if takes_nothing(&error) {
+                        takes_more = false;
+                    } else {
+                        self.inner.takeover.warn(&error);
+                    }
+                    takeover.claimed.push(task);
                 }
             }
         }
-        if resumes {
-            task = self.held(task).await?;
+        takes_more
+    }
+
+    /// Brings the record up to what became of its run. One that is dormant already is left as it is, if it is not to be held. `None`: it
+    /// is over, or another host's.
+    async fn settle(&self, task: Task, holds_all: bool) -> Result<Option<SettledTask>, RefusedTask> {
+        let inner = &self.inner;
+        let task = Arc::new(task);
+        if !is_running(&task) {
+            let task = self.held(task, holds_all.then_some(HELD_AT_START)).await?;
+            return Ok(Some(SettledTask { task, resumed: None }));
         }
-        if resumes
-            && task.outcome().is_none()
-            && let Some(dormancy) = inner.dormancy(&task).await
+        let LostRun { how, head } = match lost_run(inner, &task).await {
+            Ok(lost) => lost,
+            Err(error) => return Err(RefusedTask::new(task, error)),
+        };
+        let is_resumed = how == Interruption::Resume;
+        let task = if is_resumed && task.dormant_since().is_some() {
+            task
+        } else {
+            match inner.apply(&task.requestor, task.id, interrupted(inner, &task, how).await, None).await {
+                Ok(applied) => applied.after,
+                // Its requestor was faster, or another host has it.
+                Err(ApplyError::Refused(Refusal::Ended | Refusal::Stale) | ApplyError::NotFound) => return Ok(None),
+                Err(ApplyError::Store(error)) if !matches!(error, store::Error::Corrupt(_)) => {
+                    return Err(RefusedTask::new(task, error));
+                }
+                Err(error) => {
+                    tracing::warn!(task.id = %task.id, "a task could not be recovered: {error:?}");
+                    return Ok(None);
+                }
+            }
+        };
+        let fruitless = || if is_resumed { holding(&task, head.as_ref()) } else { None };
+        let why = if holds_all { Some(HELD_AT_START) } else { fruitless() };
+        let task = self.held(task, why).await?;
+        let resumed = is_resumed.then(|| inner.dormancy(&task, head.as_ref()));
+        Ok(Some(SettledTask { task, resumed }))
+    }
+
+    /// Lets a task lie dormant, go on, or stand in the queue.
+    async fn go_on_with(
+        &self,
+        settled: SettledTask,
+        missed_notifications: NotificationMark,
+        recovered: &mut Recovered,
+    ) {
+        let inner = &self.inner;
+        let SettledTask { task, resumed } = settled;
+        if task.outcome().is_none()
+            && let Some(Some(dormancy)) = resumed
         {
             recovered.resumed += 1;
             inner.keep_dormant(task, dormancy, missed_notifications).await;
-            return Ok(());
+            return;
         }
+        let resumes = resumed.is_some();
         // What was acknowledged is taken even if the operator has lowered the limit since.
         let slot = |task: &Task| inner.admission.keep(&task.requestor, IdleState::Queued);
         let queued_start = |task: &Task, request, next| {
@@ -183,7 +247,7 @@ impl Tasks {
         let (count, begin) = match task.phase {
             Phase::Ended(_) => {
                 recovered.interrupted += 1;
-                return Ok(());
+                return;
             }
             Phase::Paused { .. } if resumes => (&mut recovered.resumed, queued_start(&task, None, NextRun::Resume)),
             Phase::Active(_) if resumes => {
@@ -195,17 +259,18 @@ impl Tasks {
         };
         *count += 1;
         inner.start_run(task, begin, None, missed_notifications).await;
-        Ok(())
     }
 
-    /// The task, held if it was resumed too often already, also where its requestor paused it.
-    async fn held(&self, task: Arc<Task>) -> Result<Arc<Task>, (Task, store::Error)> {
+    /// The task, held if there is a reason to, also where its requestor paused it.
+    async fn held(&self, task: Arc<Task>, why: Option<&str>) -> Result<Arc<Task>, RefusedTask> {
         let inner = &self.inner;
-        let Some(why) = holding(inner, &task).await.filter(|_| !task.is_held()) else { return Ok(task) };
+        let Some(why) = why.filter(|_| !task.is_held() && task.outcome().is_none()) else { return Ok(task) };
         let hold = Event::Hold { message: why.to_owned() };
         match inner.apply(&task.requestor, task.id, hold, None).await {
             Ok(applied) => Ok(applied.after),
-            Err(ApplyError::Store(error)) if takes_nothing(&error) => Err((Arc::unwrap_or_clone(task), error)),
+            Err(ApplyError::Store(error)) if !matches!(error, store::Error::Corrupt(_)) => {
+                Err(RefusedTask::new(task, error))
+            }
             Err(error) => {
                 tracing::warn!(task.id = %task.id, "a task could not be held: {error:?}");
                 Ok(task)

@@ -161,7 +161,7 @@ fn sealed_task_is_claimed_unchanged() {
     runtime().block_on(async {
         let store = open(dir.path(), OLD).unwrap();
         let lease = bulkhead_domain::task::Lease { node: bulkhead_domain::task::NodeId([8; 16]), until: 99 };
-        let claimed = store.claim(1, lease, 10).await.unwrap();
+        let claimed = store.claim(1, lease, None, 10).await.unwrap().tasks;
         let expected = Task { lease: Some(lease), revision: waiting.revision + 1, ..waiting.clone() };
         assert_eq!(claimed, std::slice::from_ref(&expected));
         assert_eq!(store.get(&waiting.requestor, waiting.id).await.unwrap(), Some(expected));

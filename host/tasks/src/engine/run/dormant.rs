@@ -18,7 +18,7 @@ use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Active, Phase, Retention, Task};
 use bulkhead_domain::timeline::WakeCause;
-use bulkhead_store::journal::TaskRef;
+use bulkhead_store::journal::{JournalHead, TaskRef};
 
 /// How long the end of a sleep may be late after a jump of the clock.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -73,10 +73,15 @@ impl EngineContext {
         is_kept_from_its_end.then(|| task.created_at.saturating_add(ttl_ms_max()))
     }
 
-    /// What a task that began on an earlier host waits for. `None`: for nothing, it goes on at once.
-    pub(crate) async fn dormancy(&self, task: &Task) -> Option<Dormancy> {
+    /// The same as [`Self::dormancy`], of a task whose journal is to be read for it.
+    pub(crate) async fn read_dormancy(&self, task: &Task) -> Option<Dormancy> {
         let head = self.store.journal(&task.requestor, task.id).await.ok()?;
-        let wake_at = head.as_ref().and_then(|head| head.wake_at);
+        self.dormancy(task, head.as_ref())
+    }
+
+    /// What a task without a run waits for. `None`: for nothing, it goes on at once.
+    pub(crate) fn dormancy(&self, task: &Task, head: Option<&JournalHead>) -> Option<Dormancy> {
+        let wake_at = head.and_then(|head| head.wake_at);
         let is_asleep = wake_at.is_some_and(|at| at > self.clock.now());
         let was_paused = is_paused(task);
         let waits = was_paused || is_asleep || task.phase == Phase::Active(Active::InputRequired);

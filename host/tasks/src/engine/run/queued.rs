@@ -50,7 +50,7 @@ impl NextRun {
             Self::Start => {}
         }
         let durable = match keeps_journal(inner, task).await {
-            true => Beginning::of(task, task.attempt.saturating_add(1)).marker(0, inner.executor.engine_hash()),
+            true => Beginning::of(task, task.starts().saturating_add(1)).marker(0, inner.executor.engine_hash()),
             false => None,
         };
         let event = Event::Start { lease: inner.lease(), durable };
@@ -78,7 +78,7 @@ pub(crate) async fn leave_queue(
         };
         if paused && let NextRun::Wake(_) = queue_place.next {
             // It has not gone on, so it lies dormant again.
-            if let (Some(record), Some(dormancy)) = (run.task(), inner.dormancy(task).await) {
+            if let (Some(record), Some(dormancy)) = (run.task(), inner.read_dormancy(task).await) {
                 run.leave_memory(Dormancy { was_paused: is_paused(&record), ..dormancy });
                 return None;
             }

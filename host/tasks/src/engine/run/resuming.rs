@@ -31,15 +31,28 @@ const RESUMES_MAX: u32 = 3;
 /// What a held task says of itself.
 const FRUITLESS: &str = "it is held: it was resumed three times and never came further; an operator can release it";
 const OTHER_ENGINE: &str = "it is held: it cannot go on with this version of the host; an operator can release it";
+/// The same of one that its operator wants to look at first.
+pub(crate) const HELD_AT_START: &str =
+    "it is held: the host was started with its tasks held; an operator can release it";
+
+/// What becomes of a task whose run is lost.
+pub(crate) struct LostRun {
+    pub(crate) how: Interruption,
+    /// Of the journal by which it goes on, if there is one yet.
+    pub(crate) head: Option<JournalHead>,
+}
 
 /// What becomes of a task whose run is lost. Fails where the store cannot say at the moment.
-pub(crate) async fn interruption(inner: &EngineContext, task: &Task) -> Result<Interruption, store::Error> {
-    let Some(name) = task.work.tool() else { return Ok(Interruption::Fail) };
-    let Some(tool) = inner.executor.tool(&task.plugin, name).await else { return Ok(Interruption::Fail) };
-    if tool.journal.is_some() && is_kept(inner, task).await? {
-        return Ok(Interruption::Resume);
+pub(crate) async fn lost_run(inner: &EngineContext, task: &Task) -> Result<LostRun, store::Error> {
+    let without_journal = |how| Ok(LostRun { how, head: None });
+    let Some(name) = task.work.tool() else { return without_journal(Interruption::Fail) };
+    let Some(tool) = inner.executor.tool(&task.plugin, name).await else { return without_journal(Interruption::Fail) };
+    if tool.journal.is_some()
+        && let Kept::Sound(head) = kept(inner, task).await?
+    {
+        return Ok(LostRun { how: Interruption::Resume, head });
     }
-    Ok(if tool.rerun_on_restart { Interruption::Rerun } else { Interruption::Fail })
+    without_journal(if tool.rerun_on_restart { Interruption::Rerun } else { Interruption::Fail })
 }
 
 /// How the status of a task begins that could not go on after a restart; what follows says why.
@@ -71,26 +84,34 @@ async fn hindrance(inner: &EngineContext, task: &Task) -> Option<String> {
     })
 }
 
-/// Whether the call can be brought back to where it was.
-async fn is_kept(inner: &EngineContext, task: &Task) -> Result<bool, store::Error> {
+/// What is kept of a call.
+enum Kept {
+    /// All that brings it back to where it was; no head, as long as it had nothing to write.
+    Sound(Option<JournalHead>),
+    Nothing,
+}
+
+async fn kept(inner: &EngineContext, task: &Task) -> Result<Kept, store::Error> {
     if Beginning::read(task).is_none() {
-        return Ok(false);
+        return Ok(Kept::Nothing);
     }
     match inner.store.journal(&task.requestor, task.id).await {
-        Ok(None) => Ok(true),
-        Ok(Some(head)) => Ok(head.attempt == task.attempt && head.state == JournalState::Sound),
+        Ok(None) => Ok(Kept::Sound(None)),
+        Ok(Some(head)) if head.attempt == task.attempt && head.state == JournalState::Sound => {
+            Ok(Kept::Sound(Some(head)))
+        }
+        Ok(Some(_)) => Ok(Kept::Nothing),
         Err(error @ store::Error::Corrupt(_)) => {
             tracing::warn!(task.id = %task.id, "the journal of a task cannot be read: {error}");
-            Ok(false)
+            Ok(Kept::Nothing)
         }
         Err(error) => Err(error),
     }
 }
 
 /// Why a task that could go on does not; `None`: nothing keeps it.
-pub(crate) async fn holding(inner: &EngineContext, task: &Task) -> Option<&'static str> {
-    let head = inner.store.journal(&task.requestor, task.id).await.ok()?;
-    let resumes = resumes(&Beginning::read(task)?, head.as_ref());
+pub(crate) fn holding(task: &Task, head: Option<&JournalHead>) -> Option<&'static str> {
+    let resumes = resumes(&Beginning::read(task)?, head);
     (resumes >= RESUMES_MAX).then_some(FRUITLESS)
 }
 
@@ -141,7 +162,7 @@ pub(crate) async fn journaled(
 ) -> Result<Journaled, CallError> {
     let (Some(policy), Some(beginning)) = (visit.journal.clone(), Beginning::read(task)) else {
         let journaling = Journaling::Off;
-        let attempt = task.attempt;
+        let attempt = task.starts();
         return Ok(Journaled { journaling, journal: None, attempt, was_promoted: false });
     };
     let history = if resumes { history(inner, task).await? } else { None };

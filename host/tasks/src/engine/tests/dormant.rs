@@ -4,6 +4,7 @@ use super::resuming::{JOURNAL, next_life, noted};
 use super::*;
 use bulkhead_calls::{JournaledQuestion, Tail};
 use bulkhead_domain::timeline::{Transition, WakeCause};
+use bulkhead_store::TaskStore as _;
 use bulkhead_store::journal::JournalStore as _;
 
 /// A sleep that is in the journal.
@@ -109,13 +110,10 @@ async fn client_sees_nothing_of_a_task_that_leaves_memory() {
     assert_eq!(dormant.dormant_since(), Some(asked.updated_at + 1));
 }
 
-/// More than are to stay in memory, by a factor of sixty.
-#[tokio::test]
-async fn many_tasks_wait_with_few_instances_and_all_go_on_when_they_are_answered() {
-    const TASKS: usize = 500;
-    const RESIDENTS: usize = 8;
-    let limits = Limits {
-        tasks_resident_total: RESIDENTS as u32,
+/// Nothing but the number of residents and of permits keeps a requestor from having many tasks.
+fn many_tasks(residents: u32) -> Limits {
+    Limits {
+        tasks_resident_total: residents,
         tasks_queued_per_requestor: 1_000,
         tasks_waiting_per_requestor: 1_000,
         tasks_stored_per_requestor: 1_000,
@@ -124,7 +122,71 @@ async fn many_tasks_wait_with_few_instances_and_all_go_on_when_they_are_answered
         tasks_stored_bytes_per_tenant: u64::MAX,
         task_creations_per_second: 10_000,
         ..limits()
-    };
+    }
+}
+
+/// More than one claim takes, on a store that takes nothing.
+#[tokio::test]
+async fn start_takes_dormant_tasks_up_without_a_write() {
+    const TASKS: usize = 300;
+    let world = world_on(Arc::new(MemoryStore::new()), Limits { task_evict_after_ms: 0, ..many_tasks(8) });
+    let mut ids = Vec::new();
+    for _ in 0..TASKS {
+        ids.push(world.create(&ANNA, "lasting").await.unwrap().id);
+    }
+    for id in &ids {
+        world.until_dormant(*id).await;
+    }
+    let before = world.store.scan(None, TASKS).await.unwrap();
+    let next = next_life(world);
+    next.store.set_read_only(Some("the disk is full".to_owned()));
+    next.store.take_looks();
+    assert_eq!(next.tasks.recover().await.unwrap(), Recovered { resumed: TASKS, ..Recovered::default() });
+    assert_eq!(next.store.take_looks(), vec![("journal", ANNA); TASKS], "the head of each journal is read once");
+    assert!(!next.tasks.is_taking_over(), "nothing is left to write");
+    assert_eq!((next.tasks.dormant_count(), next.started.lock().len()), (TASKS, 0), "nothing is in memory");
+    assert_eq!(next.store.scan(None, TASKS).await.unwrap(), before);
+    next.store.set_read_only(None);
+    next.tasks.answer(&ANNA, ids[0], "name", accept()).await.unwrap();
+    assert_eq!(next.ended(ids[0]).await, Outcome::Output { is_error: false });
+}
+
+#[tokio::test]
+async fn tasks_of_a_start_that_holds_them_run_when_they_are_released_and_new_ones_at_once() {
+    let world = no_residents();
+    let asked = world.dormant("lasting").await;
+    let paused = world.create(&ANNA, "lasting, quietly").await.unwrap();
+    world.tasks.pause(&ANNA, paused.id, None).await.unwrap();
+    world.until_dormant(paused.id).await;
+    let next = next_life(world);
+    assert_eq!(next.tasks.recover_held().await.unwrap().resumed, 2);
+    assert_eq!((next.tasks.held_count(), next.tasks.dormant_count()), (2, 2));
+    let answered = next.tasks.answer(&ANNA, asked.id, "name", accept()).await.unwrap();
+    let why = "it is held: the host was started with its tasks held; an operator can release it";
+    assert_eq!(answered.status_message.as_deref(), Some(why));
+    for id in [asked.id, paused.id] {
+        assert!(
+            matches!(next.tasks.resume(&ANNA, id).await, Err(Error::Illegal(_))),
+            "it is the operator's to release"
+        );
+    }
+    let new = next.create(&ANNA, "quick").await.unwrap();
+    assert_eq!(next.ended(new.id).await, Outcome::Output { is_error: false });
+    assert_eq!(next.started.lock().len(), 1, "of those of before none ran");
+
+    let last = next_life(next);
+    last.tasks.recover().await.unwrap();
+    assert_eq!(last.tasks.held_count(), 2, "they stay held");
+    last.tasks.release(&ANNA, asked.id).await.unwrap();
+    assert_eq!(last.ended(asked.id).await, Outcome::Output { is_error: false });
+}
+
+/// More than are to stay in memory, by a factor of sixty.
+#[tokio::test]
+async fn many_tasks_wait_with_few_instances_and_all_go_on_when_they_are_answered() {
+    const TASKS: usize = 500;
+    const RESIDENTS: usize = 8;
+    let limits = many_tasks(RESIDENTS as u32);
     let permits = limits.calls_running_total as usize;
     let world = world_on(Arc::new(MemoryStore::new()), limits);
     let sampled = async |wanted: usize| {

@@ -84,7 +84,8 @@ async fn lease_is_extended_while_a_sweep_takes_long() {
     world.clock.advance(LEASE_MS);
     tokio::time::sleep(crate::engine::maintenance::HEARTBEAT).await;
     let lease = Lease { node: NodeId([7; 16]), until: u64::MAX };
-    let claimed = bulkhead_store::TaskStore::claim(&*world.store, world.clock.now(), lease, 9).await.unwrap();
+    let claimed =
+        bulkhead_store::TaskStore::claim(&*world.store, world.clock.now(), lease, None, 9).await.unwrap().tasks;
     assert!(claimed.is_empty(), "{claimed:?} of {}", held.id);
     maintained.abort();
 }

@@ -73,7 +73,7 @@ async fn start_that_came_through_unheard_and_was_claimed_is_left_to_its_claimer(
     world.store.lose_next_acknowledgements(1);
     let started = world.until(queued.id, |task| task.attempt == 1).await;
     let lease = Lease { node: NodeId([7; 16]), until: u64::MAX };
-    let claimed = world.store.claim(world.clock.now() + LEASE_MS + 1, lease, 9).await.unwrap();
+    let claimed = world.store.claim(world.clock.now() + LEASE_MS + 1, lease, None, 9).await.unwrap().tasks;
     assert!(claimed.iter().any(|task| task.id == started.id));
     world.stopped(queued.id).await;
     assert_eq!(world.started.lock().len(), 2);
@@ -139,6 +139,17 @@ async fn takeover_waits_for_a_store_that_is_away() {
     assert_eq!(next.tasks.recover().await.unwrap(), Recovered::default());
     next.tasks.go_on_taking_over().await;
     next.ended(waiting.id).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn queued_task_of_a_start_that_holds_tasks_waits_for_its_release() {
+    let (world, _, queued) = full().await;
+    let next = resuming::next_life(world);
+    next.tasks.recover_held().await.unwrap();
+    assert!(next.record(queued.id).await.is_held());
+    assert_eq!(next.started.lock().len(), 0);
+    next.tasks.release(&ANNA, queued.id).await.unwrap();
+    next.ended(queued.id).await;
 }
 
 /// A host that was stopped for so long that another one took its task over, and that wakes.
