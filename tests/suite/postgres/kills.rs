@@ -30,6 +30,9 @@ const ACTS_BETWEEN: usize = 12;
 /// Between two looks at a task, and before what was refused is tried again.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// What a guest is told that asks while the database is away: its question is not put, and it goes on without an answer.
+const NOT_PUT: &str = "the host cannot store the question now";
+
 /// What is killed in a round.
 #[derive(Clone, Copy, Debug)]
 enum Victim {
@@ -66,6 +69,10 @@ struct Ended {
 impl Ended {
     fn is_in_doubt(&self) -> bool {
         self.result.to_string().contains("in doubt: ")
+    }
+
+    fn was_not_asked(&self) -> bool {
+        self.result["isError"] == true && self.result.to_string().contains(NOT_PUT)
     }
 }
 
@@ -133,8 +140,9 @@ impl LoadClient {
                 _ => tokio::time::sleep(PAUSE).await,
             }
         };
-        assert_eq!(now["status"], if is_cancelled { "cancelled" } else { "completed" }, "{key}: {now}");
         let ended = Ended { tool, arguments, id, status: now["status"].clone(), result: now["result"].clone() };
+        let is_expected = ended.status == if is_cancelled { "cancelled" } else { "completed" };
+        assert!(is_expected || ended.was_not_asked(), "{key}: {now}");
         self.ended.entry(key).or_insert(ended)
     }
 
@@ -180,13 +188,17 @@ impl LoadClient {
                 1 => {
                     let expected = format!("Booked 2 economy seats to {key}.");
                     let ended = self.task(key, "book_trip", json!({}), false).await;
-                    assert_eq!(ended.result["structuredContent"]["summary"], expected, "{}", ended.result);
+                    let is_booked = ended.result["structuredContent"]["summary"] == expected;
+                    assert!(is_booked || ended.was_not_asked(), "{}", ended.result);
                 }
                 2 => {
                     let keep = json!({"what": "set", "key": format!("of-{}", self.number), "value": key});
                     let ended = self.task(key.clone(), "keep", keep, false).await;
-                    assert_eq!(text(&ended.result), "kept");
-                    self.kept = Some(key);
+                    let outcome = text(&ended.result);
+                    let is_kept = outcome == "kept";
+                    // Its guest is told that the store is away: then the value may be there or not.
+                    assert!(is_kept || outcome.starts_with("Unavailable("), "{outcome}");
+                    self.kept = is_kept.then_some(key);
                 }
                 _ => _ = self.task(key, "book_trip", json!({}), true).await,
             }
@@ -292,9 +304,10 @@ async fn nothing_acknowledged_is_lost_or_done_twice_while_host_and_database_are_
     check_sent(&checked, &sent.lock());
     let sum = |number: fn(&LoadClient) -> usize| checked.iter().map(number).sum::<usize>();
     let doubtful = sum(|client| client.ended.values().filter(|ended| ended.is_in_doubt()).count());
+    let not_asked = sum(|client| client.ended.values().filter(|ended| ended.was_not_asked()).count());
     println!(
         "{rounds} rounds in {:?}: {} tasks ended as their clients were told, {} answers asked for once, {} requests sent once; {doubtful} \
-         guests were told of a doubt; {} requests refused, {} of them in doubt, {} without a reply",
+         guests were told of a doubt, {not_asked} that they could not ask; {} requests refused, {} of them in doubt, {} without a reply",
         began.elapsed(),
         sum(|client| client.ended.len()),
         sum(|client| client.answers),
