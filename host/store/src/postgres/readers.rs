@@ -41,7 +41,7 @@ impl Readers {
         // A session that broke while it was idle is no reason to refuse.
         for _ in 0..2 {
             let connection = self.connection(shared).await?;
-            match with_patience(shared, connection.query(sql, values)).await {
+            match look_when_late(shared, connection.query(sql, values)).await {
                 Ok(rows) => return Ok(rows),
                 Err(failure) if failure.is_final() => shared.look.notify_one(),
                 Err(failure) => return Err(failure.undone()),
@@ -82,7 +82,7 @@ impl Readers {
 }
 
 /// An answer of the server. Where it is late, the committer finds out whether the server answers at all: a read may take its time.
-async fn with_patience(
+async fn look_when_late(
     shared: &Shared,
     answer: impl Future<Output = Result<Vec<Row>, Failure>>,
 ) -> Result<Vec<Row>, Failure> {
