@@ -13,6 +13,7 @@ mod load;
 mod many;
 mod modern;
 mod peers;
+mod postgres;
 mod report;
 mod store;
 mod swap;
@@ -112,6 +113,9 @@ async fn main() -> anyhow::Result<()> {
     if plan.wants("tasks") {
         store::creations(&plan, &mut report).await?;
         throughput::created_to_completed(&plan, &mut report).await?;
+    }
+    if plan.wants("postgres") {
+        postgres::postgres(&plan, &mut report).await?;
     }
     if plan.wants("loops") {
         costs::reads_beside_loops(&plan, &mut report).await?;

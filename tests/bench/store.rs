@@ -99,7 +99,7 @@ async fn end(store: Arc<SledStore>, mut task: Task) -> anyhow::Result<()> {
 }
 
 /// What the host writes for the same call.
-fn creation(who: u8, turn: u64) -> Creation {
+pub(crate) fn creation(who: u8, turn: u64) -> Creation {
     let mut id = [who; 16];
     id[..8].copy_from_slice(&turn.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
     let requestor = Requestor { tenant: TenantId([who % 4; 16]), id: RequestorId([who; 16]) };

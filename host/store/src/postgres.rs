@@ -178,6 +178,10 @@ impl PostgresStore {
 
     /// Gives the committer an operation and waits for its answer.
     async fn ask(&self, operation: Operation) -> Result<Answer, Error> {
+        // The committer may be busy with finding the server again.
+        if !matches!(operation, Operation::Close) {
+            self.shared.refuse_if_away()?;
+        }
         let (reply, answer) = oneshot::channel();
         self.operations.send(Envelope { operation, reply }).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?

@@ -15,11 +15,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The server and the libraries that a small machine may lack.
 const PACKAGES: [&str; 6] = ["postgresql-15", "libpq5", "libicu72", "libxslt1.1", "libldap-2.5-0", "libxml2"];
 /// The user of the server where the tests are root's, as which it does not start.
 const NOBODY: u32 = 65_534;
+/// A folder with other programs: `initdb` and `postgres`, with what they need beside it.
+const PROGRAMS: &str = "XTASK_POSTGRES_PROGRAMS";
 /// How long a server may take to start.
 const START_MAX: Duration = Duration::from_secs(60);
 
@@ -32,6 +35,7 @@ server=$!
 word=
 read -r word
 kill -QUIT $server 2>/dev/null
+kill -CONT $server 2>/dev/null
 wait $server
 [ "$word" = keep ] || rm -rf "$folder"
 "#;
@@ -65,13 +69,22 @@ impl PostgresServer {
 
     /// The same with files of the server's own beside its data: name and content.
     pub fn start_with(files: &[(&str, &[u8])], settings: &[&str]) -> Option<Self> {
+        Self::start_in(&memory(), files, settings)
+    }
+
+    /// Starts one whose data is on the disk of a folder that everybody may use, such as `/tmp`.
+    pub fn start_on_disk(parent: &Path, settings: &[&str]) -> Option<Self> {
+        Self::start_in(parent, &[], settings)
+    }
+
+    fn start_in(parent: &Path, files: &[(&str, &[u8])], settings: &[&str]) -> Option<Self> {
         let Some(programs) = programs() else {
             let is_required = std::env::var("XTASK_POSTGRES").as_deref() == Ok("required");
             assert!(!is_required, "`apt-get download postgresql-15` did not work");
             eprintln!("not run: Debian's postgresql-15 is missing, and `apt-get download` did not work");
             return None;
         };
-        let folder = folder();
+        let folder = folder(parent);
         let initdb = ["-U", "bulkhead", "-E", "UTF8", "--locale=C", "--auth=trust", "--no-sync", "--no-instructions"];
         let made = ordinary(&programs.join("initdb")).arg("-D").arg(folder.join("data")).args(initdb).output();
         let made = made.expect("initdb starts");
@@ -119,6 +132,45 @@ impl PostgresServer {
         child.wait().expect("it ends");
     }
 
+    /// `kill -9` of all its processes.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+        self.crash();
+    }
+
+    /// Has it stand still: connections stay open, and nothing is answered.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on after a pause.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// The first of its processes stands still before the others are looked for: it begins no further ones.
+    fn signal(&self, signal: Signal) {
+        let first = self.first_process();
+        send(first, Signal::STOP);
+        for process in children(first) {
+            send(process, signal);
+        }
+        send(first, signal);
+    }
+
+    /// Processor time that all its processes have used, in milliseconds.
+    pub fn cpu_ms(&self) -> u64 {
+        let first = self.first_process();
+        let ticks: u64 =
+            cpu_ticks(first, 4) + children(first).into_iter().map(|process| cpu_ticks(process, 2)).sum::<u64>();
+        ticks * 1_000 / rustix::param::clock_ticks_per_second()
+    }
+
+    fn first_process(&self) -> i32 {
+        let file = std::fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("a running server");
+        file.lines().next().and_then(|line| line.trim().parse().ok()).expect("a process id")
+    }
+
     /// Starts it, for the first time or after a crash; it answers when this returns.
     pub fn run(&self) {
         let mut command = ordinary(Path::new("sh"));
@@ -145,9 +197,7 @@ impl PostgresServer {
     pub fn set_access(&self, lines: &str) {
         let path = self.folder.join("data/pg_hba.conf");
         std::fs::write(path, lines).expect("a file");
-        let pid = std::fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("a running server");
-        let pid = pid.lines().next().expect("a process id").to_owned();
-        assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("kill").success());
+        send(self.first_process(), Signal::HUP);
     }
 }
 
@@ -160,6 +210,25 @@ impl Drop for PostgresServer {
     }
 }
 
+fn send(process: i32, signal: Signal) {
+    // One that has just ended takes no signal.
+    let _ = kill_process(Pid::from_raw(process).expect("a process id"), signal);
+}
+
+fn children(process: i32) -> Vec<i32> {
+    let listed = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    listed.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+/// The sum of so many of: its own time, in the kernel, and both of its children that have ended.
+fn cpu_ticks(process: i32, times: usize) -> u64 {
+    /// Where they stand behind the name of the program.
+    const FIRST: usize = 11;
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(FIRST).take(times).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
 /// A command as an ordinary user, with the libraries of the unpacked packages.
 fn ordinary(program: &Path) -> Command {
     let mut command = Command::new(program);
@@ -170,11 +239,14 @@ fn ordinary(program: &Path) -> Command {
     command
 }
 
-/// A new folder that the server's user may write to.
-fn folder() -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
+fn memory() -> PathBuf {
     let memory = Path::new("/dev/shm");
-    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+/// A new folder that the server's user may write to.
+fn folder(parent: &Path) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let folder = parent.join(format!("bulkhead-postgres-{}-{number}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
@@ -189,9 +261,14 @@ fn unpacked() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/postgresql")
 }
 
-/// The folder with `initdb` and `postgres`: those of the machine, or Debian's packages unpacked below `target`.
+/// The folder with `initdb` and `postgres`: one that is named, those of the machine, or Debian's packages unpacked below `target`.
 fn programs() -> Option<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    if let Some(named) = std::env::var_os(PROGRAMS) {
+        let named = PathBuf::from(named);
+        assert!(named.join("initdb").is_file(), "{PROGRAMS}: {} has no initdb", named.display());
+        return Some(named);
+    }
     let _turn = ONE_AT_A_TIME.lock();
     let installed = PathBuf::from("/usr/lib/postgresql/15/bin");
     let own = unpacked().join("usr/lib/postgresql/15/bin");

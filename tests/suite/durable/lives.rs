@@ -18,7 +18,7 @@ use super::cases::{self, Case};
 use crate::metrics::{METRICS, number, scrape};
 
 /// The call is made under this key in every life, so that one whose reply was lost is found again.
-const KEY: &str = "dev.bulkhead/idempotencyKey";
+pub(crate) const KEY: &str = "dev.bulkhead/idempotencyKey";
 /// A task that takes longer than this stands still.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// What a host that watches its places writes for each.
@@ -86,7 +86,7 @@ struct Client {
 }
 
 /// The reply, unless the host has ended.
-async fn reply(client: &Modern, method: &str, params: Value) -> Option<Value> {
+pub(crate) async fn reply(client: &Modern, method: &str, params: Value) -> Option<Value> {
     let message = client.message(&json!(1), method, params.clone()).to_string();
     let sent = client.request(method, &params).timeout(PATIENCE).body(message).send().await.ok()?;
     let text = sent.text().await.ok()?;

@@ -6,7 +6,7 @@ mod checks;
 mod commands;
 mod flushes;
 mod full_disk;
-mod lives;
+pub(crate) mod lives;
 mod loops;
 mod matrix;
 mod servers;
@@ -27,7 +27,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
 /// A call becomes a task before it begins.
-const AT_ONCE: &str = "[call]\npromote_after_ms = 0";
+pub(crate) const AT_ONCE: &str = "[call]\npromote_after_ms = 0";
 
 /// Kills the host and starts it again on the same directory.
 async fn again(host: Host) -> (Host, Modern) {
@@ -37,7 +37,7 @@ async fn again(host: Host) -> (Host, Modern) {
 }
 
 /// The request of this key, as soon as the task asks it.
-async fn question(client: &Modern, id: &str, key: &str) -> Value {
+pub(crate) async fn question(client: &Modern, id: &str, key: &str) -> Value {
     until("the question", async || {
         let now = client.result("tasks/get", json!({"taskId": id})).await;
         assert_ne!(now["status"], "failed", "{now}");

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 pub(super) use self::reconnect::wait_for_lock;
 use self::reconnect::was_done;
 use super::super::{Error, RowKind};
-use super::connection::Connection;
+use super::connection::{Connection, LATE_AFTER};
 use super::errors::{Failure, unavailable};
 use super::operation::{Answer, Envelope, Operation, Reply, TaskHead};
 use super::overlay::Overlay;
@@ -95,22 +95,24 @@ impl Committer {
         let mut next_look = Instant::now() + LOOK_EVERY;
         let shared = Arc::clone(&self.shared);
         loop {
-            tokio::select! {
+            let closed = tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(next_look) => {
-                    self.look().await;
+                    let closed = refusing_when_late(&shared, self.look(), &mut operations).await;
                     next_look = Instant::now() + LOOK_EVERY;
+                    closed
                 }
-                () = shared.look.notified() => self.look().await,
+                () = shared.look.notified() => refusing_when_late(&shared, self.probe(), &mut operations).await,
                 first = operations.recv() => {
                     let Some(first) = first else { return };
-                    if let Some(reply) = self.turn(first, &mut operations).await {
-                        self.leave().await;
-                        // The caller may have gone away.
-                        let _ = reply.send(Ok(Answer::Done));
-                        return;
-                    }
+                    self.turn(first, &mut operations).await
                 }
+            };
+            if let Some(reply) = closed {
+                self.leave().await;
+                // The caller may have gone away.
+                let _ = reply.send(Ok(Answer::Done));
+                return;
             }
         }
     }
@@ -119,7 +121,7 @@ impl Committer {
     async fn leave(&mut self) {
         if let Some(connection) = self.connection.take() {
             // Where that fails, the end of the connection does the same a little later.
-            let _ = connection.batch("select pg_advisory_unlock_all()").await;
+            let _ = tokio::time::timeout(LATE_AFTER, connection.batch("select pg_advisory_unlock_all()")).await;
         }
     }
 
@@ -153,7 +155,9 @@ impl Committer {
             metrics.group(group.len());
         }
         if !group.is_empty() {
-            self.commit(group).await;
+            let shared = Arc::clone(&self.shared);
+            let closed = refusing_when_late(&shared, self.commit(group), operations).await;
+            close = close.or(closed);
         }
         close
     }
@@ -269,6 +273,12 @@ impl Committer {
                     self.shared.set_trouble(Some(Trouble::Lost));
                     return Err(Box::new(|| Error::Lost));
                 }
+                Err(BeginError::Late) => {
+                    // What the server may have unread of it has no commit: it is never done.
+                    self.connection = None;
+                    self.shared.set_trouble(Some(Trouble::Unreachable));
+                    return Err(Box::new(unavailable));
+                }
                 Err(BeginError::Failed(failure)) => {
                     tracing::warn!(reason = failure.describe(), "a group was not begun");
                     self.connection = None;
@@ -285,7 +295,8 @@ impl Committer {
     async fn begin(&mut self, mut overlay: Overlay) -> Result<Overlay, BeginError> {
         let broken = || BeginError::Failed(Failure::Broken("there is no connection".to_owned()));
         let connection = self.connection.as_ref().ok_or_else(broken)?;
-        let looked = look_at(connection, &self.shared.holder, self.number, &overlay).await;
+        let looking = look_at(connection, &self.shared.holder, self.number, &overlay);
+        let looked = tokio::time::timeout(LATE_AFTER, looking).await.map_err(|_| BeginError::Late)?;
         let Looked { advanced, tasks, aliases, journals, rows } = looked.map_err(BeginError::Failed)?;
         if advanced != 1 {
             self.connection = None;
@@ -345,6 +356,42 @@ impl Committer {
     }
 }
 
+/// Waits for what the committer does. Once the server is late with it, the server counts as away, and the operations that wait for their
+/// turn are refused: none of them was begun. Gives the reply of a close among them.
+fn refusing_when_late(
+    shared: &Shared,
+    work: impl Future<Output = ()>,
+    operations: &mut mpsc::Receiver<Envelope>,
+) -> impl Future<Output = Option<Reply>> {
+    // It is large.
+    let mut work = Box::pin(work);
+    async move {
+        if tokio::time::timeout(LATE_AFTER, &mut work).await.is_ok() {
+            return None;
+        }
+        shared.set_trouble(Some(Trouble::Unreachable));
+        loop {
+            let waiting = tokio::select! {
+                biased;
+                () = &mut work => return None,
+                waiting = operations.recv() => waiting,
+            };
+            match waiting {
+                Some(Envelope { operation: Operation::Close, reply }) => {
+                    work.await;
+                    return Some(reply);
+                }
+                // The caller may have gone away.
+                Some(Envelope { reply, .. }) => _ = reply.send(Err(unavailable())),
+                None => {
+                    work.await;
+                    return None;
+                }
+            }
+        }
+    }
+}
+
 fn answer(answers: Vec<(Reply, Result<Answer, Error>)>) {
     for (reply, answer) in answers {
         // The caller may have gone away.
@@ -355,6 +402,8 @@ fn answer(answers: Vec<(Reply, Result<Answer, Error>)>) {
 enum BeginError {
     /// Another host has the fence.
     Lost,
+    /// The server does not answer in time.
+    Late,
     Failed(Failure),
 }
 

@@ -27,6 +27,8 @@ use super::sql::{Sql, TEXTS};
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long a statement may take before the connection counts as broken: longer than the server's own timeout.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
+/// How long the server may be silent before callers are refused rather than kept waiting: a disk takes less for a group of writes.
+pub(super) const LATE_AFTER: Duration = Duration::from_secs(3);
 /// Has the server end the session, and its lock, of a host that went away without a word, rather than after hours. On a socket of the
 /// machine it means nothing.
 const PROBE_WHEN_IDLE: &str = "set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3; \
@@ -119,6 +121,11 @@ impl Connection {
             self.client.batch_execute(&format!("vacuum (full) {table}")).await?;
         }
         Ok(())
+    }
+
+    /// Whether the server answers in time.
+    pub(super) async fn answers(&self) -> bool {
+        matches!(tokio::time::timeout(LATE_AFTER, self.batch("")).await, Ok(Ok(())))
     }
 
     /// A statement that was not prepared.

@@ -10,10 +10,10 @@ use tokio::sync::Mutex;
 use tokio_postgres::Row;
 
 use super::super::Error;
-use super::connection::{Connection, Values};
-use super::errors::unavailable;
+use super::connection::{Connection, LATE_AFTER, Values};
+use super::errors::{Failure, unavailable};
 use super::sql::Sql;
-use super::state::{Shared, Trouble};
+use super::state::Shared;
 
 /// Sessions that read. Each takes many statements at the same time.
 const READERS: usize = 2;
@@ -28,13 +28,20 @@ pub(super) struct Readers {
 impl Readers {
     /// The rows of a statement. While the server cannot be reached, it is not asked.
     pub(super) async fn query(&self, shared: &Shared, sql: Sql, values: Values<'_>) -> Result<Vec<Row>, Error> {
-        if let Some(trouble @ (Trouble::Unreachable | Trouble::Lost)) = shared.trouble() {
-            return Err(trouble.error());
+        shared.refuse_if_away()?;
+        tokio::select! {
+            biased;
+            rows = self.query_twice(shared, sql, values) => rows,
+            // It changes nothing, and so nobody has to wait for what comes of it.
+            refusal = shared.away() => Err(refusal),
         }
+    }
+
+    async fn query_twice(&self, shared: &Shared, sql: Sql, values: Values<'_>) -> Result<Vec<Row>, Error> {
         // A session that broke while it was idle is no reason to refuse.
         for _ in 0..2 {
             let connection = self.connection(shared).await?;
-            match connection.query(sql, values).await {
+            match look_when_late(shared, connection.query(sql, values)).await {
                 Ok(rows) => return Ok(rows),
                 Err(failure) if failure.is_final() => shared.look.notify_one(),
                 Err(failure) => return Err(failure.undone()),
@@ -53,9 +60,7 @@ impl Readers {
             return Ok(Arc::clone(connection));
         }
         // While others waited for this, the server may have turned out to be away.
-        if let Some(trouble @ (Trouble::Unreachable | Trouble::Lost)) = shared.trouble() {
-            return Err(trouble.error());
-        }
+        shared.refuse_if_away()?;
         let made = shared.connect().await.inspect_err(|_| shared.look.notify_one())?;
         Ok(Arc::clone(slot.insert(Arc::new(made))))
     }
@@ -74,4 +79,17 @@ impl Readers {
             *slot.lock().await = None;
         }
     }
+}
+
+/// An answer of the server. Where it is late, the committer finds out whether the server answers at all: a read may take its time.
+async fn look_when_late(
+    shared: &Shared,
+    answer: impl Future<Output = Result<Vec<Row>, Failure>>,
+) -> Result<Vec<Row>, Failure> {
+    let mut answer = std::pin::pin!(answer);
+    if let Ok(rows) = tokio::time::timeout(LATE_AFTER, &mut answer).await {
+        return rows;
+    }
+    shared.look.notify_one();
+    answer.await
 }

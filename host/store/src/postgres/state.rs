@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::super::leases::Leases;
 use super::super::tenant_keys::TenantKeys;
@@ -39,9 +39,14 @@ impl Trouble {
         }
     }
 
+    /// Whether nothing can be read either.
+    fn is_away(&self) -> bool {
+        matches!(self, Self::Unreachable | Self::Lost)
+    }
+
     pub(super) fn describe(&self) -> String {
         match self {
-            Self::Unreachable => "the database cannot be reached; it is tried again".to_owned(),
+            Self::Unreachable => "the database cannot be reached, or does not answer; it is tried again".to_owned(),
             Self::Refused(reason) => reason.clone(),
             Self::Lost => "another host has taken over this schema of the database: end one of the two".to_owned(),
         }
@@ -73,8 +78,8 @@ pub(super) struct Shared {
     /// By the position of the kind in [`RowKind::ALL`].
     pub(super) generations: [AtomicU64; RowKind::ALL.len()],
     pub(super) counts: Counts,
-    trouble: Mutex<Option<Trouble>>,
-    /// A reader has found the connection broken: the committer looks at its own.
+    trouble: watch::Sender<Option<Trouble>>,
+    /// A reader has found its connection broken, or waits for an answer for too long: the committer looks whether its own one works.
     pub(super) look: Notify,
 }
 
@@ -99,7 +104,7 @@ impl Shared {
             metrics: OnceLock::new(),
             generations: std::array::from_fn(|_| AtomicU64::new(0)),
             counts: Counts::default(),
-            trouble: Mutex::new(None),
+            trouble: watch::Sender::new(None),
             look: Notify::new(),
         })
     }
@@ -117,21 +122,44 @@ impl Shared {
     }
 
     pub(super) fn trouble(&self) -> Option<Trouble> {
-        self.trouble.lock().clone()
+        self.trouble.borrow().clone()
+    }
+
+    /// Refuses at once what the server would have to answer, while it does not.
+    pub(super) fn refuse_if_away(&self) -> Result<(), Error> {
+        match &*self.trouble.borrow() {
+            Some(trouble) if trouble.is_away() => Err(trouble.error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The refusal for what waits for an answer, as soon as the server turns out to be away.
+    pub(super) async fn away(&self) -> Error {
+        let is_away = |trouble: &Option<Trouble>| trouble.as_ref().is_some_and(Trouble::is_away);
+        let mut watched = self.trouble.subscribe();
+        // Its sender lives as long as this.
+        watched
+            .wait_for(is_away)
+            .await
+            .ok()
+            .and_then(|trouble| trouble.as_ref().map(Trouble::error))
+            .unwrap_or_else(unavailable)
     }
 
     /// Says it in the log when it changes.
     pub(super) fn set_trouble(&self, trouble: Option<Trouble>) {
-        let mut present = self.trouble.lock();
-        // There is no way back: the counts of this process are of the past.
-        if *present == trouble || *present == Some(Trouble::Lost) {
-            return;
-        }
-        match &trouble {
-            Some(trouble) => tracing::error!(reason = trouble.describe(), "the store takes no writes"),
-            None => tracing::info!("the store takes writes again"),
-        }
-        *present = trouble;
+        self.trouble.send_if_modified(|present| {
+            // There is no way back: the counts of this process are of the past.
+            if *present == trouble || *present == Some(Trouble::Lost) {
+                return false;
+            }
+            match &trouble {
+                Some(trouble) => tracing::error!(reason = trouble.describe(), "the store takes no writes"),
+                None => tracing::info!("the store takes writes again"),
+            }
+            *present = trouble;
+            true
+        });
     }
 
     /// Rows of these kinds have changed.

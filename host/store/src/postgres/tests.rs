@@ -163,8 +163,8 @@ async fn crash_of_the_server_loses_nothing_and_writes_go_on_by_themselves() {
     let store = PostgresStore::open(options.clone()).await.unwrap();
     let looking = Arc::clone(&store);
     all_that_was_acknowledged_is_there(store, async {
-        for _ in 0..2 {
-            server.crash();
+        for end in [PostgresServer::crash, PostgresServer::kill] {
+            end(&server);
             let refused = looking.row(RowKind::Token, b"k").await;
             assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
             server.run();
@@ -174,6 +174,69 @@ async fn crash_of_the_server_loses_nothing_and_writes_go_on_by_themselves() {
         }
     })
     .await;
+}
+
+/// Its connections stay open, and nothing comes back on them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_stands_still_is_away_until_it_answers_again() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let options = options(&server);
+    let store = PostgresStore::open(options.clone()).await.unwrap();
+    let looking = Arc::clone(&store);
+    all_that_was_acknowledged_is_there(store, async {
+        server.pause();
+        let refused = looking.row(RowKind::Token, b"k").await;
+        assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
+        assert!(looking.read_only().unwrap().contains("does not answer"));
+        // Neither waits for the server, nor for what the writer waits for.
+        for _ in 0..10_u8 {
+            let refused = tokio::join!(
+                looking.row(RowKind::Token, b"k"),
+                looking.put_row(RowKind::Session, b"late", b"v".to_vec(), false)
+            );
+            assert!(matches!(refused, (Err(Error::Unavailable { .. }), Err(Error::Unavailable { .. }))), "{refused:?}");
+        }
+        server.resume();
+        while looking.row(RowKind::Token, b"k").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(looking.row(RowKind::Session, b"late").await.unwrap(), None, "what was refused is not done later");
+    })
+    .await;
+}
+
+/// A reader notices it where nothing is written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn read_that_waits_for_too_long_finds_out_whether_the_server_answers() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let options = options(&server);
+    let store = PostgresStore::open(options.clone()).await.unwrap();
+    store.put_row(RowKind::Token, b"k", b"v".to_vec(), true).await.unwrap();
+    // Each session that reads is there before the lock, which a new one would have to wait for.
+    for _ in 0..2 {
+        store.row(RowKind::Token, b"k").await.unwrap();
+    }
+    // One that only has to wait for a lock, which is given free at last, is no reason.
+    let locked = Connection::bare(&options.address, None).await.unwrap();
+    locked.batch("begin").await.unwrap();
+    locked.batch(&format!("lock table {}.stored_row in access exclusive mode", options.schema)).await.unwrap();
+    let before = store.counts().statements;
+    let reading = Arc::clone(&store);
+    let read = tokio::spawn(async move { reading.row(RowKind::Token, b"k").await });
+    while store.counts().statements < before + 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    locked.batch("commit").await.unwrap();
+    assert_eq!(read.await.unwrap().unwrap(), Some(b"v".to_vec()));
+    assert_eq!(store.counts().reconnects, 0, "the server answered");
+    server.pause();
+    let refused = store.row(RowKind::Token, b"k").await;
+    assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
+    server.resume();
+    while store.row(RowKind::Token, b"k").await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    store.put_row(RowKind::Token, b"k", b"w".to_vec(), false).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -281,6 +281,8 @@ impl EngineContext {
                 given_up.map_err(|Fenced| ApplyError::Refused(Refusal::Stale))?;
                 self.apply(&task.requestor, task.id, event, None).await
             }
+            // Nothing was written.
+            (Err(error @ ApplyError::Store(store::Error::Unavailable { .. })), _) => Err(error),
             // It may have come through, and nobody heard of it: the guest would go on beside what its journal says.
             (Err(error @ ApplyError::Store(_)), Some((append, tail))) => {
                 writer.close_if_wrote(&append, &tail).await;

@@ -30,6 +30,18 @@ impl Committer {
         }
     }
 
+    /// Looks whether the server answers, on the connection that is there: a reader doubts it.
+    pub(super) async fn probe(&mut self) {
+        if self.shared.trouble().is_none()
+            && let Some(connection) = &self.connection
+            && !connection.is_closed()
+            && !connection.answers().await
+        {
+            self.shared.set_trouble(Some(Trouble::Unreachable));
+        }
+        self.look().await;
+    }
+
     /// The server may notice the end of the connection before later than the host does.
     async fn lock_again(&mut self) {
         if let Some(connection) = &self.connection {

@@ -126,6 +126,32 @@ async fn rebuild_of_broken_export_names_the_line_and_leaves_the_schema_empty() {
 }
 
 #[tokio::test]
+async fn key_that_comes_twice_in_an_export_is_refused_with_the_lines_of_the_second() {
+    let Some(server) = shared() else { return };
+    let filled = options(server);
+    let store = PostgresStore::open(filled.clone()).await.unwrap();
+    fill(&*store).await;
+    store.close().await.unwrap();
+    let whole = String::from_utf8(exported(filled).await).unwrap();
+    let empty = options(server);
+    // More than are sent at once.
+    let between: String = (0..600)
+        .map(|number| format!("{{\"kind\":\"row\",\"row\":\"S\",\"key\":\"{number:08}\",\"value\":\"\"}}\n"))
+        .collect();
+    let last = whole.lines().count() + 601;
+    for marker in [r#""kind":"task""#, r#""row":"B""#, r#""row":"J""#] {
+        let line = whole.lines().find(|line| line.contains(marker)).unwrap_or_else(|| panic!("no {marker}"));
+        let twice = format!("{whole}{between}{line}\n");
+        let Err(Error::Corrupt(refusal)) = rebuild(empty.clone(), &mut twice.as_bytes()).await else {
+            panic!("{marker} was taken twice");
+        };
+        let expected = format!("lines 513 to {last} of the export: a task, an alias or a row comes twice");
+        assert_eq!(refusal, expected, "{marker}");
+    }
+    rebuild(empty, &mut whole.as_bytes()).await.unwrap();
+}
+
+#[tokio::test]
 async fn check_names_what_does_not_fit_together() {
     let Some(server) = shared() else { return };
     let options = options(server);

@@ -9,10 +9,12 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::engine::EngineContext;
-use crate::engine::change::ApplyError;
+use crate::engine::change::{Applied, ApplyError};
 use crate::engine::run::guest_driver::{Answers, GuestDriver, GuestNews, TRACEPARENT};
 use crate::parts::call_slot::CallSlot;
+use crate::parts::journal::TaskJournal;
 use crate::parts::news::{TaskNews, of_kind};
+use crate::parts::outcome::OUTCOME_RETRY;
 use crate::parts::residents::EvictionCause;
 use crate::parts::run_state::{Dormancy, ReplayFailure, Run, Seen, is_paused, is_running};
 use bulkhead_calls::{CallEvent, JournaledQuestion, OpenTail};
@@ -20,6 +22,7 @@ use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputRes
 use bulkhead_domain::crash_points;
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Input, Outcome, Phase, Task, TaskOutput};
+use bulkhead_store as store;
 
 pub(crate) struct TaskCall {
     inner: Arc<EngineContext>,
@@ -220,13 +223,7 @@ impl TaskCall {
             };
         }
         crash_points::reach("ask.before");
-        let inner = &self.inner;
-        let task = &self.task;
-        let event = Event::RequestInput { attempt: task.attempt, requests };
-        let applied = match journaled {
-            Some((journal, question)) => inner.apply_journaled(task, event, journal, &|_| question.tail.clone()).await,
-            None => inner.apply(&task.requestor, task.id, event, None).await,
-        };
+        let applied = store_question(&self.inner, &self.task, &requests, journaled).await;
         crash_points::reach("ask.after");
         let error = match applied {
             Ok(applied) => {
@@ -299,5 +296,25 @@ impl TaskCall {
                 self.inner.watchers.publish(&task.requestor, task.id, &TaskNews::Changed(Arc::new(shown)));
             }
         });
+    }
+}
+
+/// Puts a question into the record. A store that cannot be reached is waited for: nothing was written, and the guest waits anyway.
+async fn store_question(
+    inner: &EngineContext,
+    task: &Task,
+    requests: &[InputRequest],
+    journaled: Option<(&Arc<TaskJournal>, JournaledQuestion)>,
+) -> Result<Applied, ApplyError> {
+    loop {
+        let event = Event::RequestInput { attempt: task.attempt, requests: requests.to_vec() };
+        let applied = match &journaled {
+            Some((journal, question)) => inner.apply_journaled(task, event, journal, &|_| question.tail.clone()).await,
+            None => inner.apply(&task.requestor, task.id, event, None).await,
+        };
+        match applied {
+            Err(ApplyError::Store(store::Error::Unavailable { .. })) => tokio::time::sleep(OUTCOME_RETRY).await,
+            applied => return applied,
+        }
     }
 }

@@ -79,6 +79,19 @@ async fn start_that_came_through_unheard_and_was_claimed_is_left_to_its_claimer(
     assert_eq!(world.started.lock().len(), 2);
 }
 
+/// Whether its journal would have to say so, too, or it has none.
+#[tokio::test(start_paused = true)]
+async fn question_is_asked_once_the_store_is_reachable_again() {
+    for (tool, count) in [("ask", 2), ("lasting", 1)] {
+        let world = world();
+        let task = world.create(&ANNA, tool).await.unwrap();
+        world.store.fail_with(|| store::Error::Unavailable { retry_after_ms: 1_000 });
+        world.store.fail_next_writes(2);
+        let task = world.until(task.id, |task| task.outstanding().next().is_some()).await;
+        assert_eq!(task.inputs.len(), count, "{tool}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn run_reads_its_arguments_once_the_store_is_reachable_again() {
     let (world, running, queued) = full().await;
