@@ -51,7 +51,7 @@ async function shareCode(data) {
 
 export class Host {
   /**
-   * Starts one. `plugins` are guests by their `name`, perhaps in a `file` of another name or at a `url`, with `toml` for their entry;
+   * Starts one. `plugins` are guests by their `name`, perhaps of another `guest`, in a `file` of another name or at a `url`, with `toml` for their entry;
    * `sections` is TOML. All of it lies in a folder that goes with the host; `prepare` puts more into it.
    */
   static async start({ plugins, sections = "", prepare = async () => {} }) {
@@ -61,8 +61,8 @@ export class Host {
     await shareCode(host.data);
     await prepare(host);
     const entries = [];
-    for (const { name, file = `${name}.wasm`, url, toml = () => "" } of plugins) {
-      if (!url) await copyFile(component(name), host.file(file));
+    for (const { name, guest = name, file = `${name}.wasm`, url, toml = () => "" } of plugins) {
+      if (!url) await copyFile(component(guest), host.file(file));
       const place = url ? `url = ${JSON.stringify(url)}` : `file = ${JSON.stringify(host.file(file))}`;
       entries.push(`[[plugin]]\nname = ${JSON.stringify(name)}\n${place}\n${toml(host)}`);
     }
