@@ -1,5 +1,7 @@
 //! Skills: what a built component carries of them, for clients of both eras and for the operator who accepts it.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tests::client::Client;
@@ -20,14 +22,17 @@ async fn skills_of_a_built_plugin_are_listed_and_read_as_their_digests_say() {
     if place::left_out(&["python"]) {
         return;
     }
-    let setup = Setup::with(&["dedup"]).plugin_as("again", "dedup", "prefix = \"b_\"");
+    let setup = Setup::with(&["dedup"]);
+    // Another plugin with a skill of the same name.
+    let skilled = wrapped(&setup, "colour.wasm", &place::root().join("plugins/samples/dedup/skills")).await;
+    let setup = setup.config(&format!("[[plugin]]\nfile = {skilled:?}\n"));
     let host = setup.start().await;
     let legacy = Client::connect(&host).await;
     let modern = Modern::plain(&host, None);
     let folder = place::root().join("plugins/samples/dedup/skills/clean-records");
     let skills = both(&legacy, &modern, "skills/list", json!({}), "skills").await;
-    let [again, dedup] = &skills.as_array().expect("a list")[..] else { panic!("{skills}") };
-    for (plugin, skill) in [("again", again), ("dedup", dedup)] {
+    let [colour, dedup] = &skills.as_array().expect("a list")[..] else { panic!("{skills}") };
+    for (plugin, skill) in [("colour", colour), ("dedup", dedup)] {
         let uri = format!("skill://{plugin}/clean-records/SKILL.md");
         assert_eq!((&skill["uri"], &skill["frontmatter"]["name"]), (&json!(uri), &json!("clean-records")));
         assert_eq!(skill["frontmatter"]["license"], "Apache-2.0");
@@ -61,12 +66,17 @@ pub(crate) async fn with_skill(setup: &Setup, file: &str, says: &str) -> String 
     std::fs::create_dir_all(&folder).expect("a folder");
     let instructions = format!("---\nname: mix-colours\ndescription: Mixes colours.\n---\n{says}\n");
     std::fs::write(folder.join("SKILL.md"), instructions).expect("the skill is written");
+    wrapped(setup, file, &setup.path("skills")).await
+}
+
+/// The component `colour` with these skills.
+async fn wrapped(setup: &Setup, file: &str, skills: &Path) -> String {
     let manifest = setup.path("manifest.toml");
     std::fs::write(&manifest, "name = \"colour\"\n").expect("the manifest is written");
     let wrapped = setup.path(file);
     let mut wrap = command::bulkhead();
     wrap.args(["plugin", "wrap"]).arg(place::component("colour")).arg("--manifest").arg(manifest).arg("--skills");
-    wrap.arg(setup.path("skills")).arg("--wit").arg(place::root().join("plugins/samples/colour/wit/colour.wit"));
+    wrap.arg(skills).arg("--wit").arg(place::root().join("plugins/samples/colour/wit/colour.wit"));
     command::run(wrap.arg("--output").arg(&wrapped), &[], None).await;
     wrapped.display().to_string()
 }
