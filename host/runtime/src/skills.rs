@@ -275,9 +275,12 @@ mod tests {
 
     const REVIEW: &str = "---\nname: review\ndescription: Reviews.\n---\nRead references/style.md.\n";
 
+    /// Files by path.
+    type Files<'a> = &'a [(&'a str, &'a [u8])];
+
     /// A section as a build writes it.
-    fn section(skills: &[(Value, &[(&str, &[u8])])]) -> Vec<u8> {
-        let index = |(frontmatter, files): &(Value, &[(&str, &[u8])])| {
+    fn section(skills: &[(Value, Files<'_>)]) -> Vec<u8> {
+        let index = |(frontmatter, files): &(Value, Files<'_>)| {
             let files: Vec<_> =
                 files.iter().map(|(path, contents)| json!({"path": path, "bytes": contents.len()})).collect();
             json!({"frontmatter": frontmatter, "files": files})
@@ -342,7 +345,7 @@ mod tests {
 
     #[test]
     fn every_change_of_a_skill_is_another_digest() {
-        let of = |frontmatter: Value, files: &[(&str, &[u8])]| {
+        let of = |frontmatter: Value, files: Files<'_>| {
             taken(&[section(&[(frontmatter, files)])]).unwrap().summaries["review"].digest
         };
         let files = [("SKILL.md", REVIEW.as_bytes()), ("a.md", b"A")];
@@ -360,8 +363,7 @@ mod tests {
 
     #[test]
     fn what_no_build_writes_is_refused() {
-        let with =
-            |frontmatter: Value, files: &[(&str, &[u8])]| taken(&[section(&[(frontmatter, files)])]).unwrap_err();
+        let with = |frontmatter: Value, files: Files<'_>| taken(&[section(&[(frontmatter, files)])]).unwrap_err();
         let instructions: (&str, &[u8]) = ("SKILL.md", REVIEW.as_bytes());
         let large = vec![b'x'; SKILL_FILE_BYTES_MAX + 1];
         let long = "x".repeat(FRONTMATTER_BYTES_MAX);
