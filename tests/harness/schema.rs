@@ -176,6 +176,9 @@ fn result_of(method: &str, result: &Value) -> &'static str {
         "prompts/list" => "ListPromptsResult",
         "prompts/get" => "GetPromptResult",
         "completion/complete" => "CompleteResult",
+        // Of which there is no schema.
+        "skills/list" => "PaginatedResult",
+        "skills/get" => "Result",
         "tools/list" => "ListToolsResult",
         "tools/call" if result.get("task").is_some() => "CreateTaskResult",
         "tasks/result" if result.get("content").is_none() => of_another_request(result),
@@ -297,6 +300,7 @@ pub fn check_modern(message: &Value, expected: Option<&Expected>) {
         ("prompts/list", "complete") => (MODERN, "ListPromptsResult"),
         ("prompts/get", "complete") => (MODERN, "GetPromptResult"),
         ("completion/complete", "complete") => (MODERN, "CompleteResult"),
+        ("skills/list" | "skills/get", "complete") => (MODERN, "CacheableResult"),
         ("resources/read" | "prompts/get", "input_required") => (MODERN, "InputRequiredResult"),
         ("tools/call", "input_required") => (MODERN, "InputRequiredResult"),
         ("tools/call", "task") => (TASKS, "CreateTaskResult"),

@@ -402,7 +402,9 @@ async fn typescript_build_refuses_type_errors_with_place() {
     let said = format!(
         "bulkhead: plugin.ts:{line}:7: Type 'number' is not assignable to type 'boolean | undefined'. (TS2322)\n"
     );
-    assert_eq!((built.code, built.err), (Some(1), said), "the types of the SDK are asked");
+    // A machine that is busy hears how long it takes.
+    let refusal: String = built.err.split_inclusive('\n').filter(|line| !line.starts_with("bulkhead: building ")).collect();
+    assert_eq!((built.code, refusal), (Some(1), said), "the types of the SDK are asked");
     assert!(!project.join("typed.wasm").exists(), "no component of what does not fit");
 }
 

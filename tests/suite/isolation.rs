@@ -23,7 +23,7 @@ enum Row {
 }
 
 /// Every method. The coverage test fails for one that is not in here.
-const ROWS: [(&str, Row); 21] = [
+const ROWS: [(&str, Row); 23] = [
     ("initialize", Row::NoTask("opens a session of the caller; sessions have a test of their own below")),
     (
         "ping",
@@ -54,10 +54,12 @@ const ROWS: [(&str, Row); 21] = [
     ("prompts/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
     ("prompts/get", Row::NoTask("runs in the caller's own sandbox; asks the caller alone")),
     ("completion/complete", Row::NoTask("runs in the caller's own sandbox")),
+    ("skills/list", Row::NoTask("is what components carry; cursors are the caller's alone")),
+    ("skills/get", Row::NoTask("is what components carry")),
 ];
 
 /// The same for revision 2026-07-28.
-const MODERN_ROWS: [(&str, Row); 16] = [
+const MODERN_ROWS: [(&str, Row); 18] = [
     ("server/discover", Row::NoTask("is the same for everybody")),
     ("tools/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
     ("tools/call", Row::NoTask("states and keys of others have a test of their own below")),
@@ -74,6 +76,8 @@ const MODERN_ROWS: [(&str, Row); 16] = [
     ("prompts/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
     ("prompts/get", Row::NoTask("runs in the caller's own sandbox; states are sealed for the caller")),
     ("completion/complete", Row::NoTask("runs in the caller's own sandbox")),
+    ("skills/list", Row::NoTask("is what components carry; cursors are the caller's alone")),
+    ("skills/get", Row::NoTask("is what components carry")),
 ];
 
 #[test]

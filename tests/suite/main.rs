@@ -59,6 +59,7 @@ mod sdk_servers;
 mod secrets;
 mod sep1686;
 mod simulation;
+mod skills;
 mod sources;
 mod starts;
 mod stdio;

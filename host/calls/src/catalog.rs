@@ -9,6 +9,7 @@ use super::schema::Validator;
 use super::{JournalPolicy, ListKind};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::server_features::{Prompt, Resource, ResourceTemplate};
+use bulkhead_domain::skills::Skill;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::Tool;
 use bulkhead_domain::uri_template::UriTemplate;
@@ -92,6 +93,13 @@ pub struct TemplateEntry {
     pub library: Arc<CatalogPlugin>,
 }
 
+/// One skill.
+#[derive(Debug)]
+pub struct SkillEntry {
+    pub skill: Skill,
+    pub library: Arc<CatalogPlugin>,
+}
+
 /// What one plugin offers beside its tools.
 #[derive(Clone, Debug)]
 pub struct PluginFeatures {
@@ -100,6 +108,8 @@ pub struct PluginFeatures {
     pub templates: Vec<Arc<TemplateEntry>>,
     /// The resources that it listed when it was loaded. It may list others later.
     pub resources: Vec<Resource>,
+    /// Those that its component carries. Their files are resources of it.
+    pub skills: Vec<Arc<SkillEntry>>,
 }
 
 /// The number of each list. Another number is another list, also in the catalog of another requestor; the same is the same.
@@ -142,6 +152,7 @@ pub struct Catalog {
     libraries: Vec<Arc<CatalogPlugin>>,
     prompts: Vec<Arc<PromptEntry>>,
     templates: Vec<Arc<TemplateEntry>>,
+    skills: Vec<Arc<SkillEntry>>,
     owners: HashMap<String, Arc<CatalogPlugin>>,
 }
 
@@ -161,8 +172,15 @@ impl Catalog {
                 .extend(plugin.resources.into_iter().map(|resource| (resource.uri, Arc::clone(&plugin.library))));
             self.prompts.extend(plugin.prompts);
             self.templates.extend(plugin.templates);
+            self.skills.extend(plugin.skills);
             self.libraries.push(plugin.library);
         }
+        // Last of all: what a skill lists with a digest is read from its own plugin, whatever another one has listed.
+        for entry in &self.skills {
+            let files = entry.skill.files.iter().map(|file| (file.uri.clone(), Arc::clone(&entry.library)));
+            self.owners.extend(files);
+        }
+        self.skills.sort_by(|a, b| a.skill.uri.cmp(&b.skill.uri));
         self.prompts.sort_by(|a, b| a.prompt.described.name.cmp(&b.prompt.described.name));
         self.templates.sort_by(|a, b| a.template.uri_template.cmp(&b.template.uri_template));
         self
@@ -185,6 +203,7 @@ impl Catalog {
             libraries: self.libraries.iter().filter(|library| stays(library)).cloned().collect(),
             prompts: self.prompts.iter().filter(|entry| stays(&entry.library)).cloned().collect(),
             templates: self.templates.iter().filter(|entry| stays(&entry.library)).cloned().collect(),
+            skills: self.skills.iter().filter(|entry| stays(&entry.library)).cloned().collect(),
             owners: self
                 .owners
                 .iter()
@@ -313,6 +332,17 @@ impl Catalog {
     /// The family with this template.
     pub fn template(&self, uri_template: &str) -> Option<&Arc<TemplateEntry>> {
         self.templates.iter().find(|entry| entry.template.uri_template == uri_template)
+    }
+
+    /// All skills, in the order of their URIs.
+    pub fn skills(&self) -> &[Arc<SkillEntry>] {
+        &self.skills
+    }
+
+    /// The skill whose instructions have this URI.
+    pub fn skill(&self, uri: &str) -> Option<&Arc<SkillEntry>> {
+        let at = self.skills.binary_search_by(|entry| entry.skill.uri.as_str().cmp(uri)).ok()?;
+        self.skills.get(at)
     }
 
     /// Whether any plugin offers resources.

@@ -39,7 +39,7 @@ use bulkhead_domain::task::{CallId, PluginVersion};
 use bulkhead_metrics::ActivityCounts;
 use bulkhead_threads::{Share, Stop};
 
-pub use catalog::{Catalog, CatalogPlugin, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
+pub use catalog::{Catalog, CatalogPlugin, ListGenerations, PromptEntry, SkillEntry, TemplateEntry, ToolEntry};
 pub use control::{CallLevers, ClientView, Control};
 pub use durability::{Durability, IDEMPOTENCY_KEY, InDoubt, JournalPolicy};
 pub use guest_services::GuestServices;

@@ -17,6 +17,7 @@ pub mod requestor;
 pub mod rights;
 pub mod route;
 pub mod server_features;
+pub mod skills;
 pub mod task;
 #[cfg(any(test, feature = "testing"))]
 #[allow(

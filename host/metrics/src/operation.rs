@@ -14,7 +14,7 @@ use crate::registry::Registry;
 const OTHER: &str = "_OTHER";
 
 /// The methods that are told apart.
-pub const METHODS: [&str; 24] = [
+pub const METHODS: [&str; 26] = [
     "initialize",
     "ping",
     "logging/setLevel",
@@ -39,6 +39,8 @@ pub const METHODS: [&str; 24] = [
     "prompts/list",
     "prompts/get",
     "completion/complete",
+    "skills/list",
+    "skills/get",
 ];
 
 /// The revisions that are told apart.

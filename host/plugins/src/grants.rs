@@ -8,14 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{Digest, Error, Plugins, Target};
 use bulkhead_calls::policy::{Bound, DirBound, Grants};
+use bulkhead_domain::hex;
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::text::escaped;
 use bulkhead_runtime::inspect::RequestedLimits;
-use bulkhead_runtime::{LoadedPlugin, ViewReach};
+use bulkhead_runtime::{LoadedPlugin, SkillSummary, ViewReach};
 
 const NOTHING: &str = "-";
 const ANYTHING: &str = "any";
+/// Digits of a skill's digest in its row.
+const DIGEST_CHARS_SHOWN: usize = 12;
 
 /// Something that can be granted, and how far each side goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,22 +90,32 @@ pub(super) fn rows(loaded: &LoadedPlugin) -> Vec<GrantRow> {
     let mut rows = grant_rows(&wanted.grants, &terms.grants, None);
     rows.extend(limit_rows(&wanted.limits, &terms.limits));
     rows.extend(view_rows(loaded.views()));
+    rows.extend(skill_rows(loaded.skills()));
     rows
 }
 
 /// What each view of an MCP App may reach: the client lets it, once the operator has accepted the version.
 pub fn view_rows(views: &BTreeMap<String, ViewReach>) -> Vec<GrantRow> {
-    let yes = || "yes".to_owned();
-    let row = |uri: &str, part: &str| GrantRow {
-        grant: escaped(&format!("view {uri} {part}")),
-        wanted: yes(),
-        granted: yes(),
-        effective: yes(),
-        left: None,
-    };
+    let row = |uri: &str, part: &str| accepted_row(&format!("view {uri} {part}"));
     let rows_of =
         |(uri, reach): (&String, &ViewReach)| reach.parts().iter().map(|part| row(uri, part)).collect::<Vec<_>>();
     views.iter().flat_map(rows_of).collect()
+}
+
+/// What each skill is: one that holds something else has another row.
+pub fn skill_rows(skills: &BTreeMap<String, SkillSummary>) -> Vec<GrantRow> {
+    let row = |(name, summary): (&String, &SkillSummary)| {
+        let SkillSummary { digest, files, bytes } = summary;
+        let digest: String = hex(digest).chars().take(DIGEST_CHARS_SHOWN).collect();
+        accepted_row(&format!("skill {name} sha256:{digest} files {files} bytes {bytes}"))
+    };
+    skills.iter().map(row).collect()
+}
+
+/// What is there once the operator has accepted the version.
+fn accepted_row(what: &str) -> GrantRow {
+    let yes = || "yes".to_owned();
+    GrantRow { grant: escaped(what), wanted: yes(), granted: yes(), effective: yes(), left: None }
 }
 
 /// Directories, destinations, variables and the key-value store. `left`: what a tenant is left of them.
@@ -269,6 +282,16 @@ mod tests {
             ("view ui://a permission camera", "yes"),
         ];
         assert_eq!(grants, expected);
+    }
+
+    #[test]
+    fn skill_with_other_contents_is_another_row() {
+        let rows = |digest| {
+            let summary = SkillSummary { digest: [digest; 32], files: 2, bytes: 90 };
+            skill_rows(&[("review".to_owned(), summary)].into())
+        };
+        assert_eq!(rows(1)[0].grant, "skill review sha256:010101010101 files 2 bytes 90");
+        assert_ne!(rows(1)[0].grant, rows(2)[0].grant);
     }
 
     #[test]

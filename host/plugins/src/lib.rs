@@ -61,7 +61,7 @@ pub use comparison::{DifferenceKind, GrantDifference, TextDifference, ToolDiffer
 pub use demotion::VersionDurability;
 pub use difference::{AcceptChanges, Changes, ToolChange, ToolPart};
 pub use entry::{Demotion, Stage, TakenBack, Tenant};
-pub use grants::{GrantRow, VersionGrants, grant_rows, limit_rows, view_rows};
+pub use grants::{GrantRow, VersionGrants, grant_rows, limit_rows, skill_rows, view_rows};
 pub use health::{CallCounts, CanaryThresholds, FAULTS_IN_A_ROW, FaultRecord, HealthMonitor, PluginHealth};
 pub use pinning::Pinning;
 pub use policy_reload::{NamedPolicy, PreparedPolicies};

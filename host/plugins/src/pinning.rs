@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::definition::{described, hashes};
+use super::definition::{described, hashes, skill_key};
 use super::difference::Changes;
 use super::entry::{CanaryRow, Entry};
 use super::{AcceptChanges, Digest, Inner, Policies};
@@ -16,7 +16,7 @@ use bulkhead_audit as audit;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::text::escaped;
-use bulkhead_runtime::{LoadedPlugin, ViewReach};
+use bulkhead_runtime::{LoadedPlugin, SkillSummary, ViewReach};
 
 /// Changes that the host's log names one by one.
 const NOTED_MAX: usize = 32;
@@ -119,11 +119,13 @@ pub(super) fn changes(
         return found;
     }
     found.extend(active.map(|active| reaching_further(active.views(), to.views())).unwrap_or_default());
-    // Tools and views that the active version does not have, or whose accepted definition is not the active one's.
+    found.extend(active.map(|active| changed_skills(active.skills(), to.skills())).unwrap_or_default());
+    // Tools, views and skills that the active version does not have, or whose accepted definition is not the active one's.
     let tools = active.iter().flat_map(|active| active.own_tools()).map(|(tool, _)| tool);
     let views = active.iter().flat_map(|active| active.views()).map(|(uri, _)| uri.as_str());
-    let known: BTreeSet<_> = tools.chain(views).collect();
-    let others = hashes(to).filter(|(tool, _)| !known.contains(tool.as_str()));
+    let skills = active.iter().flat_map(|active| active.skills().keys()).map(|name| skill_key(name));
+    let known: BTreeSet<_> = tools.chain(views).map(str::to_owned).chain(skills).collect();
+    let others = hashes(to).filter(|(tool, _)| !known.contains(tool));
     found.extend(others.filter_map(|(tool, hash)| {
         let accepted = entry.accepted.get(&tool)?;
         (*accepted != Digest(hash)).then(|| format!("{} is not the one that was accepted before", described(&tool)))
@@ -147,10 +149,36 @@ fn reaching_further(old: &BTreeMap<String, ViewReach>, new: &BTreeMap<String, Vi
     found
 }
 
+/// The skills that say something else than before, or nothing any more, one sentence each. A new one is as a new tool.
+fn changed_skills(old: &BTreeMap<String, SkillSummary>, new: &BTreeMap<String, SkillSummary>) -> Vec<String> {
+    let what = |name: &String, skill: &SkillSummary| match new.get(name) {
+        None => Some("is removed"),
+        Some(now) => (now.digest != skill.digest).then_some("changes"),
+    };
+    let changed = old.iter().filter_map(|(name, skill)| Some((name, what(name, skill)?)));
+    changed.map(|(name, what)| format!("{} {what}", described(&skill_key(name)))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn skill_that_changes_or_goes_needs_the_operators_word() {
+        let skills = |skills: &[(&str, u8)]| -> BTreeMap<String, SkillSummary> {
+            let summary = |digest| SkillSummary { digest: [digest; 32], files: 1, bytes: 9 };
+            skills.iter().map(|(name, digest)| ((*name).to_owned(), summary(*digest))).collect()
+        };
+        let old = skills(&[("deploy", 1), ("review", 1)]);
+        for (new, expected) in [
+            (skills(&[("deploy", 1), ("review", 1), ("test", 1)]), vec![]),
+            (skills(&[("deploy", 2), ("review", 1)]), vec!["the skill deploy changes"]),
+            (skills(&[("deploy", 1)]), vec!["the skill review is removed"]),
+        ] {
+            assert_eq!(changed_skills(&old, &new), expected);
+        }
+    }
 
     #[test]
     fn view_that_reaches_something_else_needs_the_operators_word() {

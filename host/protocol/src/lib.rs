@@ -34,6 +34,7 @@ mod rights;
 mod sep1686;
 mod server_features;
 mod session;
+mod skills;
 mod task_calls;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 //! Owns their names, their eras, what each is about and the right that it needs. Must not carry out a request: each era does. Invariant:
 //! every method has one row, and an era is never asked for a method that its rows do not have.
 
+use super::skills;
 use bulkhead_calls::Catalog;
 use bulkhead_domain::rights::Need;
 use bulkhead_domain::task::Era;
@@ -34,6 +35,8 @@ pub(crate) enum Method {
     PromptsList,
     PromptsGet,
     Complete,
+    SkillsList,
+    SkillsGet,
 }
 
 /// What a method is about, which decides who may call it and whether it is there.
@@ -48,6 +51,7 @@ pub(crate) enum Subject {
     Resources,
     Prompts,
     Completion,
+    Skills,
 }
 
 /// A row of the table.
@@ -75,7 +79,7 @@ const fn row(
     MethodRow { name, method, eras, subject, long_answers }
 }
 
-static METHODS: [MethodRow; 24] = [
+static METHODS: [MethodRow; 26] = [
     row("initialize", Method::Initialize, LEGACY, Subject::Handshake, NONE),
     row("ping", Method::Ping, LEGACY, Subject::Connection, NONE),
     row("logging/setLevel", Method::SetLevel, LEGACY, Subject::Connection, NONE),
@@ -101,6 +105,8 @@ static METHODS: [MethodRow; 24] = [
     row("prompts/list", Method::PromptsList, BOTH, Subject::Prompts, NONE),
     row("prompts/get", Method::PromptsGet, BOTH, Subject::Prompts, BOTH),
     row("completion/complete", Method::Complete, BOTH, Subject::Completion, BOTH),
+    row("skills/list", Method::SkillsList, BOTH, Subject::Skills, NONE),
+    row("skills/get", Method::SkillsGet, BOTH, Subject::Skills, NONE),
 ];
 
 /// The names of an era's methods.
@@ -147,7 +153,8 @@ impl Method {
             | Subject::Tools
             | Subject::Resources
             | Subject::Prompts
-            | Subject::Completion => &[],
+            | Subject::Completion
+            | Subject::Skills => &[],
         }
     }
 
@@ -169,6 +176,7 @@ impl Method {
             Subject::Resources => catalog.has_resources(),
             Subject::Prompts => catalog.has_prompts(),
             Subject::Completion => catalog.has_completions(),
+            Subject::Skills => skills::any_skill(catalog),
             Subject::Handshake
             | Subject::Connection
             | Subject::Tools
@@ -192,7 +200,7 @@ mod tests {
             assert!(row.long_answers.iter().all(|era| row.eras.contains(era)), "{}", row.name);
             assert_eq!(METHODS.iter().filter(|other| other.name == row.name).count(), 1, "{}", row.name);
         }
-        assert_eq!(Method::Complete as usize, METHODS.len() - 1, "the last variant has the last row");
+        assert_eq!(Method::SkillsGet as usize, METHODS.len() - 1, "the last variant has the last row");
     }
 
     #[test]
@@ -200,6 +208,6 @@ mod tests {
         assert_eq!(Method::named("tasks/update", Era::Legacy), None);
         assert_eq!(Method::named("initialize", Era::Modern), None);
         assert_eq!(Method::named("tools/call", Era::Modern), Some(Method::ToolsCall));
-        assert_eq!((method_names(Era::Legacy).count(), method_names(Era::Modern).count()), (21, 16));
+        assert_eq!((method_names(Era::Legacy).count(), method_names(Era::Modern).count()), (23, 18));
     }
 }

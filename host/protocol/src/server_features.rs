@@ -89,7 +89,7 @@ impl RequestContext {
     }
 
     /// A page of a list that is known already and sorted by name.
-    fn page<'a, T>(
+    pub(crate) fn page<'a, T>(
         &self,
         method: &str,
         params: Option<&str>,

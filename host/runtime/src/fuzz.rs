@@ -2,16 +2,17 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, WasiVersion, manifest};
+use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, WasiVersion, manifest, skills};
+use bulkhead_calls::Operation;
 use bulkhead_calls::schema::Validator;
 use bulkhead_domain::limits::{CallLimits, CompileLimits};
+use bulkhead_domain::skills::SECTION;
 
-/// A manifest as it stands in a component's custom section; a schema as a tool brings it, with a value to judge by it.
-pub fn manifests(data: &[u8]) -> bool {
+/// A component that holds nothing but a custom section.
+fn with_section(name: &str, data: &[u8]) -> Vec<u8> {
     let mut component = b"\0asm\x0d\0\x01\0".to_vec();
-    let name = b"bulkhead:manifest";
     let mut body = vec![name.len() as u8];
-    body.extend(name);
+    body.extend(name.as_bytes());
     body.extend(data);
     component.push(0);
     let mut length = body.len();
@@ -21,7 +22,18 @@ pub fn manifests(data: &[u8]) -> bool {
     }
     component.push(length as u8);
     component.extend(body);
-    let manifest = manifest::manifest(&component);
+    component
+}
+
+/// A manifest, and skills, as they stand in a component's custom section; a schema as a tool brings it, with a value to judge by it.
+pub fn manifests(data: &[u8]) -> bool {
+    if let Ok(skills) = skills::read(&with_section(SECTION, data)) {
+        assert!(skills.resources("p").iter().all(|listed| {
+            let read = Operation::ReadResource { uri: listed.uri.clone() };
+            skills.contents("p", &read).is_some()
+        }));
+    }
+    let manifest = manifest::manifest(&with_section("bulkhead:manifest", data));
     if let Ok(found) = &manifest {
         assert!(
             found.as_ref().is_some_and(|manifest| manifest.text.as_bytes() == data),

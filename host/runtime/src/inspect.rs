@@ -9,6 +9,7 @@ use wasmtime::component::types::ComponentItem;
 use super::app_views::ViewReach;
 pub use super::manifest::{Manifest, RequestedLimits, RequestedPolicy};
 use super::programs::mcp::McpServer;
+use super::skills::SkillSummary;
 use bulkhead_domain::imports::Grant;
 use bulkhead_domain::server_features::{Prompt, Resource, ResourceTemplate};
 use bulkhead_domain::tool::Tool;
@@ -45,6 +46,8 @@ pub struct Inspection {
     pub resources: Vec<Resource>,
     /// What its views of MCP Apps may reach, by URI or template.
     pub views: BTreeMap<String, ViewReach>,
+    /// Those that it carries, by name.
+    pub skills: BTreeMap<String, SkillSummary>,
 }
 
 /// Imports and exports by function.

@@ -58,6 +58,7 @@ mod sampling;
 pub mod sandbox;
 mod secrets;
 mod server_features;
+mod skills;
 mod supervise;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::expect_used, reason = "only tests use it, and a fixture that fails ends its test")]
@@ -87,6 +88,7 @@ pub use programs::mcp::{McpEra, McpServer};
 pub use published::Canary;
 pub use read::read_component;
 pub use sandbox::{LoadProgress, Sandbox, SandboxConfig, SandboxError};
+pub use skills::SkillSummary;
 pub use typed::wit_file;
 pub use wasi_context::PRINTED;
 pub use wasi_needs::WasiVersion;

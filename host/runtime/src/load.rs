@@ -26,6 +26,7 @@ use super::plugin_source::{McpMode, PluginSource, ToolPolicy, UnknownTools};
 use super::programs::Programs;
 use super::programs::mcp::{self, Answer, Ask, Conversation, Found, McpServer, Request, Transport};
 use super::server_features;
+use super::skills::{SkillSummary, Skills};
 use super::trap_causes::HostFailure;
 use super::typed;
 use crate::granted::{Granted, GrantedTo};
@@ -126,6 +127,11 @@ impl LoadedPlugin {
         self.plugin.views.reach()
     }
 
+    /// The skills that it carries, by name.
+    pub fn skills(&self) -> &BTreeMap<String, SkillSummary> {
+        self.plugin.skills.summaries()
+    }
+
     /// The interfaces that it needs, in the order of the component.
     pub fn imports(&self) -> Vec<String> {
         let component = self.plugin.instance.component();
@@ -181,6 +187,7 @@ pub(super) struct Linked {
     pub(super) granted: Arc<GrantedTo>,
     /// What its manifest requests.
     pub(super) wanted: Arc<RequestedPolicy>,
+    pub(super) skills: Arc<Skills>,
     /// What runs it.
     pub(super) engine: Arc<GuestEngine>,
     pub(super) instance: InstancePre<Call>,
@@ -366,7 +373,7 @@ pub(super) fn finish(
     metrics: &Metrics,
 ) -> Result<LoadedPlugin, Vec<String>> {
     let Listed { linked, mut listing, resources, server } = listed;
-    let Linked { source, version, granted, wanted, engine, instance, exports, call_count } = linked;
+    let Linked { source, version, granted, wanted, skills, engine, instance, exports, call_count } = linked;
     let limits = wanted.limits.within(&source.limits);
     let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.limits.within(&policy.limits), ..policy.clone() };
     let policies = source.tools.iter().map(|(name, policy)| (name.clone(), within(policy))).collect();
@@ -386,7 +393,7 @@ pub(super) fn finish(
     let library = Arc::new(CatalogPlugin {
         plugin: version.clone(),
         limits: limits.clone(),
-        has_resources: exports.has_resources() || features.resources,
+        has_resources: exports.has_resources() || features.resources || !skills.is_empty(),
         has_prompts: exports.has_prompts() || features.prompts,
         has_completions: exports.has_completions() || features.completions,
         activity: Arc::clone(&activity),
@@ -407,7 +414,9 @@ pub(super) fn finish(
     };
     let templates = offers.templates.iter().map(|entry| &entry.template);
     let views = AppViews::new(&source.prefix, &offers.resources, templates);
-    let offers = views.offered(offers);
+    let mut offers = views.offered(offers);
+    offers.resources.extend(skills.resources(&version.name));
+    offers.skills = skills.entries(&library);
     let plugin = Plugin {
         name: version.name.as_str().into(),
         engine,
@@ -420,6 +429,7 @@ pub(super) fn finish(
         wanted,
         entries: tools.clone(),
         views,
+        skills,
         call_count,
         metrics: counted,
         activity,

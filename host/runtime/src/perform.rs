@@ -36,6 +36,7 @@ use bulkhead_calls::{CallEvent, CallSpec, Fenced, Journaling, Operation, Returne
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::server_features::Resource;
 use bulkhead_domain::text::Bytes;
 
 /// Runs a call to its end and says how it ended, last of all.
@@ -52,7 +53,10 @@ pub(super) async fn run(
     let counted = (!spec.journaling.is_check())
         .then(|| CountedCall::begin(&plugin, tool.map(|entry| &**entry), spec.activity.take(), &shared));
     let call = async {
-        let result = execute(&host_context, &plugin, tool, spec, shared, &outbox).await;
+        let result = match plugin.carried(&spec.operation) {
+            Some(returned) => Ok(returned),
+            None => execute(&host_context, &plugin, tool, spec, shared, &outbox).await,
+        };
         match counted {
             Some(counted) => counted.with(result),
             None => result,
@@ -99,6 +103,7 @@ async fn execute(
     }
     let operation = plugin.views.inward(operation).map(Arc::new);
     let operation = operation.ok_or_else(|| CallError::NotFound("the plugin has no such view".to_owned()))?;
+    let carried = plugin.carried_resources(&operation);
     let mut granted = Arc::clone(plugin.granted.of(tenant));
     let mut journal = None;
     if !matches!(journaling, Journaling::Off) {
@@ -175,12 +180,20 @@ async fn execute(
             let schema = entry.and_then(|entry| entry.output.as_ref());
             let mut returned = output::returned(raw, limits.result_bytes, schema)?;
             plugin.views.outward(&mut returned);
+            put_first(&mut returned, carried);
             Ok(returned)
         }
         Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
     });
     denials
         .name_in(outcome.map_err(|error| with_last_words(error, &plugin.name, &stderr, program.as_ref(), &last_words)))
+}
+
+/// Has a page of resources begin with these.
+fn put_first(returned: &mut Returned, resources: Vec<Resource>) {
+    if let Returned::Resources(page) = returned {
+        page.items.splice(0..0, resources);
+    }
 }
 
 /// A guest that crashes says why on standard error: the operator's log has the end of it. Callers who may see it are shown all that is kept

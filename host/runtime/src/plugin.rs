@@ -13,8 +13,10 @@ use super::engines::GuestEngine;
 use super::exports::Exports;
 use super::manifest::RequestedPolicy;
 use super::programs::mcp::McpServer;
+use super::skills::Skills;
 use crate::granted::GrantedTo;
-use bulkhead_calls::{Operation, ToolEntry};
+use bulkhead_calls::{Operation, Returned, ToolEntry};
+use bulkhead_domain::server_features::{Resource, ResourcePage};
 use bulkhead_metrics::{ActivityCounts, PluginMetrics};
 
 /// A component that is ready to be called.
@@ -35,6 +37,7 @@ pub(super) struct Plugin {
     /// By the name inside the plugin.
     pub(super) entries: Vec<Arc<ToolEntry>>,
     pub(super) views: AppViews,
+    pub(super) skills: Arc<Skills>,
     pub(super) call_count: CallCount,
     pub(super) metrics: PluginMetrics,
     /// Of calls of no tool.
@@ -65,6 +68,26 @@ impl Plugin {
     /// Whether its tools are made of what the component exports.
     pub(super) fn is_typed(&self) -> bool {
         self.exports.is_typed() && self.server.is_none()
+    }
+
+    /// What of an operation's answer its component carries, as far as that is all of it: the host gives it without a guest.
+    pub(super) fn carried(&self, operation: &Operation) -> Option<Returned> {
+        if let Operation::ListResources { .. } = operation {
+            let is_server = self.server.as_ref().is_some_and(|server| server.features.resources);
+            let lists_others = self.exports.has_resources() || is_server;
+            let page = || ResourcePage { items: self.carried_resources(operation), next: None };
+            return (!lists_others).then(|| Returned::Resources(page()));
+        }
+        let contents = self.skills.contents(&self.name, operation)?;
+        Some(Returned::Contents(vec![contents]))
+    }
+
+    /// The resources that the first page of its list begins with: those of its skills.
+    pub(super) fn carried_resources(&self, operation: &Operation) -> Vec<Resource> {
+        match operation {
+            Operation::ListResources { cursor: None } => self.skills.resources(&self.name),
+            _ => Vec::new(),
+        }
     }
 
     /// Done when its calls have to end.

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::component_names::ComponentNames;
 use super::manifest::{self, Manifest};
 use super::plugin_source::{PluginSource, Source};
+use super::skills::{self, Skills};
 use super::typed;
 use super::wasi_needs::WasiNeeds;
 use bulkhead_domain::imports::{self, Grant};
@@ -25,6 +26,7 @@ pub(super) struct ComponentBytes {
     pub(super) bytes: Arc<[u8]>,
     pub(super) digest: [u8; 32],
     pub(super) manifest: Option<Manifest>,
+    pub(super) skills: Skills,
     /// Of a component that says nothing of what it wants: what its imports can make use of, and the interface that says so.
     pub(super) usable_grants: Vec<(Grant, &'static str)>,
     pub(super) needs: WasiNeeds,
@@ -52,6 +54,7 @@ pub(super) fn read(source: &Source) -> Result<ComponentBytes, Vec<String>> {
     };
     check_kind(&bytes).map_err(|wrong| vec![wrong])?;
     let manifest = manifest::manifest(&bytes).map_err(|wrong| vec![wrong])?;
+    let skills = skills::read(&bytes).map_err(|wrong| vec![wrong])?;
     let wit_file = match source {
         Source::File(path) => Some(path.with_extension("wit")),
         Source::Bytes(_) => None,
@@ -59,7 +62,7 @@ pub(super) fn read(source: &Source) -> Result<ComponentBytes, Vec<String>> {
     let usable_grants = usable_grants(&bytes, manifest.as_ref());
     let digest = Sha256::digest(&bytes).into();
     let needs = WasiNeeds::of(&bytes);
-    Ok(ComponentBytes { bytes, digest, manifest, usable_grants, needs, wit_file })
+    Ok(ComponentBytes { bytes, digest, manifest, skills, usable_grants, needs, wit_file })
 }
 
 /// Reads a component's file, if it is one (a device may never end) and not larger than it may be.

@@ -70,6 +70,7 @@ pub(super) fn declared(
         prompts: Vec::new(),
         templates: Vec::new(),
         resources: Vec::new(),
+        skills: Vec::new(),
     };
     let mut seen = HashSet::new();
     for listed in prompts {

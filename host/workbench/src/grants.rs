@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bulkhead_calls::policy::{Bound, Grants};
 use bulkhead_config::{Config, PluginConfig};
-use bulkhead_plugins::{GrantRow, grant_rows, limit_rows, view_rows};
+use bulkhead_plugins::{GrantRow, grant_rows, limit_rows, skill_rows, view_rows};
 use bulkhead_runtime::inspect::{Inspection, RequestedPolicy};
 use serde_json::{Value, json};
 
@@ -24,6 +24,7 @@ impl Table {
         let mut rows = grant_rows(&requested.grants, granted, None);
         rows.extend(limit_rows(&requested.limits, entry.map_or(&config.call, |entry| &entry.policy.source.limits)));
         rows.extend(view_rows(&inspection.views));
+        rows.extend(skill_rows(&inspection.skills));
         let bounded = config.tenants.iter().filter(|(_, tenant)| tenant.grants != Bound::default());
         let tenants =
             bounded.map(|(name, tenant)| (name.clone(), grant_rows(&requested.grants, granted, Some(&tenant.grants))));

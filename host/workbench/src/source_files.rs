@@ -13,6 +13,8 @@ use sha2::{Digest as _, Sha256};
 
 /// Folders that hold no sources. Names that begin with a dot are passed over as well.
 const NO_SOURCES: [&str; 4] = ["target", "node_modules", "__pycache__", "bulkhead-data"];
+/// Folders of which every file goes into the component.
+const EMBEDDED: [&str; 2] = ["src", "skills"];
 /// Folders that hold none unless they are below `src`, where they are modules.
 const OUTPUTS: [&str; 3] = ["build", "dist", "venv"];
 /// What is no source even in a folder `src`.
@@ -53,7 +55,7 @@ pub(super) fn sources(folder: &Path) -> anyhow::Result<Sources> {
             if facts.is_dir() {
                 let is_output = !is_embedded && OUTPUTS.contains(&name.as_str());
                 if !is_output && !NO_SOURCES.contains(&name.as_str()) {
-                    folders.push((path, is_embedded || name == "src"));
+                    folders.push((path, is_embedded || EMBEDDED.contains(&name.as_str())));
                 }
                 continue;
             }
@@ -140,8 +142,9 @@ mod tests {
         write("Cargo.toml");
         write("src/lib.rs");
         write("src/prompt.txt");
+        write("skills/review/SKILL.md");
         let before = sources(folder.path()).unwrap();
-        assert_eq!(before.len(), 3, "what Rust embeds is a source");
+        assert_eq!(before.len(), 4, "what Rust embeds is a source, and so is a skill");
         for name in ["dev.err", "host.log", "notes.md", "TODO", "plugin.py~", "4913", "out.txt", ".plugin.py.swp"] {
             write(name);
         }

@@ -51,9 +51,9 @@ async function shareCode(data) {
 
 export class Host {
   /**
-   * Starts one. `plugins` are guests by their `name`, perhaps in a `file` of another name or at a `url`, with `toml` for their entry;
-   * `sections` is TOML. All of it lies in a folder that goes with the host; `prepare` puts more into it. Sessions are kept by
-   * `allowedHosts`, so that each page is at the same one; without one, each browser is sent to a name of its own.
+   * Starts one. `plugins` are guests by their `name`, perhaps of another `guest`, in a `file` of another name or at a `url`, with `toml`
+   * for their entry; `sections` is TOML. All of it lies in a folder that goes with the host; `prepare` puts more into it. Sessions are
+   * kept by `allowedHosts`, so that each page is at the same one; without one, each browser is sent to a name of its own.
    */
   static async start({ plugins, sections = "", allowedHosts = ["127.0.0.1"], prepare = async () => {} }) {
     const host = new Host();
@@ -62,8 +62,8 @@ export class Host {
     await shareCode(host.data);
     await prepare(host);
     const entries = [];
-    for (const { name, file = `${name}.wasm`, url, toml = () => "" } of plugins) {
-      if (!url) await copyFile(component(name), host.file(file));
+    for (const { name, guest = name, file = `${name}.wasm`, url, toml = () => "" } of plugins) {
+      if (!url) await copyFile(component(guest), host.file(file));
       const place = url ? `url = ${JSON.stringify(url)}` : `file = ${JSON.stringify(host.file(file))}`;
       entries.push(`[[plugin]]\nname = ${JSON.stringify(name)}\n${place}\n${toml(host)}`);
     }

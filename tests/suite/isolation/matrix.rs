@@ -13,6 +13,7 @@ use tests::wait::{soon, until};
 use tests::{Host, Setup};
 
 use super::{MODERN_ROWS, ROWS, Row};
+use crate::skills::with_skill;
 
 const RESOURCE: &str = "https://mcp.example.com/mcp";
 const WISH: &str = "modelcontextprotocol.io/task";
@@ -72,7 +73,8 @@ async fn stage() -> Stage {
     };
     // Together they have more tools than a page of their list holds.
     let setup = Setup::with(&["primes", "desk", "text", "conformance", "hostile"]);
-    let host = setup.config(&config).start().await;
+    let skilled = with_skill(&setup, "colour.wasm", "Mix them.").await;
+    let host = setup.config(&format!("{config}\n[[plugin]]\nfile = {skilled:?}\n")).start().await;
     Stage {
         host,
         owner: key.token(&claims("alice", "red")),
@@ -116,7 +118,9 @@ fn params(method: &str, id: &str) -> Value {
         | "resources/list"
         | "resources/templates/list"
         | "prompts/list"
+        | "skills/list"
         | "server/discover" => json!({}),
+        "skills/get" => json!({"uri": "skill://colour/mix-colours/SKILL.md"}),
         other => panic!("{other} has no row in the matrix"),
     }
 }

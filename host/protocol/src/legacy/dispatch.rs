@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::request::Request;
-use super::{results, server_features, tasks, tools};
+use super::{results, server_features, skills, tasks, tools};
 use crate::Exchange;
 use crate::error::RpcError;
 use crate::exchange::immediate;
@@ -34,6 +34,8 @@ pub(super) fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange,
         Method::PromptsList => server_features::prompts(&request),
         Method::PromptsGet => server_features::get_prompt(request),
         Method::Complete => server_features::complete(request),
+        Method::SkillsList => skills::list(&request),
+        Method::SkillsGet => skills::get(&request),
         Method::Discover | Method::Listen | Method::TasksUpdate => Err(RpcError::method_not_found("Method not found")),
     }
 }

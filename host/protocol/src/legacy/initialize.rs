@@ -13,6 +13,7 @@ use crate::jsonrpc::{self, RequestId};
 use crate::methods::methods;
 use crate::server_features::{Empty, FeatureCapabilities};
 use crate::session::{self, Negotiated, Session};
+use crate::skills::{self, SKILLS_EXTENSION};
 use crate::version::Version;
 use crate::{Peer, ProtocolContext, Received, rights};
 use bulkhead_calls::Catalog;
@@ -89,24 +90,27 @@ struct ServerCapabilities {
     offered: FeatureCapabilities,
     #[serde(skip_serializing_if = "Option::is_none")]
     tasks: Option<serde_json::Value>,
-    /// Where a tool has a view: no revision of this era has another extension.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extensions: Option<serde_json::Value>,
+    /// Those of views and of skills: no revision of this era has another one.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    extensions: serde_json::Map<String, serde_json::Value>,
     experimental: Experimental,
 }
 
 impl ServerCapabilities {
     fn new(version: Version, catalog: &Catalog, rights: &Rights) -> Self {
         let has_tasks = version.has_tasks() && rights.has(Need::Tasks);
-        let has_views = version.has_structured_output()
-            && apps::any_view(catalog, |tool| rights::may_call(rights, tool, has_tasks));
+        let extensions = [
+            (UI_EXTENSION, apps::any_view(catalog, |tool| rights::may_call(rights, tool, has_tasks))),
+            (SKILLS_EXTENSION, skills::any_skill(catalog)),
+        ];
+        let offered = extensions.into_iter().filter(|(_, is_there)| *is_there && version.has_structured_output());
         let tasks = || json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
         Self {
             logging: Empty {},
             tools: json!({"listChanged": true}),
             offered: FeatureCapabilities::new(catalog),
             tasks: has_tasks.then(tasks),
-            extensions: has_views.then(|| json!({UI_EXTENSION: {}})),
+            extensions: offered.map(|(name, _)| (name.to_owned(), json!({}))).collect(),
             experimental: Experimental::new(version, catalog, rights),
         }
     }

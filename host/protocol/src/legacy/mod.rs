@@ -14,6 +14,7 @@ mod sep1686_immediate;
 mod sep1686_request;
 mod server_features;
 mod server_requests;
+mod skills;
 mod stream_router;
 mod tasks;
 mod tool_call;

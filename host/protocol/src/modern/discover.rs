@@ -13,6 +13,7 @@ use crate::capabilities::{INTERACTION_EXTENSION, TASKS_EXTENSION};
 use crate::exchange::immediate;
 use crate::jsonrpc::response;
 use crate::server_features::FeatureCapabilities;
+use crate::skills::{self, SKILLS_EXTENSION};
 use crate::version::VERSIONS;
 use crate::wire::{Body, entry_if};
 use bulkhead_domain::rights::Need;
@@ -55,11 +56,12 @@ pub(super) fn discover(request: &Request<'_>) -> Exchange {
     let extensions = extensions.map(|(_, name, value)| (name, value));
     let has_views = apps::any_view(&request.context.catalog, |tool| request.context.may_call(tool));
     let views = has_views.then(|| (UI_EXTENSION, json!({})));
+    let skills = skills::any_skill(&request.context.catalog).then(|| (SKILLS_EXTENSION, json!({})));
     let capabilities = ServerCapabilities {
         logging: json!({}),
         tools: json!({"listChanged": true}),
         offered: FeatureCapabilities::new(&request.context.catalog),
-        extensions: extensions.chain(views).map(|(name, value)| (name.to_owned(), value)).collect(),
+        extensions: extensions.chain(views).chain(skills).map(|(name, value)| (name.to_owned(), value)).collect(),
     };
     let instructions = request.context.shared.options.instructions.as_deref();
     let body = Cacheable { body: Discovered { capabilities, instructions }, scope };

@@ -20,6 +20,7 @@ mod request;
 mod result;
 mod server_features;
 mod server_state;
+mod skills;
 mod state;
 mod task;
 mod tasks;
@@ -151,6 +152,8 @@ fn dispatch(method: Method, name: &str, request: Request<'_>) -> Result<Exchange
         Method::PromptsList => server_features::prompts(&request),
         Method::PromptsGet => server_features::get_prompt(request),
         Method::Complete => server_features::complete(request),
+        Method::SkillsList => skills::list(&request),
+        Method::SkillsGet => skills::get(&request),
         Method::Initialize
         | Method::Ping
         | Method::SetLevel

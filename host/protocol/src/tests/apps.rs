@@ -11,7 +11,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 /// The capabilities that clients of each era are told of.
-async fn announced(world: &World) -> [Value; 3] {
+pub(super) async fn announced(world: &World) -> [Value; 3] {
     let mut capabilities = [const { Value::Null }; 3];
     for (at, version) in ["2025-11-25", "2025-03-26"].into_iter().enumerate() {
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": version,

@@ -57,7 +57,7 @@ fn of_guests() -> [(&'static str, Value, &'static str); 4] {
 }
 
 /// Each request that the host answers itself.
-fn of_the_host() -> [(&'static str, Value); 9] {
+fn of_the_host() -> [(&'static str, Value); 11] {
     [
         ("ping", json!({})),
         ("logging/setLevel", json!({"level": "error"})),
@@ -68,6 +68,8 @@ fn of_the_host() -> [(&'static str, Value); 9] {
         ("resources/unsubscribe", json!({"uri": "a://0"})),
         ("prompts/list", json!({})),
         ("prompts/list", json!({"more": 1})),
+        ("skills/list", json!({})),
+        ("skills/get", json!({"uri": "skill://first/review/SKILL.md"})),
     ]
 }
 

@@ -227,6 +227,8 @@ fn own(era: &str, method: &str) -> Option<Value> {
             json!({"type": "object", "properties": {"taskId": text, "message": text}, "required": ["taskId", "message"]})
         }
         (_, "tasks/pause" | "tasks/resume" | "tasks/delete") => task,
+        (_, "skills/list") => json!({"type": "object", "properties": {"cursor": text}}),
+        (_, "skills/get") => json!({"type": "object", "properties": {"uri": text}, "required": ["uri"]}),
         ("legacy", "tools/call") => json!({"type": "object", "properties": {"_meta": {"type": "object", "properties":
             {"dev.bulkhead/idempotencyKey": text, "modelcontextprotocol.io/task": wish}}}}),
         ("legacy", "resources/read" | "prompts/get") => in_meta("modelcontextprotocol.io/task", &wish),
@@ -262,6 +264,7 @@ fn good(era: &str, method: &str) -> Vec<Value> {
             vec![json!({"taskId": "0"})]
         }
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => vec![json!({"uri": "a://0"})],
+        "skills/get" => vec![json!({"uri": "skill://first/review/SKILL.md"})],
         "prompts/get" => vec![json!({"name": "x_plain", "arguments": {"needed": "n"}})],
         "completion/complete" => vec![
             json!({"ref": {"type": "ref/prompt", "name": "x_plain"}, "argument": {"name": "needed", "value": "n"}}),

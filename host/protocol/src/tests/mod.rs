@@ -17,6 +17,7 @@ mod official;
 mod plain;
 mod sep1686;
 mod sessions;
+mod skills;
 mod task_calls;
 mod tasks;
 mod tool_lists;

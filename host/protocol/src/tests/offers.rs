@@ -4,13 +4,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::*;
 use bulkhead_calls::catalog::PluginFeatures;
-use bulkhead_calls::{CallEvent, CatalogPlugin, ListKind, Operation, PromptEntry, Returned, TemplateEntry};
+use bulkhead_calls::{CallEvent, CatalogPlugin, ListKind, Operation, PromptEntry, Returned, SkillEntry, TemplateEntry};
 use bulkhead_domain::call::{CallError, ClientFeature, InputRequest, InputRequestKind, InputResponse};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::server_features::{
     Completion, Described, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourcePage,
     ResourceTemplate,
 };
+use bulkhead_domain::skills::{Skill, SkillFile};
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::{Content, ContentKind, ResourceBody, ResourceContents, Role};
 use bulkhead_domain::uri_template::UriTemplate;
@@ -32,8 +33,13 @@ fn library(name: &str, has_resources: bool, has_rest: bool, limits: &CallLimits)
 
 /// What the scripted plugins offer.
 pub(super) fn offers(limits: &CallLimits) -> Vec<PluginFeatures> {
-    let bare =
-        |library: Arc<CatalogPlugin>| PluginFeatures { library, prompts: vec![], templates: vec![], resources: vec![] };
+    let bare = |library: Arc<CatalogPlugin>| PluginFeatures {
+        library,
+        prompts: vec![],
+        templates: vec![],
+        resources: vec![],
+        skills: vec![],
+    };
     let first = library("first", true, true, limits);
     let argument = |name: &str, required| PromptArgument {
         described: Described { name: name.into(), title: None, description: Some("An argument.".into()) },
@@ -65,9 +71,24 @@ pub(super) fn offers(limits: &CallLimits) -> Vec<PluginFeatures> {
     let prompts =
         vec![prompt("plain", vec![argument("needed", true), argument("free", false)]), prompt("asking", vec![])];
     let templates = vec![Arc::new(TemplateEntry { template, parsed, library: Arc::clone(&first) })];
-    let owned =
-        PluginFeatures { library: Arc::clone(&first), prompts, templates, resources: vec![resource("a://0".into())] };
+    let resources = vec![resource("a://0".into())];
+    let skills = vec![Arc::new(SkillEntry { skill: skill(), library: Arc::clone(&first) })];
+    let owned = PluginFeatures { library: Arc::clone(&first), prompts, templates, resources, skills };
     vec![owned, bare(library("second", true, false, limits)), bare(library("broken", true, false, limits))]
+}
+
+fn skill() -> Skill {
+    let file = |path: &str, digit, bytes| SkillFile {
+        uri: format!("skill://first/review/{path}"),
+        sha256: [digit; 32],
+        bytes,
+    };
+    let frontmatter = json!({"name": "review", "description": "Reviews.", "metadata": {"version": "1"}});
+    Skill {
+        uri: "skill://first/review/SKILL.md".into(),
+        frontmatter: Json::new(frontmatter.to_string()),
+        files: vec![file("SKILL.md", 1, 40), file("style.md", 2, 6)],
+    }
 }
 
 fn resource(uri: String) -> Resource {
@@ -165,8 +186,8 @@ async fn capabilities_name_offered_lists_and_others_are_unknown() {
     let discovered = offering.plain().result("server/discover", json!({})).await;
     answers.note("server/discover", &discovered["capabilities"]);
     answers.expect(&expect![[r#"
-        initialize: {"logging":{},"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"experimental":{"modelcontextprotocol.io/task":{"list":{},"delete":{},"requests":{"ping":{},"logging":{"setLevel":{}},"tools":{"list":{},"call":{}},"resources":{"list":{},"templates/list":{},"read":{},"subscribe":{},"unsubscribe":{}},"prompts":{"list":{},"get":{}},"completion":{"complete":{}}}}}}
-        server/discover: {"logging":{},"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"extensions":{"io.modelcontextprotocol/tasks":{},"dev.bulkhead/task-interaction":{"steer":true,"pause":true}}}
+        initialize: {"logging":{},"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"extensions":{"io.modelcontextprotocol/skills":{}},"experimental":{"modelcontextprotocol.io/task":{"list":{},"delete":{},"requests":{"ping":{},"logging":{"setLevel":{}},"tools":{"list":{},"call":{}},"resources":{"list":{},"templates/list":{},"read":{},"subscribe":{},"unsubscribe":{}},"prompts":{"list":{},"get":{}},"completion":{"complete":{}},"skills":{"list":{},"get":{}}}}}}
+        server/discover: {"logging":{},"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"extensions":{"io.modelcontextprotocol/tasks":{},"dev.bulkhead/task-interaction":{"steer":true,"pause":true},"io.modelcontextprotocol/skills":{}}}
     "#]]);
 }
 

@@ -59,6 +59,11 @@ pub(super) fn check_modern(method: &str, message: &Value) {
         ("resources/read", "complete") => fits_in(MODERN, "ReadResourceResult", result),
         ("prompts/list", "complete") => fits_in(MODERN, "ListPromptsResult", result),
         ("prompts/get", "complete") => fits_in(MODERN, "GetPromptResult", result),
+        ("skills/list" | "skills/get", "complete") => {
+            // They are cacheable as any list; of the rest there is no schema.
+            assert!(result["ttlMs"].is_u64() && result["cacheScope"].is_string(), "{result}");
+            fits_skills(result);
+        }
         ("completion/complete", "complete") => fits_in(MODERN, "CompleteResult", result),
         ("tools/call" | "prompts/get" | "resources/read", "input_required") => {
             fits_in(MODERN, "InputRequiredResult", result)
@@ -113,6 +118,26 @@ fn fits_beside(task: &Value, alone: bool) {
     assert_eq!(task.get("_meta").unwrap_or(&json!({})), &meta, "{task}");
 }
 
+/// There is no official schema of SEP-2640: this is its text.
+fn fits_skills(result: &Value) {
+    let listed = result["skills"].as_array().into_iter().flatten();
+    let skills: Vec<_> = listed.chain(result.get("skill")).collect();
+    assert!(result["skills"].is_array() != result["skill"].is_object(), "{result}");
+    for skill in skills {
+        let uri = skill["uri"].as_str().unwrap();
+        let folder = uri.strip_suffix("/SKILL.md").unwrap();
+        assert_eq!(folder.rsplit('/').next(), skill["frontmatter"]["name"].as_str(), "{skill}");
+        assert!(skill["frontmatter"]["description"].is_string(), "{skill}");
+        let files = skill["resources"].as_array().unwrap();
+        assert_eq!(files.iter().filter(|file| file["uri"] == uri).count(), 1, "{skill}");
+        for file in files {
+            assert!(file["uri"].as_str().unwrap().strip_prefix(folder).unwrap().starts_with('/'), "{file}");
+            assert!(file["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap().len() == 64, "{file}");
+            assert!(file["size"].is_u64(), "{file}");
+        }
+    }
+}
+
 /// The definition of a result that a task of SEP-1686 has, by the member that it is about.
 fn result_of(result: &Value) -> &'static str {
     let members = [
@@ -123,6 +148,8 @@ fn result_of(result: &Value) -> &'static str {
         ("resources", "ListResourcesResult"),
         ("resourceTemplates", "ListResourceTemplatesResult"),
         ("prompts", "ListPromptsResult"),
+        ("skills", "PaginatedResult"),
+        ("skill", "Result"),
     ];
     members.into_iter().find(|(member, _)| !result[*member].is_null()).map_or("EmptyResult", |(_, name)| name)
 }
@@ -171,6 +198,7 @@ pub(super) fn check(version: &str, method: &str, message: &Value) {
         "prompts/list" => "ListPromptsResult",
         "prompts/get" => "GetPromptResult",
         "completion/complete" => "CompleteResult",
+        "skills/list" | "skills/get" => return fits_skills(result),
         "ping"
         | "logging/setLevel"
         | "tasks/steer"

@@ -143,6 +143,7 @@ impl Sandbox {
                 version,
                 granted: Arc::new(granted),
                 wanted: Arc::new(wanted),
+                skills: Arc::new(raw.skills),
                 engine,
                 instance,
                 exports: Arc::new(exports),
@@ -210,6 +211,7 @@ impl Sandbox {
             version: loaded.version.clone(),
             granted,
             wanted: Arc::clone(&plugin.wanted),
+            skills: Arc::clone(&plugin.skills),
             engine: Arc::clone(&plugin.engine),
             instance: plugin.instance.clone(),
             exports: Arc::clone(&plugin.exports),
@@ -436,6 +438,7 @@ impl Sandbox {
             prompts: loaded.offers.prompts.iter().map(|entry| entry.prompt.clone()).collect(),
             templates: loaded.offers.templates.iter().map(|entry| entry.template.clone()).collect(),
             views: loaded.views().clone(),
+            skills: loaded.skills().clone(),
             resources: loaded.offers.resources,
         })
     }

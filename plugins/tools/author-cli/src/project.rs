@@ -108,6 +108,9 @@ pub struct WrapArguments {
     /// The world of --wit that a core module without types was built for
     #[arg(long, value_name = "NAME", requires = "wit")]
     world: Option<String>,
+    /// A folder with skills, one folder each, that go into the component
+    #[arg(long, value_name = "DIR")]
+    skills: Option<PathBuf>,
     /// The component that is written
     #[arg(long, short, value_name = "OUT")]
     output: PathBuf,
@@ -195,8 +198,8 @@ pub(crate) async fn build(arguments: BuildArguments, program: &'static str) -> a
 }
 
 pub(crate) fn wrap(arguments: WrapArguments) -> anyhow::Result<Outcome> {
-    let WrapArguments { file, manifest, wit, world, output, json } = arguments;
-    let options = WrapOptions { file, manifest, wit, world, output };
+    let WrapArguments { file, manifest, wit, world, skills, output, json } = arguments;
+    let options = WrapOptions { file, manifest, wit, world, skills, output };
     let findings = match bulkhead_author::wrap(&options) {
         Ok(findings) => findings,
         Err(error @ Error::Wrapped { .. }) => return Ok(Outcome::failed(EXIT_REFUSED, error)),

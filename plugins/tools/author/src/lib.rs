@@ -2,7 +2,7 @@
 //!
 //! Owns the templates, the copy of the SDKs that every project carries, and the calls of the languages' own tools. It never
 //! installs anything: it says what is missing and how to get it. Invariant: a component appears under its name only when it is whole,
-//! and with its manifest inside.
+//! and with its manifest and its skills inside.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -23,6 +23,7 @@ mod python;
 mod rust;
 mod sdk;
 mod section;
+mod skills;
 mod template;
 mod traceback;
 mod typescript;
@@ -115,6 +116,7 @@ pub fn build(folder: &Path, options: &Options) -> Result<PathBuf, Error> {
     };
     let component = docs::with_docs(component, &project.folder.join("wit"))?;
     let component = manifest::with_manifest(component, project.manifest.as_deref())?;
+    let component = skills::with_skills(component, &project.folder.join("skills"))?;
     publish(&component, &output)?;
     Ok(output)
 }

@@ -13,7 +13,7 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{PackageId, Resolve};
 
 use crate::check::{self, Findings, Kind};
-use crate::{Error, docs, manifest, programs, publish, section};
+use crate::{Error, docs, manifest, programs, publish, section, skills};
 
 /// What a module says of its types is in sections whose names begin so.
 const COMPONENT_TYPE: &str = "component-type";
@@ -28,21 +28,23 @@ pub struct WrapOptions {
     pub wit: Option<PathBuf>,
     /// The world of `wit` that a module without types was built for.
     pub world: Option<String>,
+    /// A folder with one folder for each skill.
+    pub skills: Option<PathBuf>,
     pub output: PathBuf,
 }
 
-/// Puts manifest and descriptions into a component; gives back what its users would miss.
+/// Puts manifest, descriptions and skills into a component; gives back what its users would miss.
 ///
 /// # Errors
 ///
 /// The file is neither component nor module, the manifest or the WIT is wrong, or a host would refuse the result.
 pub fn wrap(options: &WrapOptions) -> Result<Findings, Error> {
-    let WrapOptions { file, manifest, wit, world, output } = options;
+    let WrapOptions { file, manifest, wit, world, skills, output } = options;
     let bytes = programs::read(file)?;
     let text = std::fs::read_to_string(manifest).map_err(Error::io(manifest))?;
     check::manifest(&text).map_err(|wrong| Error::Wrapped { file: manifest.clone(), wrong })?;
-    if let Some(wit) = wit.as_deref().filter(|wit| !wit.exists()) {
-        return Err(Error::io(wit)(std::io::ErrorKind::NotFound.into()));
+    if let Some(missing) = [wit, skills].into_iter().flatten().find(|path| !path.exists()) {
+        return Err(Error::io(missing)(std::io::ErrorKind::NotFound.into()));
     }
     let wrong = |reason: String| Error::Wrapped { file: file.clone(), wrong: vec![reason] };
     let component = match Kind::of(&bytes) {
@@ -60,6 +62,10 @@ pub fn wrap(options: &WrapOptions) -> Result<Findings, Error> {
         None => component,
     };
     let component = manifest::with_manifest(component, Some(&text))?;
+    let component = match skills {
+        Some(folder) => skills::with_skills(component, folder)?,
+        None => component,
+    };
     let findings = check::check(&component);
     if findings.refused.is_empty() {
         publish(&component, output)?;
@@ -171,6 +177,7 @@ mod tests {
                 manifest: self.path("manifest.toml"),
                 wit: Some(self.path("units.wit")),
                 world: world.map(str::to_owned),
+                skills: self.path("skills").is_dir().then(|| self.path("skills")),
                 output: self.path("out/units.wasm"),
             };
             let wrapped = wrap(&options).map_err(|error| error.to_string());
@@ -182,12 +189,16 @@ mod tests {
     #[test]
     fn wrapped_module_is_a_component_with_manifest_and_docs() {
         let folder = Folder::new(MODULE);
+        std::fs::create_dir_all(folder.path("skills/measure")).unwrap();
+        folder.write("skills/measure/SKILL.md", b"---\nname: measure\ndescription: Measures.\n---\n");
         let component = folder.wrap(Some("library")).unwrap();
         assert!(matches!(Kind::of(&component), Kind::Component));
         assert_eq!(sections(&component, manifest::SECTION), [MANIFEST.as_bytes()]);
         assert!(String::from_utf8_lossy(&sections(&component, "package-docs")[0]).contains("To feet."));
         let checked = check::check(&component);
         assert_eq!((checked.name.as_deref(), checked.refused), (Some("units"), Vec::new()));
+
+        assert_eq!(sections(&component, bulkhead_domain::skills::SECTION).len(), 1);
 
         // What it made is no input again: two manifests would contradict each other.
         folder.write("units.wasm", &component);

@@ -12,13 +12,14 @@ use crate::code::{self, Source, Token};
 use crate::repository::Repository;
 
 /// Where clients' traffic goes, what guests do to the host, and what both leave behind.
-const MODULES: [&str; 31] = [
+const MODULES: [&str; 33] = [
     "audit",
     "calls/journal",
     "calls/operation.rs",
     "calls/secrets.rs",
     "control",
     "dashboard",
+    "domain/skills.rs",
     "identity",
     "limits",
     "metrics",
@@ -37,6 +38,7 @@ const MODULES: [&str; 31] = [
     "runtime/limits.rs",
     "runtime/programs",
     "runtime/secrets",
+    "runtime/skills.rs",
     "runtime/wasi_drafts",
     "runtime/wasi_needs.rs",
     "store",
@@ -156,6 +158,9 @@ const GROWS: &[(&str, &str, By)] = &[
     ("runtime/programs/mcp/stdio.rs", "requests", Because("of one answer, whose lines together are bounded")),
     ("runtime/secrets/inject.rs", "frames", Const("BODY_BYTES_MAX")),
     ("runtime/secrets/scrub.rs", "ready", Because("two: the rest of a body and its trailers")),
+    ("runtime/skills.rs", "by_name", Const("SKILLS_MAX")),
+    ("runtime/skills.rs", "files", Const("SKILL_FILES_MAX")),
+    ("runtime/skills.rs", "summaries", Const("SKILLS_MAX")),
     ("threads/queue.rs", "turns", Key("limits.calls_running_total")),
     ("threads/queue/fair_order.rs", "accounts", SHARES),
     ("threads/queue/fair_order.rs", "order", Key("limits.calls_running_total")),

@@ -1,0 +1,30 @@
+//! `skills/list` and `skills/get` in the modern era.
+
+use super::request::Request;
+use super::result::{Cacheable, Complete};
+use super::tools::scope;
+use crate::Exchange;
+use crate::error::RpcError;
+use crate::exchange::immediate;
+use crate::jsonrpc::response;
+use crate::server_features::Page;
+use crate::skills::{SkillBody, SkillView};
+use crate::wire::{Body, PageBody};
+
+/// What every plugin carries, in the order of URIs.
+pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    let Page { entries, next_cursor } = request.context.skills(request.params)?;
+    let entries = entries.into_iter().map(SkillView).collect();
+    Ok(cacheable(request, PageBody { name: "skills", entries, next_cursor }))
+}
+
+/// The entry of one skill.
+pub(super) fn get(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    let entry = request.context.skill(request.params)?;
+    Ok(cacheable(request, SkillBody(&entry.skill)))
+}
+
+fn cacheable(request: &Request<'_>, body: impl Body) -> Exchange {
+    let body = Cacheable { body, scope: scope(request) };
+    immediate(response(&request.id, &Complete::new(&request.context.shared.modern, body)))
+}
