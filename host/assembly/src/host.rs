@@ -17,8 +17,8 @@ use bulkhead_control::history::History;
 use bulkhead_control::operator::HostOperator;
 use bulkhead_control::plugins::PluginAdmin;
 use bulkhead_control::server::{Attach, AttachedReader, AttachedWriter, Server};
-use bulkhead_control::socket_path;
 use bulkhead_control::views::HostIdentity;
+use bulkhead_control::{ReadNotes, socket_path};
 use bulkhead_domain::clock::Clock;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::requestor::TenantId;
@@ -94,6 +94,8 @@ pub(crate) struct Host {
     pub(crate) history: Option<Arc<History>>,
     /// Who else must let a tenant go that is erased.
     pub(crate) erase_hooks: Arc<EraseHooks>,
+    /// Which looks of operators the audit log has already.
+    read_notes: Arc<ReadNotes>,
 }
 
 /// Whatever is made from here on is for the user of the host alone.
@@ -309,6 +311,7 @@ impl Host {
             login_links: None,
             history: None,
             erase_hooks: Arc::default(),
+            read_notes: Arc::new(ReadNotes::new(config.audit.operator_reads)),
         })
     }
 
@@ -336,6 +339,7 @@ impl Host {
         operator.secrets = Some(Arc::clone(&self.secrets));
         operator.erase_hooks = Arc::clone(&self.erase_hooks);
         operator.audit = self.audit.clone();
+        operator.read_notes = Arc::clone(&self.read_notes);
         Arc::new(operator)
     }
 

@@ -213,6 +213,8 @@ static ROUTES: &[Route] = &[
         "/tools/{tool}",
         Requestor(|own, request| Box::pin(async move { own.tool(&request.parts.task_calls, request.name(0)) })),
     ),
+    Route::page("/resources", Requestor(|own, request| Box::pin(own.resources(request.parts, &request.query)))),
+    Route::page("/prompts", Requestor(|own, request| Box::pin(own.prompts(request.parts, &request.query)))),
     Route::page("/limits", Requestor(|own, request| Box::pin(own.limits(request.parts)))),
     Route::order(
         "/tasks/{task}/answer",
@@ -227,6 +229,12 @@ static ROUTES: &[Route] = &[
         "/tools/{tool}/call",
         Requestor(|own, request| Box::pin(own.call(&request.parts.task_calls, request.name(0), &request.form))),
     ),
+    Route::order(
+        "/tools/{tool}/try",
+        Requestor(|own, request| Box::pin(own.try_tool(request.parts, request.name(0), &request.form))),
+    ),
+    Route::order("/resources/read", Requestor(|own, request| Box::pin(own.try_resource(request.parts, &request.form)))),
+    Route::order("/prompts/get", Requestor(|own, request| Box::pin(own.try_prompt(request.parts, &request.form)))),
     Route::page("/tenant", Lead(|lead, _| Box::pin(lead.tenant()))),
     Route::page("/tenant/tasks", Lead(|lead, request| Box::pin(lead.tasks(&request.query)))),
     Route::page("/tenant/tasks/{task}", Lead(|lead, request| Box::pin(lead.task(request.name(0), None)))),

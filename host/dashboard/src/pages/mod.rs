@@ -26,6 +26,7 @@ mod tiles;
 mod timeline;
 mod tokens;
 mod tools;
+mod tries;
 
 use bulkhead_control::views::TaskStatus;
 use bulkhead_domain::UnixMs;
@@ -49,6 +50,9 @@ pub(crate) use plugins::{PluginPage, PluginsPage, plugin, plugin_path, plugins, 
 pub(crate) use tenants::{DAYS_SHOWN, TenantPage, tenant, tenants};
 pub(crate) use tokens::{Tokens, token_created, tokens};
 pub(crate) use tools::{ToolPage, ToolsPage, tool, tools};
+pub(crate) use tries::{
+    Listed, ListedPage, TriedPage, prompt_again, prompts, resource_again, resources, tool_again, tried,
+};
 
 use crate::assets::{SCRIPT_PATH, STYLE_PATH};
 use crate::digests::form_token;
@@ -73,7 +77,13 @@ const OPERATORS: [(&str, &str); 8] = [
 ];
 /// The page that leads of a tenant have besides.
 const LEAD: (&str, &str) = ("/tenant", "Tenant");
-const REQUESTORS: [(&str, &str); 3] = [("/tasks", "My tasks"), ("/tools", "Tools"), ("/limits", "Limits")];
+const REQUESTORS: [(&str, &str); 5] = [
+    ("/tasks", "My tasks"),
+    ("/tools", "Tools"),
+    ("/resources", "Resources"),
+    ("/prompts", "Prompts"),
+    ("/limits", "Limits"),
+];
 
 /// What stands around a page.
 pub(crate) struct Frame<'a> {

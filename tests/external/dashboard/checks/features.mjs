@@ -19,6 +19,20 @@ export async function tools(report, world) {
     await page.waitForURL(OWN_TASK);
     await world.clients.anna.until(page.url().slice(-32), "completed");
   });
+  await report.check("tools: one is called plainly, on a page that everybody can use, and shows an image and the messages", async () => {
+    const page = await world.viewers.visit("anna", "/tools/contents");
+    await page.getByRole("button", { name: "Call it", exact: true }).first().click();
+    await page.getByText(/^Done in /).waitFor();
+    await page.getByText("an embedded text").first().waitFor();
+    await page.locator("summary", { hasText: "An image" }).click();
+    const image = page.getByRole("img", { name: "The image of the result" });
+    assert.ok(await image.evaluate(async (it) => (await it.decode(), it.naturalWidth > 0)));
+    await page.locator("summary", { hasText: "Messages" }).click();
+    await page.locator("details pre", { hasText: '"tools/call"' }).waitFor();
+    await isUsable(page);
+    await page.getByRole("button", { name: "Call it", exact: true }).first().click();
+    await page.getByText(/^Done in /).waitFor();
+  });
 }
 
 /** A requestor sees what is in use of their limits. */
