@@ -70,6 +70,7 @@ impl DashboardListener {
         let parts = DashboardParts {
             certificate: self.certificate,
             allowed_hosts: self.config.allowed_hosts,
+            trace_link: self.config.trace_link,
             admin_token: config
                 .admin
                 .as_ref()

@@ -433,6 +433,7 @@ fn details(task: &Task, names: &[PrincipalNames]) -> TaskDetailsView {
         dormant_since: task.dormant_since(),
         durable: None,
         timeline: None,
+        trace_id: task.origin.trace.as_ref().map(|trace| hex(&trace.trace_id)),
     }
 }
 

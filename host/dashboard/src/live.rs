@@ -193,7 +193,7 @@ impl Routes {
         let Some(session) = self.sessions.look(cookie).await else {
             return respond::refusal(StatusCode::UNAUTHORIZED, "Your session has ended: log in again\n");
         };
-        let frame = pages::Frame { session: Some(&session), here: "", now: self.parts.clock.now() };
+        let frame = pages::Frame { session: Some(&session), here: "", address: "", now: self.parts.clock.now() };
         let Some(page) = page_of(request) else { return absent(&frame) };
         let open = match session.viewer.requestor().map(&self.parts.admit).transpose() {
             Ok(open) => open,

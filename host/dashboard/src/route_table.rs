@@ -15,6 +15,7 @@ use http::{Method, StatusCode};
 use crate::lead::{LeadError, LeadPages};
 use crate::operators::{OperatorPages, TaskOrder};
 use crate::own_tasks::Own;
+use crate::pages::TIMES;
 use crate::request::Form;
 use crate::respond::Answer;
 use crate::routes::{Routes, method_not_allowed};
@@ -193,6 +194,7 @@ static ROUTES: &[Route] = &[
         }),
     ),
     Route::page(live::PATH, Open(|all, Visit { request, peer, .. }| Box::pin(all.stream(request, peer)))),
+    Route::order(TIMES, Any(|_, request, session, _| Box::pin(async move { Routes::set_times(request, session) }))),
     Route::order("/logout", Any(|all, request, session, peer| Box::pin(all.log_out(request, session, peer)))),
     Route::page("/", Requestor(|own, request| Box::pin(own.list(&request.query)))),
     Route::page("/tasks", Requestor(|own, request| Box::pin(own.list(&request.query)))),

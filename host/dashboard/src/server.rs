@@ -72,6 +72,8 @@ pub struct DashboardParts {
     pub authenticator: Arc<Authenticator>,
     pub admit: AdmitRequest,
     pub hold: HoldAnswer,
+    /// Where traces are shown, with `{trace_id}` in place of the id of one.
+    pub trace_link: Option<String>,
     pub audit: Audit,
     /// Which looks of operators it has already.
     pub read_notes: Arc<ReadNotes>,

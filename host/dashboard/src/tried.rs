@@ -22,7 +22,7 @@ pub(crate) enum Tried {
     /// It goes on as this task.
     Task(TaskId),
     /// What is asked before it goes on.
-    Questions(Vec<String>),
+    InputRequests(Vec<String>),
     Refused {
         code: i64,
         message: String,
@@ -92,7 +92,7 @@ impl Tried {
                     let params = request.get("params").unwrap_or(&Value::Null);
                     text(params, "message").or_else(|| text(request, "method")).unwrap_or_default()
                 };
-                Self::Questions(requests.take(PARTS_SHOWN_MAX).map(|(_, request)| question(request)).collect())
+                Self::InputRequests(requests.take(PARTS_SHOWN_MAX).map(|(_, request)| question(request)).collect())
             }
             _ => Self::Result(TriedResult::read(result)),
         }
@@ -219,7 +219,7 @@ mod tests {
         );
         let asks = json!({"resultType": "input_required", "inputRequests": {"a": {"method": "elicitation/create",
             "params": {"message": "Which?"}}, "b": {"method": "roots/list"}}});
-        assert!(matches!(tried(asks), Tried::Questions(all) if all == ["Which?", "roots/list"]));
+        assert!(matches!(tried(asks), Tried::InputRequests(all) if all == ["Which?", "roots/list"]));
         let refused = Tried::of_message(r#"{"error": {"code": -32601, "message": "Method not found"}}"#);
         assert!(refused.is_no_method());
         assert!(matches!(Tried::of_message("{"), Tried::Refused { .. }), "what cannot be read is no result");

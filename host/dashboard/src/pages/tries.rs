@@ -69,10 +69,10 @@ fn outcome(tried: &Tried, took_ms: u64) -> Markup {
                 a href={ "/tasks/" (id) } { "see how it stands" }
             }
         },
-        Tried::Questions(questions) => html! {
+        Tried::InputRequests(messages) => html! {
             div.notice.ask role="status" {
                 p { "The plugin asks something before it goes on. Call the tool as a task to answer it on the page of the task." }
-                @for question in questions { blockquote { (text::block(question)) } }
+                @for question in messages { blockquote { (text::block(question)) } }
                 p.note { "The text above is the plugin's." }
             }
         },
@@ -332,7 +332,7 @@ mod tests {
         assert!(shown(&Tried::Task(task)).contains("href=\"/tasks/0123456789abcdef0123456789abcdef\""));
         assert!(shown(&Tried::Stopped).contains("stopped after 1.2 s") && shown(&Tried::Stopped).contains("as a task"));
         assert!(shown(&Tried::TooLarge(5 << 20)).contains("5.0 MiB"));
-        let asked = shown(&Tried::Questions(vec!["<b>Which?</b>".to_owned()]));
+        let asked = shown(&Tried::InputRequests(vec!["<b>Which?</b>".to_owned()]));
         assert!(asked.contains("&lt;b&gt;Which?") && asked.contains("the plugin's"), "{asked}");
         let refused = shown(&Tried::Refused { code: 1010, message: "full\nof it".to_owned() });
         assert!(refused.contains("role=\"alert\"") && refused.contains("(code 1010)"), "{refused}");
@@ -357,7 +357,7 @@ mod tests {
         let session = Session::of_operator();
         let prompt = json!({"name": "plan", "arguments": [{"name": "city", "required": true, "description": "Where"}]});
         let page = ListedPage { entries: &[prompt], families: &[], next: None };
-        let frame = Frame { session: None, here: "", now: 1 };
+        let frame = Frame { session: None, here: "", address: "", now: 1 };
         let shown = prompts(&frame, &session, &page).into_string();
         assert!(
             shown.contains("name=\"field.city\" rows=\"3\" required") && shown.contains("value=\"plan\""),
@@ -373,7 +373,7 @@ mod tests {
         let session = Session::of_operator();
         let long = json!({"uri": format!("a://{}", "x".repeat(URI_CHARS_MAX)), "name": "long"});
         let page = ListedPage { entries: &[json!({"uri": "a://<1>", "name": "one"}), long], families: &[], next: None };
-        let frame = Frame { session: None, here: "", now: 1 };
+        let frame = Frame { session: None, here: "", address: "", now: 1 };
         let shown = resources(&frame, &session, &page).into_string();
         assert_eq!((shown.matches("form=\"read\"").count(), shown.matches("name=\"form_token\"").count()), (1, 1));
         assert!(shown.contains("value=\"a://&lt;1&gt;\" aria-label=\"Read one\""), "{shown}");
