@@ -282,9 +282,8 @@ impl Host {
             required: config.server.ready_requires.iter().map(|ReadyRequirement::Plugin(name)| name.clone()).collect(),
         });
         let maintenance = spawn_maintenance(tasks.clone(), plugins.clone(), health.guests.clone(), refuse);
-        let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&*store, metrics.clone()).await?));
-        protocol.set_tool_listing(sources::tool_listing(config));
-        protocol.set_slow_ms(config.log.slow_ms);
+        let protocol = Protocol::new(tasks.clone(), protocol_options(&*store, metrics.clone()).await?);
+        let protocol = Arc::new(configured(protocol, config));
         Ok(Self {
             store,
             engine,
@@ -411,6 +410,13 @@ fn refuse_with(audit: Audit) -> impl Fn(&LoadError) + Send + Sync + 'static {
         audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&why));
         tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
     }
+}
+
+/// The protocol as the configuration has it at the start.
+fn configured(protocol: Protocol, config: &Config) -> Protocol {
+    protocol.set_tool_listing(sources::tool_listing(config));
+    protocol.set_slow_ms(config.log.slow_ms);
+    protocol
 }
 
 async fn protocol_options(store: &dyn Store, metrics: Metrics) -> anyhow::Result<ProtocolOptions> {

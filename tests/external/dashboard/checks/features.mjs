@@ -83,6 +83,24 @@ export async function firstScreen(report, world) {
   });
 }
 
+/** Times are said in the way that the viewer chose. */
+export async function times(report, world) {
+  await report.check("times: a button shows them as they are, on every page and back, and a script leaves them alone", async () => {
+    const page = await world.viewers.visit("operator", "/tasks?tenant=acme");
+    await page.getByRole("button", { name: "Exact times" }).click();
+    assert.equal(new URL(page.url()).search, "?tenant=acme");
+    const exact = /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/;
+    const first = page.locator("main time").first();
+    // By then the script has gone over all times.
+    await page.locator(".live", { hasText: "● live" }).waitFor();
+    assert.match(await first.innerText(), exact);
+    await page.goto("/audit");
+    assert.match(await page.locator("main time").first().innerText(), exact);
+    await page.getByRole("button", { name: "Relative times" }).click();
+    assert.match(await page.locator("main time").first().innerText(), / ago$/);
+  });
+}
+
 /** A list leads to what it lists, and its address says what it shows. */
 export async function lists(report, world) {
   await report.check("lists: a name is the link, a filter is a chip, and an id is found from every page", async () => {
