@@ -7,8 +7,7 @@ use super::own::{signed_in, task_of};
 
 #[tokio::test]
 async fn tool_is_called_plainly_and_both_messages_are_shown() {
-    let limits = "[call]\npromote_after_ms = 50\n[limits]\ntask_creations_per_second = 1\n";
-    let setup = setup(&["primes", "probe", "text"]).config(limits);
+    let setup = setup(&["probe", "text"]).config("[call]\npromote_after_ms = 60000\n");
     let host = setup.start().await;
     let (own, browser) = signed_in(&host, &setup.token("anna", "acme").await).await;
     let call = async |tool: &str, fields: &[(&str, &str)]| {
@@ -37,8 +36,8 @@ async fn tool_is_called_plainly_and_both_messages_are_shown() {
         assert!(refused.text.contains(part), "{arguments}: {}", refused.text);
     }
     assert!(own.tasks().await.is_empty(), "a plain call makes no task");
-    // One that takes longer goes on as a task, and one that asks is to be called as one.
-    let long = call("counted_sleeps", &json("{\"sleeps\": 1, \"pause_ms\": 600}")).await;
+    // One that becomes a task goes on as one, and one that asks is to be called as one.
+    let long = call("detach", &json("{\"ms\": 1}")).await;
     let (_, rest) = long.text.split_once("goes on as a task: <a href=\"").unwrap_or_else(|| panic!("{}", long.text));
     own.until_status(&task_of(rest.split('"').next().expect("an address")), "completed").await;
     let asked = call("ask_many", &json("{\"count\": 1}")).await.text;
