@@ -378,7 +378,9 @@ async fn lead_sees_its_tenant_without_what_is_its_requestors() {
     for path in ["/tenant/tasks", "/tenant/tasks?tenant=globex", "/tenant/tasks?requestor=zoe", "/tenant"] {
         let shown = lead.get(path).await;
         assert_eq!(shown.status, StatusCode::OK, "{path}");
-        let part = shown.text.replace("value=\"zoe\"", "");
+        // What it asked for itself is in the field of the filter, and in the way back of a form.
+        let own_address = path.replace('/', "%2F").replace('?', "%3F").replace('=', "%3D");
+        let part = shown.text.replace("value=\"zoe\"", "").replace(&format!("to={own_address}\""), "");
         assert!(!part.contains(&foreign) && !part.contains("zoe") && !part.contains("globex"), "{path}: {part}");
     }
     let limits = lead.get("/tenant").await.text;
