@@ -7,6 +7,7 @@ mod operators;
 mod own;
 mod plugins;
 mod routes;
+mod tries;
 
 use std::time::{Duration, Instant};
 

@@ -70,6 +70,7 @@ impl DashboardListener {
         let parts = DashboardParts {
             certificate: self.certificate,
             allowed_hosts: self.config.allowed_hosts,
+            trace_link: self.config.trace_link,
             admin_token: config
                 .admin
                 .as_ref()
@@ -79,9 +80,11 @@ impl DashboardListener {
             oidc: self.config.oidc.as_deref().map(trust::login_client).transpose()?,
             session_store: Arc::new(SessionRows(Arc::clone(&host.store))),
             secret: bulkhead_store::host_secret(&*host.store, b"dashboard").await?,
+            read_notes: Arc::clone(&operator.read_notes),
             operator,
             tasks: host.tasks.clone(),
             task_calls: host.protocol.task_calls(),
+            page_client: host.protocol.page_client(),
             edge: host.quota.clone(),
             authenticator,
             admit: Box::new(move |requestor| {

@@ -17,8 +17,8 @@ use bulkhead_control::history::History;
 use bulkhead_control::operator::HostOperator;
 use bulkhead_control::plugins::PluginAdmin;
 use bulkhead_control::server::{Attach, AttachedReader, AttachedWriter, Server};
-use bulkhead_control::socket_path;
 use bulkhead_control::views::HostIdentity;
+use bulkhead_control::{ReadNotes, socket_path};
 use bulkhead_domain::clock::Clock;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::requestor::TenantId;
@@ -94,6 +94,8 @@ pub(crate) struct Host {
     pub(crate) history: Option<Arc<History>>,
     /// Who else must let a tenant go that is erased.
     pub(crate) erase_hooks: Arc<EraseHooks>,
+    /// Which looks of operators the audit log has already.
+    read_notes: Arc<ReadNotes>,
 }
 
 /// Whatever is made from here on is for the user of the host alone.
@@ -286,9 +288,8 @@ impl Host {
             required: config.server.ready_requires.iter().map(|ReadyRequirement::Plugin(name)| name.clone()).collect(),
         });
         let maintenance = spawn_maintenance(tasks.clone(), plugins.clone(), health.guests.clone(), refuse);
-        let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&*store, metrics.clone()).await?));
-        protocol.set_tool_listing(sources::tool_listing(config));
-        protocol.set_slow_ms(config.log.slow_ms);
+        let protocol = Protocol::new(tasks.clone(), protocol_options(&*store, metrics.clone()).await?);
+        let protocol = Arc::new(configured(protocol, config));
         Ok(Self {
             store,
             engine,
@@ -315,6 +316,7 @@ impl Host {
             login_links: None,
             history: None,
             erase_hooks: Arc::default(),
+            read_notes: Arc::new(ReadNotes::new(config.audit.operator_reads)),
         })
     }
 
@@ -342,6 +344,7 @@ impl Host {
         operator.secrets = Some(Arc::clone(&self.secrets));
         operator.erase_hooks = Arc::clone(&self.erase_hooks);
         operator.audit = self.audit.clone();
+        operator.read_notes = Arc::clone(&self.read_notes);
         Arc::new(operator)
     }
 
@@ -413,6 +416,13 @@ fn refuse_with(audit: Audit) -> impl Fn(&LoadError) + Send + Sync + 'static {
         audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&why));
         tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
     }
+}
+
+/// The protocol as the configuration has it at the start.
+fn configured(protocol: Protocol, config: &Config) -> Protocol {
+    protocol.set_tool_listing(sources::tool_listing(config));
+    protocol.set_slow_ms(config.log.slow_ms);
+    protocol
 }
 
 async fn protocol_options(store: &dyn Store, metrics: Metrics) -> anyhow::Result<ProtocolOptions> {

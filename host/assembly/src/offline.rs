@@ -14,7 +14,7 @@ use bulkhead_control::commands::{PluginCommand, SecretCommand, TokenList};
 use bulkhead_control::operator::HostOperator;
 use bulkhead_control::plugins::PluginAdmin;
 use bulkhead_control::task_control::OfflineTasks;
-use bulkhead_control::{Answer, Command, Operator as _, WITHOUT_HOST};
+use bulkhead_control::{Answer, Command, Operator as _, ReadNotes, WITHOUT_HOST};
 use bulkhead_identity::principal::Principals;
 use bulkhead_metrics::Metrics;
 use bulkhead_plugins::{Options, Plugins};
@@ -71,6 +71,7 @@ pub async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Ans
     let mut operator = HostOperator::new(store.clone(), maintenance, task_control.clone(), clock);
     operator.directories = sources::directories(config);
     operator.audit = audit.clone();
+    operator.read_notes = Arc::new(ReadNotes::new(config.audit.operator_reads));
     match &command {
         Command::Secret(SecretCommand::List(_) | SecretCommand::Remove(_)) => {
             operator.secrets = Some(secrets::unopened(config, store.clone()));

@@ -22,6 +22,8 @@ pub struct DashboardConfig {
     pub allowed_hosts: Vec<String>,
     pub tls: Option<TlsConfig>,
     pub oidc: Option<Box<OidcConfig>>,
+    /// Where traces are shown, with `{trace_id}` in place of the id of one.
+    pub trace_link: Option<String>,
 }
 
 /// `[dashboard.oidc]`: the issuer at which people log in.
@@ -43,6 +45,20 @@ fn host(text: &str) -> Result<String, String> {
     if is_host { Ok(text.to_owned()) } else { Err(format!("{text:?} is not HOST or HOST:PORT, like ops.example.com")) }
 }
 
+/// What stands in place of the id of a trace.
+const TRACE_ID: &str = "{trace_id}";
+
+fn trace_link(text: &str) -> Result<String, String> {
+    let is_web = ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme));
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+    match is_web && is_plain && text.matches(TRACE_ID).count() == 1 {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "{text:?} is not an address with {TRACE_ID} in it once, like https://traces.example.com/trace/{TRACE_ID}"
+        )),
+    }
+}
+
 table!(DASHBOARD, DashboardKeys, "[dashboard]",
     "A listener for people in a browser. Without this table there is none.", {
     listen: SocketAddr = |item| item.parsed(admin::address), "",
@@ -53,6 +69,8 @@ table!(DASHBOARD, DashboardKeys, "[dashboard]",
         "As of [server]; required for anything but a loopback address";
     oidc: Box<OidcConfig> = read_oidc, "",
         "Logging in at an issuer: see [dashboard.oidc]";
+    trace_link: String = |item| item.parsed(trace_link), "",
+        "Where traces are shown, with {trace_id} in place of the id; operators' pages of tasks have a link to it";
 });
 
 table!(OIDC, OidcKeys, "[dashboard.oidc]",
@@ -72,7 +90,7 @@ table!(OIDC, OidcKeys, "[dashboard.oidc]",
 /// Reads `[dashboard]`.
 pub(super) fn read(item: &Item<'_>) -> Option<DashboardConfig> {
     let section = item.section(DASHBOARD.names())?;
-    let DashboardKeys { listen, allowed_hosts, tls, oidc } = DashboardKeys::read(&section);
+    let DashboardKeys { listen, allowed_hosts, tls, oidc, trace_link } = DashboardKeys::read(&section);
     if !section.is_sound() {
         return None;
     }
@@ -84,7 +102,7 @@ pub(super) fn read(item: &Item<'_>) -> Option<DashboardConfig> {
         admin::refuse_reachable(&section, "dashboard", "", listen);
         return None;
     }
-    Some(DashboardConfig { listen, allowed_hosts: allowed_hosts.unwrap_or_default(), tls, oidc })
+    Some(DashboardConfig { listen, allowed_hosts: allowed_hosts.unwrap_or_default(), tls, oidc, trace_link })
 }
 
 /// The scope without which nobody logs in.

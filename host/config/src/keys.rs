@@ -329,6 +329,8 @@ section!(AUDIT, blank_audit, struct AuditConfig, "audit", {
         "A file of the audit log that is longer is followed by another one";
     files_max: u64 = count(64, 0, 1_000_000), Host,
         "Files of the audit log that are kept; older ones are removed, and the log says so; 0 keeps all";
+    operator_reads: bool = Kind::Switch { default: true }, Host,
+        "Whether what operators only look at is in the audit log, the same once a minute; looks at what is one tenant's always are";
 });
 
 section!(SOURCES, blank_sources, struct SourcesConfig, "sources", {

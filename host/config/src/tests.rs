@@ -150,6 +150,7 @@ slow_ms = 10000
 enabled = false
 file_bytes_max = 67108864
 files_max = 64
+operator_reads = true
 
 [sources]
 component_bytes_max = 134217728

@@ -491,6 +491,26 @@ impl Command {
             }
     }
 
+    /// Whether it changes nothing and is about no single tenant, requestor or task: lines of the audit log that say the same within a minute
+    /// are one.
+    pub(super) fn looks_at_host_alone(&self) -> bool {
+        let is_of_all = |filter: &TaskFilter| filter.tenant.is_none() && filter.requestor.is_none();
+        self.only_looks()
+            && match self {
+                Self::Secret(_) => false,
+                Self::Tenant(TenantCommand::Usage(TenantUsage { tenant, .. })) => tenant.is_none(),
+                Self::Tenant(command) => matches!(command, TenantCommand::List(_)),
+                Self::Tasks(TasksCommand::Page(TasksPage { filter, .. })) => is_of_all(filter),
+                Self::Tasks(TasksCommand::List(TasksList { requestor, tenant, .. })) => {
+                    requestor.is_none() && tenant.is_none()
+                }
+                Self::Tasks(_) => false,
+                Self::Host(HostCommand::Limits(LimitsInUse { filter, .. })) => is_of_all(filter),
+                Self::Audit(AuditCommand::Page(AuditPage { tenant, .. })) => tenant.is_none(),
+                Self::Token(_) | Self::Store(_) | Self::Host(_) | Self::Plugin(_) => true,
+            }
+    }
+
     /// Whether it may come over the network: it is about what the host does, names no path of its machine, and puts no other code into
     /// service.
     pub fn is_for_administrators(&self) -> bool {

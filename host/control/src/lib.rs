@@ -18,6 +18,7 @@ pub mod history;
 pub mod listener;
 pub mod operator;
 pub mod plugins;
+mod read_notes;
 pub mod remote;
 pub mod scrape;
 mod secrets;
@@ -37,6 +38,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 pub use commands::{Command, Request};
+pub use read_notes::ReadNotes;
 pub use secrets::SecretText;
 
 /// The socket's name in the data directory.

@@ -22,7 +22,7 @@ use super::views::{
     InputView, NamesView, StoreBackupView, StoreCheckView, StoreRebuildView, TaskDetailsView, TaskListView, TaskView,
     TokenCreateView, TokenListView,
 };
-use super::{Answer, Command, ControlError, Operator, Request as _};
+use super::{Answer, Command, ControlError, Operator, ReadNotes, Request as _};
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_calls::policy::DirGrant;
 use bulkhead_domain::clock::Clock;
@@ -88,6 +88,8 @@ pub struct HostOperator {
     pub secrets: Option<Arc<Secrets>>,
     /// Of what was ordered.
     pub audit: Audit,
+    /// Which looks it has already.
+    pub read_notes: Arc<ReadNotes>,
     /// Others who must let a tenant go that is erased.
     pub erase_hooks: Arc<EraseHooks>,
     /// Granted to plugins, where no host runs that would know.
@@ -118,6 +120,7 @@ impl HostOperator {
             secrets: None,
             running_host: None,
             audit,
+            read_notes: Arc::default(),
             erase_hooks,
             directories: Vec::new(),
             purging,
@@ -228,8 +231,13 @@ fn pause_message(message: Option<String>) -> Result<String, ControlError> {
 impl Operator for HostOperator {
     async fn execute_for(&self, who: &str, command: Command) -> Result<Answer, ControlError> {
         let what = self.audit.is_on().then(|| command.summary());
+        let is_merged = command.looks_at_host_alone();
         let done = self.dispatch(who, command).await;
-        if let Some(what) = what {
+        let is_noted = |what: &String| match &done {
+            Ok(answer) if is_merged && !answer.is_refusal => self.read_notes.is_due(who, what, self.clock.now()),
+            _ => true,
+        };
+        if let Some(what) = what.filter(is_noted) {
             self.audit.note(|| {
                 let entry = Entry::new("operator.command").named(&what).operator(who);
                 match &done {
@@ -425,6 +433,7 @@ fn details(task: &Task, names: &[PrincipalNames]) -> TaskDetailsView {
         dormant_since: task.dormant_since(),
         durable: None,
         timeline: None,
+        trace_id: task.origin.trace.as_ref().map(|trace| hex(&trace.trace_id)),
     }
 }
 

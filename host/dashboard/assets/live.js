@@ -52,7 +52,7 @@ const tick = () => {
     waiting.delete(id);
     if (part) replace(part, html);
   }
-  for (const time of all(document, 'time')) {
+  for (const time of all(document, 'time:not(.exact)')) {
     const ms = Date.now() + ahead - Date.parse(time.dateTime), s = Math.abs(ms) / 1000;
     const [by, unit] = s < 60 ? [1, ' s'] : s < 3600 ? [60, ' min'] : s < 86400 ? [3600, ' h'] : [86400, ' d'];
     const span = Math.floor(s / by) + unit, said = ms < 0 ? 'in ' + span : span + ' ago';

@@ -36,6 +36,11 @@ pub(crate) fn input_name(name: &str) -> String {
     format!("{PREFIX}{name}")
 }
 
+/// What was filled in under names that are not ours.
+pub(crate) fn sent(form: &Form) -> impl Iterator<Item = (&str, &str)> {
+    form.fields().filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?, value)))
+}
+
 pub(crate) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flatten().take(FIELDS_SHOWN_MAX)
 }

@@ -245,7 +245,7 @@ mod tests {
             client: OperatorClient::new(&operator, "lead".to_owned()),
             reads: &reads,
             session: &session,
-            frame: Frame { session: None, here: "", now: 0 },
+            frame: Frame { session: None, here: "", address: "", now: 0 },
             tenant: "acme",
             may_control: true,
         };

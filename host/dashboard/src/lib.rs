@@ -31,6 +31,7 @@ mod orders;
 mod own_results;
 mod own_tasks;
 mod own_tools;
+mod own_tries;
 mod pages;
 mod request;
 mod respond;
@@ -41,6 +42,7 @@ mod session_store;
 mod sessions;
 mod shared_reads;
 mod text;
+mod tried;
 
 pub use codes::LoginCodes;
 pub use route_table::{AllowedViewers, Route, routes};

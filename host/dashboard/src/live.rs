@@ -21,7 +21,7 @@ use bulkhead_tasks::{Error, TaskNews};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::request::Parts;
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, StatusCode, Uri};
 use hyper::body::Frame;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -151,6 +151,14 @@ impl Changes {
     }
 }
 
+/// Whether an operator's page is about no single tenant, requestor or task.
+fn is_of_host_alone(uri: &Uri) -> bool {
+    let is_of_one = |begin: &str| uri.path().strip_prefix(begin).is_some_and(|rest| !rest.is_empty());
+    let query = Form::parse(uri.query().unwrap_or_default().as_bytes());
+    !["/tasks/", "/tenants/"].into_iter().any(is_of_one)
+        && ["tenant", "requestor"].into_iter().all(|name| query.filled(name).is_none())
+}
+
 /// Whether the page shows it.
 fn is_about(news: &TaskNews, wanted: Option<TaskId>) -> bool {
     let id = match news {
@@ -185,7 +193,7 @@ impl Routes {
         let Some(session) = self.sessions.look(cookie).await else {
             return respond::refusal(StatusCode::UNAUTHORIZED, "Your session has ended: log in again\n");
         };
-        let frame = pages::Frame { session: Some(&session), here: "", now: self.parts.clock.now() };
+        let frame = pages::Frame { session: Some(&session), here: "", address: "", now: self.parts.clock.now() };
         let Some(page) = page_of(request) else { return absent(&frame) };
         let open = match session.viewer.requestor().map(&self.parts.admit).transpose() {
             Ok(open) => open,
@@ -229,7 +237,12 @@ impl Routes {
         if let Viewer::Operator = session.viewer {
             let who = session.operator_at(peer);
             let shown = live.page.uri.to_string();
-            self.parts.audit.note(|| Entry::new("dashboard.live").named(&shown).operator(&who).outcome("succeeded"));
+            let notes = &self.parts.read_notes;
+            if !is_of_host_alone(&live.page.uri) || notes.is_due(&who, &shown, self.parts.clock.now()) {
+                self.parts
+                    .audit
+                    .note(|| Entry::new("dashboard.live").named(&shown).operator(&who).outcome("succeeded"));
+            }
         }
         let hello = Bytes::from([HELLO.as_bytes(), parts.as_ref()].concat());
         let rest = futures::stream::unfold(live, |mut live| async move { Some((live.next().await?, live)) });
@@ -429,6 +442,17 @@ mod tests {
         let id = "0123456789abcdef0123456789abcdef";
         assert_eq!(task_of(&format!("/tasks/{id}")).map(|id| id.to_string()).as_deref(), Some(id));
         assert_eq!((task_of("/tasks"), task_of("/tasks/1")), (None, None));
+    }
+
+    #[test]
+    fn page_of_one_tenant_or_task_is_not_of_the_host_alone() {
+        let is_of_host = |uri: &'static str| is_of_host_alone(&Uri::from_static(uri));
+        for own in ["/", "/tasks?tool=wait&tenant=", "/plugins/csv", "/tenants", "/tenants/?sort=name"] {
+            assert!(is_of_host(own), "{own}");
+        }
+        for other in ["/tasks/1", "/tasks?tenant=acme", "/tasks?requestor=anna", "/tenants/acme"] {
+            assert!(!is_of_host(other), "{other}");
+        }
     }
 
     #[test]

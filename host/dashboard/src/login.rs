@@ -161,7 +161,7 @@ impl Routes {
     }
 
     pub(crate) fn frame_of_nobody(&self) -> Frame<'static> {
-        Frame { session: None, here: "", now: self.parts.clock.now() }
+        Frame { session: None, here: "", address: "", now: self.parts.clock.now() }
     }
 }
 

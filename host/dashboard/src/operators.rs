@@ -35,6 +35,8 @@ pub(crate) struct OperatorPages<'a> {
     pub(crate) session: &'a Session,
     pub(crate) peer: IpAddr,
     pub(crate) frame: Frame<'a>,
+    /// Where traces are shown, with `{trace_id}` in place of the id of one.
+    pub(crate) trace_link: Option<&'a str>,
 }
 
 /// What may be ordered of a task that is another's.
@@ -165,7 +167,8 @@ impl OperatorPages<'_> {
     pub(crate) async fn task(&self, id: &str, refused: Option<&str>) -> Result<Answer, ControlError> {
         let task = self.read(TasksShow { id: id.to_owned() }).await?;
         let status = if refused.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
-        Ok(respond::page(status, pages::any_task(&self.frame, self.session, &AnyTask { task: &task, refused })))
+        let page = AnyTask { task: &task, refused, trace_link: self.trace_link };
+        Ok(respond::page(status, pages::any_task(&self.frame, self.session, &page)))
     }
 
     /// Does something with a task.

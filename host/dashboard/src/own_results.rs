@@ -66,10 +66,19 @@ impl Own<'_> {
     }
 
     fn send(&self, parts: &DashboardParts, media: &'static str, bytes: Vec<u8>) -> Answer {
-        match (parts.hold)(self.requestor, bytes.len() as u64) {
-            Ok(permit) => respond::answer(StatusCode::OK, media, Bytes::from_owner(Held { bytes, _permit: permit })),
-            Err(error) => self.failed(&error),
-        }
+        self.held(parts, StatusCode::OK, media, bytes).unwrap_or_else(|error| self.failed(&error))
+    }
+
+    /// An answer whose bytes are within the requestor's room for answers until they are sent.
+    pub(crate) fn held(
+        &self,
+        parts: &DashboardParts,
+        status: StatusCode,
+        media: &'static str,
+        bytes: Vec<u8>,
+    ) -> Result<Answer, Error> {
+        let permit = (parts.hold)(self.requestor, bytes.len() as u64)?;
+        Ok(respond::answer(status, media, Bytes::from_owner(Held { bytes, _permit: permit })))
     }
 
     /// What the requestor has in use of its limits.

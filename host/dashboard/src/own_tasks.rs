@@ -220,7 +220,7 @@ pub(crate) fn refused(frame: &Frame<'_>, error: &Error) -> Answer {
 
 /// The page of what is not there, and of what is another requestor's. It is the same wherever it is.
 pub(crate) fn absent(frame: &Frame<'_>) -> Answer {
-    let frame = Frame { session: frame.session, here: "", now: frame.now };
+    let frame = Frame { session: frame.session, here: "", address: "", now: frame.now };
     respond::page(StatusCode::NOT_FOUND, pages::message(&frame, "Not found", "There is nothing here, or no longer."))
 }
 

@@ -37,7 +37,14 @@ impl Own<'_> {
         self.tool_page(calls, name, StatusCode::OK, None)
     }
 
-    fn tool_page(&self, calls: &TaskCalls, name: &str, status: StatusCode, refused: Option<(&Form, &str)>) -> Answer {
+    /// The page of a tool, with what was filled in and why it was refused.
+    pub(crate) fn tool_page(
+        &self,
+        calls: &TaskCalls,
+        name: &str,
+        status: StatusCode,
+        refused: Option<(&Form, &str)>,
+    ) -> Answer {
         let Some(offered) = calls.tool(self.requestor, self.rights, name) else { return absent(&self.frame) };
         let page = ToolPage { offered: &offered, rights: self.rights, refused };
         respond::page(status, pages::tool(&self.frame, self.session, &page))

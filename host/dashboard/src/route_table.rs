@@ -15,6 +15,7 @@ use http::{Method, StatusCode};
 use crate::lead::{LeadError, LeadPages};
 use crate::operators::{OperatorPages, TaskOrder};
 use crate::own_tasks::Own;
+use crate::pages::TIMES;
 use crate::request::Form;
 use crate::respond::Answer;
 use crate::routes::{Routes, method_not_allowed};
@@ -193,6 +194,7 @@ static ROUTES: &[Route] = &[
         }),
     ),
     Route::page(live::PATH, Open(|all, Visit { request, peer, .. }| Box::pin(all.stream(request, peer)))),
+    Route::order(TIMES, Any(|_, request, session, _| Box::pin(async move { Routes::set_times(request, session) }))),
     Route::order("/logout", Any(|all, request, session, peer| Box::pin(all.log_out(request, session, peer)))),
     Route::page("/", Requestor(|own, request| Box::pin(own.list(&request.query)))),
     Route::page("/tasks", Requestor(|own, request| Box::pin(own.list(&request.query)))),
@@ -213,6 +215,8 @@ static ROUTES: &[Route] = &[
         "/tools/{tool}",
         Requestor(|own, request| Box::pin(async move { own.tool(&request.parts.task_calls, request.name(0)) })),
     ),
+    Route::page("/resources", Requestor(|own, request| Box::pin(own.resources(request.parts, &request.query)))),
+    Route::page("/prompts", Requestor(|own, request| Box::pin(own.prompts(request.parts, &request.query)))),
     Route::page("/limits", Requestor(|own, request| Box::pin(own.limits(request.parts)))),
     Route::order(
         "/tasks/{task}/answer",
@@ -227,6 +231,12 @@ static ROUTES: &[Route] = &[
         "/tools/{tool}/call",
         Requestor(|own, request| Box::pin(own.call(&request.parts.task_calls, request.name(0), &request.form))),
     ),
+    Route::order(
+        "/tools/{tool}/try",
+        Requestor(|own, request| Box::pin(own.try_tool(request.parts, request.name(0), &request.form))),
+    ),
+    Route::order("/resources/read", Requestor(|own, request| Box::pin(own.try_resource(request.parts, &request.form)))),
+    Route::order("/prompts/get", Requestor(|own, request| Box::pin(own.try_prompt(request.parts, &request.form)))),
     Route::page("/tenant", Lead(|lead, _| Box::pin(lead.tenant()))),
     Route::page("/tenant/tasks", Lead(|lead, request| Box::pin(lead.tasks(&request.query)))),
     Route::page("/tenant/tasks/{task}", Lead(|lead, request| Box::pin(lead.task(request.name(0), None)))),

@@ -11,6 +11,7 @@ use bulkhead_limits::ScopedCounter;
 use bulkhead_limits::failures::Failures;
 use bulkhead_net::server::RequestBody;
 use http::request::Parts;
+use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 
 use crate::digests::is_form_token;
@@ -104,7 +105,7 @@ impl Routes {
 
     /// For a viewer who is logged in.
     async fn answer_viewer(&self, request: &Parts, body: RequestBody, peer: IpAddr, session: &Arc<Session>) -> Answer {
-        let frame = |here| Frame { session: Some(session), here, now: self.parts.clock.now() };
+        let frame = |here| Frame { session: Some(session), here, address: "", now: self.parts.clock.now() };
         let _permit = match &session.viewer {
             Viewer::Operator => None,
             Viewer::Requestor { requestor, .. } => match (self.parts.admit)(requestor) {
@@ -146,7 +147,9 @@ impl Routes {
         session: &Arc<Session>,
         Reader { operator, follows }: Reader<'_>,
     ) -> Answer {
-        let frame = |here| Frame { session: Some(session), here, now: self.parts.clock.now() };
+        // The page after a form is no place to come back to.
+        let address = request.uri.path_and_query().filter(|_| form.is_none()).map_or("", PathAndQuery::as_str);
+        let frame = |here| Frame { session: Some(session), here, address, now: self.parts.clock.now() };
         let found = route_table::find(Some(&session.viewer), form.is_none(), request.uri.path());
         let Some((route, names)) = found else { return absent(&frame("")) };
         let route_request =
@@ -163,11 +166,19 @@ impl Routes {
                 answer(&pages, &route_request).await.unwrap_or_else(|error| pages.failed(&error))
             }
             (Handler::Operator(answer), None) => {
-                let pages = OperatorPages { operator, orders: &self.orders, session, peer, frame };
+                let trace_link = self.parts.trace_link.as_deref();
+                let pages = OperatorPages { operator, orders: &self.orders, session, peer, frame, trace_link };
                 answer(&pages, &route_request).await.unwrap_or_else(|error| pages.failed(&error))
             }
             _ => absent(&frame),
         }
+    }
+
+    /// Shows times as they are, or by how long ago they were, for the rest of the session.
+    pub(crate) fn set_times(request: &Parts, session: &Session) -> Answer {
+        let query = query(request);
+        session.set_exact_times(query.get("exact") == Some("1"));
+        respond::see_other(own_address(query.get("to").unwrap_or_default()))
     }
 
     pub(crate) async fn log_out(&self, request: &Parts, session: &Session, peer: IpAddr) -> Answer {
@@ -181,6 +192,13 @@ impl Routes {
     }
 }
 
+/// An address of the dashboard; another one leads to the first page.
+fn own_address(to: &str) -> &str {
+    // Browsers leave tabs out of an address, and take a backslash for a slash.
+    let is_plain = to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if is_plain && to.starts_with('/') && !to.starts_with("//") { to } else { "/" }
+}
+
 pub(crate) fn query(request: &Parts) -> Form {
     Form::parse(request.uri.query().unwrap_or_default().as_bytes())
 }
@@ -190,4 +208,21 @@ pub(crate) fn method_not_allowed(allowed: &'static str) -> Answer {
         respond::refusal(StatusCode::METHOD_NOT_ALLOWED, "Pages are read with GET and change with POST\n");
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn form_leads_back_to_pages_of_the_dashboard_alone() {
+        for own in ["/", "/tasks?tool=a%20b&sort=-changed", "/tasks/1"] {
+            assert_eq!(own_address(own), own);
+        }
+        for foreign in
+            ["", "//evil.example", "/\\evil.example", "/\t/evil.example", "https://evil.example", "tasks", "/a b"]
+        {
+            assert_eq!(own_address(foreign), "/", "{foreign:?}");
+        }
+    }
 }

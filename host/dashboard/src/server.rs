@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bulkhead_audit::Audit;
-use bulkhead_control::Operator;
 use bulkhead_control::listener::{ConnectionBounds, FAILURES_PER_MINUTE_MAX, OperatorListener, Responder};
 use bulkhead_control::remote::AdminTokenDigest;
+use bulkhead_control::{Operator, ReadNotes};
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_identity::auth::{Authenticator, LoginClient};
 use bulkhead_limits::failures::Failures;
 use bulkhead_limits::{Permit, UsageReport};
 use bulkhead_net::server::{Certificate, RequestBody};
-use bulkhead_protocol::TaskCalls;
+use bulkhead_protocol::{PageClient, TaskCalls};
 use bulkhead_tasks::{Error, Tasks};
 use http::Request;
 use tokio::net::TcpListener;
@@ -65,12 +65,18 @@ pub struct DashboardParts {
     pub operator: Arc<dyn Operator>,
     pub tasks: Tasks,
     pub task_calls: TaskCalls,
+    /// Sends what requestors try on their pages.
+    pub page_client: PageClient,
     /// Reports the limits of the transport.
     pub edge: Arc<dyn UsageReport>,
     pub authenticator: Arc<Authenticator>,
     pub admit: AdmitRequest,
     pub hold: HoldAnswer,
+    /// Where traces are shown, with `{trace_id}` in place of the id of one.
+    pub trace_link: Option<String>,
     pub audit: Audit,
+    /// Which looks of operators it has already.
+    pub read_notes: Arc<ReadNotes>,
     pub clock: SharedClock,
 }
 

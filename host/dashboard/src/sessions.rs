@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
@@ -100,6 +100,8 @@ pub(crate) struct Session {
     used_at: AtomicU64,
     /// The last use that is in its row.
     written_at: AtomicU64,
+    /// Whether its pages show times as they are.
+    has_exact_times: AtomicBool,
 }
 
 impl Session {
@@ -110,11 +112,28 @@ impl Session {
         let written_at = AtomicU64::new(0);
         let began_at = 0;
         let ends_at = UnixMs::MAX;
-        Self { viewer: Viewer::Operator, key: [1; 32], proof: None, began_at, ends_at, used_at, written_at }
+        Self {
+            viewer: Viewer::Operator,
+            key: [1; 32],
+            proof: None,
+            began_at,
+            ends_at,
+            used_at,
+            written_at,
+            has_exact_times: AtomicBool::default(),
+        }
     }
 
     fn is_over(&self, now: UnixMs) -> bool {
         is_over(self.began_at, self.used_at.load(Ordering::Relaxed), self.ends_at, now)
+    }
+
+    pub(crate) fn has_exact_times(&self) -> bool {
+        self.has_exact_times.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_exact_times(&self, are_exact: bool) {
+        self.has_exact_times.store(are_exact, Ordering::Relaxed);
     }
 
     pub(crate) fn proof(&self) -> Option<&SessionProof> {
@@ -266,6 +285,7 @@ impl Sessions {
             ends_at,
             used_at: AtomicU64::new(now),
             written_at: AtomicU64::new(now),
+            has_exact_times: AtomicBool::default(),
         });
         let ended = self.insert(digest, &session, now)?;
         self.remove_rows(ended).await;
@@ -380,6 +400,7 @@ impl Sessions {
             ends_at,
             used_at: AtomicU64::new(used_at),
             written_at: AtomicU64::new(used_at),
+            has_exact_times: AtomicBool::default(),
         })
     }
 

@@ -5,6 +5,7 @@
 
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::text::{UNSEEN, is_unseen};
+use bulkhead_domain::timestamp::iso8601;
 use serde_json::Value;
 
 /// Characters of a line that a plugin or a client wrote, on a page of the dashboard.
@@ -73,6 +74,15 @@ pub(crate) fn relative(at: UnixMs, now: UnixMs) -> String {
         _ => format!("{} d", seconds / 86_400),
     };
     if is_past { format!("{span} ago") } else { format!("in {span}") }
+}
+
+/// When something was, to the second.
+pub(crate) fn moment(at: UnixMs) -> String {
+    let exact = iso8601(at);
+    match exact.split_once('T') {
+        Some((day, time)) => format!("{day} {} UTC", time.get(..8).unwrap_or(time)),
+        None => exact,
+    }
 }
 
 /// How long something took or takes, in the two largest units that tell something.

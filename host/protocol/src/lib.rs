@@ -28,6 +28,7 @@ mod methods;
 mod modern;
 mod notifications;
 mod operation;
+mod page_client;
 mod reader;
 mod request_context;
 mod rights;
@@ -73,6 +74,7 @@ pub use inspect_json::{output_json, prompt_json, resource_json, template_json, t
 pub use message::{Declared, Peer, Received};
 pub use methods::method_names;
 pub use modern::Connection;
+pub use page_client::{MayBecomeTask, PageAnswer, PageClient, PageList, PageRequest};
 pub use session::Session;
 pub use task_calls::{OfferedTool, TaskCallError, TaskCalls};
 #[cfg(any(test, fuzzing))]

@@ -20,6 +20,16 @@ fn dashboard_needs_an_address() {
     refused_once("[dashboard]\nlisten = '127.0.0.1'", "etc/bulkhead.toml:2: dashboard.listen", "ADDR:PORT");
 }
 
+#[test]
+fn dashboard_links_to_traces_by_an_address_with_their_id() {
+    let with = |link: &str| format!("[dashboard]\nlisten = '127.0.0.1:1'\ntrace_link = '{link}'");
+    let link = "https://traces.example.com/trace/{trace_id}?view=all";
+    assert_eq!(load(&with(link)).unwrap().dashboard.unwrap().trace_link.as_deref(), Some(link));
+    for wrong in ["traces/{trace_id}", "javascript:{trace_id}", "https://a/", "https://a/{trace_id}/{trace_id}"] {
+        refused_once(&with(wrong), "etc/bulkhead.toml:3: dashboard.trace_link", "{trace_id} in it once");
+    }
+}
+
 const ISSUER: &str = "[auth]\nresource = 'https://mcp.example.com/mcp'\n[[auth.issuer]]\n\
     issuer = 'https://login.example.com'\ntenant = 'acme'\n[dashboard]\nlisten = '127.0.0.1:1'\n[dashboard.oidc]\n";
 

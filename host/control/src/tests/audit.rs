@@ -54,3 +54,35 @@ async fn without_an_audit_log_there_is_no_page_of_it() {
     let refused = operator.execute(page_of(&[], None, None, 2)).await.unwrap_err();
     assert!(matches!(&refused, ControlError::Invalid(why) if why.contains("audit.enabled")), "{refused:?}");
 }
+
+#[tokio::test]
+async fn same_look_of_an_operator_is_one_line_a_minute_and_everything_else_a_line_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let principals = Principals::new(store.clone());
+    principals.create_token("anna", "acme", None, 1).await.unwrap();
+    let options = Options { folder: folder.path().join("audit"), file_bytes_max: 1 << 20, files_max: 0 };
+    let mut operator = operator(&store);
+    operator.audit = Audit::open(options, || 1_000).unwrap();
+    let page = |tenant: Option<&str>| TasksPage {
+        filter: TaskFilter { tenant: tenant.map(str::to_owned), ..TaskFilter::default() },
+        after: None,
+        count_max: 1,
+    };
+    let absent = TasksShow { id: "none".to_owned() };
+    let spec = |name: &str| TokenRevoke { id: name.to_owned() };
+    for who in ["ann", "ben"] {
+        for _ in 0..3 {
+            operator.execute_for(who, TokenList {}.into()).await.unwrap();
+            operator.execute_for(who, page(None).into()).await.unwrap();
+            operator.execute_for(who, page(Some("acme")).into()).await.unwrap();
+            operator.execute_for(who, absent.clone().into()).await.unwrap_err();
+            operator.execute_for(who, spec("none").into()).await.unwrap_err();
+        }
+    }
+    operator.audit.close();
+    let lines = operator.execute(page_of(&["operator.command"], None, None, 100)).await.unwrap().lines;
+    let count = |part: &str| lines.iter().filter(|line| line.facts["name"].as_str().unwrap().contains(part)).count();
+    let counted = ["token_list", "\"tenant\":null", "acme", "tasks_show", "token_revoke"].map(count);
+    assert_eq!(counted, [2, 2, 6, 6, 6], "{lines:?}");
+}

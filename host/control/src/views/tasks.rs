@@ -106,6 +106,9 @@ pub struct TaskDetailsView {
     /// Only of one task that is shown, and only where there is more to say than the members above do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<TimelineView>,
+    /// Of the request that created it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
 }
 
 /// What a task that has begun can do when its host ends.

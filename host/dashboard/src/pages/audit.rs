@@ -347,7 +347,7 @@ mod tests {
         let page = page();
         let now = 1_000;
         let shown = |reader| {
-            let frame = Frame { session: None, here: "", now };
+            let frame = Frame { session: None, here: "", address: "", now };
             audit(&frame, AuditFilter { event: None, changes_only: true, reader }, &Ok(page.clone())).into_string()
         };
         for part in ["dashboard operator at ::1", "The chain holds", "name=\"tenant\"", "Anchor"] {
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn operator_is_shown_changes_unless_everything_is_asked_for() {
         let shown = |changes_only| {
-            let frame = Frame { session: None, here: "", now: 1_000 };
+            let frame = Frame { session: None, here: "", address: "", now: 1_000 };
             let page = AuditPageView { next: Some("1.2".to_owned()), ..page() };
             audit(&frame, AuditFilter { event: None, changes_only, reader: ALL }, &Ok(page)).into_string()
         };

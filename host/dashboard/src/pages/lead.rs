@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn lead_is_shown_no_button_that_releases_a_held_task() {
-        let frame = Frame { session: None, here: "", now: 1 };
+        let frame = Frame { session: None, here: "", address: "", now: 1 };
         let shown = |held: bool| {
             let task: TaskDetailsView = serde_json::from_value(serde_json::json!({
                 "id": "01", "status": "paused", "tool": "echo", "requestor": "anna", "tenant": "acme", "created_at": 0,

@@ -33,7 +33,7 @@ pub(crate) fn own_limits(frame: &Frame<'_>, page: &OwnLimits<'_>) -> Markup {
             (table("Rates", &["Limit", "You", "Your tenant"], html! {
                 @for (name, own, of_tenant) in rates {
                     tr {
-                        td { code { (name) } }
+                        td { (limit(name)) }
                         td { (amount(name, own.into())) }
                         td { (amount(name, of_tenant.into())) }
                     }
@@ -49,9 +49,15 @@ pub(super) fn counts(label: &str, in_use: &str, counts: &LimitCounts) -> Markup 
         label,
         &["Limit", in_use],
         html! {
-            @for (name, count) in counts { tr { td { code { (name) } } td { (fullness(name, *count)) } } }
+            @for (name, count) in counts { tr { td { (limit(name)) } td { (fullness(name, *count)) } } }
         },
     )
+}
+
+/// A limit by its key, with the sentence that the configuration says about it.
+pub(super) fn limit(name: &str) -> Markup {
+    let key = bulkhead_config::all_keys().find(|key| key.section == "limits" && key.name == name);
+    html! { code { (name) } @if let Some(key) = key { small { (key.doc) } } }
 }
 
 pub(super) fn fullness(name: &str, LimitCount { in_use, max }: LimitCount) -> Markup {
@@ -70,4 +76,16 @@ fn is_bytes(name: &str) -> bool {
 
 fn amount(name: &str, number: u64) -> String {
     if is_bytes(name) { text::bytes(number) } else { text::count(number) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_is_explained_by_the_sentence_of_its_key() {
+        let shown = limit("tasks_queued_per_requestor").into_string();
+        assert!(shown.starts_with("<code>tasks_queued_per_requestor</code><small>"), "{shown}");
+        assert_eq!(limit("of_another_host").into_string(), "<code>of_another_host</code>");
+    }
 }

@@ -26,6 +26,7 @@ mod tiles;
 mod timeline;
 mod tokens;
 mod tools;
+mod tries;
 
 use bulkhead_control::views::TaskStatus;
 use bulkhead_domain::UnixMs;
@@ -49,6 +50,9 @@ pub(crate) use plugins::{PluginPage, PluginsPage, plugin, plugin_path, plugins, 
 pub(crate) use tenants::{DAYS_SHOWN, TenantPage, tenant, tenants};
 pub(crate) use tokens::{Tokens, token_created, tokens};
 pub(crate) use tools::{ToolPage, ToolsPage, tool, tools};
+pub(crate) use tries::{
+    Listed, ListedPage, TriedPage, prompt_again, prompts, resource_again, resources, tool_again, tried,
+};
 
 use crate::assets::{SCRIPT_PATH, STYLE_PATH};
 use crate::digests::form_token;
@@ -56,6 +60,9 @@ use crate::host_name::{HOST_NAME, VERSION};
 use crate::sessions::{Session, Viewer};
 use crate::text;
 use live::live;
+
+/// Where the way of showing times is chosen.
+pub(crate) const TIMES: &str = "/times";
 
 /// The field of a form that holds its token.
 pub(crate) const TOKEN_FIELD: &str = "form_token";
@@ -73,7 +80,13 @@ const OPERATORS: [(&str, &str); 8] = [
 ];
 /// The page that leads of a tenant have besides.
 const LEAD: (&str, &str) = ("/tenant", "Tenant");
-const REQUESTORS: [(&str, &str); 3] = [("/tasks", "My tasks"), ("/tools", "Tools"), ("/limits", "Limits")];
+const REQUESTORS: [(&str, &str); 5] = [
+    ("/tasks", "My tasks"),
+    ("/tools", "Tools"),
+    ("/resources", "Resources"),
+    ("/prompts", "Prompts"),
+    ("/limits", "Limits"),
+];
 
 /// What stands around a page.
 pub(crate) struct Frame<'a> {
@@ -81,6 +94,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) session: Option<&'a Session>,
     /// Which of the pages above it belongs to.
     pub(crate) here: &'a str,
+    /// Where the page itself is; empty: it is none to come back to.
+    pub(crate) address: &'a str,
     pub(crate) now: UnixMs,
 }
 
@@ -90,6 +105,7 @@ impl Frame<'_> {
         // For the times on it. Pages that say nothing, such as that of what is absent, are the same whenever they are asked for.
         let now = live::goes_on(&main).then_some(self.now);
         let host = self.host();
+        let has_times = main.0.contains("<time");
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -105,7 +121,7 @@ impl Frame<'_> {
                 }
                 body data-now=[now] {
                     a.skip href="#main" { "Skip to the page" }
-                    header { (self.head()) }
+                    header { (self.head(has_times)) }
                     main id="main" { h1 { (title) } (main) }
                 }
             }
@@ -118,7 +134,7 @@ impl Frame<'_> {
         Some(HOST_NAME.as_str()).filter(|name| is_operator && !name.is_empty())
     }
 
-    fn head(&self) -> Markup {
+    fn head(&self, has_times: bool) -> Markup {
         let Some(session) = self.session else { return html! { p.brand { "Bulkhead" } } };
         let (pages, lead, who) = match &session.viewer {
             Viewer::Operator => (&OPERATORS[..], None, "operator".to_owned()),
@@ -139,14 +155,33 @@ impl Frame<'_> {
                 input type="search" name="id" placeholder="Task id" aria-label="Find a task by its id" maxlength="64" required autocomplete="off" spellcheck="false";
             }
             p.who { (who) }
+            @if has_times && !self.address.is_empty() { (self.times_switch(session)) }
             (button(session, "/logout", "Log out", "plain"))
         }
     }
 
-    /// A time, relative, with the exact one beside it.
+    /// The button to the other way of showing times.
+    fn times_switch(&self, session: &Session) -> Markup {
+        let (label, exact) = match session.has_exact_times() {
+            true => ("Relative times", "0"),
+            false => ("Exact times", "1"),
+        };
+        html! {
+            form.button method="post" action=(address(TIMES, &[("exact", Some(exact)), ("to", Some(self.address))])) {
+                (token(session, TIMES))
+                button.plain type="submit" { (label) }
+            }
+        }
+    }
+
+    /// A time: how long ago with the exact one beside it, or the other way round.
     fn when(&self, at: UnixMs) -> Markup {
         let exact = iso8601(at);
-        html! { time datetime=(exact) title=(exact) { (text::relative(at, self.now)) } }
+        let relative = text::relative(at, self.now);
+        match self.session.is_some_and(Session::has_exact_times) {
+            true => html! { time.exact datetime=(exact) title=(relative) { (text::moment(at)) } },
+            false => html! { time datetime=(exact) title=(exact) { (relative) } },
+        }
     }
 }
 
@@ -297,7 +332,7 @@ mod tests {
     fn head_of_every_page_finds_a_task_and_names_the_host_to_operators_alone() {
         let session = Session::of_operator();
         let shown = |session| {
-            let frame = Frame { session, here: "/", now: 1 };
+            let frame = Frame { session, here: "/", address: "", now: 1 };
             frame.show("Overview", html! {}).into_string()
         };
         let operator = shown(Some(&session));
@@ -307,6 +342,23 @@ mod tests {
         assert!(
             !nobody.contains(VERSION) && !nobody.contains("<form") && nobody.contains("<title>Overview · Bulkhead")
         );
+    }
+
+    #[test]
+    fn times_are_exact_where_the_session_says_so() {
+        let session = Session::of_operator();
+        let shown = || {
+            let frame = Frame { session: Some(&session), here: "/tasks", address: "/tasks?tool=a&sort=x", now: 61_000 };
+            frame.show("Tasks", frame.when(1_000)).into_string()
+        };
+        let relative = shown();
+        assert!(relative.contains("title=\"1970-01-01T00:00:01.000Z\">1 min ago</time>"), "{relative}");
+        let action = "action=\"/times?exact=1&amp;to=%2Ftasks%3Ftool%3Da%26sort%3Dx\"";
+        assert!(relative.contains(action) && relative.contains("Exact times"), "{relative}");
+        session.set_exact_times(true);
+        let exact = shown();
+        assert!(exact.contains("title=\"1 min ago\">1970-01-01 00:00:01 UTC</time>"), "{exact}");
+        assert!(exact.contains("/times?exact=0") && exact.contains("<time class=\"exact\""), "{exact}");
     }
 
     #[test]

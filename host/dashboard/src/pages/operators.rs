@@ -140,6 +140,21 @@ pub(crate) struct AnyTask<'a> {
     pub(crate) task: &'a TaskDetailsView,
     /// Why an order was not carried out.
     pub(crate) refused: Option<&'a str>,
+    pub(crate) trace_link: Option<&'a str>,
+}
+
+/// The trace of a task, where traces are shown somewhere.
+fn trace(link: Option<&str>, id: Option<&str>) -> Markup {
+    let Some(id) = id else { return html! {} };
+    html! {
+        dt { "Trace" }
+        dd {
+            @match link {
+                Some(link) => a href=(link.replace("{trace_id}", id)) rel="noopener noreferrer" { code { (id) } },
+                None => code { (id) },
+            }
+        }
+    }
 }
 
 pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>) -> Markup {
@@ -186,6 +201,7 @@ pub(crate) fn any_task(frame: &Frame<'_>, session: &Session, page: &AnyTask<'_>)
             @if let Some(durable) = &details.durable { dt { "Durable" } dd { (text::line(&durable.to_string())) } }
             @if let Some(at) = details.dormant_since { dt { "Dormant" } dd { "since " (frame.when(at)) } }
             @for input in &details.inputs { dt { "Question" } dd { code { (text::line(&input.key)) } " " (answered(input)) } }
+            (trace(page.trace_link, details.trace_id.as_deref()))
             dt { "Log" } dd { a href=(address("/audit", &[("event", Some("task.")), ("tenant", tenant), ("show", Some("all"))])) { "Lines of the audit log about tasks" } }
         } }))
         (live("actions", html! { div.actions {
@@ -278,7 +294,8 @@ mod tests {
         };
         let page = TaskPageView { tasks, more: true, next: Some("a.b.c".to_owned()) };
         let page = AllTasks { filter, page, sort: SortOrder::read(&query, "-changed"), absent: None };
-        all_tasks(&Frame { session: None, here: "/tasks", now: 90_000 }, &Session::of_operator(), &page).into_string()
+        all_tasks(&Frame { session: None, here: "/tasks", address: "", now: 90_000 }, &Session::of_operator(), &page)
+            .into_string()
     }
 
     #[test]
@@ -304,6 +321,18 @@ mod tests {
         let tasks = (0..100).map(|number| task(&format!("{number:032x}"), "a_tool_of_some_length", number)).collect();
         let shown = listed("", tasks);
         assert!(shown.len() <= 60 << 10, "{} bytes", shown.len());
+    }
+
+    #[test]
+    fn trace_is_a_link_where_an_address_is_configured() {
+        let shown = |link, id| trace(link, id).into_string();
+        let linked = shown(Some("https://t.example/{trace_id}?a=1"), Some("0af7"));
+        assert!(
+            linked.contains("href=\"https://t.example/0af7?a=1\" rel=\"noopener noreferrer\"><code>0af7"),
+            "{linked}"
+        );
+        assert_eq!(shown(None, Some("0af7")), "<dt>Trace</dt><dd><code>0af7</code></dd>");
+        assert_eq!(shown(Some("https://t.example/{trace_id}"), None), "");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use bulkhead_control::views::{
 use bulkhead_plugins::{PluginState, PluginView};
 use maud::{Markup, html};
 
-use super::limits::fullness;
+use super::limits::{fullness, limit};
 use super::operators::{digits, path_segment};
 use super::tiles::CALLS_FOR_P99;
 use super::tiles::tiles;
@@ -121,7 +121,7 @@ pub(crate) fn overview(frame: &Frame<'_>, page: &Overview) -> Markup {
                                         None => (text::line(&used.owner)),
                                     }
                                 }
-                                td { code { (used.limit) } }
+                                td { (limit(used.limit)) }
                                 td { (fullness(used.limit, LimitCount { in_use: used.in_use, max: used.max })) }
                             }
                         }
@@ -404,7 +404,9 @@ mod tests {
             "limits":{"tasks_stored_bytes_per_tenant":{"in_use":2048,"max":4096}}}],"requestors":[],"more":false}"#,
         )
         .unwrap();
-        let shown = |page: &Overview| overview(&Frame { session: None, here: "/", now: 1_000 }, page).into_string();
+        let shown = |page: &Overview| {
+            overview(&Frame { session: None, here: "/", address: "", now: 1_000 }, page).into_string()
+        };
         let fullest = shown(&page).split_once("The fullest limits").unwrap().1.to_owned();
         assert!(!fullest.contains("calls_running_total"), "{fullest}");
         assert!(

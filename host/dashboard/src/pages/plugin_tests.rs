@@ -20,7 +20,7 @@ fn hostile(length: usize) -> String {
 }
 
 fn frame(session: &Session) -> Frame<'_> {
-    Frame { session: Some(session), here: "/plugins", now: 10_000 }
+    Frame { session: Some(session), here: "/plugins", address: "", now: 10_000 }
 }
 
 fn is_text(page: &str) {

@@ -9,6 +9,7 @@ use bulkhead_domain::UnixMs;
 use bulkhead_domain::timestamp::iso8601;
 use maud::{Markup, html};
 
+use super::limits::limit as limit_name;
 use super::lists::{ListAddress, ListPosition, counted};
 use super::operators::{ROWS_MAX, path_segment, rows};
 use super::overview::{EMPTY_PERCENT, tasks_of, used};
@@ -93,7 +94,7 @@ pub(crate) fn tenant(frame: &Frame<'_>, page: &TenantPage<'_>) -> Markup {
     let name = page.name;
     let limits = &page.limits;
     let counts = |counts: &LimitCounts| {
-        html! { @for (limit, count) in counts { tr { td { code { (limit) } } td { (quota(limit, *count)) } } } }
+        html! { @for (limit, count) in counts { tr { td { (limit_name(limit)) } td { (quota(limit, *count)) } } } }
     };
     let of_requestors = limits.requestors.iter().flat_map(|requestor| {
         let used = requestor.limits.iter().filter(|(_, count)| count.in_use > 0);

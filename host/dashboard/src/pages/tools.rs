@@ -8,9 +8,10 @@ use maud::{Markup, html};
 
 use super::lists::counted;
 use super::schema_table::schema_table;
-use super::{Frame, filter_text, more, token};
+use super::{Frame, TOKEN_FIELD, filter_text, more};
 use crate::arguments::{self, AS_JSON, JSON_FIELD};
 use crate::columns::TOOLS;
+use crate::digests::form_token;
 use crate::request::Form;
 use crate::sessions::Session;
 use crate::text;
@@ -102,13 +103,8 @@ pub(crate) fn tool(frame: &Frame<'_>, session: &Session, page: &ToolPage<'_>) ->
                 (schema_table("Result", schema.as_str()))
             }
             h2 { "Call it" }
-            @if tool.task_support == TaskSupport::Forbidden {
-                p { "This tool cannot be called as a task: call it with an MCP client." }
-            } @else if !page.rights.has(Need::Tasks) {
-                p { "Your token does not allow tasks: call it with an MCP client." }
-            } @else {
-                (call(session, tool, page.refused))
-            }
+            @if let Some((_, why)) = page.refused { p.notice.bad.lines role="alert" { (text::block(why)) } }
+            (call(session, tool, page.rights, page.refused.map(|(form, _)| form)))
         },
     )
 }
@@ -124,32 +120,90 @@ fn hints_of(hints: &ToolAnnotations) -> impl Iterator<Item = (&'static str, &'st
     hints.into_iter().filter_map(|(label, hint)| Some((label, if hint? { "yes" } else { "no" })))
 }
 
-fn call(session: &Session, tool: &Tool, refused: Option<(&Form, &str)>) -> Markup {
-    let action = format!("/tools/{}/call", tool.name);
+/// The ways in which a requestor may call a tool here, each with the address that does it.
+fn ways(tool: &Tool, rights: &Rights) -> Vec<(String, &'static str)> {
+    let plainly = (format!("/tools/{}/try", tool.name), "Call it");
+    let as_task = (format!("/tools/{}/call", tool.name), "Call it as a task");
+    let has_tasks = rights.has(Need::Tasks);
+    let is_for = [(plainly, tool.task_support != TaskSupport::Required), (as_task, is_task(tool) && has_tasks)];
+    is_for.into_iter().filter(|(_, is_there)| *is_there).map(|(way, _)| way).collect()
+}
+
+fn is_task(tool: &Tool) -> bool {
+    tool.task_support != TaskSupport::Forbidden
+}
+
+/// The form of a call, with what was filled in before.
+pub(super) fn call(session: &Session, tool: &Tool, rights: &Rights, filled: Option<&Form>) -> Markup {
     let (name, json) = AS_JSON;
-    let filled = refused.map(|(form, _)| form);
+    let ways = ways(tool, rights);
+    let Some((action, _)) = ways.first() else {
+        return html! { p { "This tool is called as a task only, and your token does not allow tasks." } };
+    };
     let is_json = filled.is_some_and(|form| form.get(name) == Some(json));
     let fields = arguments::show(tool.input_schema.as_str(), filled.filter(|_| !is_json));
     let text = filled.and_then(|form| form.get(JSON_FIELD)).unwrap_or("{}");
     let as_json = html! {
         form method="post" action=(action) {
-            (token(session, &action))
             input type="hidden" name=(name) value=(json);
             label { "A JSON object"
                 textarea.json name=(JSON_FIELD) rows="6" spellcheck="false" { "\n" (text) }
             }
-            button.plain[fields.is_some()] type="submit" { "Call it as a task" }
+            (buttons(session, &ways, fields.is_some()))
         }
     };
     html! {
-        @if let Some((_, why)) = refused { p.notice.bad.lines role="alert" { (text::block(why)) } }
         @if let Some(fields) = &fields {
             form method="post" action=(action) {
-                (token(session, &action))
                 (fields)
-                button type="submit" { "Call it as a task" }
+                (buttons(session, &ways, false))
             }
             details open[is_json] { summary { "Arguments as JSON" } (as_json) }
         } @else { (as_json) }
+        @if is_task(tool) && !rights.has(Need::Tasks) {
+            p.note { "Your token does not allow tasks: a call that takes long is stopped here." }
+        }
+    }
+}
+
+/// A button for each way, with the token of its address.
+fn buttons(session: &Session, ways: &[(String, &str)], is_plain: bool) -> Markup {
+    html! {
+        p.ways {
+            @for (index, (action, label)) in ways.iter().enumerate() {
+                button.plain[is_plain || index > 0] type="submit" formaction=(action) name=(TOKEN_FIELD) value=(form_token(&session.key, action)) { (label) }
+                " "
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tool_is_called_in_the_ways_that_it_and_its_requestor_have() {
+        let session = Session::of_operator();
+        let shown = |task_support, rights: &Rights| {
+            call(&session, &Tool { task_support, ..Tool::sample("dice") }, rights, None).into_string()
+        };
+        let plainly = "formaction=\"/tools/dice/try\"";
+        let as_task = "formaction=\"/tools/dice/call\"";
+        let all = Rights::default();
+        for (support, expected) in [
+            (TaskSupport::Forbidden, [true, false]),
+            (TaskSupport::Optional, [true, true]),
+            (TaskSupport::Required, [false, true]),
+        ] {
+            let shown = shown(support, &all);
+            assert_eq!([plainly, as_task].map(|part| shown.contains(part)), expected, "{support:?}: {shown}");
+        }
+        // Each button has the token of its own address.
+        let both = shown(TaskSupport::Optional, &all);
+        for action in ["/tools/dice/try", "/tools/dice/call"] {
+            let token = form_token(&session.key, action);
+            assert!(both.contains(&format!("formaction=\"{action}\" name=\"form_token\" value=\"{token}\"")), "{both}");
+        }
     }
 }

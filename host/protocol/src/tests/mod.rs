@@ -14,6 +14,7 @@ mod members;
 mod modern;
 mod offers;
 mod official;
+mod page_client;
 mod plain;
 mod sep1686;
 mod sessions;

@@ -118,6 +118,7 @@ const GROWS: &[(&str, &str, By)] = &[
     ("control/views/activity.rs", "outcomes", Because("the words are in the code")),
     ("control/views/audit.rs", "facts", Because("a line of the audit log has a bounded number of them")),
     ("control/views/audit.rs", "names", Const("LINES_MAX")),
+    ("control/read_notes.rs", "noted", Const("LOOKS_MAX")),
     ("control/views/history.rs", "calls", Because("the words are in the code")),
     ("control/views/history.rs", "refusals", Because("the words are in the code: names of limits")),
     ("protocol/legacy/sep1686_immediate.rs", "params", Key("server.body_bytes_max")),

@@ -19,6 +19,20 @@ export async function tools(report, world) {
     await page.waitForURL(OWN_TASK);
     await world.clients.anna.until(page.url().slice(-32), "completed");
   });
+  await report.check("tools: one is called plainly, on a page that everybody can use, and shows an image and the messages", async () => {
+    const page = await world.viewers.visit("anna", "/tools/contents");
+    await page.getByRole("button", { name: "Call it", exact: true }).first().click();
+    await page.getByText(/^Done in /).waitFor();
+    await page.getByText("an embedded text").first().waitFor();
+    await page.locator("summary", { hasText: "An image" }).click();
+    const image = page.getByRole("img", { name: "The image of the result" });
+    assert.ok(await image.evaluate(async (it) => (await it.decode(), it.naturalWidth > 0)));
+    await page.locator("summary", { hasText: "Messages" }).click();
+    await page.locator("details pre", { hasText: '"tools/call"' }).waitFor();
+    await isUsable(page);
+    await page.getByRole("button", { name: "Call it", exact: true }).first().click();
+    await page.getByText(/^Done in /).waitFor();
+  });
 }
 
 /** A requestor sees what is in use of their limits. */
@@ -66,6 +80,24 @@ export async function firstScreen(report, world) {
       await chart.locator(".plot svg").hover();
       return /^\d\d:\d\d:\d\d · /.test(await page.locator(".reading").first().innerText({ timeout: 1_000 }).catch(() => ""));
     });
+  });
+}
+
+/** Times are said in the way that the viewer chose. */
+export async function times(report, world) {
+  await report.check("times: a button shows them as they are, on every page and back, and a script leaves them alone", async () => {
+    const page = await world.viewers.visit("operator", "/tasks?tenant=acme");
+    await page.getByRole("button", { name: "Exact times" }).click();
+    assert.equal(new URL(page.url()).search, "?tenant=acme");
+    const exact = /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/;
+    const first = page.locator("main time").first();
+    // By then the script has gone over all times.
+    await page.locator(".live", { hasText: "● live" }).waitFor();
+    assert.match(await first.innerText(), exact);
+    await page.goto("/audit");
+    assert.match(await page.locator("main time").first().innerText(), exact);
+    await page.getByRole("button", { name: "Relative times" }).click();
+    assert.match(await page.locator("main time").first().innerText(), / ago$/);
   });
 }
 
