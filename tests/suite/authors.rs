@@ -403,7 +403,8 @@ async fn typescript_build_refuses_type_errors_with_place() {
         "bulkhead: plugin.ts:{line}:7: Type 'number' is not assignable to type 'boolean | undefined'. (TS2322)\n"
     );
     // A machine that is busy hears how long it takes.
-    let refusal: String = built.err.split_inclusive('\n').filter(|line| !line.starts_with("bulkhead: building ")).collect();
+    let refusal: String =
+        built.err.split_inclusive('\n').filter(|line| !line.starts_with("bulkhead: building ")).collect();
     assert_eq!((built.code, refusal), (Some(1), said), "the types of the SDK are asked");
     assert!(!project.join("typed.wasm").exists(), "no component of what does not fit");
 }

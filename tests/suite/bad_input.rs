@@ -7,6 +7,8 @@ use tests::client::{Client, text};
 use tests::small_disk::SmallDisk;
 use tests::{Host, Setup, command};
 
+use crate::skills::with_skill;
+
 async fn host() -> Host {
     Setup::with(&["text"]).start().await
 }
@@ -64,7 +66,9 @@ async fn malformed_messages_are_refused_with_their_code() {
 #[tokio::test]
 async fn params_of_the_wrong_type_are_refused_for_every_method() {
     // Methods that no plugin offers anything for do not exist.
-    let host = Setup::with(&["text", "conformance"]).start().await;
+    let setup = Setup::with(&["text", "conformance"]);
+    let skilled = with_skill(&setup, "skilled.wasm", "Mix them.").await;
+    let host = setup.config(&format!("[[plugin]]\nfile = {skilled:?}\n")).start().await;
     let client = Client::connect(&host).await;
     for method in bulkhead_protocol::method_names(Era::Legacy) {
         for params in ["[1]", "\"text\"", "7"] {

@@ -96,7 +96,7 @@ async fn changed_skill_is_held_until_accepted() {
     assert_eq!(says().await, "Mix them once.");
     let second = with_skill(&setup, "second.wasm", "Mix them twice.").await;
     let (code, held) = command::outcome(&["plugin", "add", &second, "--name", "colour"], &setup.data()).await;
-    assert_eq!((code, &held["held"]), (Some(4), &json!(["the skill mix-colours changes"])), "{held}");
+    assert_eq!((code, &held["held"]), (Some(4), &json!(["colour: the skill mix-colours changes"])), "{held}");
     assert_eq!(says().await, "Mix them once.");
     let changes = command::json(&["plugin", "changes", "colour"], &setup.data()).await;
     let grants: Vec<_> =

@@ -177,6 +177,7 @@ async fn attacks_that_end_replay() {
         replays("connect", json!({"host": "example.com", "port": 80})),
         replays("bad_output", json!({})),
         replays("bad_json", json!({})),
+        replays("half_pairs", json!({})),
         replays("bad_utf8", json!({})),
     ];
     // They loop, or take what a limit ends.
