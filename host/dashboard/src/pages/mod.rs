@@ -105,7 +105,7 @@ impl Frame<'_> {
         // For the times on it. Pages that say nothing, such as that of what is absent, are the same whenever they are asked for.
         let now = live::goes_on(&main).then_some(self.now);
         let host = self.host();
-        let has_times = main.0.contains("<time");
+        let is_switched = main.0.contains("<time") && !self.address.is_empty();
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -121,8 +121,11 @@ impl Frame<'_> {
                 }
                 body data-now=[now] {
                     a.skip href="#main" { "Skip to the page" }
-                    header { (self.head(has_times)) }
+                    header { (self.head()) }
                     main id="main" { h1 { (title) } (main) }
+                    @if let Some(session) = self.session.filter(|_| is_switched) {
+                        footer { (self.times_switch(session)) }
+                    }
                 }
             }
         }
@@ -134,7 +137,7 @@ impl Frame<'_> {
         Some(HOST_NAME.as_str()).filter(|name| is_operator && !name.is_empty())
     }
 
-    fn head(&self, has_times: bool) -> Markup {
+    fn head(&self) -> Markup {
         let Some(session) = self.session else { return html! { p.brand { "Bulkhead" } } };
         let (pages, lead, who) = match &session.viewer {
             Viewer::Operator => (&OPERATORS[..], None, "operator".to_owned()),
@@ -155,7 +158,6 @@ impl Frame<'_> {
                 input type="search" name="id" placeholder="Task id" aria-label="Find a task by its id" maxlength="64" required autocomplete="off" spellcheck="false";
             }
             p.who { (who) }
-            @if has_times && !self.address.is_empty() { (self.times_switch(session)) }
             (button(session, "/logout", "Log out", "plain"))
         }
     }
