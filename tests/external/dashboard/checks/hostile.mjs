@@ -14,7 +14,7 @@ const UNSEEN = /[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/;
 
 /** What pages of the dashboard are made of. */
 const ELEMENTS = `
-  html head meta title link script body header nav main noscript
+  html head meta title link script body header nav main footer noscript
   h1 h2 h3 p blockquote pre div span section ol ul li dl dt dd table thead tbody tr th td caption
   a abbr code em strong q small time meter progress details summary
   form fieldset legend label input datalist select optgroup option textarea button output
