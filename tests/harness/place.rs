@@ -98,12 +98,12 @@ pub fn guest_toolchain() -> (Vec<String>, Vec<(String, String)>) {
     (arguments, variables.map(|(key, value)| (key.clone(), word(value))).collect())
 }
 
-/// A folder with a code cache and its key, for hosts that share what they compile: that of the commands of [`crate::command`] and of the unit
-/// tests, too. What no run has used for a week is removed.
+/// A folder with a code cache and its key, for hosts that share what they compile, and with the unit tests of the sandbox. What no run has
+/// used for a week is removed. Commands have a cache of their own in it, because they keep it small.
 pub fn compiled_code() -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
-        let folder = root().join("target/test-code/bulkhead");
+        let folder = root().join("target/test-code");
         let cache = folder.join("cache");
         std::fs::create_dir_all(&cache).expect("a folder");
         let old = SystemTime::now() - Duration::from_secs(7 * 24 * 3600);

@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tests::client::{Client, HELLO};
-use tests::wait::soon;
+use tests::wait::{soon, until};
 use tests::{Setup, command, place};
 
 #[tokio::test]
@@ -45,11 +45,11 @@ async fn configured_names_that_clients_refuse_are_warned_of_by_the_check_and_in_
     let plain = command::output(&mut setup.command("serve"), &["--check"], None).await;
     let plain = String::from_utf8_lossy(&plain.stderr).into_owned();
     let host = setup.start().await;
-    let log = host.log();
     for start in expected {
         assert!(warnings.iter().any(|warning| warning.starts_with(start)), "{start}: {warnings:?}");
         assert!(plain.lines().any(|line| line.contains(&format!("warning: {start}"))), "{start}: {plain}");
-        assert!(log.lines().any(|line| line.contains(" WARN ") && line.contains(start)), "{start}: {log}");
+        let is_warned = || host.log().lines().any(|line| line.contains(" WARN ") && line.contains(start));
+        until(start, async || is_warned().then_some(())).await;
     }
     host.terminate().await;
 }
@@ -359,8 +359,8 @@ async fn commands_report_unknown_ids() {
 async fn command_does_not_wait_for_a_stopped_host() {
     let setup = Setup::new();
     let host = setup.start().await;
-    let log = host.log();
-    let serving = log.lines().find(|line| line.contains("serving ")).unwrap_or_else(|| panic!("{log}"));
+    let serving = async || host.log().lines().find(|line| line.contains("serving ")).map(ToOwned::to_owned);
+    let serving = until("the line that it serves", serving).await;
     assert!(serving.contains(&format!(" pid={} ", host.pid())), "which process to kill: {serving}");
     let process = Pid::from_raw(host.pid().try_into().expect("a process id")).expect("a process id");
     kill_process(process, Signal::STOP).expect("the host can be signalled");

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tests::modern::Modern;
+use tests::wait::until;
 use tests::{Host, Setup, command};
 
 use super::{AT_ONCE, again, answer, question};
@@ -242,7 +243,8 @@ async fn host_that_starts_with_its_tasks_held_says_so_until_they_are_released() 
     drop(client);
     let setup = host.kill().await.argument("--hold-tasks");
     let host = setup.start().await;
-    assert!(host.log().contains("`bulkhead tasks release --status paused` lets them go on"), "{}", host.log());
+    let says_how = || host.log().contains("`bulkhead tasks release --status paused` lets them go on");
+    until("the log to name the command", async || says_how().then_some(())).await;
     let status = command::json(&["host", "status"], &data).await;
     assert_eq!((&status["tasks_paused"], &status["tasks_held"]), (&json!(1), &json!(1)), "{status}");
     let shown = said(&["tasks", "show", &id], &data).await;
