@@ -181,11 +181,22 @@ impl Place {
 
     /// Goes on from a journal that has no end, with the same things around it.
     async fn go_on(&self, tool: &str, arguments: &Value, history: History) -> (Outcome, JournalReport) {
+        self.go_on_beside(&self.peer, tool, arguments, history).await
+    }
+
+    /// The same with a peer of its own, which counts no request of an earlier run that is still under way.
+    async fn go_on_beside(
+        &self,
+        peer: &Arc<Peer>,
+        tool: &str,
+        arguments: &Value,
+        history: History,
+    ) -> (Outcome, JournalReport) {
         let running = self.house.start_with(tool, &arguments.to_string(), |spec| {
             spec.journaling = Journaling::Replay(history);
             spec.facts.features = features();
             spec.facts.log_level = Some(LogLevel::Debug);
-            spec.facts.outside = Some(Arc::clone(&self.peer) as Arc<dyn OutsideWorld>);
+            spec.facts.outside = Some(Arc::clone(peer) as Arc<dyn OutsideWorld>);
             spec.facts.guest_services = Some(Arc::clone(&self.values) as Arc<dyn GuestServices>);
         });
         let (outcome, report) = drive(running, Levers::default()).await;

@@ -69,9 +69,10 @@ async fn check(place: &Place, acts: &[Value], levers: Levers) -> usize {
     assert_eq!((comparable(&again), replayed), (comparable(&outcome), recorded.clone()));
     let prefixes = Edited::of(&recorded.history).prefixes();
     for (at, prefix) in prefixes.iter().enumerate() {
-        let sent = place.peer.posts();
+        // A script may end before what it sent has arrived.
+        let peer = Arc::default();
         let kept = place.values.0.lock().clone();
-        let (continued, report) = place.go_on("script", &arguments, prefix.clone()).await;
+        let (continued, report) = place.go_on_beside(&peer, "script", &arguments, prefix.clone()).await;
         assert_eq!(report.status, JournalStatus::Ended, "mark {at}: {continued:?}");
         assert!(report.history.0.starts_with(&prefix.0), "mark {at}: what was kept stays");
         let asked = Edited::of(prefix).commands();
@@ -82,7 +83,7 @@ async fn check(place: &Place, acts: &[Value], levers: Levers) -> usize {
         );
         let commands = acts.iter().filter(|act| **act == "get" || **act == "post" || act.get("ask").is_some());
         let left = commands.skip(asked).filter(|act| **act == "post").count();
-        let sent = place.peer.posts() - sent;
+        let sent = peer.posts();
         assert!(sent <= left, "mark {at}: {sent} were sent, and {left} were left to send");
         let (replayed, second) = place.replay("script", &arguments, report.history.clone()).await;
         assert_eq!((comparable(&replayed), second), (comparable(&continued), report), "mark {at}");
