@@ -1,7 +1,8 @@
 //! Where the built things are.
 
+use std::fs::DirBuilder;
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
@@ -98,14 +99,15 @@ pub fn guest_toolchain() -> (Vec<String>, Vec<(String, String)>) {
     (arguments, variables.map(|(key, value)| (key.clone(), word(value))).collect())
 }
 
-/// A folder with a code cache and its key, for hosts that share what they compile, and with the unit tests of the sandbox. What no run has
-/// used for a week is removed. Commands have a cache of their own in it, because they keep it small.
+/// A folder with a code cache and its key, for hosts that share what they compile: with the commands of [`crate::command`] and the unit tests
+/// of the sandbox, too. What no run has used for a week is removed.
 pub fn compiled_code() -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
-        let folder = root().join("target/test-code");
+        let folder = root().join("target/test-code/bulkhead");
         let cache = folder.join("cache");
-        std::fs::create_dir_all(&cache).expect("a folder");
+        // Commands take code from no folder that others may write to.
+        DirBuilder::new().recursive(true).mode(0o700).create(&cache).expect("a folder");
         let old = SystemTime::now() - Duration::from_secs(7 * 24 * 3600);
         for entry in std::fs::read_dir(&cache).expect("the folder can be read").flatten() {
             if modified(&entry.path()) < old {

@@ -12,8 +12,9 @@ use bulkhead_runtime::{CodeCacheBounds, CodeCacheConfig};
 
 use super::sources;
 
-/// A language's runtime takes some 50 MiB of code; an author builds all day.
-const BOUNDS: CodeCacheBounds = CodeCacheBounds { entries_max: 64, bytes_max: 1 << 30 };
+/// A language's runtime takes some 50 MiB of code; an author builds all day. Small components are many and cheap to keep: their number is
+/// what a folder is looked through for in an instant.
+const BOUNDS: CodeCacheBounds = CodeCacheBounds { entries_max: 1024, bytes_max: 1 << 30 };
 
 /// The user's cache of compiled code; `None`, and a line in the log, where there is no folder that is safe.
 pub fn of_user() -> Option<CodeCacheConfig> {

@@ -44,7 +44,7 @@ export async function variant(name, from, to, file) {
 async function shareCode(data) {
   await mkdir(data, { mode: 0o700 });
   for (const name of ["cache", "cache.key"]) {
-    const shared = path.join(ROOT, "target/test-code", name);
+    const shared = path.join(ROOT, "target/test-code/bulkhead", name);
     if (existsSync(shared)) await symlink(shared, path.join(data, name));
   }
 }

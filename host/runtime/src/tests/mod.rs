@@ -46,7 +46,7 @@ use bulkhead_threads::Share;
 
 /// The folder whose compiled code the integration tests share, too: they run later, and find what is here.
 fn kept() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-code")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-code/bulkhead")
 }
 
 /// The state of a call behind its levers.
