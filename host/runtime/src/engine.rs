@@ -28,10 +28,11 @@ const STACK_BYTES: usize = 1 << 20;
 /// Stack of one call that is cleared by hand rather than returned to the kernel: what a small tool needs. More pushes other things
 /// out of the processor's cache.
 const STACK_KEEP_RESIDENT: usize = 8 << 10;
-/// Regions of ended calls that one processor collects before it returns them to the kernel with one system call. A call returns at least
-/// the rest of its stack, and each system call interrupts the other processors. No slot is used again before its regions are
-/// returned, and fewer than this many wait for each processor.
-const REGIONS_RETURNED_AT_ONCE: usize = 4;
+/// Regions of ended calls that one processor collects before it returns them to the kernel with one system call. A small call counts
+/// three: the rest of its stack, and what is left of its memory and of its table, empty or not. Each system call interrupts the other
+/// processors. No slot is used again before its regions are returned, and fewer than this many wait for each processor; more of them
+/// would have calls go round in more slots than stay in the processor's cache.
+const REGIONS_RETURNED_AT_ONCE: usize = 12;
 /// Slots that stay warm for idle plugins.
 const UNUSED_WARM_SLOTS: u32 = 128;
 /// Core instances per component instance, on average over the pool (a Rust guest has 1 to 3, Python about 20).

@@ -4,6 +4,7 @@
 //! `call`'s.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -52,7 +53,7 @@ pub(super) async fn run(
     // Nobody called what is only checked.
     let counted = (!spec.journaling.is_check())
         .then(|| CountedCall::begin(&plugin, tool.map(|entry| &**entry), spec.activity.take(), &shared));
-    let call = async {
+    let call = AssertUnwindSafe(async {
         let result = match plugin.carried(&spec.operation) {
             Some(returned) => Ok(returned),
             None => execute(&host_context, &plugin, tool, spec, shared, &outbox).await,
@@ -61,14 +62,17 @@ pub(super) async fn run(
             Some(counted) => counted.with(result),
             None => result,
         }
-    };
-    let call = AssertUnwindSafe(call).catch_unwind();
-    let outcome = tokio::select! {
-        biased;
-        outcome = call => {
-            outcome.unwrap_or_else(|_| Err(fault::internal(&plugin.name, "the host panicked in a call")))
+    });
+    let outcome = {
+        // It is large: what is pinned here is not copied again.
+        let call = pin!(call.catch_unwind());
+        tokio::select! {
+            biased;
+            outcome = call => {
+                outcome.unwrap_or_else(|_| Err(fault::internal(&plugin.name, "the host panicked in a call")))
+            }
+            () = plugin.when_withdrawn() => Err(fault::withdrawn()),
         }
-        () = plugin.when_withdrawn() => Err(fault::withdrawn()),
     };
     if let Some(span) = span {
         if let Err(error) = &outcome {

@@ -1,27 +1,29 @@
 //! The first turn of a call on the thread that read its request: most calls of a small tool are over then, and two changes of threads,
 //! which cost more than the guest, are saved.
 //!
-//! Owns when that is allowed. Must not delay anybody: it is allowed while the guests' threads have nothing to do, to one call at a time,
-//! and to no share that had a long turn lately. Where calls come beside each other, all begin among the guests, who are then awake
-//! anyway: that is for [`CALM`] after two have met. Invariants: the slice ends with the turn, at the next tick at the latest, which is
-//! [`FIRST_SLICE_MS_MAX`] away at most, and what is not over then goes on among the guests; it is charged as any turn. Turns longer than
-//! [`SHORT_TURN`] hold such threads for a hundredth of a share's time at most, because [`PAUSE_FACTOR`] times the length of a long turn
-//! has to pass before the share's next slice.
+//! Owns when that is allowed. Must not delay anybody: it is allowed while a guests' thread is free and no guest waits, to fewer calls at
+//! a time than there are threads that read requests, and to no share that had a turn lately that was too long for it. Calls that come
+//! beside each other may begin here too, if their share's turns are so brief that they hold up a thread no longer than reading the request
+//! does. Invariants: the slice ends with the turn, at the next tick at the latest, which is [`FIRST_SLICE_MS_MAX`] away at most, and what is
+//! not over then goes on among the guests; it is charged as any turn. Turns longer than [`SHORT_TURN`] hold such threads for a hundredth of
+//! a share's time at most, because [`PAUSE_FACTOR`] times the length of a long turn has to pass before the share's next slice; beside other
+//! calls the same holds for turns longer than [`BRIEF_TURN`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{FinishedSlice, Guest, Meter, Pool, Share};
+use parking_lot::MutexGuard;
+
+use super::{FinishedSlice, Guest, Meter, Pool, RunQueue, Share};
 
 /// Milliseconds that a guest may have on the thread of a request; where turns are longer, all are had among the guests.
 pub(super) const FIRST_SLICE_MS_MAX: u64 = 10;
 /// CPU time of a turn that is short: many times what a small tool needs.
 pub(super) const SHORT_TURN: Duration = Duration::from_micros(500);
+/// CPU time of a turn that delays the other requests of its thread no more than a few of them delay each other.
+pub(super) const BRIEF_TURN: Duration = Duration::from_micros(100);
 /// How many times as long as a turn that is not short its share's calls begin among the guests.
 pub(super) const PAUSE_FACTOR: u64 = 100;
-
-/// After two calls have met, so much time has to pass without a meeting. A client that waits for its replies meets nobody.
-const CALM: Duration = Duration::from_millis(2);
 
 impl Pool {
     /// Gives a guest that says that it is queued its first turn: here, if that is allowed.
@@ -35,19 +37,12 @@ impl Pool {
             guest.poll()
         };
         self.end_first_slice(FinishedSlice { share, used: meter.spent(begun.elapsed()), again });
-        self.thread_ended();
     }
 
     /// The guest with the share that its turn is charged to, if it may have it here; else it stands in line.
     fn claim_first_slice(&self, guest: Arc<Guest>) -> Option<(Share, Arc<Guest>)> {
         let mut line = self.line.lock();
-        let is_alone =
-            !line.has_first_slice && line.idle == self.threads && line.fair.len() == 0 && line.stopped.is_empty();
-        if !is_alone {
-            line.met_at = Some(Instant::now());
-        }
-        let is_calm = is_alone && line.met_at.is_none_or(|met_at| met_at.elapsed() >= CALM);
-        if !is_calm || !self.has_first_slices || line.closed || !guest.share.may_begin_elsewhere() {
+        if !self.has_first_slices || !self.may_begin_here(&line, &guest.share) {
             drop(line);
             self.push(guest);
             return None;
@@ -55,18 +50,26 @@ impl Pool {
         let share = guest.share.clone();
         line.fair.push(&share, guest);
         let claimed = line.fair.pop()?;
-        line.has_first_slice = true;
-        *self.living.lock() += 1;
+        line.first_slices += 1;
         Some(claimed)
+    }
+
+    /// Whether a call of this share delays nobody here.
+    fn may_begin_here(&self, line: &RunQueue, share: &Share) -> bool {
+        let nobody_waits = !line.closed && line.fair.len() == 0 && line.stopped.is_empty();
+        let is_alone = line.first_slices == 0 && line.idle == self.threads;
+        let has_place = line.first_slices < self.threads && line.idle > 0;
+        nobody_waits && has_place && share.may_begin_elsewhere(is_alone)
     }
 
     fn end_first_slice(&self, slice: FinishedSlice) {
         let mut line = self.line.lock();
-        line.has_first_slice = false;
         line.fair.charge(&slice.share, super::micros(slice.used));
-        drop(line);
         if let Some(guest) = slice.again {
-            self.push(guest);
+            // Threads that end meanwhile drop it, before they may be gone.
+            MutexGuard::unlocked(&mut line, || self.push(guest));
         }
+        line.first_slices = line.first_slices.saturating_sub(1);
+        self.tell_ended(&line);
     }
 }

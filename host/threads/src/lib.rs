@@ -77,8 +77,7 @@ struct Pool {
     has_first_slices: bool,
     /// Where guests wait: for timers and sockets that they begin.
     io: tokio::runtime::Handle,
-    /// Threads that have not ended, and first slices that are not over.
-    living: Mutex<usize>,
+    /// Told when all threads have ended.
     ended: Condvar,
     /// Ends the present turn of every guest.
     tick: Box<dyn Fn() + Send + Sync>,
@@ -91,10 +90,10 @@ struct RunQueue {
     /// Threads that wait for a ready call, and those of them that were woken.
     idle: usize,
     woken: usize,
-    /// Whether a guest has its first slice on another thread than these.
-    has_first_slice: bool,
-    /// When a call began while another one ran or waited.
-    met_at: Option<Instant>,
+    /// Guests that have their first slices on other threads than these.
+    first_slices: usize,
+    /// Threads that have not ended.
+    living: usize,
     hurried_at: Option<Instant>,
     closed: bool,
 }
@@ -161,8 +160,8 @@ impl Threads {
             stopped: Vec::new(),
             idle: 0,
             woken: 0,
-            has_first_slice: false,
-            met_at: None,
+            first_slices: 0,
+            living: 0,
             hurried_at: None,
             closed: false,
         };
@@ -172,13 +171,12 @@ impl Threads {
             threads: count,
             has_first_slices,
             io: io.clone(),
-            living: Mutex::new(0),
             ended: Condvar::new(),
             tick: Box::new(tick),
         }));
         for _ in 0..count {
             let pool = Arc::clone(&threads.0);
-            *pool.living.lock() += 1;
+            pool.line.lock().living += 1;
             thread::Builder::new().name(name.to_owned()).spawn(move || {
                 if let Err(error) = rustix::process::nice(GUEST_NICENESS) {
                     tracing::debug!(%error, "guest threads keep the host's priority");
@@ -217,8 +215,8 @@ impl Threads {
     pub fn end(&self, within: Duration) -> bool {
         self.0.close();
         (self.0.tick)();
-        let mut living = self.0.living.lock();
-        !self.0.ended.wait_while_for(&mut living, |living| *living > 0, within).timed_out()
+        let mut line = self.0.line.lock();
+        !self.0.ended.wait_while_for(&mut line, |line| !line.has_ended(), within).timed_out()
     }
 
     /// What says whether these threads go on.
@@ -306,8 +304,16 @@ impl Pool {
     }
 
     fn thread_ended(&self) {
-        *self.living.lock() -= 1;
-        self.ended.notify_all();
+        let mut line = self.line.lock();
+        line.living = line.living.saturating_sub(1);
+        self.tell_ended(&line);
+    }
+
+    /// To be called where a thread or a first slice is over.
+    fn tell_ended(&self, line: &RunQueue) {
+        if line.has_ended() {
+            self.ended.notify_all();
+        }
     }
 
     /// One thread, to the end.
@@ -359,6 +365,11 @@ impl Pool {
 }
 
 impl RunQueue {
+    /// Whether no guest has a turn any more.
+    fn has_ended(&self) -> bool {
+        self.living == 0 && self.first_slices == 0
+    }
+
     /// Whether a waiting thread must be woken; it counts as woken from now on.
     fn tell_one(&mut self) -> bool {
         let waits = self.idle > self.woken;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::first_slice::BRIEF_TURN;
+
 /// What a thread's CPU clock said last. Asking the kernel twice a call costs as much as the guest of a small tool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Meter {
@@ -14,7 +16,7 @@ pub(super) struct Meter {
 }
 
 /// A poll that is shorter counts in full: a thread that had to wait for a processor in between is seldom back so soon.
-const SHORT: Duration = Duration::from_micros(200);
+const SHORT: Duration = BRIEF_TURN;
 /// When so much has been counted that way, the kernel is asked again.
 const SHORT_MAX: Duration = Duration::from_millis(1);
 

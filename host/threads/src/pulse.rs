@@ -79,7 +79,7 @@ impl GuestPulse {
     /// How many threads run a guest at this moment, and how many guests wait for one.
     pub fn load(&self) -> (usize, usize) {
         let line = self.pool.line.lock();
-        let busy = self.pool.threads.saturating_sub(line.idle) + usize::from(line.has_first_slice);
+        let busy = self.pool.threads.saturating_sub(line.idle) + line.first_slices;
         (busy, line.fair.len())
     }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bulkhead_domain::limits::CPU_WEIGHT_MAX;
 use fair_order::{FairOrder, SubQueue};
 
-use super::first_slice::{PAUSE_FACTOR, SHORT_TURN};
+use super::first_slice::{BRIEF_TURN, PAUSE_FACTOR, SHORT_TURN};
 
 /// What a share owes at most for time elsewhere, in turns: some of it was used when nobody else wanted any.
 const ELSEWHERE_TURNS: u64 = 10;
@@ -37,6 +37,8 @@ struct ShareState {
     elsewhere_us: AtomicU64,
     /// Until then its calls begin on the guests' threads, because of a turn that was not short; see [`now_us`].
     among_guests_until_us: AtomicU64,
+    /// The same for calls that come beside others, because of a turn that was not brief.
+    alone_until_us: AtomicU64,
 }
 
 impl Share {
@@ -51,6 +53,7 @@ impl Share {
             served_us: AtomicU64::new(0),
             elsewhere_us: AtomicU64::new(0),
             among_guests_until_us: AtomicU64::new(0),
+            alone_until_us: AtomicU64::new(0),
         };
         Self { facts: Arc::new(facts), part: 0 }
     }
@@ -82,16 +85,23 @@ impl Share {
         self.facts.elsewhere_us.fetch_add(used_us, Ordering::Relaxed);
     }
 
-    /// Whether a call of it may have its first turn on another thread than the guests'.
-    pub(super) fn may_begin_elsewhere(&self) -> bool {
-        self.facts.among_guests_until_us.load(Ordering::Relaxed) <= now_us()
+    /// Whether a call of it may have its first turn on another thread than the guests'. `is_alone`: no other guest has a turn.
+    pub(super) fn may_begin_elsewhere(&self, is_alone: bool) -> bool {
+        let pauses = if is_alone { &self.facts.among_guests_until_us } else { &self.facts.alone_until_us };
+        let until_us = pauses.load(Ordering::Relaxed);
+        until_us == 0 || until_us <= now_us()
     }
 
     /// A turn of it is over.
     fn count_turn(&self, used_us: u64) {
         self.facts.served_us.fetch_add(used_us, Ordering::Relaxed);
-        if Duration::from_micros(used_us) > SHORT_TURN {
-            let until_us = now_us().saturating_add(used_us.saturating_mul(PAUSE_FACTOR));
+        let used = Duration::from_micros(used_us);
+        if used <= BRIEF_TURN {
+            return;
+        }
+        let until_us = now_us().saturating_add(used_us.saturating_mul(PAUSE_FACTOR));
+        self.facts.alone_until_us.fetch_max(until_us, Ordering::Relaxed);
+        if used > SHORT_TURN {
             self.facts.among_guests_until_us.fetch_max(until_us, Ordering::Relaxed);
         }
     }

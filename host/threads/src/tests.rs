@@ -316,21 +316,47 @@ async fn first_slice_of_a_loop_ends_with_its_turn() {
     until(|| begins_here(&threads, &Share::default(), Duration::ZERO)).await;
 }
 
-#[tokio::test]
-async fn calls_beside_each_other_begin_among_guests_until_none_have_met_for_a_while() {
-    let threads = Arc::new(threads(1));
-    until_idle(&threads).await;
-    let begun = Instant::now();
-    // The second one meets the first.
-    let inner = Arc::clone(&threads);
+/// Which of so many calls, each begun in the first turn of the one before, have theirs on the thread of their request.
+fn begin_within_each_other(threads: &Arc<Threads>, count: usize) -> Vec<bool> {
+    let Some(within) = count.checked_sub(1) else { return Vec::new() };
+    let inner = Arc::clone(threads);
+    let here = thread::current().id();
     let (sender, receiver) = std::sync::mpsc::channel();
     threads.begin(&Share::default(), async move {
-        let _ = sender.send(begins_here(&inner, &Share::default(), Duration::ZERO));
+        let is_here = thread::current().id() == here;
+        let mut seen = vec![is_here];
+        // What begins on a guests' thread says nothing of those that read requests.
+        if is_here {
+            seen.extend(begin_within_each_other(&inner, within));
+        }
+        let _ = sender.send(seen);
     });
-    assert!(!receiver.recv().unwrap());
+    receiver.recv().unwrap()
+}
+
+#[tokio::test]
+async fn brief_calls_begin_here_beside_each_other_up_to_the_number_of_threads() {
+    for count in [1, 2, 3] {
+        let threads = Arc::new(threads(count));
+        until_idle(&threads).await;
+        let mut expected = vec![true; count];
+        expected.push(false);
+        assert_eq!(begin_within_each_other(&threads, 5), expected);
+    }
+}
+
+#[tokio::test]
+async fn call_begins_here_beside_a_guest_that_computes_while_a_thread_is_free() {
+    let threads = threads(2);
+    let loops: [Arc<AtomicUsize>; 2] = Default::default();
+    let first = threads.spawn(&Share::default(), spin(loops[0].clone()));
+    until(|| loops[0].load(Ordering::Acquire) > 3).await;
     until(|| begins_here(&threads, &Share::default(), Duration::ZERO)).await;
-    assert!(begun.elapsed() >= Duration::from_millis(2), "{:?}", begun.elapsed());
-    assert!(begins_here(&threads, &Share::default(), Duration::ZERO), "and from then on");
+    let second = threads.spawn(&Share::default(), spin(loops[1].clone()));
+    until(|| loops[1].load(Ordering::Acquire) > 3).await;
+    assert!(!begins_here(&threads, &Share::default(), Duration::ZERO), "it waits for its turn among the guests");
+    first.stop();
+    second.stop();
 }
 
 #[tokio::test]

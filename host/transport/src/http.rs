@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -220,14 +220,15 @@ impl Server {
                 async move {
                     let (server, router, preference, _) = &*own;
                     let in_chunks = request.headers().contains_key(header::TRANSFER_ENCODING);
-                    let answering = async {
+                    // Here for good: it is large, and each move of it would copy it.
+                    let answering = pin!(async {
                         // Nearly every request: the way through the router would be a tenth of what the edge costs.
                         if request.uri().path() == ENDPOINT {
                             Ok(endpoint::endpoint(server, request.map(Body::new), peer, preference).await)
                         } else {
                             router.call(request).await
                         }
-                    };
+                    });
                     let response = server.answered_in_time(answering).await;
                     response.map(|response| if in_chunks { last_of_its_connection(response) } else { response })
                 }
@@ -250,8 +251,10 @@ impl Server {
 
     /// Refuses what has no answer when the host is about to cut its connection: who waits for its body, a turn or a verifier. A connection
     /// polls its request when the phase changes.
-    async fn answered_in_time<E>(&self, answering: impl Future<Output = Result<Response, E>>) -> Result<Response, E> {
-        let mut answering = pin!(answering);
+    async fn answered_in_time<E>(
+        &self,
+        mut answering: Pin<&mut impl Future<Output = Result<Response, E>>>,
+    ) -> Result<Response, E> {
         poll_fn(|cx| match answering.as_mut().poll(cx) {
             Poll::Pending if self.is_draining() && *self.phase.borrow() >= Phase::Refusing => {
                 Poll::Ready(Ok(refuse(&Refusal::draining())))

@@ -322,3 +322,18 @@ fn fair_queue_keeps_ready_shares_close() {
         }
     }
 }
+
+#[test]
+fn share_with_a_turn_that_was_not_brief_begins_elsewhere_only_alone() {
+    let share = Share::default();
+    share.count_turn(100);
+    assert_eq!([true, false].map(|is_alone| share.may_begin_elsewhere(is_alone)), [true, true]);
+    // Such a turn is forgotten after a twentieth of a second, which this test may have to wait for.
+    let is_paused = (0..1_000).any(|_| {
+        share.count_turn(500);
+        !share.may_begin_elsewhere(false)
+    });
+    assert!(is_paused && share.may_begin_elsewhere(true));
+    share.count_turn(60_000_000);
+    assert_eq!([true, false].map(|is_alone| share.may_begin_elsewhere(is_alone)), [false, false]);
+}
