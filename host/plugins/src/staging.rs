@@ -280,7 +280,14 @@ impl Plugins {
             Some(running) => self.inner.sandbox.under(&running, &terms).await,
             None => self.inner.sandbox.load_kept(version, &terms).await,
         };
-        loaded.map_err(|error| Error::Refused(vec![error]))
+        match loaded {
+            Ok(loaded) => Ok(loaded),
+            Err(mut error) => {
+                let state = self.inner.state.lock().await;
+                error.problems.extend(self.inner.way_out(&state.book, name, &Digest(version.digest)));
+                Err(Error::Refused(vec![error]))
+            }
+        }
     }
 }
 

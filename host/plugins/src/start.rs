@@ -286,16 +286,21 @@ impl Inner {
     /// What is wrong with a plugin whose component is not there any more, with the command that brings it back.
     fn with_way_out(&self, book: &PluginRegistry, plan: &Plan, mut error: LoadError) -> LoadError {
         let Origin::Known(digest) = &plan.origin else { return error };
-        if !self.sandbox.kept().is_missing(&digest.0) {
-            return error;
-        }
+        let Some(way_out) = self.way_out(book, &plan.name, digest) else { return error };
         self.set_lacking(&plan.name, true);
-        let version = book.get(&plan.name).and_then(|entry| entry.versions.get(digest));
+        error.problems.push(way_out);
+        error
+    }
+
+    /// The command that brings a component back which is not there any more.
+    pub(super) fn way_out(&self, book: &PluginRegistry, name: &str, digest: &Digest) -> Option<String> {
+        if !self.sandbox.kept().is_missing(&digest.0) {
+            return None;
+        }
+        let version = book.get(name).and_then(|entry| entry.versions.get(digest));
         let source = version.map(|version| version.source.as_str()).filter(|source| !source.is_empty());
         let source = source.unwrap_or("SOURCE");
-        let name = &plan.name;
-        error.problems.push(format!("`bulkhead plugin add {source} --name {name}` brings its component back"));
-        error
+        Some(format!("`bulkhead plugin add {source} --name {name}` brings its component back"))
     }
 
     pub(super) fn set_lacking(&self, name: &str, is_lacking: bool) {

@@ -182,8 +182,39 @@ impl Fill {
             members.entry("properties").or_insert_with(|| json!({}));
         }
         if says(members, "array") && self.items {
-            members.entry("items").or_insert_with(|| json!({}));
+            let items = items_of_tuple(members).unwrap_or_else(|| json!({}));
+            members.entry("items").or_insert(items);
         }
+    }
+}
+
+/// What stands for the items of an array that ends with its tuple: there are none, so it says nothing, and interfaces that do not know
+/// tuples, or refuse a schema without a word, read the right types. Flat members alone: a form must not grow with each level.
+fn items_of_tuple(members: &Members) -> Option<Value> {
+    let of_tuple = members.get("prefixItems")?.as_array()?;
+    let count = members.get("maxItems")?.as_u64()?;
+    let is_flat = |schema: &Value| {
+        let members = schema.as_object().filter(|members| members.contains_key("type"));
+        members.is_some_and(|members| {
+            let is_plain = |value: &Value| {
+                !value.is_object() && value.as_array().is_none_or(|list| !list.iter().any(Value::is_object))
+            };
+            members.iter().all(|(key, value)| !key.starts_with('$') && is_plain(value))
+        })
+    };
+    if usize::try_from(count).ok()? > of_tuple.len() || !of_tuple.iter().all(is_flat) {
+        return None;
+    }
+    let mut kinds: Vec<&Value> = Vec::new();
+    for schema in of_tuple {
+        if !kinds.contains(&schema) {
+            kinds.push(schema);
+        }
+    }
+    match kinds.as_slice() {
+        [] => None,
+        [kind] => Some((*kind).clone()),
+        kinds => Some(json!({ "anyOf": kinds })),
     }
 }
 

@@ -1,5 +1,5 @@
 // What the builds of plugins and of MCP servers share: one bundle of everything that an entry imports, and the place in the author's own
-// file or package of what cannot work in it.
+// file or package of what cannot work in it. Stands behind lacking.mjs in one module.
 
 import { writeFile } from "node:fs/promises";
 import { builtinModules } from "node:module";
@@ -16,59 +16,6 @@ const FEATURES = {
   clocks: /\b(Date|performance|setTimeout|setInterval)\b/,
   http: /\bfetch\b/,
 };
-
-const NO_FOLDER = "A component has no folder: `import` what it needs; `kv` of the SDK keeps data.";
-
-// Globals of Node.js, what calls that need one look like in an author's own code, and what to use instead.
-const NODE_GLOBALS = {
-  process: {
-    seen: /\bprocess\.(env|argv|cwd|exit)\b/g,
-    instead: "Inside of a tool, `config.get` of the SDK reads the operator's settings; `console` prints.",
-  },
-  Buffer: {
-    seen: /\bBuffer\.(from|alloc|concat)\(/g,
-    instead: "Use `Uint8Array` with `TextEncoder` and `TextDecoder`, or `npm install buffer`.",
-  },
-  __dirname: { seen: /\b__dirname\b/g, instead: NO_FOLDER },
-  __filename: { seen: /\b__filename\b/g, instead: NO_FOLDER },
-  global: { instead: "Use `globalThis`." },
-  setImmediate: { seen: /\bsetImmediate\(/g, instead: "Use `setTimeout`, inside of a tool." },
-};
-
-// What the engine lacks, as it says so itself, and what the bundle looks like that is going to hear it in a call.
-const LACKING = [
-  {
-    heard: /invalid (class )?property name in regular expression/,
-    seen: /\bnew RegExp\((["'`])(?:(?!\1).)*\\[pP]\{/g,
-    what: "`\\p{…}` in a regular expression",
-    instead: "List the ranges of characters, such as [A-Za-z\\u00C0-\\u024F].",
-  },
-  {
-    heard: /Intl is not defined/,
-    seen: /\bIntl\.\w/g,
-    what: "`Intl`",
-    instead: "Format by hand, or with a package that brings its own tables.",
-  },
-  {
-    heard: /\.normalize is not a function/,
-    seen: /\.normalize\((["'`])NFK?[CD]\1\)/g,
-    what: "`String.prototype.normalize`",
-    instead: "Use a package such as `unorm`.",
-  },
-  {
-    heard: /Dynamic require of/,
-    what: "`require` of a name that is computed",
-    instead: "Use `import`.",
-  },
-  ...Object.entries(NODE_GLOBALS).map(([name, { seen, instead }]) => ({
-    heard: new RegExp(`^ReferenceError: ${name} is not defined`),
-    seen,
-    what: `\`${name}\` of Node.js`,
-    instead,
-    // Packages ask first whether it is there.
-    isSeenInPackages: false,
-  })),
-];
 
 // What stands in for a module of Node.js.
 const INSTEAD = {
@@ -222,10 +169,9 @@ function mistake(said, placeOf) {
   const place = found.find(isOwn);
   if (said.includes("function trapped")) return trapped(said);
   if (text === undefined || !place) return said;
-  const lacking = LACKING.find(({ heard }) => heard.test(text));
   // The SDK, or what stands for a module, says what is wrong with the plugin; which error it throws is no help.
   const plain = isOwn(found[0]) ? text : text.replace(/^(Type)?Error: /, "");
-  const about = lacking ? `${lacking.what} is not there in a component. ${lacking.instead}` : plain;
+  const about = lacking(text) ?? plain;
   return `${place.file}:${place.line}:${place.column}: ${about}${frame(place)}`;
 }
 

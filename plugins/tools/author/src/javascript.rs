@@ -25,11 +25,19 @@ pub const SERVER_PACKAGES: [&str; 2] = ["@modelcontextprotocol/server@2.4.0", "z
 const NODE_MAJOR_MIN: u32 = 20;
 
 /// Bundles and componentizes; its argument is one JSON object. One module, as it is placed beside the packages of others.
-const SCRIPT: &str =
-    concat!(include_str!("watch.mjs"), "\n", include_str!("bundle.mjs"), "\n", include_str!("build.mjs"));
+const SCRIPT: &str = concat!(
+    include_str!("watch.mjs"),
+    "\n",
+    include_str!("lacking.mjs"),
+    "\n",
+    include_str!("bundle.mjs"),
+    "\n",
+    include_str!("build.mjs")
+);
 
 /// The same for MCP servers.
-const SERVER_SCRIPT: &str = concat!(include_str!("bundle.mjs"), "\n", include_str!("server.mjs"));
+const SERVER_SCRIPT: &str =
+    concat!(include_str!("lacking.mjs"), "\n", include_str!("bundle.mjs"), "\n", include_str!("server.mjs"));
 
 pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Error> {
     let sdk = if project.is_http_server() { None } else { Some(project.sdk(options)?) };

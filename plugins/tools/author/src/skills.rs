@@ -12,6 +12,7 @@ use bulkhead_domain::skills::{
     FRONTMATTER_BYTES_MAX, INSTRUCTIONS, SECTION, SKILL_FILE_BYTES_MAX, SKILL_FILES_MAX, SKILLS_BYTES_MAX, SKILLS_MAX,
     check_description, check_name, check_path,
 };
+use bulkhead_domain::without_byte_order_mark;
 
 use crate::{Error, section};
 
@@ -149,6 +150,7 @@ fn frontmatter(skill: &Path, folder_name: &str, files: &[File]) -> Result<Map<St
 
 /// What stands between the fences at the beginning of a text.
 fn fenced(text: &str) -> Option<&str> {
+    let text = without_byte_order_mark(text);
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().filter(|line| line.trim_end() == FENCE)?;
     let mut end = first.len();
@@ -238,6 +240,14 @@ mod tests {
         for files in [&[("plugin.py", "")][..], &[("skills/.gitkeep", "")]] {
             assert_eq!(built(files).unwrap(), EMPTY);
         }
+    }
+
+    #[test]
+    fn byte_order_mark_in_front_of_instructions_is_skipped() {
+        let with_marks =
+            |marks: usize| built(&[("skills/review/SKILL.md", &format!("{}{REVIEW}", "\u{feff}".repeat(marks)))]);
+        assert!(with_marks(1).is_ok());
+        assert!(with_marks(2).unwrap_err().contains("does not begin with a frontmatter"));
     }
 
     #[test]

@@ -65,9 +65,7 @@ fn maintainer(text: &str) -> Result<String, String> {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let epoch = epoch()?;
     let is_built_here = options.binaries.is_empty();
-    // What the caller can mend at once comes first, and what may not be on offer any more before what takes long.
-    let named = named(&options.binaries)?;
-    let base = base::fetch(options.base)?;
+    let (named, base) = named_and_fetched(&options.binaries, || base::fetch(options.base))?;
     let programs = if is_built_here { build(epoch)? } else { named };
     let mut cargo = steps::cargo();
     cargo.args(["build", "--quiet", "--workspace", "--bin", "dist", "--target-dir"]).arg(layout::target());
@@ -133,6 +131,15 @@ fn members() -> anyhow::Result<Vec<String>> {
     Ok(packages.iter().filter_map(|package| package["name"].as_str().map(str::to_owned)).collect())
 }
 
+/// The programs that are built already, and what is fetched for them: what the caller can mend at once comes first, and what may not
+/// be on offer any more before what takes long.
+fn named_and_fetched<B>(
+    binaries: &[PathBuf],
+    fetch: impl FnOnce() -> anyhow::Result<B>,
+) -> anyhow::Result<(Vec<(&'static str, PathBuf)>, B)> {
+    Ok((named(binaries)?, fetch()?))
+}
+
 /// Programs that are built already, by the names of their files.
 fn named(paths: &[PathBuf]) -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
     let package = |path: &PathBuf| {
@@ -191,5 +198,21 @@ mod tests {
         assert_eq!(named(path("bulkhead-plugin")).unwrap(), "bulkhead-author-cli");
         assert!(named(path("xtask")).unwrap_err().ends_with("are packaged: bulkhead, bulkhead-plugin"));
         assert!(named(folder.path().join("none/bulkhead")).unwrap_err().starts_with("there is no "));
+    }
+
+    #[test]
+    fn nothing_is_fetched_for_a_program_that_is_not_packaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("xtask");
+        std::fs::write(&other, "").unwrap();
+        for wrong in [other, folder.path().join("none/bulkhead")] {
+            let mut fetched = 0;
+            let fetch = || {
+                fetched += 1;
+                Ok(())
+            };
+            assert!(named_and_fetched(&[wrong], fetch).is_err());
+            assert_eq!(fetched, 0);
+        }
     }
 }

@@ -61,6 +61,31 @@ fn schema_that_a_model_interface_refuses_is_listed_in_a_form_that_means_the_same
             json!({"type": "array", "prefixItems": [{"type": "string"}, true], "maxItems": 2}),
             json!({"type": "array", "prefixItems": [{"type": "string"}, {}], "maxItems": 2, "items": {}}),
         ),
+        // Tuples have no more items than those, so `items` may be what helps those that know no tuples.
+        (
+            json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "string"}], "minItems": 2, "maxItems": 2}),
+            json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "string"}], "minItems": 2, "maxItems": 2, "items": {"type": "string"}}),
+        ),
+        (
+            json!({"type": "array", "prefixItems": [{"type": "integer", "minimum": 0}, {"type": "string"}], "maxItems": 2}),
+            json!({"type": "array", "prefixItems": [{"type": "integer", "minimum": 0}, {"type": "string"}], "maxItems": 2,
+                "items": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]}}),
+        ),
+        (
+            json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "string"}]}),
+            json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "string"}], "items": {}}),
+        ),
+        (
+            json!({"type": "array", "prefixItems": [{"$anchor": "a", "type": "string"}], "maxItems": 1}),
+            json!({"type": "array", "prefixItems": [{"$anchor": "a", "type": "string"}], "maxItems": 1, "items": {}}),
+        ),
+        // What is in levels would be written down twice for each of them.
+        (
+            json!({"type": "array", "maxItems": 1, "prefixItems": [
+                {"type": "array", "prefixItems": [{"type": "string"}], "maxItems": 1}]}),
+            json!({"type": "array", "maxItems": 1, "items": {}, "prefixItems": [
+                {"type": "array", "prefixItems": [{"type": "string"}], "maxItems": 1, "items": {"type": "string"}}]}),
+        ),
         // Numbers of typed components.
         (
             json!({"type": ["number", "string"], "pattern": "^(NaN|-?Infinity)$", "description": "d"}),
