@@ -24,7 +24,7 @@ let host;
 let issuer;
 try {
   if (options.screenshots) {
-    await takePictures(browser);
+    await takePictures(browser, { everyWay: options["every-way"] ?? false });
   } else {
     issuer = await Issuer.start();
     host = await Host.start({ plugins: PLUGINS, sections: `${issuer.section}${SECTIONS}` });

@@ -1,16 +1,17 @@
-// The pictures of the documents: five pages of a host that several tenants use.
+// The pictures of the documents: eight pages of a host that several tenants use; and each as it is wide and narrow, light and dark.
 import assert from "node:assert/strict";
 import { mkdir, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 
 import { DESKTOP, Viewers, settle } from "./browser.mjs";
-import { Client, Host, component, variant } from "./host.mjs";
+import { Client, Host, component, emptied, variant } from "./host.mjs";
 import { Components } from "./servers.mjs";
 
 const FOLDER = path.resolve(import.meta.dirname, "../../../host/docs/images");
 const BYTES_MAX = 150 * 1024;
 /** The lowest picture; a page that needs less is not shown with more. */
 const HEIGHT_MIN = 360;
+const PHONE = { width: 360, height: 740 };
 const LOAD_MS = 20_000;
 /** Words of a component, and others of the same length: further versions of it. */
 const CSV_WORDS = [
@@ -48,8 +49,8 @@ function grantLists(host) {
   return `[plugin.grants]\ndirectories = [{ host = ${folder}, guest = "/data", write = false }]\n`;
 }
 
-/** Writes every picture. */
-export async function takePictures(browser) {
+/** Writes every picture; `everyWay`: also of each page in every way that people see it in, into a folder below `target`. */
+export async function takePictures(browser, { everyWay }) {
   // From an address: a path of this machine is of no interest to readers.
   const components = await Components.start();
   const csv = { name: "csv", url: components.add("csv-1.2.wasm", component("csv")), toml: grantLists };
@@ -61,12 +62,20 @@ export async function takePictures(browser) {
     const clients = await connect(host, viewers);
     const asking = await work(host, clients);
     await load(clients);
-    const take = (viewer, place, name) => picture(viewers, viewer, place, name);
-    await take("operator", "/", "overview");
-    await take("anna", `/tasks/${asking}`, "task");
-    await take("anna", "/tasks", "my-tasks");
-    await take("operator", "/plugins/csv", "plugin");
-    await take("operator", "/tenants", "tenants");
+    const folder = everyWay ? await emptied("pictures") : undefined;
+    for (const [viewer, place, name] of [
+      ["operator", "/", "overview"],
+      ["anna", `/tasks/${asking}`, "task"],
+      ["anna", "/tasks", "my-tasks"],
+      ["operator", "/plugins/csv", "plugin"],
+      ["operator", "/tenants", "tenants"],
+      ["operator", "/tasks", "tasks"],
+      ["anna", "/tools/csv_profile", "tool"],
+      ["operator", "/audit?event=plugin.", "audit"],
+    ]) {
+      await picture(viewers, viewer, place, name);
+      if (folder !== undefined) await inEveryWay(viewers, viewer, place, path.join(folder, name));
+    }
   } finally {
     await host.stop();
     components.stop();
@@ -141,6 +150,18 @@ async function load(clients) {
     }
   });
   await Promise.all(calls);
+}
+
+/** The whole page at both widths and in both schemes. */
+async function inEveryWay(viewers, viewer, place, file) {
+  for (const viewport of [DESKTOP, PHONE]) {
+    for (const colorScheme of ["light", "dark"]) {
+      const page = await viewers.visit(viewer, place, { viewport, colorScheme });
+      await settle(page);
+      await page.screenshot({ path: `${file}-${viewport.width}-${colorScheme}.png`, fullPage: true });
+      await page.context().close();
+    }
+  }
 }
 
 async function picture(viewers, viewer, place, name) {
