@@ -57,6 +57,9 @@ pub trait CallLevers: Any + fmt::Debug + Send + Sync {
 
     /// CPU time so far, in milliseconds.
     fn cpu_ms(&self) -> u64;
+
+    /// How much of it the call would use again if it left memory now.
+    fn cpu_ms_to_repeat(&self) -> u64;
 }
 
 /// The levers on a running call; cheap to clone.

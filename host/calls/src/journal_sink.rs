@@ -1,7 +1,8 @@
 //! PORT: where the journal of a call is kept.
 //!
 //! Owns what a call hands over to be kept, in bytes that mean something to the sandbox alone. Must not know whose call it is: a call comes
-//! with a sink that is already narrowed to it. Invariant: what is kept of a journal is always a beginning of it.
+//! with a sink that is already narrowed to it. Invariant: what is kept of a journal is a beginning of it, or of what it was before it began
+//! anew.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,11 +17,14 @@ pub struct Spent {
     pub wall: Duration,
 }
 
-/// The end of a journal, from where it was known to be kept on.
+/// The end of a journal, from where it was known to be kept on. Places in a journal are counted over all that it ever was: one that
+/// begins anew, shorter, is further.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tail {
     /// Bytes of the journal in front of it.
     pub at: u64,
+    /// The journal begins anew with it: nothing of what is kept counts any more.
+    pub begins: bool,
     pub bytes: Vec<u8>,
     /// The step of the guest up to which the journal is complete with it.
     pub step: u64,
@@ -34,8 +38,8 @@ pub struct Tail {
 impl Tail {
     /// The same with the bytes of this one.
     pub fn with_end(self, end: Self) -> Self {
-        let Self { at, bytes, step, entries, .. } = end;
-        Self { at, bytes, step, entries, ..self }
+        let Self { at, begins, bytes, step, entries, .. } = end;
+        Self { at, begins, bytes, step, entries, ..self }
     }
 }
 
@@ -84,7 +88,7 @@ pub struct Fenced;
 /// Keeps the journal of one call.
 #[async_trait]
 pub trait JournalSink: fmt::Debug + Send + Sync + 'static {
-    /// Bytes of the journal that are known to be kept.
+    /// Up to which place the journal is known to be kept.
     fn kept(&self) -> u64;
 
     /// Whether it wants each entry soon, because it may have to show the journal as it is: a tail is taken at once then, in memory.

@@ -76,6 +76,10 @@ impl CallLevers for ScriptedLevers {
     fn cpu_ms(&self) -> u64 {
         0
     }
+
+    fn cpu_ms_to_repeat(&self) -> u64 {
+        0
+    }
 }
 
 impl Control {

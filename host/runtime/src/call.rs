@@ -98,6 +98,7 @@ impl Call {
             directory_quotas = files::open(&mut world, &granted.directories, tenant, quotas, &blocking)?;
             wasi = Some(world.build());
         }
+        let ids_drawn = journal.as_ref().map_or(0, |journal| journal.ids_drawn_before());
         let denials = Denials::new(plugin, granted, outbox.clone());
         let mut egress = Egress::new(denials.clone(), &facts, blocking.clone());
         let memory = match &journal {
@@ -122,7 +123,7 @@ impl Call {
             denials,
             blocking,
             directory_quotas,
-            ids_drawn: 0,
+            ids_drawn,
             detach_settled: false,
             program,
             conversation,

@@ -48,6 +48,8 @@ pub(crate) struct CallState {
     journal: OnceLock<Box<JournalReport>>,
     /// Whether everything that the call has begun outside is in its journal.
     can_leave_memory: AtomicBool,
+    /// CPU time that the call had used where it would begin again, in microseconds.
+    cpu_at_beginning_us: AtomicU64,
     /// Told when the wall clock starts again, since its timer is then out of date.
     supervisor: AtomicWaker,
 }
@@ -211,6 +213,12 @@ impl CallState {
         self.can_leave_memory.store(can_leave_memory, Ordering::Release);
     }
 
+    /// The call would begin again where it had used so much.
+    pub(super) fn set_cpu_at_beginning(&self, cpu: Duration) {
+        let us = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
+        self.cpu_at_beginning_us.store(us, Ordering::Release);
+    }
+
     /// What came of the journal.
     pub(super) fn keep_report(&self, report: JournalReport) {
         self.journal.get_or_init(|| Box::new(report));
@@ -295,6 +303,11 @@ impl CallLevers for CallState {
 
     fn cpu_ms(&self) -> u64 {
         self.cpu_us.load(Ordering::Relaxed) / 1000
+    }
+
+    fn cpu_ms_to_repeat(&self) -> u64 {
+        let from = self.cpu_at_beginning_us.load(Ordering::Acquire);
+        self.cpu_us.load(Ordering::Relaxed).saturating_sub(from) / 1000
     }
 }
 

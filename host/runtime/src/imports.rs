@@ -252,6 +252,16 @@ impl wit::Host for Call {
         self.enter(names::TASK_RELATED_TASKS).await?;
         Ok(self.facts.related_tasks.clone())
     }
+
+    async fn checkpoint(&mut self, state: Vec<u8>) -> Result<Result<(), String>> {
+        self.enter(names::TASK_CHECKPOINT).await?;
+        self.write_checkpoint(state)
+    }
+
+    async fn restored(&mut self) -> Result<Option<Vec<u8>>> {
+        self.enter(names::TASK_RESTORED).await?;
+        Ok(self.restored_state())
+    }
 }
 
 impl types::Host for Call {}

@@ -1,8 +1,8 @@
 //! PORT: the journal of a task's call, beside its record.
 //!
-//! Owns what a journal is to a store: a stream of bytes that only grows, and a head that says how far it got and which life of the
-//! call may go on with it. Must not know what the bytes say. Invariant: a piece of a journal is on disk in the same step as the effect
-//! that it tells of, and an append is taken only where it goes on from what is there: another life of the call is fenced.
+//! Owns what a journal is to a store: a stream of bytes that grows, or is replaced as a whole, and a head that says how far it got and
+//! which life of the call may go on with it. Must not know what the bytes say. Invariant: a piece of a journal is on disk in the same step
+//! as the effect that it tells of, and an append is taken only where it goes on from what is there: another life of the call is fenced.
 
 pub(crate) mod check;
 pub(crate) mod layout;
@@ -112,6 +112,14 @@ impl JournalHead {
         HeadAfter { step, entries, cpu_us, wall_us, resumes_since_growth, cooperative, state, wake_at }
     }
 
+    /// Whether this append made it what it is, as far as a head can say. Of a head that the append was not taken onto.
+    pub fn is_after(&self, append: &Append) -> bool {
+        let &HeadAfter { step, entries, .. } = &append.head;
+        let is_whole =
+            !append.replaces || (self.bytes, self.step, self.entries) == (append.bytes.len() as u64, step, entries);
+        is_whole && (self.attempt, self.rows) == (append.attempt, append.rows_after())
+    }
+
     /// Whether it tells of the task's present run. Of any other, nothing that it says holds.
     pub fn is_of(&self, task: &Task) -> bool {
         task.is_journaled() && self.attempt == task.attempt
@@ -126,6 +134,8 @@ pub struct Append {
     /// The precondition: the pieces that there are. 0 begins a journal.
     pub at_row: u32,
     pub bytes: Vec<u8>,
+    /// The bytes are the whole stream from now on: the pieces that there are go in the same step.
+    pub replaces: bool,
     /// What the head says afterwards. With [`JournalState::Demoted`], no bytes are written and the pieces go.
     pub head: HeadAfter,
     /// What the bytes have to fit into, beside everything else that is stored; `None`: they are counted, and fit.
@@ -140,20 +150,30 @@ impl Append {
     pub fn resuming(head: &JournalHead, attempt: u32) -> Self {
         let resumes_since_growth = head.resumes_since_growth.saturating_add(1);
         let after = HeadAfter { resumes_since_growth, ..head.unchanged() };
-        Self { attempt, at_row: head.rows, bytes: Vec::new(), head: after, caps: None, held_by: None }
+        Self::of_head(attempt, head.rows, after)
+    }
+
+    /// Changes the head alone of a journal with so many pieces.
+    pub fn of_head(attempt: u32, at_row: u32, head: HeadAfter) -> Self {
+        Self { attempt, at_row, bytes: Vec::new(), replaces: false, head, caps: None, held_by: None }
     }
 
     /// Where the append after this one goes on, once this one is taken.
     pub fn rows_after(&self) -> u32 {
         match self.head.state {
             JournalState::Demoted { .. } => 0,
-            JournalState::Sound | JournalState::Diverged { .. } => self.at_row.saturating_add(self.rows()),
+            JournalState::Sound | JournalState::Diverged { .. } => self.rows_before().saturating_add(self.rows()),
         }
     }
 
     /// The numbers of its pieces, and beyond.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + use<> {
-        self.at_row.saturating_add(1)..=u32::MAX
+        self.rows_before().saturating_add(1)..=u32::MAX
+    }
+
+    /// The pieces that stay in front of its own.
+    fn rows_before(&self) -> u32 {
+        if self.replaces { 0 } else { self.at_row }
     }
 
     fn rows(&self) -> u32 {
@@ -179,7 +199,8 @@ impl Append {
         let bytes = match self.head.state {
             JournalState::Demoted { .. } => 0,
             JournalState::Sound | JournalState::Diverged { .. } => {
-                present.map_or(0, |head| head.bytes).saturating_add(self.bytes.len() as u64)
+                let before = present.filter(|_| !self.replaces).map_or(0, |head| head.bytes);
+                before.saturating_add(self.bytes.len() as u64)
             }
         };
         Ok(JournalHead::new(self.attempt, self.rows_after(), bytes, self.head.clone()))

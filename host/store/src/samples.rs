@@ -56,7 +56,7 @@ pub fn creation(task: Task) -> Creation {
 
 /// Bytes for a journal, from a run, at a row.
 pub fn tail(attempt: u32, at_row: u32, bytes: &[u8]) -> Append {
-    Append { attempt, at_row, bytes: bytes.to_vec(), head: journal_head().unchanged(), caps: None, held_by: None }
+    Append { bytes: bytes.to_vec(), ..Append::of_head(attempt, at_row, journal_head().unchanged()) }
 }
 
 /// A head in which every member is used.

@@ -45,6 +45,14 @@ bool bulkhead_is_cancelled(void);
 // The next message that the client sent to the running task, or NULL.
 char *bulkhead_next_message(void);
 
+// Writes down where the work is, in at most 256 KiB, so that a task whose host stops need not begin at its begin: if the tool does
+// nothing but compute afterwards, it is called anew, and `bulkhead_restored` gives the state. Save as often as is convenient, and
+// after each effect. False if the state is too large. In a call that is no task this does nothing.
+bool bulkhead_save(const void *state, size_t bytes);
+
+// The state that the tool was called anew with, and its length; NULL: it begins at its begin.
+const void *bulkhead_restored(size_t *bytes);
+
 // Sends a text to the log of the client and of the operator.
 void bulkhead_log(const char *text);
 

@@ -56,6 +56,22 @@ char *bulkhead_next_message(void) {
   return next < messages.len ? bulkhead_taken(messages.ptr[next++]) : NULL;
 }
 
+bool bulkhead_save(const void *state, size_t bytes) {
+  plugin_list_u8_t list = {(uint8_t *)state, bytes};
+  plugin_string_t why;
+  if (bulkhead_plugin_task_checkpoint(&list, &why)) return true;
+  plugin_string_free(&why);
+  return false;
+}
+
+const void *bulkhead_restored(size_t *bytes) {
+  plugin_list_u8_t state;
+  *bytes = 0;
+  if (!bulkhead_plugin_task_restored(&state)) return NULL;
+  *bytes = state.len;
+  return state.ptr;
+}
+
 void bulkhead_log(const char *text) {
   plugin_string_t json = bulkhead_lent(bulkhead_quote(text));
   bulkhead_plugin_task_log(BULKHEAD_PLUGIN_TASK_LOG_LEVEL_INFO, NULL, &json);

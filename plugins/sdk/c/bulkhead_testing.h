@@ -13,8 +13,13 @@ static struct {
   // Pairs of key and JSON text; the first NULL ends them.
   const char *settings[16][2];
   bool is_cancelled;
+  // What an earlier run of the tool saved, or NULL.
+  const void *restored;
+  size_t restored_bytes;
 
   // What the plugin said and did.
+  const void *saved;
+  size_t saved_bytes;
   size_t messages_read;
   uint64_t slept_ms;
   double done;
@@ -37,6 +42,20 @@ char *bulkhead_next_message(void) {
   if (message == NULL) return NULL;
   bulkhead_host.messages_read++;
   return bulkhead_format("%s", message);
+}
+
+bool bulkhead_save(const void *state, size_t bytes) {
+  if (bytes > 256 << 10) return false;
+  void *saved = bulkhead_allocate(bytes);
+  memcpy(saved, state, bytes);
+  bulkhead_host.saved = saved;
+  bulkhead_host.saved_bytes = bytes;
+  return true;
+}
+
+const void *bulkhead_restored(size_t *bytes) {
+  *bytes = bulkhead_host.restored_bytes;
+  return bulkhead_host.restored;
 }
 
 void bulkhead_log(const char *text) { bulkhead_host.logged = bulkhead_format("%s", text); }

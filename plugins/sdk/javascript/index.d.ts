@@ -289,6 +289,18 @@ export const task: {
   safePoint(): Signals;
   /** Like `safePoint`, for tools that have nothing to tidy up: throws `Cancelled` once the call is. */
   checkpoint(): Signals;
+  /**
+   * Writes down where the work is, in at most 256 KiB, so that a task whose host stops need not begin at its begin: if the tool
+   * does nothing but compute afterwards, it is called anew, and `restored` gives the state. Save as often as is convenient, and
+   * after each effect; what comes too soon after another is passed over. In a call that is no task this does nothing. Throws a
+   * `RangeError` if the state is too large.
+   */
+  save(state: Uint8Array | string): void;
+  /** The state that the tool was called anew with; none: it begins at its begin. Look before you start. */
+  restored(): Uint8Array | undefined;
+  saveJson(state: Json): void;
+  /** The state that was saved as JSON, or the fallback. */
+  restoredJson<T = Json | undefined>(fallback?: T): T;
   listsChanged(kind: "tools" | "resources" | "prompts"): void;
   resourceUpdated(uri: string): void;
 };

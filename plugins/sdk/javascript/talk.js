@@ -32,6 +32,25 @@ export const task = {
     if (signals.cancelled) throw new Cancelled();
     return signals;
   },
+  save(state) {
+    const bytes = typeof state === "string" ? new TextEncoder().encode(state) : state;
+    try {
+      host.checkpoint(bytes);
+    } catch (error) {
+      // The bindings throw the text itself or wrap it.
+      const why = error?.payload ?? error;
+      if (typeof why !== "string") throw error;
+      throw new RangeError(why);
+    }
+  },
+  restored() {
+    return host.restored() ?? undefined;
+  },
+  saveJson: (state) => task.save(JSON.stringify(state)),
+  restoredJson(fallback) {
+    const state = task.restored();
+    return state === undefined ? fallback : JSON.parse(new TextDecoder().decode(state));
+  },
   listsChanged(kind) {
     host.listsChanged(kind);
   },

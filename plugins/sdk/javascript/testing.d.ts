@@ -15,6 +15,8 @@ export interface HostOptions {
   features?: ClientFeature[];
   /** What `kv` finds; nothing expires. */
   kept?: { [key: string]: Uint8Array };
+  /** What an earlier run of the tool saved. */
+  restored?: Uint8Array;
 }
 
 /** What the tool said. */
@@ -27,6 +29,8 @@ export interface TestHost {
   readonly messages: string[];
   /** What `kv` keeps. */
   readonly kept: Map<string, Uint8Array>;
+  /** The last state that the tool saved. */
+  readonly saved?: Uint8Array;
   cancelled: boolean;
   readonly detached: boolean;
   readonly sleptMs: number;

@@ -34,12 +34,13 @@ class TestHost {
   detached = false;
   sleptMs = 0;
 
-  constructor({ answers = {}, config = {}, steering = [], features, kept = {} } = {}) {
+  constructor({ answers = {}, config = {}, steering = [], features, kept = {}, restored } = {}) {
     const lists = Object.entries(answers).map(([key, value]) => [key, Array.isArray(value) ? [...value] : [value]]);
     this.answers = Object.fromEntries(lists);
     this.config = config;
     this.messages = [...steering];
     this.features = features;
+    this.restored = restored;
     this.kept = new Map(Object.entries(kept));
     this.functions = this.#functions();
   }
@@ -55,6 +56,8 @@ class TestHost {
       steering: () => this.messages.splice(0),
       sleep: (ms) => (this.sleptMs += Number(ms)),
       safePoint: () => ({ cancelled: this.cancelled, steeringPending: this.messages.length > 0 }),
+      checkpoint: (state) => (this.saved = state),
+      restored: () => this.restored,
       listsChanged: () => {},
       resourceUpdated: () => {},
       callId: () => "test",

@@ -54,7 +54,7 @@ const PLAIN: Case = Case {
 };
 
 /// One tool for each way to have an effect, or to have none, and for each kind of component.
-pub(super) const CASES: [Case; 20] = [
+pub(super) const CASES: [Case; 21] = [
     Case {
         plugin: "probe",
         tool: "stages",
@@ -79,6 +79,14 @@ pub(super) const CASES: [Case; 20] = [
             let answers = [r#"{"value":"first"}"#, r#"{"value":"second"}"#];
             ended.says(&json!({"attempt": 1, "counts": [1, 2], "answers": answers}));
         },
+        ..PLAIN
+    },
+    Case {
+        plugin: "probe",
+        tool: "saved_steps",
+        keeps: true,
+        arguments: |_| json!({"steps": 2, "counts": true, "rounds": 1, "padding": 5_000}),
+        check: |ended| ended.has("counts", &json!([1, 2])),
         ..PLAIN
     },
     Case { tool: "send", plugin: "probe", arguments: |origin| sent("POST", origin), check: sent_once, ..PLAIN },
@@ -272,7 +280,7 @@ pub(super) fn answer(key: &str, question: &Value) -> Value {
 
 /// What the tool `stages` has counted, as another call sees it.
 pub(super) async fn check_kept(case: &Case, client: &Modern, ended: &Ended) {
-    if case.tool == "stages" {
+    if matches!(case.tool, "stages" | "saved_steps") {
         let kept = client.tool("keep", json!({"what": "get", "key": "stages"})).await;
         assert_eq!(text(&kept), "1 bytes: 2", "{ended}");
     }

@@ -2,6 +2,7 @@
 
 mod authors;
 mod cases;
+mod checkpoints;
 mod checks;
 mod commands;
 mod flushes;

@@ -4,7 +4,7 @@
 //! listing is total, and says of the first bytes that are no entry which one they would be.
 
 use super::Corrupt;
-use super::names::{HTTP_HANDLE, Import, TASK_ASK, TASK_SAFE_POINT};
+use super::names::{HTTP_HANDLE, Import, TASK_ASK, TASK_CHECKPOINT, TASK_SAFE_POINT, TASK_SLEEP};
 use super::reader::Reader;
 
 /// One entry of a journal.
@@ -46,6 +46,8 @@ pub fn list(bytes: &[u8]) -> Result<Vec<ListedEntry>, Corrupt> {
             What::Plain("value") if asked_at == Some(step) => ("answer", Some(TASK_ASK)),
             What::Request => ("request", Some(HTTP_HANDLE)),
             What::Plain(kind @ ("outcome" | "delivery")) => (kind, Some(HTTP_HANDLE)),
+            What::Plain(kind @ ("checkpoint" | "state")) => (kind, Some(TASK_CHECKPOINT)),
+            What::Plain(kind @ "sleep") => (kind, Some(TASK_SLEEP)),
             What::Plain(kind @ "signals") => (kind, Some(TASK_SAFE_POINT)),
             What::Plain(kind) => (kind, None),
         };
@@ -86,8 +88,11 @@ fn frame(reader: &mut Reader<'_>) -> Option<Frame> {
         6 => What::Plain("value"),
         7 => What::Plain("signals"),
         8 => What::Plain("promoted"),
+        9 => What::Plain("checkpoint"),
         10 => What::Plain("mark"),
         11 => What::Plain("end"),
+        12 => What::Plain("state"),
+        13 => What::Plain("sleep"),
         _ => return None,
     };
     Some(Frame { delta, what })

@@ -69,6 +69,8 @@ imports! {
         TASK_CLIENT_SUPPORTS = "client-supports",
         TASK_WANTED_LOG_LEVEL = "wanted-log-level",
         TASK_RELATED_TASKS = "related-tasks",
+        TASK_CHECKPOINT = "checkpoint",
+        TASK_RESTORED = "restored",
     }
     "bulkhead:plugin/config" {
         CONFIG_GET = "get",

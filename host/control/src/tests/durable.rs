@@ -35,7 +35,7 @@ async fn append(store: &MemoryStore, task: &Task, bytes: &[u8], state: JournalSt
         state,
         wake_at: None,
     };
-    let append = Append { attempt: task.attempt, at_row: 0, bytes: bytes.to_vec(), head, caps: None, held_by: None };
+    let append = Append { bytes: bytes.to_vec(), ..Append::of_head(task.attempt, 0, head) };
     store.append(&task.requestor, task.id, append).await.unwrap();
 }
 
@@ -125,7 +125,7 @@ async fn journal_of_a_task_that_left_it_is_shown_after_its_end() {
     let head = store.journal(&task.requestor, task.id).await.unwrap().unwrap();
     let reason = "entry 1: something else is recorded here".to_owned();
     let head = HeadAfter { state: JournalState::Diverged { reason: reason.clone() }, ..head.unchanged() };
-    let journal = Append { attempt: task.attempt, at_row: 1, bytes: Vec::new(), head, caps: None, held_by: None };
+    let journal = Append::of_head(task.attempt, 1, head);
     let phase = Phase::Ended(Outcome::Error(CallError::Interrupted));
     let id = task.id.to_string();
     let ended = Task { phase, lease: None, ..task };

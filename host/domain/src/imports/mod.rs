@@ -47,6 +47,8 @@ pub enum Journaled {
     Question,
     /// It sends a request.
     Request,
+    /// It names where the call can begin from.
+    Checkpoint,
     /// It is for those who watch the call.
     Silent,
     /// The journal is given up before it does anything.
@@ -67,6 +69,7 @@ impl Journaled {
             Self::Promotion => &["promoted"],
             Self::Question => &["value", "command"],
             Self::Request => &["command"],
+            Self::Checkpoint => &["checkpoint", "state"],
         }
     }
 
@@ -82,6 +85,7 @@ impl Journaled {
             Self::Promotion => "the call becomes a task where it became one",
             Self::Question => "the question has to be the same, and is not put; the answer is given again",
             Self::Request => "the request has to be the same, and is not sent",
+            Self::Checkpoint => "the state has to be the same, and is kept",
             Self::Silent => "nobody is told",
             Self::GivesUp | Self::Never => "there is no replay",
         }

@@ -2,7 +2,7 @@
 
 use super::Class::{Advisory, Effect, Observation, Pure};
 use super::Journaled::{
-    Again, Clock, GivesUp, Never, News, Promotion, Question, Request, Signals, Silent, Value, Wait,
+    Again, Checkpoint, Clock, GivesUp, Never, News, Promotion, Question, Request, Signals, Silent, Value, Wait,
 };
 use super::{Grant, Interface, Versions};
 
@@ -23,7 +23,7 @@ pub const INTERFACES: &[Interface] = &[
         versions: OWN,
         grant: None,
         functions: &[
-            (Pure, Again, &["call-id", "attempt", "idempotency-key", "requestor-id", "related-tasks"]),
+            (Pure, Again, &["call-id", "attempt", "idempotency-key", "requestor-id", "related-tasks", "restored"]),
             // What becomes of a call while it runs: its client, and whether it is a task.
             (Observation, Promotion, &["task-id"]),
             (Observation, News, &["client-supports", "wanted-log-level", "steering"]),
@@ -32,6 +32,7 @@ pub const INTERFACES: &[Interface] = &[
             (Advisory, Silent, &["progress", "set-status", "log", "lists-changed", "resource-updated"]),
             (Effect, Question, &["ask"]),
             (Effect, Promotion, &["detach"]),
+            (Effect, Checkpoint, &["checkpoint"]),
         ],
     },
     Interface {

@@ -59,7 +59,7 @@ impl Beginning<'_> {
         let JournalPolicy { in_doubt, idempotency_header } = policy;
         let begun = match history {
             None => self.record(idempotency_header).map(|journal| (journal, None)),
-            Some(history) => self.replay(&history).map(|(journal, pinned)| (journal, Some(pinned))),
+            Some(history) => self.replay(&history, sink.is_some()).map(|(journal, pinned)| (journal, Some(pinned))),
         };
         match begun {
             Ok((mut journal, pinned)) => {
@@ -100,17 +100,33 @@ impl Beginning<'_> {
         Ok(CallJournal::new(state, opening, self.facts, requests))
     }
 
-    fn replay(&self, history: &History) -> Result<(Box<CallJournal>, Pinned), JournalStatus> {
-        let (header, mut state) =
+    /// A call that was begun before: it is replayed, or begins from its last checkpoint, where it may and can.
+    fn replay(&self, history: &History, may_begin_anew: bool) -> Result<(Box<CallJournal>, Pinned), JournalStatus> {
+        let (mut header, mut state) =
             Journal::replay(&history.0, Bounds::of(self.limits)).map_err(JournalStatus::Corrupt)?;
-        let opening = header.opening();
         if let Some(why) = header.difference(&self.header(self.opening()).header()) {
             return Err(JournalStatus::Diverged(state.diverge(why)));
         }
         let pinned = Pinned { limits: header.limits.over(self.limits), granted: Arc::new(header.over(self.granted)) };
         let memory = Arc::new(MemoryUse::new(pinned.limits.memory_bytes));
         let requests = Requests::new(memory, self.limits.journal_response_bytes);
-        Ok((CallJournal::new(state, opening, self.facts, requests), pinned))
+        let beginning = state.beginning().cloned();
+        let Some(mut checkpoint) = state.checkpoint().filter(|_| may_begin_anew) else {
+            let mut journal = CallJournal::new(state, header.opening(), self.facts, requests);
+            if let Some(beginning) = beginning {
+                journal.begin_from(beginning);
+            }
+            return Ok((journal, pinned));
+        };
+        checkpoint.beginnings = checkpoint.beginnings.saturating_add(1);
+        header.attempt = header.attempt.saturating_add(1);
+        let opening = header.opening();
+        let state = state.anew(header, checkpoint.clone());
+        let mut journal = CallJournal::new(state, opening, self.facts, requests);
+        journal.begin_from(*checkpoint);
+        // Its first step is where the host goes on, as after a replay.
+        journal.stands_still();
+        Ok((journal, pinned))
     }
 
     /// What a call begins with by itself: no time, and no header for its requests.

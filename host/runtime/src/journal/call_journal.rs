@@ -7,6 +7,7 @@ use http::HeaderName;
 use rand_chacha::ChaCha20Rng;
 use wasmtime::component::ResourceTable;
 
+use super::checkpoint::{Checkpoint, LastKept, seed_of};
 use super::clock::ShownClock;
 use super::header::Opening;
 use super::keeping::Keeping;
@@ -41,6 +42,13 @@ pub(crate) struct CallJournal {
     pub(super) idempotency_header: Option<HeaderName>,
     /// Questions that were answered.
     pub(super) requests_answered: usize,
+    /// The state that the call began from; none of one that began at its begin.
+    pub(super) restored: Option<Vec<u8>>,
+    /// How often the call has begun from a checkpoint.
+    pub(super) beginnings: u32,
+    /// Ids that were drawn before the call began from a checkpoint.
+    pub(super) ids_drawn_before: u64,
+    pub(super) last_kept: Option<LastKept>,
     /// In the place of the call's own table for a guest that must not reach files.
     pub(super) nothing: ResourceTable,
 }
@@ -64,8 +72,35 @@ impl CallJournal {
             in_doubt: InDoubt::default(),
             idempotency_header: opening.idempotency_header,
             requests_answered: 0,
+            restored: None,
+            beginnings: 0,
+            ids_drawn_before: 0,
+            last_kept: None,
             nothing: ResourceTable::new(),
         })
+    }
+
+    /// The call begins from a checkpoint, which it did for the last time with this one.
+    pub(super) fn begin_from(&mut self, checkpoint: Checkpoint) {
+        let Checkpoint { state, commands, answered, ids_drawn, shown_ms, beginnings } = checkpoint;
+        self.commands = commands;
+        self.requests_answered = usize::try_from(answered).unwrap_or(usize::MAX);
+        self.ids_drawn_before = ids_drawn;
+        self.clock.slept_until(shown_ms);
+        self.beginnings = beginnings;
+        self.seed = seed_of(self.seed, beginnings);
+        self.restored = Some(state);
+    }
+
+    /// The call has begun and nothing of the machine's time counts for it, until its first step.
+    pub(super) fn stands_still(&mut self) {
+        self.was_replaying = true;
+        self.clock.stand();
+    }
+
+    /// How many ids were drawn for the call before it begins.
+    pub(crate) fn ids_drawn_before(&self) -> u64 {
+        self.ids_drawn_before
     }
 
     pub(crate) fn is_replaying(&self) -> bool {

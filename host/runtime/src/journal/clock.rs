@@ -54,6 +54,11 @@ impl ShownClock {
         self.since = Some((Instant::now(), real.max(self.shown())));
     }
 
+    /// There is no clock to look at, until it catches up.
+    pub(super) fn stand(&mut self) {
+        self.since = None;
+    }
+
     pub(super) fn shown(&self) -> u64 {
         self.shown.load(Ordering::Relaxed)
     }

@@ -4,6 +4,9 @@
 //! else. Owns the frames; what stands in an outcome or a value is its owner's. Invariant: reading is total, and a journal that was read is
 //! the one that was written.
 
+use std::ops::Range;
+
+use super::checkpoint::Checkpoint;
 use super::codec::{Recorded, encode, variants, write_varint};
 use super::header::{Digest, Header};
 use bulkhead_calls::journal::Corrupt;
@@ -32,6 +35,11 @@ pub(super) enum Entry {
     Signals(u8),
     /// The call is this task from here on.
     Promoted(String),
+    /// The guest wrote down where it is; the digest is that of its state.
+    Checkpoint {
+        hash: u32,
+        digest: Digest,
+    },
     /// Up to here everything is kept.
     Mark {
         hash: u32,
@@ -41,6 +49,10 @@ pub(super) enum Entry {
         hash: u32,
         digest: Digest,
     },
+    /// From where the call can begin again: of the checkpoint before it, or what the call began from. It belongs to no step.
+    State(Box<Checkpoint>),
+    /// The guest began to sleep. Written behind a checkpoint alone: a call that sleeps is not to begin again from there.
+    Sleep,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +85,15 @@ pub(super) struct Placed {
 #[derive(Clone, Debug)]
 pub(super) struct Decoded {
     pub(super) header: Header,
-    /// All but the header and the outcomes.
+    /// All but the header, the outcomes and the states.
     pub(super) entries: Vec<Placed>,
     pub(super) outcomes: std::collections::BTreeMap<u32, Vec<u8>>,
+    /// What the call began from; none of one that began at its begin.
+    pub(super) beginning: Option<Box<Checkpoint>>,
+    /// What stands behind the last checkpoint, and how many of the entries are in front of that.
+    pub(super) checkpoint: Option<(Box<Checkpoint>, usize)>,
+    /// Where the states of checkpoints stand in the bytes.
+    pub(super) states: Vec<Range<usize>>,
     /// Up to this step a replay sees nothing but the journal.
     pub(super) mark: u64,
     /// Whether the call is over.
@@ -111,6 +129,11 @@ pub(super) fn write(entry: &Entry, step: u64, last: u64, to: &mut Vec<u8>) {
         }
         Entry::Signals(bits) => tagged(7, bits, &mut body),
         Entry::Promoted(id) => tagged(8, id, &mut body),
+        Entry::Checkpoint { hash, digest } => {
+            body.push(9);
+            write_hash(*hash, &mut body);
+            digest.write(&mut body);
+        }
         Entry::Mark { hash } => {
             body.push(10);
             write_hash(*hash, &mut body);
@@ -120,6 +143,8 @@ pub(super) fn write(entry: &Entry, step: u64, last: u64, to: &mut Vec<u8>) {
             write_hash(*hash, &mut body);
             digest.write(&mut body);
         }
+        Entry::State(checkpoint) => tagged(12, &**checkpoint, &mut body),
+        Entry::Sleep => body.push(13),
     }
     write_varint(body.len() as u64, to);
     to.extend_from_slice(&body);
@@ -159,8 +184,11 @@ fn read(from: &mut Reader<'_>) -> Option<(u64, Entry)> {
         6 => Entry::Value { hash: read_hash(&mut body)?, bytes: rest(&mut body)? },
         7 => Entry::Signals(Recorded::read(&mut body)?),
         8 => Entry::Promoted(Recorded::read(&mut body)?),
+        9 => Entry::Checkpoint { hash: read_hash(&mut body)?, digest: Recorded::read(&mut body)? },
         10 => Entry::Mark { hash: read_hash(&mut body)? },
         11 => Entry::End { hash: read_hash(&mut body)?, digest: Recorded::read(&mut body)? },
+        12 => Entry::State(Box::new(Recorded::read(&mut body)?)),
+        13 => Entry::Sleep,
         _ => return None,
     };
     (body.left() == 0).then_some((delta, entry))
@@ -181,6 +209,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, Corrupt> {
         header: *header,
         entries: Vec::new(),
         outcomes: Default::default(),
+        beginning: None,
+        checkpoint: None,
+        states: Vec::new(),
         mark: 0,
         is_complete: false,
         bytes: kept,
@@ -191,7 +222,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, Corrupt> {
     let mut number = 1;
     let mut kept_entries = 0;
     let mut outcomes = Vec::new();
+    let mut state = None;
     while reader.left() > 0 {
+        let at = bytes.len() - reader.left();
         let (delta, entry) = read(&mut reader).ok_or_else(corrupt(number))?;
         step = step.checked_add(delta).ok_or_else(corrupt(number))?;
         let is_mark = matches!(entry, Entry::Mark { .. });
@@ -199,6 +232,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, Corrupt> {
         match entry {
             Entry::Outcome { number, bytes } => outcomes.push((number, bytes)),
             Entry::Header(_) => return Err(Corrupt { number }),
+            Entry::State(beginning) if number == 1 => journal.beginning = Some(beginning),
+            Entry::State(checkpoint) => {
+                state = Some((checkpoint, journal.entries.len()));
+                journal.states.push(at..bytes.len() - reader.left());
+            }
             _ if journal.is_complete => return Err(Corrupt { number }),
             entry => journal.entries.push(Placed { number, step, entry }),
         }
@@ -207,8 +245,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, Corrupt> {
             (journal.mark, journal.is_complete, journal.last_step) = (step, is_end, step);
             (journal.bytes, journal.count, kept_entries) = (bytes.len() - reader.left(), number, journal.entries.len());
             journal.outcomes.extend(outcomes.drain(..));
+            journal.checkpoint = state.take().or(journal.checkpoint);
         }
     }
+    journal.states.retain(|state| state.end <= journal.bytes);
     journal.entries.truncate(kept_entries);
     Ok(journal)
 }
@@ -222,7 +262,13 @@ pub(super) fn body(entry: &Entry) -> Vec<u8> {
         Entry::Value { bytes, .. } => bytes.clone(),
         Entry::Signals(bits) => vec![*bits],
         Entry::Promoted(id) => id.clone().into_bytes(),
-        Entry::Header(_) | Entry::Outcome { .. } | Entry::Mark { .. } | Entry::End { .. } => Vec::new(),
+        Entry::Checkpoint { digest, .. } => encode(digest),
+        Entry::Header(_)
+        | Entry::Outcome { .. }
+        | Entry::Mark { .. }
+        | Entry::End { .. }
+        | Entry::State(_)
+        | Entry::Sleep => Vec::new(),
     }
 }
 
@@ -239,8 +285,11 @@ impl std::fmt::Display for Entry {
             Self::Value { bytes, .. } => write!(f, "a value of {} bytes", bytes.len()),
             Self::Signals(bits) => write!(f, "signals {bits:#b}"),
             Self::Promoted(_) => f.write_str("the promotion to a task"),
+            Self::Checkpoint { .. } => f.write_str("a checkpoint"),
             Self::Mark { .. } => f.write_str("a mark"),
             Self::End { .. } => f.write_str("the end of the call"),
+            Self::State(checkpoint) => write!(f, "a state of {} bytes", checkpoint.state.len()),
+            Self::Sleep => f.write_str("a sleep"),
         }
     }
 }

@@ -17,7 +17,7 @@ const WAITING_BYTES_MAX: u64 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Keeping {
     sink: Arc<dyn JournalSink>,
-    /// Bytes of the journal that were handed over to be kept soon.
+    /// Up to which place the journal was handed over to be kept soon.
     submitted: u64,
     shared: Arc<CallState>,
 }
@@ -89,7 +89,7 @@ impl CallJournal {
     /// Has everything up to here kept soon.
     pub(super) fn keep_soon(&mut self) {
         let Some(tail) = self.tail() else { return };
-        let end = self.state.len();
+        let end = self.state.end_offset();
         if let Some(keeping) = &mut self.keeping {
             keeping.submitted = end;
             keeping.sink.submit(tail);
@@ -100,12 +100,12 @@ impl CallJournal {
     pub(super) fn keep_much(&mut self) {
         let Some(keeping) = &self.keeping else { return };
         // Every import comes here, and most have written nothing: the sink need not be asked.
-        if self.state.len() <= keeping.submitted {
+        if self.state.end_offset() <= keeping.submitted {
             return;
         }
         let known = keeping.submitted.max(keeping.sink.kept());
         let waiting_max = if keeping.sink.is_eager() { 0 } else { WAITING_BYTES_MAX };
-        if self.state.is_recording() && self.state.len().saturating_sub(known) > waiting_max {
+        if self.state.is_recording() && self.state.end_offset().saturating_sub(known) > waiting_max {
             self.keep_soon();
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bulkhead_metrics::demotion_label;
 
+use super::checkpoint::Checkpoint;
 use super::entry::{Command, CommandKind, Entry, write};
 use bulkhead_calls::journal::{Corrupt, Reason, list};
 
@@ -21,6 +22,9 @@ fn journal() -> Vec<u8> {
         (301, Entry::Delivery(2)),
         (302, Entry::Signals(1)),
         (303, Entry::Promoted("t".to_owned())),
+        (303, Entry::Checkpoint { hash: 9, digest: [2; 8] }),
+        (303, Entry::State(Box::new(Checkpoint { state: b"a state".to_vec(), ..Checkpoint::default() }))),
+        (303, Entry::Sleep),
         (303, Entry::End { hash: 9, digest: [1; 8] }),
     ];
     let mut bytes = Vec::new();
@@ -49,6 +53,9 @@ fn entries_are_listed_by_step_and_kind_without_what_they_say() {
         (301, "delivery", Some(http)),
         (302, "signals", Some("safe-point of bulkhead:plugin/task")),
         (303, "promoted", None),
+        (303, "checkpoint", Some("checkpoint of bulkhead:plugin/task")),
+        (303, "state", Some("checkpoint of bulkhead:plugin/task")),
+        (303, "sleep", Some("sleep of bulkhead:plugin/task")),
         (303, "end", None),
     ];
     let shown: Vec<_> = listed.iter().map(|entry| (entry.step, entry.kind, entry.import.as_deref())).collect();
@@ -56,7 +63,7 @@ fn entries_are_listed_by_step_and_kind_without_what_they_say() {
     assert!(listed.iter().zip(0..).all(|(entry, number)| entry.number == number));
     assert_eq!(listed.iter().map(|entry| entry.bytes).sum::<u64>(), bytes.len() as u64, "no byte is left out");
     let told = format!("{listed:?}");
-    assert!(!["keeps", "response"].iter().any(|secret| told.contains(secret)), "{told}");
+    assert!(!["keeps", "response", "a state"].iter().any(|secret| told.contains(secret)), "{told}");
 }
 
 #[test]
@@ -81,7 +88,7 @@ fn every_reason_to_give_a_journal_up_has_a_label_of_its_own() {
 fn bytes_that_are_no_journal_are_named_by_the_first_wrong_entry() {
     let bytes = journal();
     assert_eq!(list(&[]), Ok(Vec::new()));
-    assert_eq!(list(&bytes[..bytes.len() - 1]), Err(Corrupt { number: 10 }), "broken off");
-    assert_eq!(list(&[2, 0, 9]), Err(Corrupt { number: 0 }), "a kind that there is not");
-    assert_eq!(list(&[&bytes[..], &[0]].concat()), Err(Corrupt { number: 11 }), "an entry without a kind");
+    assert_eq!(list(&bytes[..bytes.len() - 1]), Err(Corrupt { number: 13 }), "broken off");
+    assert_eq!(list(&[2, 0, 14]), Err(Corrupt { number: 0 }), "a kind that there is not");
+    assert_eq!(list(&[&bytes[..], &[0]].concat()), Err(Corrupt { number: 14 }), "an entry without a kind");
 }

@@ -8,6 +8,7 @@
 
 mod begin;
 mod call_journal;
+mod checkpoint;
 mod clock;
 mod codec;
 mod entry;
@@ -73,6 +74,7 @@ impl Call {
             self.egress.give_up_first(journal.to_give_up());
         }
         self.shared.set_can_leave_memory(journal.can_leave_memory());
+        self.shared.set_cpu_at_beginning(journal.cpu_at_beginning());
         if !journal.was_replaying || journal.is_replaying() {
             return Ok(());
         }

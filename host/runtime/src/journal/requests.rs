@@ -77,6 +77,11 @@ impl Requests {
         self.open.is_empty() && self.waiting.is_empty() && self.arrivals.is_none()
     }
 
+    /// Whether none is under way.
+    pub(super) fn are_none_open(&self) -> bool {
+        self.open.is_empty() && self.waiting.is_empty()
+    }
+
     pub(super) fn sender(&mut self) -> Sender<Arrived> {
         self.arrivals.get_or_insert_with(|| mpsc::channel(HOST_RESOURCES_MAX)).0.clone()
     }

@@ -5,8 +5,15 @@
 //! the latest. Owns the order of entries, and nothing else of the call. Invariant: while a journal is replayed, [`Journal::live`] refuses
 //! every effect; a replay leaves the journal behind only after its last mark.
 
+mod checkpoints;
+mod draft;
+
+use std::ops::Range;
+
 use bytes::Bytes;
 
+use self::checkpoints::is_act;
+use self::draft::{Draft, from, index};
 use super::entry::{self, Command, CommandKind, Decoded, Entry, Placed};
 use super::header::{Digest, Header, UnwrittenHeader};
 use bulkhead_calls::Tail;
@@ -63,6 +70,12 @@ pub(super) struct Journal {
     /// Of a new journal without an entry: written in front of the first one.
     header: Option<UnwrittenHeader>,
     bytes: Vec<u8>,
+    /// The place of the first of them: one that begins anew goes on counting.
+    origin: u64,
+    /// Where the states of checkpoints stand among them.
+    states: Vec<Range<usize>>,
+    /// Whether something happened behind the last checkpoint that must not happen again, or in a call without one at all.
+    has_acted: bool,
     entries: u32,
     /// The step of the last entry in `bytes`.
     last_step: u64,
@@ -83,9 +96,10 @@ impl Journal {
         let header = journal.header.clone();
         let entries = journal.count;
         let last_step = journal.last_step;
+        let states = journal.states.clone();
         let replay = Replay { journal, position: 0, stops_at_mark: false };
         let replaying = Self::empty(Mode::Replaying(Box::new(replay)), bounds);
-        Ok((header, Self { bytes: kept, entries, last_step, ..replaying }))
+        Ok((header, Self { bytes: kept, states, entries, last_step, ..replaying }))
     }
 
     fn empty(mode: Mode, bounds: Bounds) -> Self {
@@ -97,6 +111,9 @@ impl Journal {
             import: Import::BEGIN,
             header: None,
             bytes: Vec::new(),
+            origin: 0,
+            states: Vec::new(),
+            has_acted: false,
             entries: 0,
             last_step: 0,
             has_ended: false,
@@ -139,18 +156,28 @@ impl Journal {
         self.bytes.len() as u64
     }
 
-    /// What is not kept of it, if so many bytes are.
+    /// The place behind its last byte.
+    pub(super) fn end_offset(&self) -> u64 {
+        self.origin.saturating_add(self.len())
+    }
+
+    pub(super) fn bytes_max(&self) -> u64 {
+        self.bounds.bytes_max
+    }
+
+    /// What is not kept of it, if it is kept up to this place.
     pub(super) fn tail(&self, kept: u64) -> Tail {
-        let at = kept.min(self.len());
-        let bytes = self.bytes.get(usize::try_from(at).unwrap_or(usize::MAX)..).unwrap_or_default().to_vec();
-        Tail { at, bytes, step: self.step, entries: self.entries, ..Tail::default() }
+        let &Self { step, entries, origin, .. } = self;
+        let (at, begins) = from(origin, self.len(), kept);
+        let bytes = self.bytes.get(index(at - origin)..).unwrap_or_default().to_vec();
+        Tail { at, begins, bytes, step, entries, ..Tail::default() }
     }
 
     /// The journal as it may go on.
     pub(super) fn draft(&mut self) -> Draft {
         self.begin();
-        let &mut Self { step, hash, last_step, entries, .. } = self;
-        Draft { bytes: self.bytes.clone(), step, hash, last_step, entries }
+        let &mut Self { origin, step, hash, last_step, entries, .. } = self;
+        Draft { bytes: self.bytes.clone(), origin, step, hash, last_step, entries }
     }
 
     pub(super) fn status(&self) -> JournalStatus {
@@ -225,7 +252,10 @@ impl Journal {
         };
         let entry = next.entry.clone();
         let expected = match &entry {
-            Entry::Command(Command { hash, .. }) | Entry::Value { hash, .. } | Entry::End { hash, .. } => *hash,
+            Entry::Command(Command { hash, .. })
+            | Entry::Value { hash, .. }
+            | Entry::End { hash, .. }
+            | Entry::Checkpoint { hash, .. } => *hash,
             _ => self.hash,
         };
         if expected != self.hash {
@@ -379,7 +409,7 @@ impl Journal {
     pub(super) fn demote(&mut self, reason: Reason) {
         if self.is_recording() {
             self.mode = Mode::Demoted(reason);
-            (self.header, self.bytes, self.entries) = (None, Vec::new(), 0);
+            (self.header, self.bytes, self.entries, self.states) = (None, Vec::new(), 0, Vec::new());
         }
     }
 
@@ -413,6 +443,10 @@ impl Journal {
 
     fn fold(&mut self, entry: &Entry) {
         self.hash = folded(self.hash, entry);
+        self.has_acted = match entry {
+            Entry::Checkpoint { .. } => false,
+            entry => self.has_acted || is_act(entry),
+        };
     }
 
     /// The guest asked for something else than the next entry.
@@ -441,49 +475,20 @@ impl Journal {
     }
 }
 
-/// A journal as it may go on, beside the one that does.
-#[derive(Clone)]
-pub(super) struct Draft {
-    bytes: Vec<u8>,
-    step: u64,
-    hash: u32,
-    last_step: u64,
-    entries: u32,
-}
-
-impl Draft {
-    /// Its end with this value, behind which everything is to be kept.
-    pub(super) fn tail_with(mut self, kept: u64, bytes: Vec<u8>) -> Tail {
-        let value = Entry::Value { hash: self.hash, bytes };
-        self.write(&value);
-        self.hash = folded(self.hash, &value);
-        self.write(&Entry::Mark { hash: self.hash });
-        self.tail(kept)
-    }
-
-    /// Its end as it is.
-    pub(super) fn tail(mut self, kept: u64) -> Tail {
-        let at = kept.min(self.bytes.len() as u64);
-        let bytes = self.bytes.split_off(usize::try_from(at).unwrap_or(usize::MAX));
-        Tail { at, bytes, step: self.step, entries: self.entries, ..Tail::default() }
-    }
-
-    fn write(&mut self, entry: &Entry) {
-        entry::write(entry, self.step, self.last_step, &mut self.bytes);
-        (self.last_step, self.entries) = (self.step, self.entries + 1);
-    }
-}
-
 /// The running hash after an entry.
 fn folded(hash: u32, entry: &Entry) -> u32 {
     let kind = match entry {
-        Entry::Mark { .. } | Entry::End { .. } | Entry::Header(_) | Entry::Outcome { .. } => return hash,
+        Entry::Mark { .. } | Entry::End { .. } | Entry::Header(_) | Entry::Outcome { .. } | Entry::State(_) => {
+            return hash;
+        }
         Entry::Clock(_) => 2,
         Entry::Command(_) => 3,
         Entry::Delivery(_) => 5,
         Entry::Value { .. } => 6,
         Entry::Signals(_) => 7,
         Entry::Promoted(_) => 8,
+        Entry::Checkpoint { .. } => 9,
+        Entry::Sleep => 13,
     };
     fnv(fnv(hash, &[kind]), &entry::body(entry))
 }

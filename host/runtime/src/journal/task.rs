@@ -149,6 +149,7 @@ impl Call {
     pub(crate) fn sleep_of(&mut self, ms: u64) -> wasmtime::Result<Sleep> {
         let Some(journal) = &mut self.journal else { return Ok(Sleep::Wait(Duration::from_millis(ms), 0)) };
         let until = journal.clock.look(&mut journal.state)?.saturating_add(ms);
+        let is_known = journal.state.take_sleep()?;
         if journal.is_replaying() && !journal.state.goes_on() {
             journal.clock.slept_until(until);
             return Ok(Sleep::Over);
@@ -156,6 +157,9 @@ impl Call {
         self.settle()?;
         let Some(journal) = &mut self.journal else { return Ok(Sleep::Over) };
         if ms >= KEPT_SLEEP_MS {
+            if !is_known {
+                journal.state.put_sleep();
+            }
             journal.state.put_mark();
             journal.keep_soon();
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::checkpoint::Checkpoint;
 use super::entry::{self, Command, CommandKind, Entry};
 use super::header::{Header, Opening, PinnedLimits, UnwrittenHeader};
 use super::state::{Bounds, Journal};
@@ -108,7 +109,9 @@ fn change(entry: &mut Entry) {
         Entry::Signals(bits) => *bits ^= 1,
         Entry::Promoted(id) => id.push('x'),
         Entry::Mark { hash } => *hash ^= 1,
-        Entry::End { digest, .. } => digest[0] ^= 1,
+        Entry::End { digest, .. } | Entry::Checkpoint { digest, .. } => digest[0] ^= 1,
+        Entry::State(checkpoint) => checkpoint.commands += 1,
+        Entry::Sleep => *entry = Entry::Clock(1),
     }
 }
 
@@ -153,6 +156,8 @@ fn entries() -> impl Strategy<Value = Entry> {
         (any::<u32>(), bytes()).prop_map(|(hash, bytes)| Entry::Value { hash, bytes }),
         any::<u8>().prop_map(Entry::Signals),
         ".{0,20}".prop_map(Entry::Promoted),
+        (any::<u32>(), any::<[u8; 8]>()).prop_map(|(hash, digest)| Entry::Checkpoint { hash, digest }),
+        Just(Entry::Sleep),
     ]
 }
 
@@ -306,6 +311,91 @@ fn call_without_an_end_goes_on_behind_its_last_mark() {
     }
     whole.end([3; 8]).unwrap();
     assert_eq!((whole.steps(), whole.hash()), (steps, hash));
+}
+
+fn state(bytes: usize) -> Checkpoint {
+    Checkpoint { state: vec![7; bytes], commands: 3, answered: 2, ids_drawn: 1, shown_ms: 5, beginnings: 0 }
+}
+
+/// A call that wrote down where it is, and did this then.
+fn behind_checkpoint(then: impl FnOnce(&mut Journal)) -> Journal {
+    let mut journal = Journal::record(unwritten(), BOUNDS);
+    journal.step(names::KEYVALUE_SET).unwrap();
+    journal.put_value(vec![1]);
+    journal.step(names::TASK_CHECKPOINT).unwrap();
+    journal.put_checkpoint([4; 8], state(3));
+    journal.step(names::TASK_SLEEP).unwrap();
+    then(&mut journal);
+    journal.put_mark();
+    let (_, replay) = Journal::replay(journal.bytes(), BOUNDS).unwrap();
+    assert_eq!(replay.checkpoint().is_some(), journal.begins_anew(), "who records it knows");
+    replay
+}
+
+#[test]
+fn call_begins_from_a_checkpoint_behind_which_it_only_computed() {
+    let journal = behind_checkpoint(|journal| {
+        journal.put_clock(3);
+        journal.put_signals(1);
+    });
+    assert_eq!(journal.checkpoint(), Some(Box::new(state(3))));
+    for act in [
+        (|journal: &mut Journal| journal.put_value(vec![2])) as fn(&mut Journal),
+        |journal| journal.put_command(CommandKind::Question, 4, [0; 8]),
+        |journal| journal.put_command(CommandKind::Request, 4, [0; 8]),
+        |journal| journal.put_promotion("task".to_owned()),
+        Journal::put_sleep,
+    ] {
+        assert_eq!(behind_checkpoint(act).checkpoint(), None);
+    }
+    // What was written down and not kept is none.
+    let bytes = journal.bytes();
+    let (_, cut) = Journal::replay(&bytes[..bytes.len() - 15], BOUNDS).unwrap();
+    assert!(cut.checkpoint().is_some(), "its own mark is behind it");
+}
+
+#[test]
+fn journal_that_begins_anew_replaces_what_is_kept() {
+    let replay = behind_checkpoint(|_| {});
+    let before = replay.bytes().len() as u64;
+    let mut journal = replay.anew(header(), replay.checkpoint().unwrap());
+    journal.step(names::TASK_RESTORED).unwrap();
+    journal.put_mark();
+    let tail = journal.tail(before);
+    assert!(tail.begins && tail.at > before && tail.bytes == journal.bytes());
+    let kept = tail.at + tail.bytes.len() as u64;
+    journal.step(names::KEYVALUE_SET).unwrap();
+    journal.put_value(vec![1]);
+    let tail = journal.tail(kept);
+    assert!(!tail.begins && tail.at == kept && journal.bytes().ends_with(&tail.bytes));
+    let (_, again) = Journal::replay(journal.bytes(), BOUNDS).unwrap();
+    assert_eq!((again.beginning(), again.checkpoint()), (Some(&state(3)), None));
+}
+
+#[test]
+fn states_before_the_last_are_forgotten() {
+    let mut journal = Journal::record(unwritten(), BOUNDS);
+    let mut kept = 0;
+    let mut anew = 0;
+    for number in 0..20 {
+        journal.step(names::KEYVALUE_SET).unwrap();
+        journal.put_value(vec![number]);
+        journal.step(names::TASK_CHECKPOINT).unwrap();
+        journal.put_checkpoint([number; 8], state(100_000));
+        let tail = journal.tail(kept);
+        kept = tail.at + tail.bytes.len() as u64;
+        anew += u32::from(tail.begins);
+        assert!(journal.bytes().len() < 300_000, "{}", journal.bytes().len());
+        let (_, mut replay) = Journal::replay(journal.bytes(), BOUNDS).unwrap();
+        assert!(replay.checkpoint().is_some());
+        for value in 0..=number {
+            replay.step(names::KEYVALUE_SET).unwrap();
+            assert_eq!(replay.must_value(), Ok(Some(vec![value])));
+            replay.step(names::TASK_CHECKPOINT).unwrap();
+            assert_eq!(replay.take_checkpoint(), Ok(Some([value; 8])), "that it was written down is never forgotten");
+        }
+    }
+    assert!((5..=10).contains(&anew), "not each time: {anew}");
 }
 
 #[test]

@@ -119,7 +119,7 @@ impl JournalHead {
 }
 
 impl Append {
-    /// The rows of its pieces, in their order from `at_row` on.
+    /// The rows of its pieces, in their order from the first one on that it writes.
     pub(crate) fn pieces(&self, task: &TaskRef, sealing: Option<&SealingKey>) -> Result<Vec<Vec<u8>>, Error> {
         if matches!(self.head.state, JournalState::Demoted { .. }) {
             return Ok(Vec::new());

@@ -258,6 +258,9 @@ impl<'a> Planner<'a> {
         if growth.before.is_some_and(|before| growth.after.rows < before.rows) {
             cell.clear();
         }
+        if tail.append.replaces {
+            cell.pieces.clear();
+        }
         cell.pieces.extend(tail.append.numbers().zip(tail.pieces));
         cell.head = Some(growth.after);
         cell.is_head_changed = true;

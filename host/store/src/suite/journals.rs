@@ -25,6 +25,7 @@ facts!(
     journal_may_outlive_the_end_of_its_task,
     journal_goes_with_its_task,
     journal_loses_its_pieces_when_demoted,
+    journal_is_replaced_in_one_step,
     long_journal_is_removed_to_the_last_row,
     journal_bytes_count_as_stored,
     journal_quota_is_checked_with_the_append,
@@ -309,6 +310,21 @@ async fn until_swept(store: &dyn Store, left: usize) {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     panic!("{} rows stay", rows(store).await);
+}
+
+async fn journal_is_replaced_in_one_step(bed: Bed) {
+    let store = bed.store();
+    let run = running(&*store, requestor(1, 1), 1).await;
+    let before = store.usage(&run.requestor).await.unwrap().1.bytes;
+    let mut at_row = append(&*store, &run, tail(2, 0, &stream(90_000))).await.unwrap().rows;
+    for length in [10, 90_000, 10, 20_000, 20_001, 700 * PIECE_BYTES, 12] {
+        let whole = Append { replaces: true, ..tail(2, at_row, &stream(length)) };
+        assert!(append(&*store, &run, whole.clone()).await.unwrap().is_after(&whole));
+        assert_eq!(store.usage(&run.requestor).await.unwrap().1.bytes - before, length as u64);
+        at_row = append(&*store, &run, tail(2, whole.rows_after(), b"more")).await.unwrap().rows;
+        assert!(bytes(&*store, &run).await == [stream(length), b"more".to_vec()].concat());
+    }
+    until_swept(&*store, 1 + at_row as usize).await;
 }
 
 async fn long_journal_is_removed_to_the_last_row(mut bed: Bed) {

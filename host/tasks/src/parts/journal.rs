@@ -176,14 +176,7 @@ impl TaskJournal {
             _ => return,
         };
         let after = HeadAfter { resumes_since_growth: 0, ..head.unchanged() };
-        let append = Append {
-            attempt,
-            at_row: rows,
-            bytes: Vec::new(),
-            head: after,
-            caps: None,
-            held_by: Some(self.owner.node),
-        };
+        let append = Append { held_by: Some(self.owner.node), ..Append::of_head(attempt, rows, after) };
         if let Err(error) = self.owner.store.append(&requestor, id, append).await {
             tracing::debug!(task.id = %id, "that a task came back is not kept: {error}");
         }
@@ -234,7 +227,9 @@ impl Writer {
         }
         let known = usize::try_from(self.journal.kept().saturating_sub(tail.at)).unwrap_or(usize::MAX);
         let bytes = tail.bytes.get(known..).filter(|bytes| !bytes.is_empty())?;
-        Some(self.append_of(bytes.to_vec(), tail, JournalState::Sound))
+        // Of a stream that begins anew, what comes behind what is kept already only goes on.
+        let replaces = tail.begins && known == 0;
+        Some(Append { replaces, ..self.append_of(bytes.to_vec(), tail, JournalState::Sound) })
     }
 
     /// An append, with the task that it belongs to. `None`: the call is no task, and the append is [held](Self::wrote) once the change is
@@ -260,12 +255,15 @@ impl Writer {
             Destination::Held(_) => (FIRST_ATTEMPT, 0, None),
             Destination::Task(kept) => (kept.attempt, kept.rows, kept.caps),
         };
-        Append { attempt, at_row, bytes, head, caps, held_by: Some(self.journal.owner.node) }
+        Append { bytes, caps, held_by: Some(self.journal.owner.node), ..Append::of_head(attempt, at_row, head) }
     }
 
     /// What is appended is kept, as far as it can be: in the store, which has it, or here. The tail is the one that it was made of.
     pub(crate) fn wrote(&mut self, append: &Append, tail: &Tail) {
-        self.journal.kept.fetch_add(append.bytes.len() as u64, Ordering::AcqRel);
+        match append.replaces {
+            true => self.journal.kept.store(tail.at.saturating_add(append.bytes.len() as u64), Ordering::Release),
+            false => _ = self.journal.kept.fetch_add(append.bytes.len() as u64, Ordering::AcqRel),
+        }
         match &mut *self.destination {
             Destination::Task(kept) => kept.rows = append.rows_after(),
             Destination::Held(held) if held.tail.bytes.len().saturating_add(append.bytes.len()) > HELD_BYTES_MAX => {
@@ -276,7 +274,7 @@ impl Writer {
                 let mut bytes = std::mem::take(&mut held.tail.bytes);
                 bytes.extend_from_slice(&append.bytes);
                 let &Tail { step, entries, answered, spent, .. } = tail;
-                held.tail = Tail { at: 0, bytes, step, entries, answered, spent };
+                held.tail = Tail { bytes, step, entries, answered, spent, ..Tail::default() };
             }
         }
     }
@@ -287,7 +285,7 @@ impl Writer {
             return Ok(false);
         };
         let head = self.journal.owner.store.journal(&requestor, id).await?;
-        let wrote = head.is_some_and(|head| head.attempt == append.attempt && head.rows == append.rows_after());
+        let wrote = head.is_some_and(|head| head.is_after(append));
         if wrote {
             self.wrote(append, tail);
         }

@@ -28,12 +28,24 @@ struct Count {
     messages: Vec<String>,
 }
 
+/// Where a count is: from here it goes on when its host was stopped.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    position: u64,
+    count: u64,
+    messages: Vec<String>,
+}
+
 /// Counts the prime numbers below a limit and reports progress. As a task it takes messages: `stop` ends the count early with what
 /// it has.
 #[tool(title = "Count primes", task = "optional", read_only, idempotent, open_world = false)]
 fn count_primes(Range { below }: Range) -> Result<Json<Count>, Error> {
     let mut sieve = Sieve::new(below);
     let mut messages = Vec::new();
+    if let Some(saved) = task::restored_json::<Saved>()? {
+        sieve.go_on_from(saved.position, saved.count);
+        messages = saved.messages;
+    }
     let mut stopped = false;
     while !stopped && sieve.advance() {
         task::progress(sieve.position as f64, Some(below as f64), Some(&format!("{} primes so far", sieve.count)));
@@ -43,6 +55,9 @@ fn count_primes(Range { below }: Range) -> Result<Json<Count>, Error> {
                 task::set_status(&format!("{} primes below {}; noted: {message}", sieve.count, sieve.position));
                 messages.push(message);
             }
+        }
+        if !stopped {
+            task::save_json(&Saved { position: sieve.position, count: sieve.count, messages: messages.clone() })?;
         }
     }
     let complete = sieve.position >= below;
@@ -76,6 +91,17 @@ impl Sieve {
             candidate += 2;
         }
         Self { below, position: 0, count: 0, strikes, composite: Vec::new() }
+    }
+
+    /// Goes on where a count was that had come to this position.
+    fn go_on_from(&mut self, position: u64, count: u64) {
+        self.position = position;
+        self.count = count;
+        for (prime, next) in &mut self.strikes {
+            // The next odd multiple.
+            let multiple = position.div_ceil(*prime).max(*prime) | 1;
+            *next = multiple * *prime;
+        }
     }
 
     /// Counts one more segment; false when there is none left.
@@ -133,6 +159,20 @@ mod tests {
         let naive = |below: u64| (2..below).filter(|n| (2..*n).all(|d| n % d != 0)).count() as u64;
         for below in 0..200 {
             assert_eq!(count(below), naive(below), "below {below}");
+        }
+    }
+
+    #[test]
+    fn count_that_goes_on_is_exact() {
+        for position in [0, 2 * SEGMENT, 6 * SEGMENT] {
+            let mut before = Sieve::new(10_000_000);
+            while before.position < position {
+                before.advance();
+            }
+            let mut sieve = Sieve::new(10_000_000);
+            sieve.go_on_from(before.position, before.count);
+            while sieve.advance() {}
+            assert_eq!(sieve.count, 664_579, "from {position}");
         }
     }
 

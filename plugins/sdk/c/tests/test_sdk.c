@@ -73,6 +73,16 @@ static void stand_in_answers_from_its_script(void) {
   BULKHEAD_EXPECT(call("x", bulkhead_parse("{}")).is_error);
 }
 
+static void state_is_saved_and_restored(void) {
+  size_t bytes = 1;
+  BULKHEAD_EXPECT(bulkhead_restored(&bytes) == NULL && bytes == 0);
+  BULKHEAD_EXPECT(bulkhead_save("40", 3) && bulkhead_same(bulkhead_host.saved, "40") && bulkhead_host.saved_bytes == 3);
+  BULKHEAD_EXPECT(!bulkhead_save(bulkhead_host.saved, (256 << 10) + 1) && bulkhead_host.saved_bytes == 3);
+  bulkhead_host.restored = "41";
+  bulkhead_host.restored_bytes = 3;
+  BULKHEAD_EXPECT(bulkhead_same(bulkhead_restored(&bytes), "41") && bytes == 3);
+}
+
 int main(void) {
   BULKHEAD_RUN(strings_are_decoded);
   BULKHEAD_RUN(members_and_elements_are_found);
@@ -80,5 +90,6 @@ int main(void) {
   BULKHEAD_RUN(deep_values_are_passed_over);
   BULKHEAD_RUN(texts_survive_quoting);
   BULKHEAD_RUN(stand_in_answers_from_its_script);
+  BULKHEAD_RUN(state_is_saved_and_restored);
   return 0;
 }

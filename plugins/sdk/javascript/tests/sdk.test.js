@@ -137,6 +137,16 @@ test("a question that nobody can show is a missing capability", async () => {
   });
 });
 
+test("state is saved and restored", async () => {
+  const host = await withHost({}, () => {
+    assert.equal(task.restored(), undefined);
+    assert.equal(task.restoredJson(0), 0);
+    task.saveJson({ done: 40 });
+  });
+  assert.equal(new TextDecoder().decode(host.saved), '{"done":40}');
+  await withHost({ restored: host.saved }, () => assert.deepEqual(task.restoredJson(), { done: 40 }));
+});
+
 test("settings have the type of their fallback, and a cancelled call leaves at the checkpoint", async () => {
   await withHost({ config: { delimiter: ";", rows: "many" }, steering: ["stop"] }, (host) => {
     assert.equal(config.get("delimiter", ","), ";");

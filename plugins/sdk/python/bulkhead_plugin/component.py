@@ -61,6 +61,15 @@ class _Component:
         signals = task.safe_point()
         return task.Signals.CANCELLED in signals, task.Signals.STEERING_PENDING in signals
 
+    def save(self, state: bytes) -> None:
+        try:
+            task.checkpoint(state)
+        except Err as error:
+            raise ValueError(error.value) from None
+
+    def restored(self) -> bytes | None:
+        return task.restored()
+
     def lists_changed(self, kind: str) -> None:
         task.lists_changed(task.ListKind[_constant(kind)])
 

@@ -75,6 +75,21 @@ def checkpoint() -> Signals:
     return signals
 
 
+def save(state: bytes) -> None:
+    """Writes down where the work is, in at most 256 KiB, so that a task whose host stops need not begin at its begin.
+
+    If the tool does nothing but compute afterwards, it is called anew, and `restored` gives the state. Save as often as is
+    convenient, and after each effect; what comes too soon after another is passed over. In a call that is no task this does
+    nothing. Raises `ValueError` if the state is too large.
+    """
+    _host.current().save(bytes(state))
+
+
+def restored() -> bytes | None:
+    """The state that the tool was called anew with; none: it begins at its begin. Look before you start."""
+    return _host.current().restored()
+
+
 def lists_changed(kind: Literal["tools", "resources", "prompts"]) -> None:
     """Tells the host that a list of this plugin is different now."""
     _host.current().lists_changed(kind)

@@ -28,6 +28,7 @@ class TestHost:
         features: Sequence[str] | None = None,
         kept: Mapping[str, bytes] | None = None,
         services: Mapping[str, Any] | None = None,
+        restored: bytes | None = None,
     ) -> None:
         self.answers = {key: list(value) if isinstance(value, list) else [value] for key, value in (answers or {}).items()}
         self.config = dict(config or {})
@@ -35,6 +36,8 @@ class TestHost:
         self.features = features
         self.kept: dict[str, bytes] = dict(kept or {})
         self.services = dict(services or {})
+        self.saved_before = restored
+        self.saved: bytes | None = None
         self.requests: list[_host.HttpRequest] = []
         self.cancelled = False
         self.detached = False
@@ -85,6 +88,14 @@ class TestHost:
 
     def safe_point(self) -> tuple[bool, bool]:
         return self.cancelled, bool(self.messages)
+
+    def save(self, state: bytes) -> None:
+        if len(state) > 256 << 10:
+            raise ValueError(f"the state of a checkpoint has {len(state)} bytes; at most {256 << 10} are kept")
+        self.saved = state
+
+    def restored(self) -> bytes | None:
+        return self.saved_before
 
     def lists_changed(self, kind: str) -> None:
         pass
@@ -154,19 +165,20 @@ def host(
     features: Sequence[str] | None = None,
     kept: Mapping[str, bytes] | None = None,
     services: Mapping[str, Any] | None = None,
+    restored: bytes | None = None,
 ) -> Iterator[TestHost]:
     """A host for the duration of a `with`.
 
     `answers` is by question key: an object fills in a form, `"decline"` and `"cancel"` do not, a text is what the client's
     model says, an exception is raised; a list holds the answers of a key that is asked more than once (roots: a list with
     one list of URIs). `features` are those that the client supports; all of them unless said. `kept`
-    is what `kv` finds; nothing expires.
+    is what `kv` finds; nothing expires. `restored` is what an earlier run of the tool saved; `saved` of the host has the last state.
 
     `services` is what `http` and `urllib.request` reach, by `"METHOD URL"`, URL or origin: a text, bytes, a status, an
     `http.Response`, an exception that is raised, a function of the request, or anything else as JSON. What is not there is not
     granted. `requests` of the host has what was sent.
     """
-    standing_in = TestHost(answers, config, steering, features, kept, services)
+    standing_in = TestHost(answers, config, steering, features, kept, services, restored)
     before = _host.become(standing_in)
     try:
         with _urllib.led():

@@ -453,6 +453,16 @@ class Questions(unittest.TestCase):
             with self.assertRaisesRegex(Exception, "config.rows"):
                 config.get("rows", 5)
 
+    def test_state_is_saved_and_restored(self) -> None:
+        with testing.host() as host:
+            self.assertIsNone(task.restored())
+            task.save(b"40")
+            self.assertEqual(host.saved, b"40")
+            with self.assertRaisesRegex(ValueError, "at most 262144 are kept"):
+                task.save(bytes((256 << 10) + 1))
+        with testing.host(restored=b"41"):
+            self.assertEqual(task.restored(), b"41")
+
     def test_a_cancelled_call_leaves_at_the_checkpoint(self) -> None:
         with testing.host(steering=["hello"]) as host:
             self.assertTrue(task.checkpoint().steering_pending)

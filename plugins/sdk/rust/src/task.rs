@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::bindings::bulkhead::plugin::task as host;
 
@@ -84,6 +85,54 @@ pub fn safe_point() -> Signals {
 pub fn checkpoint() -> Result<Signals, Cancelled> {
     let signals = safe_point();
     if signals.contains(Signals::CANCELLED) { Err(Cancelled) } else { Ok(signals) }
+}
+
+/// A state that cannot be kept: it is larger than one may be, or no JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateError(String);
+
+impl fmt::Display for StateError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StateError {}
+
+/// Writes down where the work is, in at most 256 KiB, so that a task whose host stops need not begin at its begin: if the tool does
+/// nothing but compute afterwards, it is called anew, and [`restored`] gives the state. Save as often as is convenient, and after
+/// each effect; what comes too soon after another is passed over. In a call that is no task this does nothing.
+///
+/// # Errors
+///
+/// [`StateError`], if the state is too large.
+pub fn save(state: impl AsRef<[u8]>) -> Result<(), StateError> {
+    host::checkpoint(state.as_ref()).map_err(StateError)
+}
+
+/// Like [`save`], with a state that is JSON.
+///
+/// # Errors
+///
+/// [`StateError`], if the state does not serialize or is too large.
+pub fn save_json(state: &impl Serialize) -> Result<(), StateError> {
+    save(serde_json::to_vec(state).map_err(|error| StateError(format!("a state does not serialize: {error}")))?)
+}
+
+/// The state that the tool was called anew with; none: it begins at its begin. Look before you start.
+#[must_use]
+pub fn restored() -> Option<Vec<u8>> {
+    host::restored()
+}
+
+/// Like [`restored`], of a state that is JSON.
+///
+/// # Errors
+///
+/// [`StateError`], if it is not the JSON that is expected.
+pub fn restored_json<T: DeserializeOwned>() -> Result<Option<T>, StateError> {
+    let parse = |state: Vec<u8>| serde_json::from_slice(&state);
+    restored().map(parse).transpose().map_err(|error| StateError(format!("the state that was saved: {error}")))
 }
 
 /// Tells the host that a list of this plugin is different now.

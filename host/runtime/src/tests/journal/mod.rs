@@ -1,5 +1,6 @@
 //! Replay equivalence: a call that runs again from its journal does the same, without clock, network, store or client.
 
+mod checkpoints;
 mod checks;
 mod equivalence;
 mod golden;

@@ -197,6 +197,7 @@ async fn tools_for_each_function_of_the_host_replay() {
         replays("detach", json!({"ms": 30})),
         replays("steered", json!({})).steered("a message"),
         replays("stages", json!({"pause_ms": 5})),
+        replays("saved_steps", json!({"steps": 3, "counts": true, "rounds": 10, "padding": 20})),
         replays("counted_sleeps", json!({"sleeps": 2, "pause_ms": 5})),
         replays("change_tools", json!({})),
         replays("contents", json!({})),

@@ -236,7 +236,7 @@ impl GuestDriver {
     /// How the guest rests, if it can leave memory: nothing that it began outside is under way, and it computed little, which it does again.
     pub(crate) fn leaves_memory(&self) -> Option<Rest> {
         let control = &self.guest.running.control;
-        let is_cheap = control.cpu_ms() <= self.call_slot.limits().task_evict_cpu_ms;
+        let is_cheap = control.cpu_ms_to_repeat() <= self.call_slot.limits().task_evict_cpu_ms;
         self.rest().filter(|_| is_cheap && control.can_leave_memory())
     }
 

@@ -230,7 +230,7 @@ async fn diverged_journal(inner: &EngineContext, task: &Task, divergence: &str) 
     let head = inner.store.journal(&task.requestor, task.id).await.ok().flatten()?;
     let state = JournalState::Diverged { reason: divergence.to_owned() };
     let after = HeadAfter { state, ..head.unchanged() };
-    Some(Append { attempt: task.attempt, at_row: head.rows, bytes: Vec::new(), head: after, caps: None, held_by: None })
+    Some(Append::of_head(task.attempt, head.rows, after))
 }
 
 /// Ends a task whose call could not be brought back to where it was. What was kept of it goes along where it can: the end counts more.

@@ -234,7 +234,7 @@ impl Hindrance {
             let attempt = head.attempt;
             let at_row = head.rows;
             let head = HeadAfter { state, ..head.unchanged() };
-            let append = Append { attempt, at_row, bytes: Vec::new(), head, caps: None, held_by: None };
+            let append = Append::of_head(attempt, at_row, head);
             next.store.commit(Change { journal: Some(append), ..Change::of(stored.clone()) }).await.unwrap();
         };
         match self {
