@@ -52,3 +52,12 @@ fn database_is_named_by_a_file_or_a_variable() {
     let written = "[store]\nengine = 'postgres'\nurl_env = 'U'\nurl = 'u'";
     refused_once(written, "etc/bulkhead.toml:4: ", "may hold a password");
 }
+
+#[test]
+fn byte_order_mark_in_front_of_a_configuration_is_skipped() {
+    let text = "[server]\ntools_per_page = 7\n";
+    assert_eq!(
+        load(&format!("\u{feff}{text}")).unwrap().server.tools_per_page,
+        load(text).unwrap().server.tools_per_page
+    );
+}
