@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use bulkhead_config::{Config, DatabaseConfig, SecretLocation};
 use bulkhead_control::operator::StoreMaintenance;
+use bulkhead_domain::without_byte_order_mark;
 use bulkhead_metrics::Metrics;
 use bulkhead_net::database::{self, DatabaseStream};
 use bulkhead_net::{dial, pem};
@@ -167,7 +168,8 @@ fn options(config: &Config, database: &DatabaseConfig) -> anyhow::Result<Postgre
     let url = match &database.url {
         SecretLocation::File(file) => {
             let read = std::fs::read_to_string(file);
-            read.with_context(|| format!("[store] url_file {} cannot be read", file.display()))?
+            let text = read.with_context(|| format!("[store] url_file {} cannot be read", file.display()))?;
+            without_byte_order_mark(&text).to_owned()
         }
         SecretLocation::Variable(name) => sources::variable(name)
             .with_context(|| format!("[store] url_env: the environment variable {name} is not set"))?,
@@ -205,6 +207,30 @@ impl Dial for Dialer {
                 "the database's server is not trusted ({error}): name its certificate's issuer in [store] ca_file, and the server by the \
                  name in its certificate"
             ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bulkhead_config::Flags;
+
+    use super::*;
+
+    #[test]
+    fn byte_order_mark_in_front_of_the_address_of_a_database_is_skipped() {
+        let config = Config::load(None, Vec::new(), &Flags::default()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("url");
+        for (text, is_read) in [
+            ("postgresql://role@db.example/tasks\n", true),
+            ("\u{feff}postgresql://role@db.example/tasks\n", true),
+            ("\u{feff}\u{feff}postgresql://role@db.example/tasks\n", false),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let url = SecretLocation::File(file.clone());
+            let database = DatabaseConfig { url, schema: "bulkhead".to_owned(), ca_file: None };
+            assert_eq!(options(&config, &database).is_ok(), is_read, "{text:?}");
         }
     }
 }

@@ -201,6 +201,7 @@ mod tests {
     fn test_file_with_unknown_key_or_without_expectation_is_refused() {
         let case = "[[case]]\nname = 'a'\ntool = 't'\n";
         assert!(parse(&format!("{case}expect = {{ text = 'x' }}")).is_ok());
+        assert!(parse(&format!("\u{feff}{case}expect = {{ text = 'x' }}")).is_ok(), "a byte order mark is skipped");
         for (text, why) in [
             (format!("{case}expect = {{}}"), "`expect` needs one of"),
             (format!("{case}expect = {{ txt = 'x' }}"), "txt"),
