@@ -34,12 +34,13 @@ class TestHost {
   detached = false;
   sleptMs = 0;
 
-  constructor({ answers = {}, config = {}, steering = [], features, kept = {} } = {}) {
+  constructor({ answers = {}, config = {}, steering = [], features, kept = {}, extensions = {} } = {}) {
     const lists = Object.entries(answers).map(([key, value]) => [key, Array.isArray(value) ? [...value] : [value]]);
     this.answers = Object.fromEntries(lists);
     this.config = config;
     this.messages = [...steering];
     this.features = features;
+    this.extensions = extensions;
     this.kept = new Map(Object.entries(kept));
     this.functions = this.#functions();
   }
@@ -63,6 +64,7 @@ class TestHost {
       idempotencyKey: () => "test",
       requestorId: () => "test",
       clientSupports: (feature) => this.#supports(feature),
+      clientExtension: (name) => json(this.extensions[name]),
       wantedLogLevel: () => undefined,
       relatedTasks: () => [],
       get: (key) => json(this.config[key]),
