@@ -292,7 +292,16 @@ async fn script_plugin_guests_see_only_their_call() {
         let facts: Value = serde_json::from_str(text(&facts)).expect("JSON");
         assert_eq!((&facts["attempt"], &facts["sampling"]), (&json!(1), &json!(true)), "{facts}");
         assert_eq!(facts["delimiter"], delimiter, "{facts}");
+        assert_eq!(facts["views"], json!([false, null, null]), "{facts}");
         assert!(facts["id"].as_str().is_some_and(|id| id.len() >= 32), "{facts}");
+    }
+    let views = json!({"mimeTypes": ["text/html;profile=mcp-app"]});
+    let with_views = json!({"extensions": {"io.modelcontextprotocol/ui": views}});
+    let viewer = Client::connect_as(&host, None, with_views).await;
+    for tool in ["py_facts", "js_facts"] {
+        let facts = viewer.tool(tool, json!({})).await.expect("facts");
+        let facts: Value = serde_json::from_str(text(&facts)).expect("JSON");
+        assert_eq!(facts["views"], json!([true, views, null]), "{facts}");
     }
     let outside = client.tool("py_outside", json!({})).await.expect("a result");
     let outside = &outside["structuredContent"];

@@ -43,7 +43,32 @@ impl ClientFeatures {
     pub fn contains(self, feature: ClientFeature) -> bool {
         self.0 & 1 << feature as u16 != 0
     }
+
+    /// That the client shows views of MCP Apps. No client can be asked for that, so it is no feature that a plugin may require.
+    const VIEWS: u16 = 1 << 15;
+
+    /// Adds that the client shows views.
+    #[must_use]
+    pub fn with_views(self) -> Self {
+        Self(self.0 | Self::VIEWS)
+    }
+
+    /// Whether the client shows views.
+    pub fn has_views(self) -> bool {
+        self.0 & Self::VIEWS != 0
+    }
+
+    /// What remains where the client cannot be asked.
+    #[must_use]
+    pub fn unasked(self) -> Self {
+        Self(self.0 & Self::VIEWS)
+    }
 }
+
+/// The extension of MCP by which client and server say that they know views (MCP Apps).
+pub const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
+/// The media type of the views that there are.
+pub const VIEW_MIME_TYPE: &str = "text/html;profile=mcp-app";
 
 /// What is asked of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,9 +9,6 @@ use serde::Deserialize;
 use bulkhead_calls::{Catalog, ToolEntry};
 use bulkhead_domain::tool::Tool;
 
-/// The extension by which client and server say that they know views.
-pub(crate) const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
-
 /// What the metadata of a tool says.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

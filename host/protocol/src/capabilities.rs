@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::AnyObject;
 use super::version::Version;
-use bulkhead_domain::call::{ClientFeature, ClientFeatures};
+use bulkhead_domain::call::{ClientFeature, ClientFeatures, UI_EXTENSION, VIEW_MIME_TYPE};
 
 /// `ClientCapabilities`, as far as the host acts on them.
 #[derive(Default, Deserialize)]
@@ -15,6 +15,16 @@ pub(crate) struct Capabilities {
     elicitation: Option<Elicitation>,
     tasks: Option<TaskAbilities>,
     experimental: Experimental,
+    /// Whatever its type: the first era has no word for them, and what cannot be understood is not declared.
+    extensions: serde_json::Value,
+}
+
+impl Capabilities {
+    /// Whether the client shows views of the kind that there is.
+    fn has_views(&self) -> bool {
+        let kinds = self.extensions.get(UI_EXTENSION).and_then(|ui| ui.get("mimeTypes")?.as_array());
+        kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind == VIEW_MIME_TYPE))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -104,7 +114,7 @@ pub(crate) fn features(version: Version, declared: &Capabilities) -> ClientFeatu
     let form = elicitation.is_some_and(|modes| !newest || modes.form.is_some() || modes.url.is_none());
     let url = newest && elicitation.is_some_and(|modes| modes.url.is_some());
     let sampling = declared.sampling.as_ref();
-    [
+    let requestable = [
         (ClientFeature::ElicitationForm, form),
         (ClientFeature::ElicitationUrl, url),
         (ClientFeature::Sampling, sampling.is_some()),
@@ -115,7 +125,9 @@ pub(crate) fn features(version: Version, declared: &Capabilities) -> ClientFeatu
     ]
     .into_iter()
     .filter(|(_, has)| *has)
-    .fold(ClientFeatures::default(), |features, (feature, _)| features.with(feature))
+    .fold(ClientFeatures::default(), |features, (feature, _)| features.with(feature));
+    // Tools of the first revision have no metadata, so no view.
+    if version.has_structured_output() && declared.has_views() { requestable.with_views() } else { requestable }
 }
 
 /// Which requests the client takes as tasks of its own.
@@ -162,6 +174,26 @@ mod tests {
         let expected = [ClientFeature::ElicitationForm, ClientFeature::Sampling, ClientFeature::SamplingContext];
         assert_eq!(has(Version::V2025_06_18, older.clone()), expected);
         assert_eq!(has(Version::V2025_03_26, older), [ClientFeature::Sampling, ClientFeature::SamplingContext]);
+    }
+
+    #[test]
+    fn client_has_views_that_names_their_media_type() {
+        use serde_json::json;
+        let has_views = |version, ui| {
+            let declared = declared(json!({"extensions": {"io.modelcontextprotocol/ui": ui, "x": 1}}));
+            features(version, &declared).has_views()
+        };
+        let views = json!({"mimeTypes": ["text/plain", "text/html;profile=mcp-app"]});
+        assert!(has_views(Version::V2025_11_25, views.clone()) && has_views(Version::V2025_06_18, views.clone()));
+        assert!(!has_views(Version::V2025_03_26, views), "tools of that revision have no metadata");
+        for other in [
+            json!({}),
+            json!({"mimeTypes": ["text/html"]}),
+            json!({"mimeTypes": "text/html;profile=mcp-app"}),
+            json!(7),
+        ] {
+            assert!(!has_views(Version::V2025_11_25, other.clone()), "{other}");
+        }
     }
 
     #[test]

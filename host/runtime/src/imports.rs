@@ -17,7 +17,7 @@ use super::wasi_context::{Stream, random, random_id};
 use bulkhead_calls::journal::names::{self, Import};
 use bulkhead_calls::{CallEvent, ClientView};
 use bulkhead_domain::Json;
-use bulkhead_domain::call::{InputRequestError, LogLevel};
+use bulkhead_domain::call::{InputRequestError, LogLevel, UI_EXTENSION, VIEW_MIME_TYPE};
 use bulkhead_domain::text::{beginning, escaped};
 
 /// A sleep shorter than this keeps its running slot: giving it up and taking it again would cost more, and a guest could keep
@@ -243,6 +243,12 @@ impl wit::Host for Call {
         Ok(self.shown_audience()?.features.contains(feature.into()))
     }
 
+    async fn client_extension(&mut self, name: String) -> Result<Option<String>> {
+        self.enter(names::TASK_CLIENT_EXTENSION).await?;
+        let has_views = self.shown_audience()?.features.has_views();
+        Ok((has_views && name == UI_EXTENSION).then(|| views_extension().to_string()))
+    }
+
     async fn wanted_log_level(&mut self) -> Result<Option<wit::LogLevel>> {
         self.enter(names::TASK_WANTED_LOG_LEVEL).await?;
         Ok(self.shown_audience()?.log_level.map(Into::into))
@@ -262,6 +268,11 @@ impl wit::Host for Call {
         self.enter(names::TASK_RESTORED).await?;
         Ok(self.restored_state())
     }
+}
+
+/// What a client that shows views has in common with this host.
+pub(super) fn views_extension() -> serde_json::Value {
+    serde_json::json!({"mimeTypes": [VIEW_MIME_TYPE]})
 }
 
 impl types::Host for Call {}

@@ -3,6 +3,7 @@
 //! Owns the rules about a plugin's tools and resources together, as it lists them without grants. Must not refuse: a host takes them all.
 //! Invariant: what is warned of keeps a client from showing a view, or means nothing to it.
 
+use bulkhead_domain::call::VIEW_MIME_TYPE;
 use bulkhead_domain::server_features::{Resource, ResourceTemplate};
 use bulkhead_domain::text::escaped;
 use bulkhead_domain::tool::{Meta, Tool};
@@ -11,7 +12,6 @@ use bulkhead_runtime::VIEW_SCHEME;
 use serde_json::Value;
 
 /// The only media type that clients show.
-const MIME_TYPE: &str = "text/html;profile=mcp-app";
 
 pub(super) fn warnings(tools: &[Tool], resources: &[Resource], templates: &[ResourceTemplate]) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -43,10 +43,10 @@ pub(super) fn warnings(tools: &[Tool], resources: &[Resource], templates: &[Reso
     let listed = resources.iter().map(|resource| (&resource.uri, resource.mime_type.as_ref()));
     let listed = listed.chain(templates.iter().map(|template| (&template.uri_template, template.mime_type.as_ref())));
     for (uri, mime_type) in listed.filter(|(uri, _)| uri.starts_with(VIEW_SCHEME)) {
-        if mime_type.is_none_or(|mime_type| mime_type != MIME_TYPE) {
+        if mime_type.is_none_or(|mime_type| mime_type != VIEW_MIME_TYPE) {
             let mime_type = mime_type.map_or("not known", String::as_str);
             warnings.push(escaped(&format!(
-                "resource {uri}: its media type is {mime_type}; clients show views of {MIME_TYPE} only"
+                "resource {uri}: its media type is {mime_type}; clients show views of {VIEW_MIME_TYPE} only"
             )));
         }
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn views_that_no_client_shows_are_warned_of() {
-        let right = [resource("ui://chart", MIME_TYPE), resource("notes://today", "text/plain")];
+        let right = [resource("ui://chart", VIEW_MIME_TYPE), resource("notes://today", "text/plain")];
         for (ui, expected) in [
             (json!({"resourceUri": "ui://chart", "visibility": ["model", "app"]}), vec![]),
             (json!({"visibility": ["app"]}), vec![]),

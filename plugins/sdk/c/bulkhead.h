@@ -59,6 +59,14 @@ void bulkhead_log(const char *text);
 // A setting of the operator, as JSON.
 bulkhead_json bulkhead_setting(const char *key);
 
+// What the client says of an extension of MCP, as far as the host knows that extension; `at` is NULL where the client does not have it.
+bulkhead_json bulkhead_client_extension(const char *name);
+
+// Whether the client shows views (MCP Apps). Where it does not, its user sees the text of a result alone.
+static inline bool bulkhead_client_shows_views(void) {
+  return bulkhead_client_extension("io.modelcontextprotocol/ui").at != NULL;
+}
+
 // ---------------------------------------------------------------------------------------------------------------------------------
 // Texts.
 

@@ -83,6 +83,12 @@ bulkhead_json bulkhead_setting(const char *key) {
   return bulkhead_plugin_config_get(&name, &value) ? bulkhead_parse(bulkhead_taken(value)) : none;
 }
 
+bulkhead_json bulkhead_client_extension(const char *name) {
+  plugin_string_t key = bulkhead_lent(name), value;
+  bulkhead_json none = {NULL, 0};
+  return bulkhead_plugin_task_client_extension(&key, &value) ? bulkhead_parse(bulkhead_taken(value)) : none;
+}
+
 static inline plugin_option_bool_t bulkhead_hint(int hint) {
   plugin_option_bool_t option = {hint >= 0, hint > 0};
   return option;

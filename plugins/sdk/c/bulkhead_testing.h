@@ -16,6 +16,8 @@ static struct {
   // What an earlier run of the tool saved, or NULL.
   const void *restored;
   size_t restored_bytes;
+  // Whether the client shows views.
+  bool shows_views;
 
   // What the plugin said and did.
   const void *saved;
@@ -67,6 +69,12 @@ bulkhead_json bulkhead_setting(const char *key) {
     if (strcmp(bulkhead_host.settings[at][0], key) == 0) return bulkhead_parse(bulkhead_host.settings[at][1]);
   }
   return none;
+}
+
+bulkhead_json bulkhead_client_extension(const char *name) {
+  bulkhead_json none = {NULL, 0};
+  bool is_known = bulkhead_host.shows_views && strcmp(name, "io.modelcontextprotocol/ui") == 0;
+  return is_known ? bulkhead_parse("{\"mimeTypes\": [\"text/html;profile=mcp-app\"]}") : none;
 }
 
 // Ends the test program with a failure unless it holds. Unlike assert it is never left out.

@@ -319,6 +319,10 @@ export const call: {
   requestorId(): string;
   /** Whether the client can do this. Look before asking where the tool can do without. */
   clientSupports(feature: ClientFeature): boolean;
+  /** What the client says of an extension of MCP, as far as the host knows that extension. */
+  clientExtension(name: string): Json | undefined;
+  /** Whether the client shows views (MCP Apps). Where it does not, its user sees the text of a result alone. */
+  clientShowsViews(): boolean;
   /** The lowest level that the client wants to see. */
   wantedLogLevel(): LogLevel | undefined;
   /** Ids of earlier tasks of the same requestor that this call continues or replaces. */

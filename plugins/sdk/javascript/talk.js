@@ -66,6 +66,11 @@ export const call = {
   idempotencyKey: () => host.idempotencyKey(),
   requestorId: () => host.requestorId(),
   clientSupports: (feature) => host.clientSupports(feature),
+  clientExtension(name) {
+    const json = host.clientExtension(name);
+    return json === undefined || json === null ? undefined : JSON.parse(json);
+  },
+  clientShowsViews: () => call.clientExtension("io.modelcontextprotocol/ui") !== undefined,
   wantedLogLevel: () => host.wantedLogLevel(),
   relatedTasks: () => host.relatedTasks(),
 };

@@ -13,6 +13,8 @@ export interface HostOptions {
   steering?: string[];
   /** What the client supports; everything unless said. */
   features?: ClientFeature[];
+  /** What the client says of extensions of MCP, by name; none unless said. */
+  extensions?: { [name: string]: Json };
   /** What `kv` finds; nothing expires. */
   kept?: { [key: string]: Uint8Array };
   /** What an earlier run of the tool saved. */

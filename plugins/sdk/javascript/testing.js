@@ -34,13 +34,14 @@ class TestHost {
   detached = false;
   sleptMs = 0;
 
-  constructor({ answers = {}, config = {}, steering = [], features, kept = {}, restored } = {}) {
+  constructor({ answers = {}, config = {}, steering = [], features, kept = {}, restored, extensions = {} } = {}) {
     const lists = Object.entries(answers).map(([key, value]) => [key, Array.isArray(value) ? [...value] : [value]]);
     this.answers = Object.fromEntries(lists);
     this.config = config;
     this.messages = [...steering];
     this.features = features;
     this.restored = restored;
+    this.extensions = extensions;
     this.kept = new Map(Object.entries(kept));
     this.functions = this.#functions();
   }
@@ -66,6 +67,7 @@ class TestHost {
       idempotencyKey: () => "test",
       requestorId: () => "test",
       clientSupports: (feature) => this.#supports(feature),
+      clientExtension: (name) => json(this.extensions[name]),
       wantedLogLevel: () => undefined,
       relatedTasks: () => [],
       get: (key) => json(this.config[key]),

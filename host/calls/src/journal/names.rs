@@ -67,6 +67,7 @@ imports! {
         TASK_IDEMPOTENCY_KEY = "idempotency-key",
         TASK_REQUESTOR_ID = "requestor-id",
         TASK_CLIENT_SUPPORTS = "client-supports",
+        TASK_CLIENT_EXTENSION = "client-extension",
         TASK_WANTED_LOG_LEVEL = "wanted-log-level",
         TASK_RELATED_TASKS = "related-tasks",
         TASK_CHECKPOINT = "checkpoint",

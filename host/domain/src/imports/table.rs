@@ -26,7 +26,7 @@ pub const INTERFACES: &[Interface] = &[
             (Pure, Again, &["call-id", "attempt", "idempotency-key", "requestor-id", "related-tasks", "restored"]),
             // What becomes of a call while it runs: its client, and whether it is a task.
             (Observation, Promotion, &["task-id"]),
-            (Observation, News, &["client-supports", "wanted-log-level", "steering"]),
+            (Observation, News, &["client-supports", "client-extension", "wanted-log-level", "steering"]),
             (Observation, Clock, &["sleep"]),
             (Observation, Signals, &["safe-point"]),
             (Advisory, Silent, &["progress", "set-status", "log", "lists-changed", "resource-updated"]),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::apps::{self, UI_EXTENSION};
+use crate::apps;
 use crate::capabilities::{Capabilities, client_tasks, features, interaction};
 use crate::context::ServerInfo;
 use crate::error::RpcError;
@@ -17,6 +17,7 @@ use crate::skills::{self, SKILLS_EXTENSION};
 use crate::version::Version;
 use crate::{Peer, ProtocolContext, Received, rights};
 use bulkhead_calls::Catalog;
+use bulkhead_domain::call::UI_EXTENSION;
 use bulkhead_domain::rights::{Need, Rights};
 use bulkhead_domain::task::Era;
 

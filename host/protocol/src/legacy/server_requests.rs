@@ -93,9 +93,10 @@ impl RequestStream {
     }
 }
 
-/// What a client can be asked on behalf of its request: nothing while there is no stream that it reads.
+/// What a client can be asked on behalf of its request: nothing while there is no stream that it reads. It shows views all the same.
 pub(super) fn features(session: &Session, reads_events: bool) -> ClientFeatures {
-    if reads_events || session.standalone().is_some() { session.settled.features } else { ClientFeatures::default() }
+    let features = session.settled.features;
+    if reads_events || session.standalone().is_some() { features } else { features.unasked() }
 }
 
 /// A request that was sent.

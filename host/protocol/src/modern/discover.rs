@@ -8,7 +8,7 @@ use super::request::Request;
 use super::result::{Cacheable, Complete};
 use super::tools::scope;
 use crate::Exchange;
-use crate::apps::{self, UI_EXTENSION};
+use crate::apps;
 use crate::capabilities::{INTERACTION_EXTENSION, TASKS_EXTENSION};
 use crate::exchange::immediate;
 use crate::jsonrpc::response;
@@ -16,6 +16,7 @@ use crate::server_features::FeatureCapabilities;
 use crate::skills::{self, SKILLS_EXTENSION};
 use crate::version::VERSIONS;
 use crate::wire::{Body, entry_if};
+use bulkhead_domain::call::UI_EXTENSION;
 use bulkhead_domain::rights::Need;
 
 #[derive(Serialize)]

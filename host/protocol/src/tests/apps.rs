@@ -39,6 +39,30 @@ async fn extension_is_announced_where_a_tool_has_a_view() {
 }
 
 #[tokio::test]
+async fn plugin_sees_whether_the_client_shows_views() {
+    let world = world_with_app();
+    let ui = |ui: Value| json!({"extensions": {"io.modelcontextprotocol/ui": ui}});
+    let shown = ui(json!({"mimeTypes": ["text/html;profile=mcp-app"]}));
+    let call = || json!({"name": "views", "arguments": {}});
+    for (capabilities, expected) in [
+        (shown, "true"),
+        (ui(json!({"mimeTypes": ["text/html"]})), "false"),
+        (ui(json!({})), "false"),
+        (json!({}), "false"),
+    ] {
+        let modern = world.plain().with_capabilities(capabilities.clone());
+        let result = modern.result("tools/call", call()).await;
+        assert_eq!(result["content"][0]["text"], expected, "modern: {capabilities}");
+        // It asks nothing, so no stream has to be there.
+        for (version, expected) in [("2025-11-25", expected), ("2025-06-18", expected), ("2025-03-26", "false")] {
+            let client = world.client(ANNA, version, capabilities.clone()).await;
+            let result = client.result("tools/call", call()).await;
+            assert_eq!(result["content"][0]["text"], expected, "{version}: {capabilities}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn view_calls_the_tools_of_its_plugin_by_their_own_names() {
     let world = world_with_app();
     let anna = world.anna().await;
@@ -71,7 +95,7 @@ async fn models_that_search_neither_find_nor_call_tools_for_views_alone() {
     for result in [anna.result("tools/call", search.clone()).await, modern.result("tools/call", search).await] {
         let mut found = names(&result["structuredContent"]);
         found.sort_unstable();
-        assert_eq!(found, ["c_count", "c_fails", "echo"]);
+        assert_eq!(found, ["c_count", "c_fails", "echo", "views"]);
     }
     for name in ["c_quick", "quick"] {
         let through = json!({"name": "call_tool", "arguments": {"name": name, "arguments": {}}});

@@ -115,6 +115,7 @@ impl Scripted {
             of_app("quick", json!({"visibility": ["app"]})),
             of_app("fails", json!({"visibility": ["model"]})),
             entry("echo", TaskSupport::Forbidden),
+            entry("views", TaskSupport::Optional),
         ];
         Self { catalog: Arc::new(Catalog::new(tools)), guests }
     }
@@ -219,6 +220,7 @@ async fn play(
             }
             Ok(text("counted"))
         }
+        "views" => Ok(text(spec.facts.features.has_views().to_string())),
         "fails" => Ok(ToolOutput::failure("no such city")),
         "faulty" => Err(CallError::Fault { kind: FaultKind::Trap, reason: "the tool trapped".into() }),
         "custom" => {

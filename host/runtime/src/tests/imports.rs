@@ -26,7 +26,8 @@ async fn guest_gets_the_facts_of_its_call() {
     let running = house.start_with("facts", "{}", |spec| {
         spec.facts.task_id = Some("task-1".to_owned());
         spec.facts.attempt = 3;
-        spec.facts.features = ClientFeatures::default().with(ClientFeature::Roots).with(ClientFeature::Tasks);
+        spec.facts.features =
+            ClientFeatures::default().with(ClientFeature::Roots).with(ClientFeature::Tasks).with_views();
         spec.facts.log_level = Some(LogLevel::Notice);
         spec.facts.related_tasks = vec!["task-0".to_owned()];
     });
@@ -40,6 +41,7 @@ async fn guest_gets_the_facts_of_its_call() {
             "idempotency_key": "key",
             "requestor_id": "alias",
             "client_supports": ["roots", "tasks"],
+            "views": r#"{"mimeTypes":["text/html;profile=mcp-app"]}"#,
             "wanted_log_level": "LogLevel::Notice",
             "related_tasks": ["task-0"],
         })

@@ -67,6 +67,9 @@ static void stand_in_answers_from_its_script(void) {
   BULKHEAD_EXPECT(bulkhead_same(bulkhead_next_message(), "one") && bulkhead_next_message() == NULL);
   BULKHEAD_EXPECT(bulkhead_same(bulkhead_string(bulkhead_setting("unit")), "celsius"));
   BULKHEAD_EXPECT(bulkhead_setting("other").at == NULL && !bulkhead_is_cancelled());
+  BULKHEAD_EXPECT(!bulkhead_client_shows_views());
+  bulkhead_host.shows_views = true;
+  BULKHEAD_EXPECT(bulkhead_client_shows_views() && bulkhead_client_extension("x").at == NULL);
   bulkhead_log("said");
   bulkhead_progress(3, 4, NULL);
   BULKHEAD_EXPECT(bulkhead_same(bulkhead_host.logged, "said") && bulkhead_host.done == 3);

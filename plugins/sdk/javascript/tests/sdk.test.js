@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { CallError, Output, ToolError, app, ask, config, definePlugin, kv, task } from "bulkhead-plugin";
+import { CallError, Output, ToolError, app, ask, call, config, definePlugin, kv, task } from "bulkhead-plugin";
 import { withHost } from "bulkhead-plugin/testing";
 
 const only = (run, more = {}) => definePlugin({ tools: [{ name: "t", description: "Tries.", run, ...more }] }).tools;
@@ -158,6 +158,15 @@ test("settings have the type of their fallback, and a cancelled call leaves at t
     assert.throws(() => task.checkpoint(), { name: "Cancelled" });
   });
   assert.throws(() => task.steering(), /withHost/);
+});
+
+test("a client shows views that says so", async () => {
+  const views = { mimeTypes: ["text/html;profile=mcp-app"] };
+  await withHost({ extensions: { "io.modelcontextprotocol/ui": views } }, () => {
+    assert.deepEqual([call.clientShowsViews(), call.clientExtension("io.modelcontextprotocol/ui")], [true, views]);
+    assert.equal(call.clientExtension("x"), undefined);
+  });
+  await withHost({}, () => assert.equal(call.clientShowsViews(), false));
 });
 
 const pi = { uri: "numbers://pi", name: "pi", meta: { ui: 1 }, read: () => "3.14159" };

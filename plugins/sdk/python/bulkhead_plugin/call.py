@@ -1,6 +1,6 @@
 """What is known about the call that is running."""
 
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from . import _host
 from .task import LogLevel
@@ -38,6 +38,16 @@ def requestor_id() -> str:
 def client_supports(feature: ClientFeature) -> bool:
     """Whether the client can do this. Look before asking where the tool can do without."""
     return _host.current().client_supports(feature)
+
+
+def client_extension(name: str) -> dict[str, Any] | None:
+    """What the client says of an extension of MCP, as far as the host knows that extension. `None`: it does not have it."""
+    return cast("dict[str, Any] | None", _host.current().client_extension(name))
+
+
+def client_shows_views() -> bool:
+    """Whether the client shows views (MCP Apps). Where it does not, its user sees the text of a result alone."""
+    return client_extension("io.modelcontextprotocol/ui") is not None
 
 
 def wanted_log_level() -> LogLevel | None:

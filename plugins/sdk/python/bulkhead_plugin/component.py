@@ -83,6 +83,10 @@ class _Component:
     def client_supports(self, feature: str) -> bool:
         return task.client_supports(types.ClientFeature[_constant(feature)])
 
+    def client_extension(self, name: str) -> Any:
+        value = task.client_extension(name)
+        return None if value is None else json.loads(value)
+
     def settings(self) -> dict[str, str]:
         return dict(config.all())
 

@@ -29,6 +29,7 @@ class TestHost:
         kept: Mapping[str, bytes] | None = None,
         services: Mapping[str, Any] | None = None,
         restored: bytes | None = None,
+        extensions: Mapping[str, Any] | None = None,
     ) -> None:
         self.answers = {key: list(value) if isinstance(value, list) else [value] for key, value in (answers or {}).items()}
         self.config = dict(config or {})
@@ -38,6 +39,7 @@ class TestHost:
         self.services = dict(services or {})
         self.saved_before = restored
         self.saved: bytes | None = None
+        self.extensions = dict(extensions or {})
         self.requests: list[_host.HttpRequest] = []
         self.cancelled = False
         self.detached = False
@@ -110,6 +112,9 @@ class TestHost:
     def client_supports(self, feature: str) -> bool:
         return self.features is None or feature in self.features
 
+    def client_extension(self, name: str) -> Any:
+        return self.extensions.get(name)
+
     def settings(self) -> dict[str, str]:
         return {key: json.dumps(value) for key, value in self.config.items()}
 
@@ -166,19 +171,21 @@ def host(
     kept: Mapping[str, bytes] | None = None,
     services: Mapping[str, Any] | None = None,
     restored: bytes | None = None,
+    extensions: Mapping[str, Any] | None = None,
 ) -> Iterator[TestHost]:
     """A host for the duration of a `with`.
 
     `answers` is by question key: an object fills in a form, `"decline"` and `"cancel"` do not, a text is what the client's
     model says, an exception is raised; a list holds the answers of a key that is asked more than once (roots: a list with
-    one list of URIs). `features` are those that the client supports; all of them unless said. `kept`
-    is what `kv` finds; nothing expires. `restored` is what an earlier run of the tool saved; `saved` of the host has the last state.
+    one list of URIs). `features` are those that the client supports; all of them unless said. `extensions` are
+    what it says of extensions of MCP, by name; none unless said. `kept` is what `kv` finds; nothing expires.
+    `restored` is what an earlier run of the tool saved; `saved` of the host has the last state.
 
     `services` is what `http` and `urllib.request` reach, by `"METHOD URL"`, URL or origin: a text, bytes, a status, an
     `http.Response`, an exception that is raised, a function of the request, or anything else as JSON. What is not there is not
     granted. `requests` of the host has what was sent.
     """
-    standing_in = TestHost(answers, config, steering, features, kept, services, restored)
+    standing_in = TestHost(answers, config, steering, features, kept, services, restored, extensions)
     before = _host.become(standing_in)
     try:
         with _urllib.led():

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Literal, Optional
 
-from bulkhead_plugin import Field, InvalidParams, Message, NotFound, Output, ToolError, ask, config, http, kv, task, testing, tool
+from bulkhead_plugin import Field, InvalidParams, Message, NotFound, Output, ToolError, ask, call, config, http, kv, task, testing, tool
 from bulkhead_plugin import _host, _late, _offers, _schema, _snapshot, _tool, _urllib, app, complete, prompt, resource
 from bulkhead_plugin.errors import InternalError
 
@@ -462,6 +462,14 @@ class Questions(unittest.TestCase):
                 task.save(bytes((256 << 10) + 1))
         with testing.host(restored=b"41"):
             self.assertEqual(task.restored(), b"41")
+
+    def test_a_client_shows_views_that_says_so(self) -> None:
+        views = {"mimeTypes": ["text/html;profile=mcp-app"]}
+        with testing.host(extensions={"io.modelcontextprotocol/ui": views}):
+            self.assertEqual((call.client_shows_views(), call.client_extension("io.modelcontextprotocol/ui")), (True, views))
+            self.assertIsNone(call.client_extension("x"))
+        with testing.host():
+            self.assertFalse(call.client_shows_views())
 
     def test_a_cancelled_call_leaves_at_the_checkpoint(self) -> None:
         with testing.host(steering=["hello"]) as host:

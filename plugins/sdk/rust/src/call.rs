@@ -39,6 +39,18 @@ pub fn client_supports(feature: ClientFeature) -> bool {
     host::client_supports(feature)
 }
 
+/// What the client says of an extension of MCP, as far as the host knows that extension, as JSON. `None`: it does not have it.
+#[must_use]
+pub fn client_extension(name: &str) -> Option<String> {
+    host::client_extension(name)
+}
+
+/// Whether the client shows views (MCP Apps). Where it does not, its user sees the text of a result alone.
+#[must_use]
+pub fn client_shows_views() -> bool {
+    client_extension("io.modelcontextprotocol/ui").is_some()
+}
+
 /// The lowest level that the client wants to see; none: it wants no logs.
 #[must_use]
 pub fn wanted_log_level() -> Option<LogLevel> {

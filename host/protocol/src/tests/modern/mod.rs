@@ -67,6 +67,11 @@ impl World {
 }
 
 impl<'a> Modern<'a> {
+    /// The same with these capabilities in place of its own.
+    pub(super) fn with_capabilities(self, capabilities: Value) -> Self {
+        Self { capabilities, ..self }
+    }
+
     fn with_extension(mut self, id: &str, settings: Value) -> Self {
         self.capabilities["extensions"][id] = settings;
         self

@@ -10,7 +10,8 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 use serde_json::{Value, json};
 
 use super::McpEra;
-use bulkhead_domain::call::{ClientFeature, ClientFeatures};
+use crate::imports::views_extension;
+use bulkhead_domain::call::{ClientFeature, ClientFeatures, UI_EXTENSION};
 
 /// The id of every call: it is the only one of its instance.
 pub(super) const REQUEST_ID: u64 = 1;
@@ -184,6 +185,9 @@ fn capabilities(features: ClientFeatures) -> Value {
     if features.contains(ClientFeature::Sampling) {
         let more = some(&[("tools", ClientFeature::SamplingTools), ("context", ClientFeature::SamplingContext)]);
         declared.insert("sampling".to_owned(), more.into());
+    }
+    if features.has_views() {
+        declared.insert("extensions".to_owned(), json!({UI_EXTENSION: views_extension()}));
     }
     declared.into()
 }

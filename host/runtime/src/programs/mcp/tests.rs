@@ -119,12 +119,14 @@ fn handshake_goes_before_a_call_of_an_old_server_over_lines() {
     assert!(
         modern.starts_with("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\"") && modern.lines().count() == 1
     );
-    let features = ClientFeatures::default().with(ClientFeature::Roots);
+    let features = ClientFeatures::default().with(ClientFeature::Roots).with_views();
     let lines = Request { features, ..call(McpEra::Legacy) }.into_lines();
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let methods: Vec<_> = lines.iter().map(|line| line["method"].as_str().unwrap()).collect();
     assert_eq!(methods, ["initialize", "notifications/initialized", "tools/call"]);
-    assert_eq!(lines[0]["params"]["capabilities"], json!({"roots": {}}), "what the client can be asked");
+    let views = json!({"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}});
+    let declared = json!({"roots": {}, "extensions": views});
+    assert_eq!(lines[0]["params"]["capabilities"], declared, "what the client can be asked and shown");
     assert_eq!(Request::initialize(None).into_lines().lines().count(), 1);
 }
 
