@@ -39,8 +39,8 @@ pub(super) async fn exchange(shared: Arc<Shared>) {
                 if changed.is_err() || !membership.has_others() {
                     continue;
                 }
-                let told = connection.batch(&format!("notify {channel}, '{}'", membership.node())).await;
-                if told.is_err() {
+                let notified = connection.batch(&format!("notify {channel}, '{}'", membership.node())).await;
+                if notified.is_err() {
                     break;
                 }
                 tokio::time::sleep(GATHERED_FOR).await;
