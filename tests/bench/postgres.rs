@@ -93,7 +93,8 @@ async fn statements_sent(page: SocketAddr) -> anyhow::Result<f64> {
 
 async fn open(server: &PostgresServer) -> anyhow::Result<Arc<PostgresStore>> {
     let schema = postgres_server::new_schema();
-    let options = PostgresOptions { address: Address::parse(&server.address())?, schema, keys: None, dialer: None };
+    let options =
+        PostgresOptions { address: Address::parse(&server.address())?, schema, keys: None, dialer: None, host: None };
     Ok(PostgresStore::open(options).await?)
 }
 

@@ -1,6 +1,7 @@
 //! A host whose store is in PostgreSQL: the same promises as on its own disk.
 
 mod away;
+mod cluster;
 mod kills;
 
 use serde_json::json;

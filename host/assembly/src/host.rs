@@ -196,6 +196,11 @@ fn enter_loading(stage: &StartStage, sandbox: Arc<Sandbox>) {
 
 /// Goes on with the tasks of an earlier host on this store, or holds them.
 async fn take_over(tasks: &Tasks, stage: &StartStage, hold_tasks: bool) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !(hold_tasks && tasks.is_shared()),
+        "tasks cannot be held at the start where [cluster] shares the database: the other hosts would run them. End those, and start this \
+         one without [cluster]"
+    );
     stage.enter(|| "taking over what an earlier host left".to_owned());
     let taken = async { if hold_tasks { tasks.recover_held().await } else { tasks.recover().await } };
     progress::logged(|| stage.describe(), taken).await?.log();

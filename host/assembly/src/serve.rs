@@ -131,7 +131,7 @@ async fn http_server(
         SessionOptions { idle_ms_max: server.session_idle_ms_max, per_requestor: server.sessions_per_requestor };
     let quota = Arc::clone(&host.quota);
     let sessions = Registry::open(host.store.clone(), options, Arc::clone(&quota), host.now.clone()).await?;
-    let sessions = Arc::new(sessions);
+    let sessions = Arc::new(sessions.sharing(host.store.is_shared()));
     let held = Arc::downgrade(&sessions);
     host.erase_hooks.add(move |tenant| {
         if let Some(sessions) = held.upgrade() {

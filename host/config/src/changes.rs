@@ -39,6 +39,7 @@ impl Config {
         differ("secrets", self.secrets != other.secrets, false);
         differ("encryption", self.encryption != other.encryption, false);
         differ("store", self.database != other.database, false);
+        differ("cluster", self.cluster != other.cluster, false);
         differ("traces", self.traces != other.traces, false);
         differ("admin", self.admin != other.admin, false);
         differ("metrics", self.metrics != other.metrics, false);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::admin::AdminConfig;
 use super::auth::{AuthConfig, SecretLocation};
+use super::cluster::ClusterConfig;
 use super::dashboard::DashboardConfig;
 use super::keys::{AuditConfig, LogConfig, ServerConfig, SourcesConfig};
 use super::metrics::MetricsConfig;
@@ -61,6 +62,8 @@ pub struct Config {
     pub encryption: Option<SecretLocation>,
     /// The database that everything is kept in; none: the data directory.
     pub database: Option<DatabaseConfig>,
+    /// `[cluster]`: the database is shared with other hosts.
+    pub cluster: Option<ClusterConfig>,
 }
 
 /// `[store]` with `engine = "postgres"`.

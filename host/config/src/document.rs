@@ -6,6 +6,7 @@ use toml::de::DeTable;
 
 use super::admin::{self, AdminConfig};
 use super::auth::{self, AuthConfig, SecretLocation};
+use super::cluster::{self, ClusterConfig};
 use super::config::{DatabaseConfig, SecretsConfig};
 use super::dashboard::{self, DashboardConfig};
 use super::grants::read_bound;
@@ -41,6 +42,7 @@ pub(super) struct Parsed {
     pub(super) secrets: SecretsConfig,
     pub(super) encryption: Option<SecretLocation>,
     pub(super) database: Option<DatabaseConfig>,
+    pub(super) cluster: Option<ClusterConfig>,
 }
 
 /// What a tenant's calls weigh when nobody says.
@@ -74,6 +76,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
         return Parsed::default();
     }
     let mut parsed = Parsed::default();
+    let mut cluster = None;
     for (name, node) in tree.get_ref() {
         let item = Item { reader, path: name.get_ref().to_string(), node };
         match name.get_ref().as_ref() {
@@ -87,6 +90,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
             "auth" => parsed.auth = auth::read(&item).unwrap_or_default(),
             "encryption" => parsed.encryption = read_encryption(&item),
             "store" => parsed.database = read_store(&item),
+            "cluster" => cluster = Some(item),
             "plugin" => parsed.plugins = plugin::read(&item),
             "secrets" => {
                 parsed.secrets.key_file =
@@ -99,10 +103,16 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &Report) -> Par
             "token" => item
                 .refuse("tokens are not kept in the configuration; `bulkhead token create --requestor NAME` makes one"),
             other => {
-                let known = "[server], [admin], [metrics], [dashboard], [auth], [limits], [call], [compile], [log], [audit], [sources], [store], [encryption], [secrets], [traces], [[trust]], [[plugin]], \
+                let known = "[server], [admin], [metrics], [dashboard], [auth], [limits], [call], [compile], [log], [audit], [sources], [store], [cluster], [encryption], [secrets], [traces], [[trust]], [[plugin]], \
                      [[toolset]] and [tenant.NAME]";
                 reader.refuse(name, format!("{other}: no such section; there are {known}"));
             }
+        }
+    }
+    if let Some(item) = cluster {
+        parsed.cluster = cluster::read(&item);
+        if parsed.database.is_none() {
+            item.refuse("needs [store] with engine = \"postgres\": hosts share a database");
         }
     }
     parsed
@@ -193,13 +203,13 @@ const SCHEMA: &str = "bulkhead";
 table!(STORE, StoreKeys, "[store]",
     "Where a host keeps tasks, tokens, plugins' rows and everything else that must survive.", {
     engine: String = |item| item.text().map(str::to_owned), "sled",
-        "sled: the data directory; postgres: a schema of a PostgreSQL database, of one host at a time";
+        "sled: the data directory; postgres: a schema of a PostgreSQL database, of one host at a time unless there is [cluster]";
     url_file: PathBuf = Item::file, "",
         "For postgres: file with the address of the database, such as host=/var/run/postgresql dbname=bulkhead";
     url_env: String = |item| item.text().map(str::to_owned), "",
         "In place of url_file: the name of an environment variable with the address";
     schema: String = |item| item.text().map(str::to_owned), "bulkhead",
-        "For postgres: the schema, which is made if it is not there; it belongs to this host alone";
+        "For postgres: the schema, which is made if it is not there; it belongs to this host alone, or to those that have [cluster]";
     ca_file: PathBuf = Item::file, "",
         "For postgres over a network: file with certificates that the server's may be signed by, beside those of the web";
 });

@@ -12,6 +12,7 @@ mod table;
 mod admin;
 mod auth;
 mod changes;
+mod cluster;
 mod config;
 mod dashboard;
 mod document;
@@ -39,6 +40,7 @@ use std::path::PathBuf;
 
 pub use admin::{AdminConfig, AdminSecret};
 pub use auth::{AuthConfig, IssuerConfig, SecretLocation};
+pub use cluster::ClusterConfig;
 pub use config::{Config, DatabaseConfig, SecretsConfig, TenantConfig};
 pub use dashboard::{DashboardConfig, OidcConfig};
 use document::{Parsed, TenantEntry};
@@ -153,6 +155,7 @@ impl Config {
                 dashboard: parsed.dashboard,
                 encryption: parsed.encryption,
                 database: parsed.database,
+                cluster: parsed.cluster,
             })
         } else {
             Err(Problems(problems))

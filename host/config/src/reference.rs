@@ -11,7 +11,7 @@ pub use lookup::{explain, tables};
 use super::key::{self, Key, Kind, Scope, Unit};
 use super::keys;
 use super::table::Table;
-use super::{admin, auth, dashboard, document, grants, metrics, plugin, tls, toolset, traces, trust};
+use super::{admin, auth, cluster, dashboard, document, grants, metrics, plugin, tls, toolset, traces, trust};
 
 /// The tables of the file whose keys are not plain values with bounds, in the order of the page.
 pub(super) static TABLES: &[&Table] = &[
@@ -23,6 +23,7 @@ pub(super) static TABLES: &[&Table] = &[
     &traces::TRACES,
     &document::SECRETS,
     &document::STORE,
+    &cluster::CLUSTER,
     &document::ENCRYPTION,
     &auth::AUTH,
     &auth::SCOPE,
@@ -48,7 +49,8 @@ fn numbers() -> Vec<Number> {
         numbers.iter().map(listed).collect::<Vec<_>>()
     };
     let quota = of("plugin.grants.directories", &[grants::QUOTA]);
-    [of("auth.issuer", &auth::NUMBERS), quota, of("plugin.kv", &grants::KEYVALUE)].concat()
+    [of("cluster", &cluster::NUMBERS), of("auth.issuer", &auth::NUMBERS), quota, of("plugin.kv", &grants::KEYVALUE)]
+        .concat()
 }
 
 /// The page of every key.

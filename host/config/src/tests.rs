@@ -483,6 +483,7 @@ fn reference_describes_every_key_of_every_table() {
         ("[server] tls", "[server]\ntls = { nonsense = 1 }"),
         ("[secrets]", "[secrets]\nnonsense = 1"),
         ("[store]", "[store]\nnonsense = 1"),
+        ("[cluster]", "[cluster]\nnonsense = 1"),
         ("[encryption]", "[encryption]\nnonsense = 1"),
         ("[[auth.scope]]", "[[auth.scope]]\nnonsense = 1"),
         ("[[trust]]", "[[trust]]\nnonsense = 1"),

@@ -92,6 +92,10 @@ impl HostOperator {
     /// Stops and removes everything of a tenant, then makes the database anew, so that no byte of it is left in the files.
     pub(super) async fn purge_tenant(&self, name: &str) -> Result<TenantPurgeView, ControlError> {
         let _one_at_a_time = self.purging.lock().await;
+        if self.store.is_shared() {
+            let why = "hosts share the database: end all of them, and give this with a configuration without [cluster]";
+            return Err(ControlError::Failed(why.to_owned()));
+        }
         let found = self.principals.find_tenant(name).await?;
         let mut tenants = self.maintenance.erasing().await?;
         if found.is_none() && tenants.is_empty() {

@@ -275,6 +275,19 @@ impl Session {
         Self::new(id.to_owned(), settled, level(&state.log_level)?, state.initialized).ok()
     }
 
+    /// Takes over what another host has settled of this session since: that its client is ready, and which log level it set.
+    pub fn adopt(&self, state: &[u8]) {
+        let Ok(state) = serde_json::from_slice::<State>(state) else { return };
+        if state.initialized {
+            self.set_initialized();
+        }
+        if let Some(level) = level(&state.log_level)
+            && level != self.log_level()
+        {
+            self.set_log_level(level);
+        }
+    }
+
     /// The session is over: its plain calls are cancelled, and nothing is expected of its client any more. Tasks go on.
     pub fn close(&self) {
         let mut live = self.live.lock();
@@ -347,6 +360,8 @@ impl Session {
     ) -> Option<PendingRequest> {
         let RequestId::Text(text) = id else { return None };
         let (birth, number) = text.split_once('-')?;
+        // Behind it there may be the name of the question, for other hosts.
+        let number = number.split_once('.').map_or(number, |(number, _)| number);
         if birth != format!("{:08x}", self.birth) {
             return None;
         }

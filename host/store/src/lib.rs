@@ -14,6 +14,7 @@ mod export_format;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod host_secret;
+pub mod hosts;
 pub mod journal;
 pub mod keyvalue;
 mod leases;
@@ -56,6 +57,7 @@ use async_trait::async_trait;
 
 pub use error::Error;
 pub use host_secret::host_secret;
+pub use hosts::HostStore;
 use ledger::{Ledger, stored};
 pub use ledger::{StoredCaps, Usage};
 
@@ -376,5 +378,5 @@ pub trait RowStore: Send + Sync + 'static {
 }
 
 /// All parts of a store.
-pub trait Store: TaskStore + RowStore + JournalStore {}
-impl<T: TaskStore + RowStore + JournalStore> Store for T {}
+pub trait Store: TaskStore + RowStore + JournalStore + HostStore {}
+impl<T: TaskStore + RowStore + JournalStore + HostStore> Store for T {}

@@ -332,6 +332,8 @@ impl State {
     }
 }
 
+impl super::HostStore for MemoryStore {}
+
 #[async_trait]
 impl TaskStore for MemoryStore {
     async fn create(&self, creation: Creation) -> Result<Task, Error> {

@@ -1,11 +1,12 @@
-//! The store on PostgreSQL: one host on one schema of a database.
+//! The store on PostgreSQL: one host on one schema of a database, or several that share it.
 //!
-//! Owns the tables, the sessions and the one writer. Only this module and its children import `tokio_postgres`. Must not write past a host
+//! Owns the tables, the sessions and the one writer of this host. Only this module and its children import `tokio_postgres`. Must not write past a host
 //! that has taken the schema over, and must not let a password or an address into a log. Invariant: an acknowledged write is durable at
 //! the server (which is refused if it would lose one in a crash), and a reader sees nothing that is not.
 //!
 //! Who has stored how much, which leases live and which tenants are blocked is counted in this process, as with sled: the fence sees to it
-//! that no other one writes.
+//! that no other one writes. Where hosts share a schema, each has a fence of its own, and what has to be known of the others is in the tables:
+//! see [`hosts`].
 
 mod address;
 mod check;
@@ -13,7 +14,10 @@ mod committer;
 mod connection;
 mod errors;
 mod export;
+mod host_port;
+mod hosts;
 mod import;
+mod news;
 mod operation;
 mod overlay;
 mod planner;
@@ -34,17 +38,19 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 pub use self::address::Address;
 pub use self::check::check;
 pub use self::connection::{Dial, DialFailure, Secured, Stream};
 pub use self::export::export;
+pub use self::hosts::HostOptions;
 pub use self::import::rebuild;
 pub use self::server::ServerFacts;
 
 use self::committer::Committer;
 use self::connection::{Connection, Values};
+use self::hosts::Membership;
 use self::operation::{Answer, Envelope, Operation};
 use self::readers::Readers;
 use self::sql::Sql;
@@ -71,6 +77,8 @@ pub struct PostgresOptions {
     pub keys: Option<VaultKeys>,
     /// For a server that is reached over a network.
     pub dialer: Option<Arc<dyn Dial>>,
+    /// Of a host that shares the schema with others; none: it is this host's alone.
+    pub host: Option<HostOptions>,
 }
 
 /// What happened to the connection of a store.
@@ -92,6 +100,8 @@ pub struct PostgresStore {
     readers: Readers,
     operations: Sender<Envelope>,
     committer: Mutex<Option<JoinHandle<()>>>,
+    /// What a host does that shares its schema. It ends with the store.
+    beside: Mutex<JoinSet<()>>,
 }
 
 /// What a server says about itself, for looking at it before it is used.
@@ -132,15 +142,26 @@ impl PostgresStore {
     /// when a key is missing; else a sentence that says what to change.
     pub async fn open(options: PostgresOptions) -> Result<Arc<Self>, Error> {
         let (connection, facts) = prepare(&options).await?;
-        let PostgresOptions { address, schema, keys, dialer } = options;
-        let shared = Arc::new(Shared::new(address, dialer, schema, TenantKeys::new(keys))?);
+        let PostgresOptions { address, schema, keys, dialer, host } = options;
+        let membership = host.map(|host| Membership::new(host, &schema)).transpose()?;
+        let is_shared = membership.is_some();
+        let shared = Arc::new(Shared::new(address, dialer, schema, TenantKeys::new(keys), membership)?);
         let committer = Committer::open(Arc::clone(&shared), connection).await?;
-        *shared.ledger.lock() = count(committer.connection()?).await?;
+        if !is_shared {
+            *shared.ledger.lock() = count(committer.connection()?).await?;
+        }
         check_keys(committer.connection()?, &shared.tenant_keys).await?;
         tracing::info!(version = facts.version, schema = shared.schema, "the store is in PostgreSQL");
         let (operations, waiting) = mpsc::channel(OPERATIONS_WAITING_MAX);
         let committer = tokio::spawn(committer.run(waiting));
-        Ok(Arc::new(Self { shared, readers: Readers::default(), operations, committer: Mutex::new(Some(committer)) }))
+        let mut beside = JoinSet::new();
+        if is_shared {
+            beside.spawn(hosts::keep_alive(Arc::clone(&shared)));
+            beside.spawn(news::exchange(Arc::clone(&shared)));
+        }
+        let readers = Readers::default();
+        let committer = Mutex::new(Some(committer));
+        Ok(Arc::new(Self { shared, readers, operations, committer, beside: Mutex::new(beside) }))
     }
 
     /// Counts what is written there from now on, once for ever.
@@ -179,7 +200,7 @@ impl PostgresStore {
     /// Gives the committer an operation and waits for its answer.
     async fn ask(&self, operation: Operation) -> Result<Answer, Error> {
         // The committer may be busy with finding the server again.
-        if !matches!(operation, Operation::Close) {
+        if !matches!(operation, Operation::Close | Operation::Rejoin) {
             self.shared.refuse_if_away()?;
         }
         let (reply, answer) = oneshot::channel();

@@ -45,7 +45,7 @@ impl Bed {
         let server = postgres_server::shared()?;
         let address = Address::parse(&server.address()).unwrap();
         let schema = postgres_server::new_schema();
-        let options = PostgresOptions { address, schema, keys: keys(sealed), dialer: None };
+        let options = PostgresOptions { address, schema, keys: keys(sealed), dialer: None, host: None };
         let store = Some(PostgresStore::open(options.clone()).await.unwrap());
         Some(Self::Postgres { options: Box::new(options), store })
     }

@@ -9,6 +9,7 @@ pub(crate) mod checking;
 pub(crate) mod create;
 pub(crate) mod drain;
 pub(crate) mod maintenance;
+pub(crate) mod other_hosts;
 pub(crate) mod read;
 pub(crate) mod run;
 pub(crate) mod takeover;
@@ -31,6 +32,7 @@ use crate::parts::catalog_events::{CatalogEvents, ResourceUpdate};
 use crate::parts::deadlines::Deadlines;
 use crate::parts::guest_services::ServiceStores;
 use crate::parts::journal::JournalOwner;
+use crate::parts::other_hosts::OtherHosts;
 use crate::parts::pending_takeover::PendingTakeover;
 use crate::parts::poll_intervals::PollIntervals;
 use crate::parts::shares::Shares;
@@ -92,7 +94,9 @@ pub(crate) struct EngineContext {
     poll_intervals: PollIntervals,
     shares: Shares,
     message_workers: MessageWorkers,
-    node: NodeId,
+    /// Its name where the store gives it none.
+    own_node: NodeId,
+    others: OtherHosts,
     lists: Arc<CatalogEvents>,
     health: Arc<HealthReporter>,
     abuse_detector: AbuseDetector,
@@ -138,7 +142,8 @@ impl Tasks {
             poll_intervals: PollIntervals::default(),
             shares: Shares::new(cpu_weights),
             message_workers: start_message_workers()?,
-            node: NodeId(random()?),
+            own_node: NodeId(random()?),
+            others: OtherHosts::default(),
             lists: Arc::default(),
             health: Arc::new(health),
             abuse_detector: AbuseDetector::default(),
@@ -155,6 +160,11 @@ impl Tasks {
     /// plugin, in lists and in calls.
     pub fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
         self.inner.catalog(requestor)
+    }
+
+    /// Whether other hosts work with the same store.
+    pub fn is_shared(&self) -> bool {
+        self.inner.store.is_shared()
     }
 
     /// What begins traces.
@@ -264,13 +274,18 @@ impl EngineContext {
         task.expires_at().is_some_and(|at| at <= self.clock.now())
     }
 
+    /// The name under which this host holds tasks.
+    pub(crate) fn node(&self) -> NodeId {
+        self.store.node().unwrap_or(self.own_node)
+    }
+
     pub(crate) fn lease(&self) -> Lease {
-        Lease { node: self.node, until: self.clock.steady().saturating_add(LEASE_MS) }
+        Lease { node: self.node(), until: self.clock.steady().saturating_add(LEASE_MS) }
     }
 
     /// The owner of the journals of this host's runs.
     pub(crate) fn journal_owner(&self) -> JournalOwner {
-        JournalOwner { store: Arc::clone(&self.store), node: self.node }
+        JournalOwner { store: Arc::clone(&self.store), node: self.node() }
     }
 
     /// What is offered to this requestor at this moment.

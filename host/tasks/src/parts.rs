@@ -17,6 +17,7 @@ pub(crate) mod guest_services;
 pub(crate) mod job;
 pub(crate) mod journal;
 pub(crate) mod news;
+pub(crate) mod other_hosts;
 pub(crate) mod outcome;
 pub(crate) mod pending_takeover;
 pub(crate) mod poll_intervals;

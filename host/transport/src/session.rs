@@ -65,6 +65,8 @@ pub struct Registry {
     now: SharedClock,
     /// Tells the event ids of this run of the host from those of earlier ones.
     pub(super) epoch: u32,
+    /// Whether other hosts use the same rows: then a row says more than what is in memory.
+    is_shared: bool,
     inner: Mutex<Entries>,
 }
 
@@ -78,7 +80,7 @@ impl Registry {
     ) -> Result<Self, store::Error> {
         let epoch = getrandom::u32().map_err(|error| store::Error::Engine(format!("no randomness: {error}")))?;
         let inner = Mutex::new(Entries::new(quota.count_sessions(options.per_requestor)));
-        let registry = Self { rows, options, quota, now, epoch, inner };
+        let registry = Self { rows, options, quota, now, epoch, is_shared: false, inner };
         let mut after: Option<Vec<u8>> = None;
         loop {
             let page = registry.rows.rows(RowKind::Session, after.as_deref(), PAGE_ROWS).await?;
@@ -95,6 +97,11 @@ impl Registry {
                 }
             }
         }
+    }
+
+    /// Has sessions begun, used and ended at other hosts, too, that work with the same store.
+    pub fn sharing(self, is_shared: bool) -> Self {
+        Self { is_shared, ..self }
     }
 
     /// Takes in a new session. It is on disk when this returns, unless the store refuses writes: then it lives in memory only,
@@ -161,17 +168,23 @@ impl Registry {
         let digest = digest(id);
         loop {
             let now = self.now.steady();
-            let ends = {
+            let (live, ends) = {
                 let inner = self.inner.lock();
                 match inner.entries.get(&digest) {
                     // Somebody else's.
-                    Some(entry) if entry.requestor() != *requestor => None,
+                    Some(entry) if entry.requestor() != *requestor => (None, None),
+                    Some(SessionEntry::Live(live)) if self.is_shared => (Some(live.clone()), None),
+                    // Another host may have used it since.
+                    Some(SessionEntry::Dormant { .. }) if self.is_shared => (None, Some(inner.ends)),
                     Some(entry) if entry.is_idle(now, self.options.idle_ms_max) => return Ok(None),
                     Some(SessionEntry::Live(live)) => return Ok(Some(live.clone())),
                     // Another process on the same store may have opened it, so that a missing entry says nothing.
-                    Some(SessionEntry::Dormant { .. }) | None => Some(inner.ends),
+                    Some(SessionEntry::Dormant { .. }) | None => (None, Some(inner.ends)),
                 }
             };
+            if let Some(live) = live {
+                return self.shared_live(live, now).await;
+            }
             let Some(ends) = ends else {
                 // It takes as long as one that never was: the store is asked for what is not there.
                 let absent = digest.map(|byte| !byte);
@@ -189,6 +202,60 @@ impl Registry {
                 return Ok(Some(live));
             }
         }
+    }
+
+    /// A session in memory, as other hosts have left it: it may be over, or further than it is known here.
+    async fn shared_live(&self, live: Arc<LiveSession>, now: UnixMs) -> Result<Option<Arc<LiveSession>>, store::Error> {
+        let value = self.rows.row(RowKind::Session, &live.digest).await?;
+        let mut saved = live.saved.lock();
+        if saved.revision == u64::MAX {
+            // The store has refused its row so far.
+            return Ok(Some(Arc::clone(&live)));
+        }
+        let row = value.as_deref().and_then(Row::decode).filter(|row| row.requestor == live.requestor);
+        let Some(row) = row else {
+            drop(saved);
+            self.take(&mut self.inner.lock(), &live.digest);
+            return Ok(None);
+        };
+        live.used_at.fetch_max(row.used_at, Ordering::Relaxed);
+        if live.is_idle(now, self.options.idle_ms_max) {
+            return Ok(None);
+        }
+        if live.session.changes() == saved.revision {
+            live.session.adopt(row.state);
+            saved.revision = live.session.changes();
+        }
+        drop(saved);
+        Ok(Some(live))
+    }
+
+    /// Whether another host has used a session that was idle here.
+    async fn is_used_elsewhere(&self, digest: &Digest, now: UnixMs) -> bool {
+        // Where the rows cannot be read, the session is looked at again.
+        let Ok(value) = self.rows.row(RowKind::Session, digest).await else { return true };
+        let Some(row) = value.as_deref().and_then(Row::decode) else { return false };
+        let is_used = now <= row.used_at.saturating_add(self.options.idle_ms_max);
+        match self.inner.lock().entries.get_mut(digest) {
+            Some(SessionEntry::Dormant { used_at, .. }) => *used_at = row.used_at,
+            Some(SessionEntry::Live(live)) => _ = live.used_at.fetch_max(row.used_at, Ordering::Relaxed),
+            None => {}
+        }
+        is_used
+    }
+
+    /// Writes the row of a session. Where hosts share the rows, one that is gone stays gone: the session was ended elsewhere.
+    async fn write_row(&self, live: &LiveSession, is_new: bool, value: Vec<u8>) -> Result<(), store::Error> {
+        if !self.is_shared || is_new {
+            return self.rows.put_row(RowKind::Session, &live.digest, value, false).await;
+        }
+        let Some(before) = self.rows.row(RowKind::Session, &live.digest).await? else {
+            self.take(&mut self.inner.lock(), &live.digest);
+            return Ok(());
+        };
+        let key = live.digest.to_vec();
+        let expected = vec![(key.clone(), Some(before))];
+        self.rows.change_rows(RowKind::Session, expected, vec![(key, Some(value))], None).await
     }
 
     /// A session as its row has it, if it is this requestor's and not over.
@@ -244,7 +311,7 @@ impl Registry {
         let value = row.encode();
         if value.len() > ROW_BYTES_MAX {
             tracing::warn!(session.bytes = value.len(), "a session is too large to be kept over a restart");
-        } else if let Err(error) = self.rows.put_row(RowKind::Session, &live.digest, value, false).await {
+        } else if let Err(error) = self.write_row(live, saved.revision == u64::MAX, value).await {
             tracing::warn!(%error, "a session could not be saved; it will not survive a restart");
             return;
         }
@@ -271,9 +338,11 @@ impl Registry {
             let mut inner = self.inner.lock();
             let idle = inner.entries.iter().filter(|(_, entry)| entry.is_idle(now, self.options.idle_ms_max));
             let expired: Vec<Digest> = idle.map(|(digest, _)| *digest).collect();
-            expired.iter().for_each(|digest| {
-                self.take(&mut inner, digest);
-            });
+            if !self.is_shared {
+                expired.iter().for_each(|digest| {
+                    self.take(&mut inner, digest);
+                });
+            }
             let live = inner.entries.values().filter_map(|entry| match entry {
                 SessionEntry::Live(live) => Some(live.clone()),
                 SessionEntry::Dormant { .. } => None,
@@ -281,7 +350,9 @@ impl Registry {
             (expired, live.collect::<Vec<_>>())
         };
         for digest in expired {
-            self.remove_row(&digest).await;
+            if !self.is_shared || !self.is_used_elsewhere(&digest, now).await {
+                self.remove_row(&digest).await;
+            }
         }
         for live in kept {
             live.streams.sweep(now);

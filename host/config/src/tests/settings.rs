@@ -60,4 +60,17 @@ fn byte_order_mark_in_front_of_a_configuration_is_skipped() {
         load(&format!("\u{feff}{text}")).unwrap().server.tools_per_page,
         load(text).unwrap().server.tools_per_page
     );
+fn hosts_share_a_database_only_where_one_is_named() {
+    const STORE: &str = "[store]\nengine = 'postgres'\nurl_env = 'U'\n";
+    let cluster = |text: &str| load(text).map(|config| config.cluster);
+    assert_eq!(cluster(STORE).unwrap(), None);
+    let named = cluster(&format!("{STORE}[cluster]\nname = 'one'")).unwrap().unwrap();
+    assert_eq!((named.name.as_str(), named.lease.as_millis()), ("one", 30_000));
+    let named = cluster(&format!("{STORE}[cluster]\nname = 'one'\nlease_ms = 2000")).unwrap().unwrap();
+    assert_eq!(named.lease.as_millis(), 2_000);
+
+    refused_once("[cluster]\nname = 'one'", "etc/bulkhead.toml:1: ", "engine = \"postgres\"");
+    refused_once(&format!("{STORE}[cluster]\nlease_ms = 2000"), "etc/bulkhead.toml:4: ", "needs name");
+    refused_once(&format!("{STORE}[cluster]\nname = 'one'\nlease_ms = 10"), "etc/bulkhead.toml:6: ", "lease_ms");
+    refused_once(&format!("{STORE}[cluster]\nname = 'a b'"), "etc/bulkhead.toml:5: ", "name");
 }

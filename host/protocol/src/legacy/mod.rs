@@ -148,6 +148,20 @@ pub(super) fn response(
             // Nobody waits any more: the question will be asked again.
             _ => drop(pending.reply.send(reply)),
         }
+    } else if shared.tasks.is_shared() && peer.rights.has(Need::Tasks) {
+        let shared = Arc::clone(shared);
+        let session = Arc::clone(session);
+        let id = id.clone();
+        let reply: Reply = outcome.map(Into::into).map_err(Clone::clone);
+        return Received::Settling(Box::pin(async move {
+            let question = server_requests::asked_elsewhere(&shared, &session, &id).await;
+            // A task of the client's own is polled by the host that asked.
+            if let Some(question) = question
+                && server_requests::client_task(&session, &question.kind, &reply).is_none()
+            {
+                server_requests::settle(&shared, &session, &question, reply).await;
+            }
+        }));
     }
     Received::Accepted
 }

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::arguments::INLINE_BYTES_MAX;
 use crate::exchange::FrameSender;
 use crate::input_requests::{self, InputRequestOptions};
-use crate::jsonrpc;
+use crate::jsonrpc::{self, RequestId};
 use crate::session::{Reply, Session, TaskInputRequest};
 use crate::wire::RelatedTask;
 use crate::{ProtocolContext, error, reader};
@@ -99,10 +99,45 @@ pub(super) fn features(session: &Session, reads_events: bool) -> ClientFeatures 
     if reads_events || session.standalone().is_some() { features } else { features.unasked() }
 }
 
+/// What stands in an id before the name of a task's question.
+const QUESTION: char = '.';
+
+/// The name of a question of a task: the task, and a digest of the key.
+fn question_name(input_request: &TaskInputRequest) -> String {
+    format!("{}{QUESTION}{}", input_request.task, key_digest(&input_request.issued_key))
+}
+
+fn key_digest(issued_key: &str) -> String {
+    use sha2::{Digest as _, Sha256};
+    let digest = Sha256::digest(issued_key.as_bytes());
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The outstanding question of a task that another host has asked under this id; `None`: there is none that this requestor may answer.
+pub(super) async fn asked_elsewhere(
+    shared: &ProtocolContext,
+    session: &Session,
+    id: &RequestId,
+) -> Option<TaskInputRequest> {
+    let RequestId::Text(text) = id else { return None };
+    let (_, question) = text.split_once(QUESTION)?;
+    let (task, digest) = question.split_once(QUESTION)?;
+    let task = shared.tasks.get(session.requestor(), TaskId::parse(task)?).await.ok()?;
+    let input = task.outstanding().find(|input| key_digest(&input.issued_key) == digest)?;
+    Some(TaskInputRequest {
+        task: task.id,
+        related: RelatedTask::from(&*task),
+        issued_key: input.issued_key.clone(),
+        kind: input.request.kind.clone(),
+    })
+}
+
 /// A request that was sent.
 struct ServerRequest {
     session: Arc<Session>,
     stream: RequestStream,
+    /// Of the question, as the client knows it.
+    id: String,
     /// The request that waits now: the question itself, or a look at the client's task.
     number: u64,
     client_task: Option<String>,
@@ -127,8 +162,14 @@ impl ServerRequest {
             task_ttl_ms: as_task.then_some(shared.options.request_timeout_ms),
         };
         let withdraw = Arc::new(AtomicBool::new(input_request.is_none()));
+        let question = input_request.as_ref().filter(|_| shared.tasks.is_shared()).map(question_name);
         let (number, reply) = session.expect(input_request);
-        let line = input_requests::request(&session.request_id(number), request, options);
+        // Where several hosts serve the client, the id says which question it is: the answer may come to any of them.
+        let id = question.map_or_else(
+            || session.request_id(number),
+            |question| format!("{}{QUESTION}{question}", session.request_id(number)),
+        );
+        let line = input_requests::request(&id, request, options);
         let is_json = line.is_some();
         if !stream.say(line) {
             session.forget(number);
@@ -141,7 +182,7 @@ impl ServerRequest {
         }
         let session = Arc::clone(session);
         let stream = stream.clone();
-        Ok((Self { session, stream, number, client_task: None, withdraw }, reply))
+        Ok((Self { session, stream, id, number, client_task: None, withdraw }, reply))
     }
 
     /// The final response: of the request, or of the task that the client made of it. `None`: another request took the answer.
@@ -188,8 +229,7 @@ impl Drop for ServerRequest {
             }
             Some(_) => {}
             None if waited => {
-                let request_id = self.session.request_id(self.number);
-                let params = Cancelled { request_id: &request_id, reason: "the answer is not needed any more" };
+                let params = Cancelled { request_id: &self.id, reason: "the answer is not needed any more" };
                 self.stream.say(jsonrpc::notification("notifications/cancelled", Some(&params)));
             }
             None => {}

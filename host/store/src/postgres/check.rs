@@ -71,6 +71,7 @@ fn examine_task(row: &Row) -> Result<u64, Error> {
         lease: task.lease.or(head.lease),
         arguments_bytes: head.arguments_bytes,
         output_bytes: head.output_bytes,
+        version: None,
         ..TaskHead::new(&task, stored, head.reserved_bytes)
     };
     if (task.id, task.requestor) != (key.id, key.requestor) || expected != head {

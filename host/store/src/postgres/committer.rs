@@ -21,9 +21,10 @@ use tokio::time::Instant;
 
 pub(super) use self::reconnect::wait_for_lock;
 use self::reconnect::was_done;
-use super::super::{Error, RowKind};
+use super::super::{Error, RowKind, Usage};
 use super::connection::{Connection, LATE_AFTER};
 use super::errors::{Failure, unavailable};
+use super::hosts::{self, Membership};
 use super::operation::{Answer, Envelope, Operation, Reply, TaskHead};
 use super::overlay::Overlay;
 use super::planner::{Counted, Planner};
@@ -32,6 +33,7 @@ use super::state::{Shared, Trouble};
 use super::writes::{self, Keys, Write, task_ref, unreadable};
 use crate::journal::TaskRef;
 use bulkhead_domain::crash_points;
+use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Lease, NodeId};
 
 /// Operations in a group. More would make the first ones wait for the last ones.
@@ -45,6 +47,8 @@ const DOUBT_MAX: Duration = Duration::from_secs(5);
 /// How long opening waits for another host to leave the schema.
 const TAKE_OVER_MAX: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_secs(10) };
 const TAKE_OVER_LOOK: Duration = Duration::from_millis(50);
+/// What the fence of a host among several begins with.
+const FIRST_NUMBER: i64 = 1;
 
 /// What was decided of a group, until the server has it.
 struct Planned {
@@ -77,11 +81,15 @@ pub(super) struct Committer {
 impl Committer {
     /// Takes the schema over, once no other host works with it.
     pub(super) async fn open(shared: Arc<Shared>, connection: Connection) -> Result<Self, Error> {
-        wait_for_lock(&connection, &shared.schema).await?;
-        let taken = connection.query(Sql::FenceTake, &[&shared.holder.as_slice()]).await;
-        let taken = taken.map_err(|failure| failure.undone())?;
+        wait_for_lock(&connection, &shared.schema, shared.membership.is_some()).await?;
+        let number = match &shared.membership {
+            Some(membership) => {
+                hosts::join(&connection, &shared.schema, membership).await?;
+                FIRST_NUMBER
+            }
+            None => take_over(&connection, &shared).await?,
+        };
         let connection = shared.counted(connection);
-        let number = taken.first().ok_or_else(unavailable)?.try_get(0).map_err(|error| unreadable(&error))?;
         Ok(Self { shared, connection: Some(connection), number, doubtful: None, has_lock: true })
     }
 
@@ -117,15 +125,23 @@ impl Committer {
         }
     }
 
-    /// Lets another host have the schema at once.
+    /// Lets another host have the schema at once, or what this one held.
     async fn leave(&mut self) {
         if let Some(connection) = self.connection.take() {
+            if let Some(membership) = &self.shared.membership {
+                // Where that fails, the lease ends a little later.
+                let _ = tokio::time::timeout(LATE_AFTER, hosts::leave(&connection, membership)).await;
+            }
             // Where that fails, the end of the connection does the same a little later.
             let _ = tokio::time::timeout(LATE_AFTER, connection.batch("select pg_advisory_unlock_all()")).await;
         }
     }
 
     fn uncount(&self, counted: Vec<Counted>) {
+        if self.shared.membership.is_some() {
+            // What the tables count is undone with the group.
+            return;
+        }
         let mut ledger = self.shared.ledger.lock();
         for Counted { requestor, more, less } in counted {
             ledger.release(&requestor, more);
@@ -143,6 +159,12 @@ impl Committer {
             if let Operation::Close = operation {
                 close = Some(reply);
                 break;
+            }
+            if let Operation::Rejoin = operation {
+                // The caller may have gone away.
+                let _ = reply.send(self.rejoin().await.map(|()| Answer::Done));
+                next = operations.try_recv().ok();
+                continue;
             }
             bytes += operation.bytes();
             group.push((operation, reply));
@@ -181,8 +203,14 @@ impl Committer {
         }
         let Planner { counted, growths, demotions, .. } = planner;
         let planned = Planned { answers, counted, growths, demotions };
+        let changes_tasks = overlay.tasks.values().any(|cell| cell.is_changed);
         let (statements, kinds) = match writes::of_group(&mut overlay) {
-            Ok(written) => written,
+            Ok((mut statements, kinds)) => {
+                if self.shared.membership.is_some() {
+                    statements.extend(writes::usage(&planned.counted));
+                }
+                (statements, kinds)
+            }
             Err(error) => {
                 self.connection = None;
                 return self.give_up(planned, || Error::Engine(error.to_string()));
@@ -192,6 +220,11 @@ impl Committer {
             Written::Durable => {
                 self.shared.advance(&kinds);
                 self.shared.set_trouble(None);
+                if let Some(membership) = &self.shared.membership
+                    && changes_tasks
+                {
+                    membership.has_changed.notify_one();
+                }
                 if let Some(metrics) = self.shared.metrics.get() {
                     metrics.synced(since.elapsed());
                     planned.growths.iter().for_each(|bytes| metrics.appended(*bytes));
@@ -257,6 +290,11 @@ impl Committer {
         if let Some(trouble @ (Trouble::Unreachable | Trouble::Lost)) = self.shared.trouble() {
             return Err(Box::new(move || trouble.error()));
         }
+        if self.shared.membership.as_ref().is_some_and(Membership::is_late) {
+            // The others may have buried this host.
+            self.shared.set_trouble(Some(Trouble::Lost));
+            return Err(Box::new(|| Error::Lost));
+        }
         let named = || {
             let mut overlay = Overlay::default();
             group.iter().for_each(|(operation, _)| overlay.name(operation));
@@ -295,14 +333,18 @@ impl Committer {
     async fn begin(&mut self, mut overlay: Overlay) -> Result<Overlay, BeginError> {
         let broken = || BeginError::Failed(Failure::Broken("there is no connection".to_owned()));
         let connection = self.connection.as_ref().ok_or_else(broken)?;
-        let looking = look_at(connection, &self.shared.holder, self.number, &overlay);
+        // It is large.
+        let looking = Box::pin(look_at(connection, &self.shared, self.number, &overlay));
         let looked = tokio::time::timeout(LATE_AFTER, looking).await.map_err(|_| BeginError::Late)?;
-        let Looked { advanced, tasks, aliases, journals, rows } = looked.map_err(BeginError::Failed)?;
+        let Looked { advanced, tasks, aliases, journals, rows, usage } = looked.map_err(BeginError::Failed)?;
         if advanced != 1 {
             self.connection = None;
             return Err(BeginError::Lost);
         }
         let unreadable = |error: Error| BeginError::Failed(Failure::Broken(error.to_string()));
+        if self.shared.membership.is_some() {
+            overlay.found_usage(&usage.iter().map(usage_of).collect::<Result<_, _>>().map_err(unreadable)?);
+        }
         for row in &tasks {
             overlay.found_task(task_ref(row, 0).map_err(unreadable)?, task_head(row).map_err(unreadable)?);
         }
@@ -414,14 +456,12 @@ struct Looked {
     aliases: Vec<tokio_postgres::Row>,
     journals: Vec<tokio_postgres::Row>,
     rows: Vec<tokio_postgres::Row>,
+    /// Nothing where this process counts what is stored.
+    usage: Vec<tokio_postgres::Row>,
 }
 
-async fn look_at(
-    connection: &Connection,
-    holder: &[u8; 16],
-    number: i64,
-    overlay: &Overlay,
-) -> Result<Looked, Failure> {
+async fn look_at(connection: &Connection, shared: &Shared, number: i64, overlay: &Overlay) -> Result<Looked, Failure> {
+    let membership = shared.membership.as_ref();
     let tasks = Keys::of(overlay.tasks.keys());
     let journals = Keys::of(overlay.journals.keys());
     let mut aliases = Keys::default();
@@ -440,19 +480,59 @@ async fn look_at(
         true => Ok(Vec::new()),
         false => connection.query(Sql::LoadRows, &[&kinds, &keys]).await,
     };
-    let holder = holder.as_slice();
+    let stripes = membership.map(|_| overlay.stripes()).unwrap_or_default();
+    let lock_stripes = async || match membership.filter(|_| !stripes.is_empty()) {
+        None => Ok(0),
+        Some(membership) => connection.execute(Sql::LockStripes, &[&membership.stripes_of, &stripes]).await,
+    };
+    let counted: Vec<Requestor> = membership.map(|_| overlay.counted().into_iter().collect()).unwrap_or_default();
+    let tenants: Vec<&[u8]> = counted.iter().map(|requestor| requestor.tenant.0.as_slice()).collect();
+    let requestors: Vec<&[u8]> = counted.iter().map(|requestor| requestor.id.0.as_slice()).collect();
+    let of_usage = async || match counted.is_empty() {
+        true => Ok(Vec::new()),
+        false => connection.query(Sql::LoadUsage, &[&tenants, &requestors]).await,
+    };
+    let node = membership.map_or(shared.holder, |membership| membership.node().0);
+    let advance = membership.map_or(Sql::FenceAdvance, |_| Sql::HostFenceAdvance);
+    let holder = node.as_slice();
     let fence: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&holder, &number];
-    let (begun, advanced, tasks, aliases, journals, rows) = tokio::join!(
+    let (begun, advanced, locked, tasks, aliases, journals, rows, usage) = tokio::join!(
         biased;
         connection.batch("begin isolation level read committed"),
-        connection.execute(Sql::FenceAdvance, &fence),
+        connection.execute(advance, &fence),
+        lock_stripes(),
         of_keys(Sql::LoadTasks, &tasks),
         of_keys(Sql::LoadAliases, &aliases),
         of_keys(Sql::LoadJournals, &journals),
         of_rows(),
+        of_usage(),
     );
     begun?;
-    Ok(Looked { advanced: advanced?, tasks: tasks?, aliases: aliases?, journals: journals?, rows: rows? })
+    let advanced = advanced?;
+    locked?;
+    Ok(Looked { advanced, tasks: tasks?, aliases: aliases?, journals: journals?, rows: rows?, usage: usage? })
+}
+
+/// Takes a schema for this host alone, and says where its fence is.
+async fn take_over(connection: &Connection, shared: &Shared) -> Result<i64, Error> {
+    hosts::end_sharing(connection, &shared.schema).await?;
+    let taken = connection.query(Sql::FenceTake, &[&shared.holder.as_slice()]).await;
+    let taken = taken.map_err(|failure| failure.undone())?;
+    taken.first().ok_or_else(unavailable)?.try_get(0).map_err(|error| unreadable(&error))
+}
+
+/// Whose it is and how much, in the columns of [`Sql::LoadUsage`].
+fn usage_of(row: &tokio_postgres::Row) -> Result<(Requestor, Usage), Error> {
+    let part = |index: usize| -> Result<[u8; 16], Error> {
+        let bytes: &[u8] = row.try_get(index).map_err(|error| unreadable(&error))?;
+        bytes.try_into().map_err(|_| Error::Corrupt("what is counted in the database is nobody's".to_owned()))
+    };
+    let number = |index: usize| -> Result<u64, Error> {
+        let number: i64 = row.try_get(index).map_err(|error| unreadable(&error))?;
+        Ok(u64::try_from(number).unwrap_or_default())
+    };
+    let requestor = Requestor { tenant: TenantId(part(0)?), id: RequestorId(part(1)?) };
+    Ok((requestor, Usage { tasks: number(2)?, bytes: number(3)? }))
 }
 
 /// The head of a task in the columns of [`Sql::LoadTasks`].
@@ -479,5 +559,6 @@ pub(super) fn task_head(row: &tokio_postgres::Row) -> Result<TaskHead, Error> {
         record_bytes: number(12)?,
         arguments_bytes: number(13)?,
         output_bytes: maybe(14)?,
+        version: None,
     })
 }

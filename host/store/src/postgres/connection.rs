@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio_postgres::tls::{ChannelBinding, NoTls, TlsConnect, TlsStream};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
 use super::super::Error;
 use super::address::{Address, Endpoint};
@@ -73,13 +73,31 @@ pub(super) struct Connection {
     pub(super) sent: Arc<AtomicU64>,
 }
 
+/// What is told of the payload of each notification.
+pub(super) type Hear = Box<dyn Fn(&str) + Send + Sync>;
+
 /// Parameters of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 impl Connection {
     /// A session in which nothing is prepared yet: the schema may not be there.
     pub(super) async fn bare(address: &Address, dialer: Option<&Arc<dyn Dial>>) -> Result<Self, Error> {
-        let connecting = connect(address, dialer);
+        Self::made(address, dialer, None).await
+    }
+
+    /// The same, with what hears of the notifications of the channels that it listens to.
+    pub(super) async fn listening(
+        address: &Address,
+        dialer: Option<&Arc<dyn Dial>>,
+        hear: Hear,
+    ) -> Result<Self, Error> {
+        let connection = Self::made(address, dialer, Some(hear)).await?;
+        connection.batch(PROBE_WHEN_IDLE).await.map_err(|failure| failure.undone())?;
+        Ok(connection)
+    }
+
+    async fn made(address: &Address, dialer: Option<&Arc<dyn Dial>>, hear: Option<Hear>) -> Result<Self, Error> {
+        let connecting = connect(address, dialer, hear);
         let client = tokio::time::timeout(CONNECT_MAX, connecting).await.map_err(|_| unavailable())??;
         Ok(Self { client, statements: Vec::new(), sent: Arc::default() })
     }
@@ -159,14 +177,30 @@ async fn in_time<T>(answer: impl Future<Output = Result<T, tokio_postgres::Error
     Ok(tokio::time::timeout(ANSWER_MAX, answer).await.map_err(late)??)
 }
 
-async fn connect(address: &Address, dialer: Option<&Arc<dyn Dial>>) -> Result<Client, Error> {
+/// Moves a session's messages, and tells of notifications, until it ends.
+fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>, hear: Option<Hear>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: TlsStream + AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    tokio::spawn(async move {
+        // It ends with an error, or with none, when the session does.
+        while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+            if let (AsyncMessage::Notification(notification), Some(hear)) = (message, &hear) {
+                hear(notification.payload());
+            }
+        }
+    });
+}
+
+async fn connect(address: &Address, dialer: Option<&Arc<dyn Dial>>, hear: Option<Hear>) -> Result<Client, Error> {
     match &address.endpoint {
         Endpoint::Socket(path) => {
             let stream = UnixStream::connect(path).await.map_err(|error| unreachable_socket(path, &error))?;
             let guarded = PasswordGuard { stream, seen: Vec::new() };
             let connected = address.config.connect_raw(guarded, NoTls).await;
             let (client, connection) = connected.map_err(|error| session_error(error, address))?;
-            tokio::spawn(connection);
+            drive(connection, hear);
             Ok(client)
         }
         Endpoint::Network { host, port } => {
@@ -186,7 +220,7 @@ async fn connect(address: &Address, dialer: Option<&Arc<dyn Dial>>) -> Result<Cl
             }
             let (client, connection) =
                 address.config.connect_raw(secured, HandedOver).await.map_err(|error| session_error(error, address))?;
-            tokio::spawn(connection);
+            drive(connection, hear);
             Ok(client)
         }
     }

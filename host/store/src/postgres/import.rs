@@ -9,6 +9,7 @@ use super::super::{Error, RowKind};
 use super::committer::wait_for_lock;
 use super::connection::{Connection, Values};
 use super::errors::{Failure, refuse};
+use super::hosts;
 use super::operation::TaskHead;
 use super::overlay::TaskEntry;
 use super::sql::{IMPORT_JOURNAL_ROWS, IMPORT_ROWS, IS_EMPTY, Sql};
@@ -34,7 +35,8 @@ const HOLDER: &[u8] = b"import";
 /// sentence. The schema stays empty in each case but [`Error::InDoubt`], when the connection broke at the very end.
 pub async fn rebuild(options: PostgresOptions, lines: &mut dyn BufRead) -> Result<Moved, Error> {
     let (connection, _) = prepare(&options).await?;
-    wait_for_lock(&connection, &options.schema).await?;
+    wait_for_lock(&connection, &options.schema, false).await?;
+    hosts::end_sharing(&connection, &options.schema).await?;
     let undone = |failure: Failure| failure.undone();
     // The lines may come from a slow disk.
     connection.batch("set idle_in_transaction_session_timeout = 0").await.map_err(undone)?;

@@ -9,7 +9,7 @@ use crate::journal::{Append, JournalHead, TaskRef};
 use crate::vault::SealingKey;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::TenantId;
-use bulkhead_domain::task::{Lease, NodeId, Task};
+use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task};
 
 /// What a group needs to know of a task without its payloads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub(super) struct TaskHead {
     pub(super) record_bytes: u64,
     pub(super) arguments_bytes: u64,
     pub(super) output_bytes: Option<u64>,
+    /// Digest of the version of the plugin; only of what is new.
+    pub(super) version: Option<[u8; 32]>,
 }
 
 impl TaskHead {
@@ -46,6 +48,7 @@ impl TaskHead {
             record_bytes: record.len() as u64,
             arguments_bytes: 0,
             output_bytes: None,
+            version: Some(version_digest(&task.plugin)),
         }
     }
 
@@ -54,6 +57,12 @@ impl TaskHead {
         let output = self.output_bytes.unwrap_or(self.reserved_bytes);
         Usage { tasks: 1, bytes: self.record_bytes.saturating_add(self.arguments_bytes).saturating_add(output) }
     }
+}
+
+/// By which a host says of which versions it claims no tasks.
+pub(super) fn version_digest(version: &PluginVersion) -> [u8; 32] {
+    use sha2::{Digest as _, Sha256};
+    Sha256::new().chain_update(version.digest).chain_update(&version.name).finalize().into()
 }
 
 pub(super) fn alias_digest(alias: &str) -> [u8; 32] {
@@ -96,21 +105,55 @@ pub(super) struct Claim {
     pub(super) key: TaskRef,
     /// The precondition, beside that nobody holds it.
     pub(super) revision: u64,
+    /// Who held it last, which has to be so still where hosts share the store.
+    pub(super) held_by: Option<NodeId>,
+    pub(super) revision_after: u64,
     pub(super) record: Vec<u8>,
-    pub(super) task: Task,
+    /// None of a record that cannot be read: it is held so that others are not kept waiting by it.
+    pub(super) task: Option<Task>,
 }
 
 pub(super) enum Operation {
-    Create { record: Record, arguments: Vec<u8>, caps: StoredCaps },
-    Commit { record: Record, held_by: Option<NodeId>, then: Ownership },
-    Claim { claims: Vec<Claim>, now: UnixMs, lease: Lease },
-    Append { key: TaskRef, tail: Tail },
+    Create {
+        record: Record,
+        arguments: Vec<u8>,
+        caps: StoredCaps,
+    },
+    Commit {
+        record: Record,
+        held_by: Option<NodeId>,
+        then: Ownership,
+    },
+    Claim {
+        claims: Vec<Claim>,
+        now: UnixMs,
+        lease: Lease,
+    },
+    Append {
+        key: TaskRef,
+        tail: Tail,
+    },
     RemoveTask(TaskRef),
     RemoveJournal(TaskRef),
-    PutRow { kind: RowKind, key: Vec<u8>, value: Vec<u8>, absent_only: bool },
-    ChangeRows { kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>, beside: Option<(TaskRef, Tail)> },
-    RemoveRow { kind: RowKind, key: Vec<u8> },
+    PutRow {
+        kind: RowKind,
+        key: Vec<u8>,
+        value: Vec<u8>,
+        absent_only: bool,
+    },
+    ChangeRows {
+        kind: RowKind,
+        expected: Vec<RowState>,
+        changes: Vec<RowState>,
+        beside: Option<(TaskRef, Tail)>,
+    },
+    RemoveRow {
+        kind: RowKind,
+        key: Vec<u8>,
+    },
     BlockTenant(TenantId),
+    /// Becomes one of the hosts of the schema again, under another name.
+    Rejoin,
     Close,
 }
 
@@ -137,6 +180,7 @@ impl Operation {
             | Self::RemoveJournal(_)
             | Self::RemoveRow { .. }
             | Self::BlockTenant(_)
+            | Self::Rejoin
             | Self::Close => 0,
         }
     }

@@ -4,14 +4,14 @@
 //! be done, and must not talk to the server. Invariant: whatever an operation asks for was looked at before, within the group's own
 //! transaction; what was not there is known to be absent.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::super::{Error, RowKind};
+use super::super::{Error, Ledger, RowKind, Usage};
 use super::operation::{Operation, Record, TaskHead};
 use crate::journal::layout::{self, HEAD};
 use crate::journal::{JournalHead, TaskRef};
-use bulkhead_domain::requestor::{Requestor, TenantId};
-use bulkhead_domain::task::TaskId;
+use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
+use bulkhead_domain::task::{NodeId, TaskId};
 
 /// A task as it will be.
 pub(super) struct TaskEntry {
@@ -61,6 +61,11 @@ pub(super) struct RowCell {
 pub(super) type RowKey = (RowKind, Vec<u8>);
 pub(super) type AliasKey = (Requestor, [u8; 32]);
 
+/// The requestor under which a tenant's sum stands among what is stored.
+pub(super) const OF_TENANT: RequestorId = RequestorId([0; 16]);
+/// Locks that groups of several hosts share: so many at most has one group.
+const STRIPES_MAX: u16 = 256;
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct Overlay {
@@ -68,9 +73,49 @@ pub(super) struct Overlay {
     pub(super) aliases: HashMap<AliasKey, Option<TaskId>>,
     pub(super) journals: HashMap<TaskRef, JournalCell>,
     pub(super) rows: HashMap<RowKey, RowCell>,
+    /// What those have stored whose tasks are named; none where this process counts it.
+    pub(super) ledger: Option<Ledger>,
+    /// Hosts that hold tasks which the group changes for others.
+    pub(super) letters: Vec<(NodeId, TaskRef)>,
 }
 
 impl Overlay {
+    /// The locks of all that is named, in the order in which every group takes them. A tenant's tasks, with all that belongs to them, have
+    /// one; each row has its own.
+    pub(super) fn stripes(&self) -> Vec<i32> {
+        use sha2::{Digest as _, Sha256};
+        let stripe = |kind: u8, key: &[u8]| {
+            let digest = Sha256::new().chain_update([kind]).chain_update(key).finalize();
+            let number = digest.first_chunk().copied().map_or(0, u16::from_be_bytes);
+            i32::from(number % STRIPES_MAX)
+        };
+        let tenants: HashSet<TenantId> = self.tasks.keys().map(|key| key.requestor.tenant).collect();
+        let of_tenants = tenants.iter().map(|tenant| stripe(0, &tenant.0));
+        let of_rows = self.rows.keys().map(|(kind, key)| stripe(*kind as u8, key));
+        of_tenants.chain(of_rows).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Whose stored tasks the operations may change: requestors, and their tenants.
+    pub(super) fn counted(&self) -> HashSet<Requestor> {
+        let requestors = self.tasks.keys().map(|key| key.requestor);
+        requestors.flat_map(|requestor| [requestor, Requestor { id: OF_TENANT, ..requestor }]).collect()
+    }
+
+    /// What is counted for them. What a tenant has beside the requestors that are named stands under its own name.
+    pub(super) fn found_usage(&mut self, found: &HashMap<Requestor, Usage>) {
+        let mut ledger = Ledger::default();
+        for (requestor, usage) in found.iter().filter(|(requestor, _)| requestor.id != OF_TENANT) {
+            ledger.add(requestor, *usage);
+        }
+        for (tenant, sum) in found.iter().filter(|(requestor, _)| requestor.id == OF_TENANT) {
+            let named = ledger.held(tenant).tenant;
+            let tasks = sum.tasks.saturating_sub(named.tasks);
+            let bytes = sum.bytes.saturating_sub(named.bytes);
+            ledger.add(tenant, Usage { tasks, bytes });
+        }
+        self.ledger = Some(ledger);
+    }
+
     /// The names of all that an operation has to know of.
     pub(super) fn name(&mut self, operation: &Operation) {
         match operation {
@@ -95,7 +140,7 @@ impl Overlay {
                 }
             }
             Operation::RemoveRow { kind, key } => self.name_row(*kind, key),
-            Operation::BlockTenant(_) | Operation::Close => {}
+            Operation::BlockTenant(_) | Operation::Rejoin | Operation::Close => {}
         }
     }
 

@@ -27,6 +27,13 @@ struct Growth {
     after: JournalHead,
 }
 
+/// Others would go on writing for a tenant that is to be erased.
+fn erased_by_one_host() -> Error {
+    Error::ReadOnly(
+        "several hosts share the database: end all of them, and erase the tenant with a configuration that has no [cluster]".to_owned(),
+    )
+}
+
 fn journal_usage(head: Option<&JournalHead>) -> Usage {
     Usage { tasks: 0, bytes: head.map_or(0, |head| head.bytes) }
 }
@@ -63,14 +70,39 @@ impl<'a> Planner<'a> {
                 self.change_rows(kind, &expected, changes, beside)?;
             }
             Operation::RemoveRow { kind, key } => self.remove_row(kind, key),
+            Operation::BlockTenant(_) if self.shared.membership.is_some() => return Err(erased_by_one_host()),
             Operation::BlockTenant(tenant) => _ = self.shared.blocked_tenants.lock().insert(tenant),
-            Operation::Close => {}
+            Operation::Rejoin | Operation::Close => {}
         }
         Ok(Answer::Done)
     }
 
-    fn ledger<R>(&self, act: impl FnOnce(&mut Ledger) -> R) -> R {
-        act(&mut self.shared.ledger.lock())
+    fn ledger<R>(&mut self, act: impl FnOnce(&mut Ledger) -> R) -> R {
+        match &mut self.overlay.ledger {
+            Some(ledger) => act(ledger),
+            None => act(&mut self.shared.ledger.lock()),
+        }
+    }
+
+    /// Whether another host holds a task than the one that a write names. Among several, one that was not claimed yet is nobody's but the
+    /// dead host's, and what this process began under an earlier name is over.
+    fn check_holder(&self, holder: Option<Lease>, named: Option<NodeId>) -> Result<(), Error> {
+        let Some(membership) = &self.shared.membership else {
+            return self.shared.leases.lock().check_holder(holder, named);
+        };
+        let Some(named) = named else { return Ok(()) };
+        let is_own = named == membership.node() && holder.is_none_or(|holder| holder.node == named);
+        if is_own { Ok(()) } else { Err(Error::Lost) }
+    }
+
+    /// Lets the host know that holds a task which this one changes.
+    fn tell_holder(&mut self, key: &TaskRef, holder: Option<Lease>) {
+        if let Some(membership) = &self.shared.membership
+            && let Some(holder) = holder.map(|lease| lease.node)
+            && holder != membership.node()
+        {
+            self.overlay.letters.push((holder, *key));
+        }
     }
 
     fn is_blocked(&self, requestor: &Requestor) -> bool {
@@ -106,6 +138,12 @@ impl<'a> Planner<'a> {
         if head.alias.is_some_and(|alias| self.holder_of(&key, alias).is_some()) {
             return Err(Error::Exists);
         }
+        if let Some(membership) = &self.shared.membership
+            && !head.ended
+        {
+            // Also one that waits for its turn is this host's.
+            head.lease = head.lease.or(Some(Lease { node: membership.node(), until: 0 }));
+        }
         head.arguments_bytes = arguments.len() as u64;
         head.output_bytes = output.as_ref().map(|output| output.len() as u64);
         let growth = tail.as_ref().map(|tail| self.growth(&key, tail, Some(head.attempt))).transpose()?;
@@ -132,7 +170,7 @@ impl<'a> Planner<'a> {
         let Record { key, mut head, record, output, tail, is_sealed } = record;
         let old = self.overlay.head(&key).cloned().ok_or(Error::Conflict)?;
         if !old.ended {
-            self.shared.leases.lock().check_holder(old.lease, held_by)?;
+            self.check_holder(old.lease, held_by)?;
         }
         if old.revision.checked_add(1) != Some(head.revision)
             || (is_sealed && !self.overlay.has_key(key.requestor.tenant))
@@ -163,6 +201,7 @@ impl<'a> Planner<'a> {
         }
         let attempt = head.attempt;
         let ended = head.ended;
+        self.tell_holder(&key, old.lease);
         self.count(key.requestor, head.usage(), old.usage());
         self.overlay.put_task(key, TaskEntry { head, record: Some(record), arguments: None, output });
         match tail.zip(growth) {
@@ -177,19 +216,23 @@ impl<'a> Planner<'a> {
     /// Gives tasks without a living holder this lease. One that changed since it was looked at is left for the next claim.
     fn claim(&mut self, claims: Vec<Claim>, now: UnixMs, lease: Lease) -> Vec<bulkhead_domain::task::Task> {
         let mut claimed = Vec::new();
-        for Claim { key, revision, record, task } in claims {
+        for Claim { key, revision, held_by, revision_after, record, task } in claims {
             let Some(old) = self.overlay.head(&key).cloned() else { continue };
-            let is_free = !old.ended && old.revision == revision && !self.shared.leases.lock().alive(old.lease, now);
-            if !is_free {
+            let is_free = match self.shared.membership {
+                // Who was dead when it was looked at is so for ever.
+                Some(_) => old.lease.map(|lease| lease.node) == held_by,
+                None => !self.shared.leases.lock().alive(old.lease, now),
+            };
+            if old.ended || old.revision != revision || !is_free {
                 continue;
             }
             let mut head = old.clone();
-            head.revision = task.revision;
+            head.revision = revision_after;
             head.lease = Some(lease);
             head.record_bytes = record.len() as u64;
             self.count(key.requestor, head.usage(), old.usage());
             self.overlay.put_task(key, TaskEntry { head, record: Some(record), arguments: None, output: None });
-            claimed.push(task);
+            claimed.extend(task);
         }
         if !claimed.is_empty() {
             self.shared.leases.lock().given(lease.node);
@@ -200,6 +243,7 @@ impl<'a> Planner<'a> {
     fn remove_task(&mut self, key: &TaskRef) {
         let Some(old) = self.overlay.head(key).cloned() else { return };
         self.count(key.requestor, Usage::default(), old.usage());
+        self.tell_holder(key, old.lease);
         self.overlay.remove_task(key);
         self.remove_journal(key);
     }
@@ -215,7 +259,7 @@ impl<'a> Planner<'a> {
 
     fn growth_of_present(&self, key: &TaskRef, tail: &Tail) -> Result<Growth, Error> {
         let head = self.overlay.head(key).filter(|head| !head.ended).ok_or(Error::Fenced)?;
-        self.shared.leases.lock().check_holder(head.lease, tail.append.held_by)?;
+        self.check_holder(head.lease, tail.append.held_by)?;
         // Without a head the record alone says which run may begin the journal.
         let record = if self.overlay.journal(key)?.is_some() { None } else { Some(head.attempt) };
         self.growth(key, tail, record)

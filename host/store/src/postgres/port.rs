@@ -8,8 +8,8 @@ use tokio_postgres::Row;
 
 use super::super::record::{self, Owner};
 use super::super::{
-    Change, ClaimedTasks, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row,
-    stored,
+    Change, ClaimedTasks, Creation, Error, HostStore as _, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage,
+    check_row, stored,
 };
 use super::operation::{Answer, Claim, Operation, Record, Tail, TaskHead, alias_digest};
 use super::sql::Sql;
@@ -25,11 +25,11 @@ use bulkhead_domain::{Json, UnixMs};
 /// Unfinished tasks that a claim looks at in one step.
 const CLAIM_PAGE_ROWS: i64 = 1_024;
 
-fn limit(count_max: usize) -> i64 {
+pub(super) fn limit(count_max: usize) -> i64 {
     i64::try_from(count_max).unwrap_or(i64::MAX)
 }
 
-fn bytes(row: &Row, index: usize) -> Result<&[u8], Error> {
+pub(super) fn bytes(row: &Row, index: usize) -> Result<&[u8], Error> {
     row.try_get(index).map_err(|error| unreadable(&error))
 }
 
@@ -43,19 +43,19 @@ fn id(row: &Row, index: usize) -> Result<[u8; 16], Error> {
 }
 
 /// The lease by which a task is held.
-fn holder(row: &Row, index: usize) -> Result<Option<Lease>, Error> {
+pub(super) fn holder(row: &Row, index: usize) -> Result<Option<Lease>, Error> {
     let node = maybe_bytes(row, index)?.and_then(|node| node.try_into().ok()).map(NodeId);
     let until: Option<i64> = row.try_get(index + 1).map_err(|error| unreadable(&error))?;
     Ok(node.zip(until).map(|(node, until)| Lease { node, until: until.cast_unsigned() }))
 }
 
 /// What a host can take over.
-enum Claimable {
+pub(super) enum Claimable {
     AsItIs(Task),
     WithLease(Claim),
 }
 
-fn unexpected() -> Error {
+pub(super) fn unexpected() -> Error {
     Error::Engine("the committer answered something else".to_owned())
 }
 
@@ -159,6 +159,10 @@ impl TaskStore for PostgresStore {
         after: Option<(Requestor, TaskId)>,
         count_max: usize,
     ) -> Result<ClaimedTasks, Error> {
+        if self.shared.membership.is_some() {
+            let tasks = self.claim_free(lease, &[], count_max).await?;
+            return Ok(ClaimedTasks { tasks, next: None });
+        }
         let free = self.free_tasks(now, after, count_max).await?;
         let next = free.last().filter(|_| free.len() == count_max).map(|free| (free.requestor, free.id));
         if free.is_empty() {
@@ -191,6 +195,7 @@ impl TaskStore for PostgresStore {
     }
 
     async fn heartbeat(&self, node: NodeId, until: UnixMs) -> Result<(), Error> {
+        // A host that shares the schema has a lease for all that it holds: see [`super::hosts`].
         self.shared.leases.lock().heartbeat(node, until);
         Ok(())
     }
@@ -222,6 +227,9 @@ impl TaskStore for PostgresStore {
     }
 
     async fn usage(&self, requestor: &Requestor) -> Result<(Usage, Usage), Error> {
+        if self.shared.membership.is_some() {
+            return self.shared_usage(requestor).await;
+        }
         Ok(stored(&self.shared.ledger.lock(), requestor))
     }
 
@@ -237,6 +245,7 @@ impl TaskStore for PostgresStore {
 
     async fn close(&self) -> Result<(), Error> {
         let closed = self.write(Operation::Close).await;
+        self.beside.lock().abort_all();
         self.readers.close().await;
         let committer = self.committer.lock().take();
         if let Some(committer) = committer
@@ -309,7 +318,7 @@ impl PostgresStore {
     }
 
     /// A task, as its record would be once it is claimed.
-    async fn claim_of(
+    pub(super) async fn claim_of(
         &self,
         key: TaskRef,
         stored: &[u8],
@@ -317,7 +326,8 @@ impl PostgresStore {
         lease: Lease,
     ) -> Result<Claimable, Error> {
         let mut task = self.open_task(stored).await?;
-        if task.dormant_since().is_some() && self.shared.leases.lock().is_gone(holder) {
+        let is_gone = self.shared.membership.is_some() || self.shared.leases.lock().is_gone(holder);
+        if is_gone && task.dormant_since().is_some() {
             return Ok(Claimable::AsItIs(task));
         }
         let revision = task.revision;
@@ -327,7 +337,9 @@ impl PostgresStore {
             None => record::encode_task(&task)?,
             Some(sealing) => record::seal_task(&task, &sealing)?,
         };
-        Ok(Claimable::WithLease(Claim { key, revision, record, task }))
+        let held_by = holder.map(|lease| lease.node);
+        let revision_after = task.revision;
+        Ok(Claimable::WithLease(Claim { key, revision, held_by, revision_after, record, task: Some(task) }))
     }
 
     async fn tail(&self, beside: Beside) -> Result<(TaskRef, Tail), Error> {

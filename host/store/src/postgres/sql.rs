@@ -40,6 +40,13 @@ statements! {
         on conflict (one) do update set holder = excluded.holder, number = write_fence.number + 1 returning number";
     FenceAdvance: "update write_fence set number = number + 1 where holder = $1 and number = $2";
     FenceResolve: "update write_fence set number = number + 2 where holder = $1 returning number - 2";
+    // The same of one host among several.
+    HostFenceAdvance: "update host_fence set number = number + 1 where host = $1 and number = $2";
+    HostFenceResolve: "update host_fence set number = number + 2 where host = $1 returning number - 2";
+    // Others wait at these until the group is over, also where it looks for what is not there.
+    LockStripes: "select pg_advisory_xact_lock($1::int, w.stripe) from unnest($2::int[]) as w(stripe)";
+    LoadUsage: "select u.tenant, u.requestor, u.tasks, u.bytes from unnest($1::bytea[], $2::bytea[]) as w(tenant, requestor)
+        join stored_usage u on u.tenant = w.tenant and u.requestor = w.requestor";
 
     // What a group looks at before it decides.
     LoadTasks: "select t.tenant, t.requestor, t.id, t.revision, t.ended, t.attempt, t.holder, t.held_until, t.created_at, t.expires_at,
@@ -66,9 +73,10 @@ statements! {
         as w(tenant, requestor, id, revision, ended, attempt, holder, held_until, expires_at, alias, reserved, record, output)
         where t.tenant = w.tenant and t.requestor = w.requestor and t.id = w.id";
     InsertTasks: "insert into task (tenant, requestor, id, revision, ended, attempt, holder, held_until, expires_at, alias, reserved,
-            record, output, created_at, arguments)
+            record, output, created_at, arguments, version)
         select * from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::boolean[], $6::bigint[], $7::bytea[],
-            $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::bytea[], $13::bytea[], $14::bigint[], $15::bytea[])";
+            $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::bytea[], $13::bytea[], $14::bigint[], $15::bytea[],
+            $16::bytea[])";
     ClearJournals: "delete from journal j using unnest($1::bytea[], $2::bytea[], $3::bytea[]) as w(tenant, requestor, id)
         where j.tenant = w.tenant and j.requestor = w.requestor and j.id = w.id";
     DeleteJournalRows: "delete from journal j
@@ -81,6 +89,36 @@ statements! {
         where r.kind = w.kind and r.key = w.key";
     PutRows: "insert into stored_row (kind, key, value) select * from unnest($1::smallint[], $2::bytea[], $3::bytea[])
         on conflict (kind, key) do update set value = excluded.value";
+    AddUsage: "insert into stored_usage (tenant, requestor, tasks, bytes)
+        select * from unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[])
+        on conflict (tenant, requestor)
+        do update set tasks = stored_usage.tasks + excluded.tasks, bytes = stored_usage.bytes + excluded.bytes";
+    PutLetters: "insert into letter (host, tenant, requestor, id) select distinct w.host, w.tenant, w.requestor, w.id
+        from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[]) as w(host, tenant, requestor, id)
+        join host h on h.id = w.host and not h.is_dead";
+
+    // Hosts. Whether one lives is decided by the server's clock alone.
+    Beat: "update host set alive_until = clock_timestamp() + $2::bigint * interval '1 millisecond' where id = $1 and not is_dead";
+    Living: "select count(*) from host where not is_dead";
+    Bury: "with dead as (update host set is_dead = true where id in (
+            select id from host where not is_dead and alive_until < clock_timestamp() and id <> $1 for update skip locked) returning id, name),
+        fences as (delete from host_fence where host in (select id from dead)),
+        letters as (delete from letter where host in (select id from dead))
+        select name from dead";
+    ForgetDead: "delete from host h where h.is_dead and h.alive_until < clock_timestamp() - interval '1 hour'
+        and not exists (select from task t where not t.ended and t.holder = h.id)";
+    Dead: "select id from host where is_dead";
+    Free: "select tenant, requestor, id, holder, held_until, record, revision from task
+        where not ended and (holder is null or holder = any($1::bytea[])) and (version is null or version <> all($2::bytea[]))
+        order by created_at, tenant, requestor, id limit $3";
+    Letters: "with handled as (delete from letter where host = $1 and number = any($2::bigint[]))
+        select tenant, requestor, id, number from letter where host = $1 and number <> all($2::bigint[]) order by number limit $3";
+    Revisions: "select t.tenant, t.requestor, t.id, t.revision
+        from unnest($1::bytea[], $2::bytea[], $3::bytea[]) as w(tenant, requestor, id)
+        join task t on t.tenant = w.tenant and t.requestor = w.requestor and t.id = w.id";
+    UnfinishedOf: "select t.tenant, t.requestor, t.id, t.revision from unnest($1::bytea[], $2::bytea[]) as w(tenant, requestor)
+        join task t on t.tenant = w.tenant and t.requestor = w.requestor and not t.ended limit $3";
+    UsageOf: "select requestor, tasks, bytes from stored_usage where tenant = $1 and requestor = any($2::bytea[])";
 
     // Reads.
     Record: "select record from task where tenant = $1 and requestor = $2 and id = $3";

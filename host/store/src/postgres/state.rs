@@ -15,6 +15,7 @@ use super::super::{Error, Ledger, RowKind};
 use super::address::Address;
 use super::connection::{Connection, Dial};
 use super::errors::unavailable;
+use super::hosts::Membership;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_metrics::StoreMetrics;
 
@@ -25,7 +26,8 @@ pub(super) enum Trouble {
     Unreachable,
     /// The server refuses writes, for this reason; it is tried again.
     Refused(String),
-    /// Another host has taken the database over: nothing is written or read any more.
+    /// Another host has taken the database over, or has declared this one dead: nothing is written or read any more, unless hosts share
+    /// the schema and this one joins them again.
     Lost,
 }
 
@@ -48,7 +50,9 @@ impl Trouble {
         match self {
             Self::Unreachable => "the database cannot be reached, or does not answer; it is tried again".to_owned(),
             Self::Refused(reason) => reason.clone(),
-            Self::Lost => "another host has taken over this schema of the database: end one of the two".to_owned(),
+            Self::Lost => "another host has taken over this schema of the database, or what this one held: one that has [cluster] joins \
+                           again by itself, any other is to be ended"
+                .to_owned(),
         }
     }
 }
@@ -69,6 +73,8 @@ pub(super) struct Shared {
     pub(super) schema: String,
     /// Names this store in the fence; drawn anew with each opening.
     pub(super) holder: [u8; 16],
+    /// None of a host that has the schema for itself.
+    pub(super) membership: Option<Membership>,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) leases: Mutex<Leases>,
     /// Tenants for which nothing new is written.
@@ -89,6 +95,7 @@ impl Shared {
         dialer: Option<Arc<dyn Dial>>,
         schema: String,
         tenant_keys: TenantKeys,
+        membership: Option<Membership>,
     ) -> Result<Self, Error> {
         let mut holder = [0; 16];
         getrandom::fill(&mut holder).map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
@@ -97,6 +104,7 @@ impl Shared {
             dialer,
             schema,
             holder,
+            membership,
             ledger: Mutex::default(),
             leases: Mutex::default(),
             blocked_tenants: Mutex::default(),
@@ -162,6 +170,19 @@ impl Shared {
         });
     }
 
+    /// Writes go on under another name.
+    pub(super) fn rejoined(&self) {
+        self.trouble.send_replace(None);
+        tracing::info!("this host has joined the others again");
+    }
+
+    /// Returns once nothing is written any more.
+    pub(super) async fn lost(&self) {
+        let mut watched = self.trouble.subscribe();
+        // Its sender lives as long as this.
+        let _ = watched.wait_for(|trouble| *trouble == Some(Trouble::Lost)).await;
+    }
+
     /// Rows of these kinds have changed.
     pub(super) fn advance(&self, kinds: &HashSet<RowKind>) {
         for (kind, generation) in RowKind::ALL.iter().zip(&self.generations) {
@@ -173,7 +194,8 @@ impl Shared {
 
     /// See [`RowStore::generation`](crate::RowStore::generation).
     pub(super) fn generation(&self, kind: RowKind) -> Option<u64> {
-        if self.trouble() == Some(Trouble::Lost) {
+        // Other hosts change rows as well.
+        if self.membership.is_some() || self.trouble() == Some(Trouble::Lost) {
             return None;
         }
         let index = RowKind::ALL.iter().position(|known| *known == kind)?;

@@ -1,6 +1,7 @@
 //! What only this engine has: the fence, doubt, refusals of servers.
 
 mod copies;
+mod hosts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ use bulkhead_domain::Json;
 
 fn options(server: &PostgresServer) -> PostgresOptions {
     let address = Address::parse(&server.address()).unwrap();
-    PostgresOptions { address, schema: new_schema(), keys: None, dialer: None }
+    PostgresOptions { address, schema: new_schema(), keys: None, dialer: None, host: None }
 }
 
 async fn refusal(options: PostgresOptions) -> Error {

@@ -3,18 +3,19 @@
 //! Owns the columns, and the order: what goes, before what comes. Must not decide anything. Invariant: a group is a bounded number of
 //! statements, however many operations it has.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::types::ToSql;
 
 use super::super::RowKind;
-use super::overlay::{JournalCell, Overlay, TaskEntry};
+use super::overlay::{JournalCell, OF_TENANT, Overlay, TaskEntry};
+use super::planner::Counted;
 use super::sql::Sql;
 use crate::Error;
 use crate::journal::TaskRef;
 use crate::journal::layout::HEAD;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
-use bulkhead_domain::task::TaskId;
+use bulkhead_domain::task::{NodeId, TaskId};
 
 type Value = Box<dyn ToSql + Sync + Send>;
 
@@ -86,10 +87,49 @@ pub(super) fn of_group(overlay: &mut Overlay) -> Result<(Vec<Write>, HashSet<Row
     }
     let rows = rows(overlay, &mut kinds);
     writes.extend(rows);
+    writes.extend(letters(std::mem::take(&mut overlay.letters)));
     Ok((writes, kinds))
 }
 
-/// The columns of [`Sql::UpdateTasks`], and of [`Sql::InsertTasks`] with the last two.
+/// What a group changes of what is stored, where hosts share the counts.
+pub(super) fn usage(counted: &[Counted]) -> Option<Write> {
+    let mut sums: HashMap<(TenantId, RequestorId), [i64; 2]> = HashMap::new();
+    for Counted { requestor, more, less } in counted {
+        let change = [signed(more.tasks) - signed(less.tasks), signed(more.bytes) - signed(less.bytes)];
+        for id in [requestor.id, OF_TENANT] {
+            let sum = sums.entry((requestor.tenant, id)).or_default();
+            sum.iter_mut().zip(change).for_each(|(sum, change)| *sum = sum.saturating_add(change));
+        }
+    }
+    sums.retain(|_, sum| *sum != [0, 0]);
+    if sums.is_empty() {
+        return None;
+    }
+    let mut tenants = Vec::new();
+    let mut requestors = Vec::new();
+    let mut tasks = Vec::new();
+    let mut bytes = Vec::new();
+    for ((tenant, requestor), [tasks_more, bytes_more]) in sums {
+        tenants.push(tenant.0.to_vec());
+        requestors.push(requestor.0.to_vec());
+        tasks.push(tasks_more);
+        bytes.push(bytes_more);
+    }
+    let values: Vec<Value> = vec![Box::new(tenants), Box::new(requestors), Box::new(tasks), Box::new(bytes)];
+    Some(Write { sql: Sql::AddUsage, values })
+}
+
+fn letters(letters: Vec<(NodeId, TaskRef)>) -> Option<Write> {
+    if letters.is_empty() {
+        return None;
+    }
+    let hosts: Vec<Vec<u8>> = letters.iter().map(|(host, _)| host.0.to_vec()).collect();
+    let mut values: Vec<Value> = vec![Box::new(hosts)];
+    values.extend(Keys::of(letters.iter().map(|(_, task)| task)).into_values());
+    Some(Write { sql: Sql::PutLetters, values })
+}
+
+/// The columns of [`Sql::UpdateTasks`], and of [`Sql::InsertTasks`] with the last three.
 #[derive(Default)]
 struct Tasks {
     keys: Keys,
@@ -105,6 +145,7 @@ struct Tasks {
     outputs: Vec<Option<Vec<u8>>>,
     created_at: Vec<i64>,
     arguments: Vec<Vec<u8>>,
+    versions: Vec<Option<Vec<u8>>>,
 }
 
 impl Tasks {
@@ -124,6 +165,7 @@ impl Tasks {
         if let Some(arguments) = entry.arguments.take() {
             self.created_at.push(signed(head.created_at));
             self.arguments.push(arguments);
+            self.versions.push(head.version.map(|version| version.to_vec()));
         }
     }
 
@@ -145,6 +187,7 @@ impl Tasks {
         if sql == Sql::InsertTasks {
             values.push(Box::new(self.created_at));
             values.push(Box::new(self.arguments));
+            values.push(Box::new(self.versions));
         }
         Some(Write { sql, values })
     }

@@ -24,6 +24,8 @@ use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
 use bulkhead_domain::{Json, UnixMs};
 
+impl crate::HostStore for SledStore {}
+
 #[async_trait]
 impl TaskStore for SledStore {
     async fn create(&self, creation: Creation) -> Result<Task, Error> {

@@ -217,7 +217,15 @@ impl EngineContext {
             let held = held.take();
             let (before, may_be_old) = match held {
                 Some(task) => (task, true),
-                None => (Arc::new(self.read(&requestor, id).await?), false),
+                None => match self.read(&requestor, id).await {
+                    Ok(task) => (Arc::new(task), false),
+                    // Nobody waits for the store: what this host held is others'.
+                    Err(ApplyError::Store(store::Error::Lost)) if author != Author::Requestor => {
+                        self.watchers.stop(id);
+                        return Err(ApplyError::Refused(Refusal::Stale));
+                    }
+                    Err(error) => return Err(error),
+                },
             };
             let task = match lifecycle::step(&before, event.clone(), self.clock.now()) {
                 Ok(task) => task,
@@ -225,7 +233,7 @@ impl EngineContext {
                 Err(refusal) => return Err(ApplyError::Refused(refusal)),
             };
             let journal = journal(&before, &task);
-            let held_by = (author != Author::Requestor).then_some(self.node);
+            let held_by = (author != Author::Requestor).then(|| self.node());
             let then = if author == Author::LeavingHolder { Ownership::Released } else { Ownership::Stays };
             match self.store.commit(Change { task, output: output.clone(), journal, held_by, then }).await {
                 Ok(after) => {
@@ -317,6 +325,10 @@ impl EngineContext {
     fn tell(&self, task: &Arc<Task>) {
         if task.retention_starts_with_end() {
             self.may_expire(task);
+        }
+        if self.store.is_shared() && self.watchers.run(task.id).is_none() {
+            // It runs elsewhere, and whoever listens to it here is told what is stored.
+            self.others.look.notify_one();
         }
         self.watchers.tell(task);
     }

@@ -83,13 +83,13 @@ impl Tasks {
     }
 
     /// How many tasks that are not over belong to each version: those that run, wait, are paused or stand in the queue, and those of an
-    /// earlier host that are still to be taken over.
+    /// earlier host that are still to be taken over; and those of every host that shares the store.
     ///
     /// # Errors
     ///
     /// There are such, and the store cannot be read.
     pub async fn by_version(&self) -> Result<HashMap<PluginVersion, usize>, store::Error> {
-        if self.is_taking_over() {
+        if self.is_taking_over() || self.inner.store.is_shared() {
             return self.inner.store.unfinished_by_version().await;
         }
         let mut counts = HashMap::new();

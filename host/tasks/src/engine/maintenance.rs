@@ -42,7 +42,12 @@ impl Tasks {
         let mut heartbeat = JoinSet::new();
         let tasks = self.clone();
         heartbeat.spawn(async move { tasks.keep_leases().await });
-        tokio::join!(self.maintain(), self.write_usage_until_dropped(), self.look_after_dormant());
+        tokio::join!(
+            self.maintain(),
+            self.write_usage_until_dropped(),
+            self.look_after_dormant(),
+            Box::pin(self.work_with_others())
+        );
     }
 
     async fn keep_leases(&self) {
@@ -76,7 +81,7 @@ impl Tasks {
 
     pub(crate) async fn extend_lease(&self) {
         let until = self.inner.clock.steady().saturating_add(LEASE_MS);
-        if let Err(error) = self.inner.store.heartbeat(self.inner.node, until).await {
+        if let Err(error) = self.inner.store.heartbeat(self.inner.node(), until).await {
             tracing::warn!("the lease could not be extended: {error}");
         }
     }

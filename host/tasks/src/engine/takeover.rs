@@ -19,11 +19,14 @@ use crate::parts::pending_takeover::Takeover;
 use crate::parts::run_state::{Dormancy, is_running};
 use crate::parts::watchers::NotificationMark;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
-use bulkhead_domain::task::{Phase, Task};
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::task::{Phase, Task, TaskId};
 use bulkhead_store::{self as store, ClaimedTasks};
 
 /// Tasks that are claimed at once.
 const BATCH: usize = 256;
+/// The same where hosts share the store: the next ones come a second later.
+const SHARED_BATCH: usize = 64;
 
 /// What a start found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,7 +146,7 @@ impl Tasks {
         let refused = std::mem::take(&mut takeover.claimed);
         let mut takes_more = self.take_up(refused, takeover, &mut recovered).await;
         while takes_more && !takeover.has_claimed_all {
-            match inner.store.claim(inner.clock.steady(), inner.lease(), takeover.after, BATCH).await {
+            match self.claim_batch(takeover.after).await {
                 Ok(ClaimedTasks { tasks, next }) => {
                     takeover.has_claimed_all = next.is_none();
                     takeover.after = next;
@@ -162,6 +165,16 @@ impl Tasks {
             inner.takeover.is_pending.store(false, Ordering::Release);
         }
         Ok(recovered)
+    }
+
+    /// Claims the next tasks: where hosts share the store, as many as leave some to the others, and none that cannot run here.
+    async fn claim_batch(&self, after: Option<(Requestor, TaskId)>) -> Result<ClaimedTasks, store::Error> {
+        let inner = &self.inner;
+        if !inner.store.is_shared() {
+            return inner.store.claim(inner.clock.steady(), inner.lease(), after, BATCH).await;
+        }
+        let tasks = inner.store.claim_free(inner.lease(), &inner.others.lacking(), SHARED_BATCH).await?;
+        Ok(ClaimedTasks { tasks, next: None })
     }
 
     /// Takes tasks up, and keeps those that the store refuses for now. `false`: it takes nothing of others either.
@@ -190,6 +203,12 @@ impl Tasks {
     async fn settle(&self, task: Task, holds_all: bool) -> Result<Option<SettledTask>, RefusedTask> {
         let inner = &self.inner;
         let task = Arc::new(task);
+        if inner.store.is_shared() && !inner.runs_here(&task).await {
+            return match inner.leave_to_others(&task).await {
+                Ok(()) => Ok(None),
+                Err(error) => Err(RefusedTask::new(task, error)),
+            };
+        }
         if !is_running(&task) {
             let task = self.held(task, holds_all.then_some(HELD_AT_START)).await?;
             return Ok(Some(SettledTask { task, resumed: None }));
@@ -199,6 +218,8 @@ impl Tasks {
             Err(error) => return Err(RefusedTask::new(task, error)),
         };
         let is_resumed = how == Interruption::Resume;
+        // A host that was ended by its operator left it, and no crash: that says nothing of the task.
+        let was_left = inner.store.is_shared() && task.dormant_since().is_some();
         let task = if is_resumed && task.dormant_since().is_some() {
             task
         } else {
@@ -215,7 +236,7 @@ impl Tasks {
                 }
             }
         };
-        let fruitless = || if is_resumed { holding(&task, head.as_ref()) } else { None };
+        let fruitless = || if is_resumed && !was_left { holding(&task, head.as_ref()) } else { None };
         let why = if holds_all { Some(HELD_AT_START) } else { fruitless() };
         let task = self.held(task, why).await?;
         let resumed = is_resumed.then(|| inner.dormancy(&task, head.as_ref()));

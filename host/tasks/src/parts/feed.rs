@@ -9,8 +9,10 @@ use rustc_hash::FxHashMap;
 use tokio::sync::broadcast;
 
 use crate::parts::news::TaskNews;
+use crate::parts::watchers::WatchedTasks;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::TaskId;
+use bulkhead_store::journal::TaskRef;
 
 /// News kept for a listener that lags; more is dropped, oldest first, so that a stalled client cannot hold memory.
 const NEWS_KEPT_MAX: usize = 64;
@@ -45,6 +47,14 @@ impl<K: Eq + Hash> Channels<K> {
         self.by_key.entry(key).or_insert_with(|| broadcast::channel(NEWS_KEPT_MAX).0).subscribe()
     }
 
+    fn listened_to(&self) -> Vec<K>
+    where
+        K: Copy,
+    {
+        let heard = self.by_key.iter().filter(|(_, sender)| sender.receiver_count() > 0);
+        heard.map(|(key, _)| *key).collect()
+    }
+
     fn publish(&mut self, key: &K, news: &TaskNews) {
         let Some(sender) = self.by_key.get(key) else { return };
         if sender.send(news.clone()).is_err() {
@@ -60,6 +70,15 @@ impl Feeds {
 
     pub(crate) fn requestor(&self, requestor: &Requestor) -> broadcast::Receiver<TaskNews> {
         self.requestors.lock().subscribe(*requestor)
+    }
+
+    /// Who is listened to at the moment.
+    pub(crate) fn watched(&self) -> WatchedTasks {
+        let tasks = self.tasks.lock().listened_to();
+        WatchedTasks {
+            tasks: tasks.into_iter().map(|(requestor, id)| TaskRef { requestor, id }).collect(),
+            requestors: self.requestors.lock().listened_to(),
+        }
     }
 
     pub(crate) fn publish(&self, requestor: &Requestor, id: TaskId, news: &TaskNews) {

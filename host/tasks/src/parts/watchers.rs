@@ -15,6 +15,7 @@ use crate::parts::news::TaskNews;
 use crate::parts::run_state::Run;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Task, TaskId};
+use bulkhead_store::journal::TaskRef;
 
 #[derive(Default)]
 pub(crate) struct Watchers {
@@ -22,6 +23,13 @@ pub(crate) struct Watchers {
     runs: Mutex<FxHashMap<TaskId, Arc<Run>>>,
     /// Counts the changes that found no run to tell; it moves only while the runs are locked.
     missed: AtomicU64,
+}
+
+/// Tasks that somebody listens to, and requestors to all of whose tasks somebody listens.
+#[derive(Debug, Default)]
+pub(crate) struct WatchedTasks {
+    pub(crate) tasks: Vec<TaskRef>,
+    pub(crate) requestors: Vec<Requestor>,
 }
 
 /// How many changes had found no run to tell at some moment.
@@ -100,6 +108,18 @@ impl Watchers {
                 self.publish(&task.requestor, task.id, &TaskNews::Gone(task.id));
             }
         }
+    }
+
+    /// Stops every run; how many there are still.
+    pub(crate) fn stop_all(&self) -> usize {
+        let runs: Vec<_> = self.runs.lock().values().cloned().collect();
+        runs.iter().for_each(|run| run.gone());
+        runs.len()
+    }
+
+    /// What is listened to.
+    pub(crate) fn watched(&self) -> WatchedTasks {
+        self.feeds.watched()
     }
 
     fn run_to_tell(&self, id: TaskId) -> Option<Arc<Run>> {

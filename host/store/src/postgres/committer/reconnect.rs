@@ -9,12 +9,13 @@ use tokio::time::Instant;
 
 use super::super::connection::Connection;
 use super::super::errors::Failure;
+use super::super::hosts;
 use super::super::overlay::Overlay;
 use super::super::schema::lock_number;
 use super::super::server;
 use super::super::sql::Sql;
 use super::super::state::Trouble;
-use super::{Committer, TAKE_OVER_LOOK, TAKE_OVER_MAX, Written};
+use super::{Committer, FIRST_NUMBER, TAKE_OVER_LOOK, TAKE_OVER_MAX, Written};
 use crate::Error;
 
 impl Committer {
@@ -45,7 +46,7 @@ impl Committer {
     /// The server may notice the end of the connection before later than the host does.
     async fn lock_again(&mut self) {
         if let Some(connection) = &self.connection {
-            self.has_lock = take_lock(connection, &self.shared.schema).await.unwrap_or(false);
+            self.has_lock = take_lock(connection, &self.shared.schema, self.is_shared()).await.unwrap_or(false);
         }
     }
 
@@ -93,7 +94,10 @@ impl Committer {
         })?;
         let facts = server::facts(&connection).await.map_err(|_| Trouble::Unreachable)?;
         facts.check().map_err(|error| Trouble::Refused(error.to_string()))?;
-        let moved = connection.query(Sql::FenceResolve, &[&self.shared.holder.as_slice()]).await;
+        let membership = self.shared.membership.as_ref();
+        let holder = membership.map_or(self.shared.holder, |membership| membership.node().0);
+        let resolve = membership.map_or(Sql::FenceResolve, |_| Sql::HostFenceResolve);
+        let moved = connection.query(resolve, &[&holder.as_slice()]).await;
         let moved = moved.map_err(|_| Trouble::Unreachable)?;
         let before: i64 = match moved.first().map(|row| row.try_get(0)) {
             Some(Ok(before)) => before,
@@ -103,8 +107,32 @@ impl Committer {
         self.resolve(before);
         self.number = before + 2;
         // Without it another host could take over while this one lives; the fence would tell.
-        self.has_lock = take_lock(&connection, &self.shared.schema).await.unwrap_or(false);
+        self.has_lock = take_lock(&connection, &self.shared.schema, self.is_shared()).await.unwrap_or(false);
         Ok(connection)
+    }
+
+    fn is_shared(&self) -> bool {
+        self.shared.membership.is_some()
+    }
+
+    /// Becomes one of the hosts of the schema again, under another name and with a fence of its own.
+    pub(super) async fn rejoin(&mut self) -> Result<(), Error> {
+        let Some(membership) = &self.shared.membership else { return Ok(()) };
+        if self.shared.trouble() != Some(Trouble::Lost) {
+            return Ok(());
+        }
+        self.connection = None;
+        let connection = self.shared.connect().await?;
+        server::facts(&connection).await.map_err(|failure| failure.undone())?.check()?;
+        wait_for_lock(&connection, &self.shared.schema, true).await?;
+        hosts::join(&connection, &self.shared.schema, membership).await?;
+        self.connection = Some(connection);
+        self.number = FIRST_NUMBER;
+        self.doubtful = None;
+        self.has_lock = true;
+        self.shared.counts.reconnects.fetch_add(1, Ordering::Relaxed);
+        self.shared.rejoined();
+        Ok(())
     }
 
     /// Learns what became of the group before.
@@ -130,10 +158,14 @@ pub(super) fn was_done(distance: i64) -> bool {
     distance > 0 && distance % 2 == 1
 }
 
-/// Takes the lock of a schema, once no other host works with it.
-pub(in super::super) async fn wait_for_lock(connection: &Connection, schema: &str) -> Result<(), Error> {
+/// Takes the lock of a schema, once no other host works with it, or none that does not share it.
+pub(in super::super) async fn wait_for_lock(
+    connection: &Connection,
+    schema: &str,
+    is_shared: bool,
+) -> Result<(), Error> {
     let began = Instant::now();
-    while !take_lock(connection, schema).await.map_err(|failure| failure.undone())? {
+    while !take_lock(connection, schema, is_shared).await.map_err(|failure| failure.undone())? {
         if began.elapsed() >= TAKE_OVER_MAX {
             return Err(Error::Locked(format!(
                 "another host works with the schema {schema} of the database: end it, or name another schema in [store]"
@@ -144,10 +176,14 @@ pub(in super::super) async fn wait_for_lock(connection: &Connection, schema: &st
     Ok(())
 }
 
-/// The lock of the only host that works with a schema. It goes with the connection; what it protects is the fence.
-async fn take_lock(connection: &Connection, schema: &str) -> Result<bool, Failure> {
+/// The lock of the only host that works with a schema, or of each of several. It goes with the connection; what it protects is the fence.
+async fn take_lock(connection: &Connection, schema: &str, is_shared: bool) -> Result<bool, Failure> {
     let number = lock_number("host", schema);
-    let rows = connection.query_text("select pg_try_advisory_lock($1)", &[&number]).await?;
+    let text = match is_shared {
+        true => "select pg_try_advisory_lock_shared($1)",
+        false => "select pg_try_advisory_lock($1)",
+    };
+    let rows = connection.query_text(text, &[&number]).await?;
     Ok(rows.first().is_some_and(|row| row.try_get(0).unwrap_or(false)))
 }
 

@@ -60,7 +60,7 @@ impl NextRun {
 
 /// Whether this host has begun a run since the record said this.
 fn is_begun(inner: &EngineContext, before: &Task, task: &Task) -> bool {
-    is_running(task) && task.attempt > before.attempt && task.lease.is_some_and(|lease| lease.node == inner.node)
+    is_running(task) && task.attempt > before.attempt && task.lease.is_some_and(|lease| lease.node == inner.node())
 }
 
 /// Waits in the queue, and marks the record as running when this task leaves it. `None`: the task is over.

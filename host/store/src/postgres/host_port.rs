@@ -1,0 +1,139 @@
+//! What the port of hosts asks for, in terms of the database.
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+
+use super::super::hosts::{Changed, HostStore};
+use super::super::{Error, Usage};
+use super::PostgresStore;
+use super::operation::{Answer, Claim, Operation, version_digest};
+use super::overlay::OF_TENANT;
+use super::port::{Claimable, bytes, holder, limit, unexpected};
+use super::sql::Sql;
+use super::writes::{Keys, task_ref, unreadable};
+use crate::journal::TaskRef;
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task};
+use std::sync::atomic::Ordering;
+
+fn number(row: &Row, index: usize) -> Result<i64, Error> {
+    row.try_get(index).map_err(|error| unreadable(&error))
+}
+
+fn with_revision(row: &Row) -> Result<(TaskRef, u64), Error> {
+    Ok((task_ref(row, 0)?, number(row, 3)?.cast_unsigned()))
+}
+
+#[async_trait]
+impl HostStore for PostgresStore {
+    fn is_shared(&self) -> bool {
+        self.shared.membership.is_some()
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        self.shared.membership.as_ref().map(super::Membership::node)
+    }
+
+    async fn lost(&self) {
+        self.shared.lost().await;
+    }
+
+    async fn rejoin(&self) -> Result<(), Error> {
+        self.write(Operation::Rejoin).await
+    }
+
+    async fn news(&self) {
+        match &self.shared.membership {
+            Some(membership) => membership.others_changed.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn changed_by_others(&self, count_max: usize) -> Result<Changed, Error> {
+        let Some(membership) = &self.shared.membership else { return Ok(Changed::Tasks(Vec::new())) };
+        let given = membership.letters_given.lock().clone();
+        let node = membership.node();
+        let rows = self.query(Sql::Letters, &[&node.0.as_slice(), &given, &limit(count_max)]).await?;
+        let numbers = rows.iter().map(|row| number(row, 3)).collect::<Result<Vec<_>, _>>()?;
+        *membership.letters_given.lock() = numbers;
+        // A crash of the server empties the table of letters.
+        let reconnects = self.shared.counts.reconnects.load(Ordering::Relaxed);
+        let seen = membership.reconnects_seen.lock().replace(reconnects);
+        if seen.is_some_and(|seen| seen != reconnects) {
+            return Ok(Changed::Unknown);
+        }
+        rows.iter().map(|row| task_ref(row, 0)).collect::<Result<_, _>>().map(Changed::Tasks)
+    }
+
+    async fn claim_free(&self, lease: Lease, not_of: &[PluginVersion], count_max: usize) -> Result<Vec<Task>, Error> {
+        let dead = self.query(Sql::Dead, &[]).await?;
+        let dead = dead.iter().map(|row| bytes(row, 0)).collect::<Result<Vec<_>, _>>()?;
+        let not_of: Vec<Vec<u8>> = not_of.iter().map(|version| version_digest(version).to_vec()).collect();
+        let rows = self.query(Sql::Free, &[&dead, &not_of, &limit(count_max)]).await?;
+        let mut claims = Vec::with_capacity(rows.len());
+        for row in &rows {
+            claims.push(self.free_task(row, lease).await?);
+        }
+        if claims.is_empty() {
+            return Ok(Vec::new());
+        }
+        match self.ask(Operation::Claim { claims, now: 0, lease }).await? {
+            Answer::Claimed(tasks) => Ok(tasks),
+            Answer::Done | Answer::Appended(_) => Err(unexpected()),
+        }
+    }
+
+    async fn revisions(&self, tasks: &[TaskRef]) -> Result<Vec<(TaskRef, u64)>, Error> {
+        let Keys { tenants, requestors, ids } = Keys::of(tasks);
+        let rows = self.query(Sql::Revisions, &[&tenants, &requestors, &ids]).await?;
+        rows.iter().map(with_revision).collect()
+    }
+
+    async fn unfinished_of(&self, requestors: &[Requestor], count_max: usize) -> Result<Vec<(TaskRef, u64)>, Error> {
+        let tenants: Vec<&[u8]> = requestors.iter().map(|requestor| requestor.tenant.0.as_slice()).collect();
+        let ids: Vec<&[u8]> = requestors.iter().map(|requestor| requestor.id.0.as_slice()).collect();
+        let rows = self.query(Sql::UnfinishedOf, &[&tenants, &ids, &limit(count_max)]).await?;
+        rows.iter().map(with_revision).collect()
+    }
+}
+
+impl PostgresStore {
+    /// A task of [`Sql::Free`], as it is to be claimed.
+    async fn free_task(&self, row: &Row, lease: Lease) -> Result<Claim, Error> {
+        let key = task_ref(row, 0)?;
+        let holder = holder(row, 3)?;
+        let record = bytes(row, 5)?;
+        let revision = number(row, 6)?.cast_unsigned();
+        let as_it_is = |task| {
+            let held_by = holder.map(|lease| lease.node);
+            Claim { key, revision, held_by, revision_after: revision, record: record.to_vec(), task }
+        };
+        match self.claim_of(key, record, holder, lease).await {
+            Ok(Claimable::WithLease(claim)) => Ok(claim),
+            Ok(Claimable::AsItIs(task)) => Ok(as_it_is(Some(task))),
+            // One damaged task must not keep the others from being claimed.
+            Err(Error::Corrupt(damage)) => {
+                tracing::error!(task.id = %key.id, damage, "a task cannot be claimed");
+                Ok(as_it_is(None))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the requestor and its tenant have stored, as the tables count it.
+    pub(super) async fn shared_usage(&self, requestor: &Requestor) -> Result<(Usage, Usage), Error> {
+        let tenant = requestor.tenant.0.as_slice();
+        let ids = [requestor.id.0.as_slice(), OF_TENANT.0.as_slice()];
+        let rows = self.query(Sql::UsageOf, &[&tenant, &ids.as_slice()]).await?;
+        let mut usage = (Usage::default(), Usage::default());
+        for row in &rows {
+            let unsigned = |index| number(row, index).map(|number| u64::try_from(number).unwrap_or_default());
+            let found = Usage { tasks: unsigned(1)?, bytes: unsigned(2)? };
+            match bytes(row, 0)? == OF_TENANT.0.as_slice() {
+                true => usage.1 = found,
+                false => usage.0 = found,
+            }
+        }
+        Ok(usage)
+    }
+}

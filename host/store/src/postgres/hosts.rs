@@ -1,0 +1,270 @@
+//! Several hosts on one schema: who they are, and whether each one lives.
+//!
+//! Owns the rows of hosts, the lease of this one, and the burial of others. Must not write data. Invariants: whether a host lives is decided
+//! by the server's clock; a host that was buried has no fence, so no group of it is done after that; and a host that could not renew its
+//! lease in time counts itself as lost before the others may bury it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::super::{Error, Usage};
+use super::connection::Connection;
+use super::errors::{Failure, unavailable};
+use super::overlay::OF_TENANT;
+use super::schema::lock_number;
+use super::sql::Sql;
+use super::state::{Shared, Trouble};
+use super::{count, writes};
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::task::NodeId;
+
+/// A host that shares its schema with others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostOptions {
+    /// As operators know it.
+    pub name: String,
+    /// How long it lives after it was heard of last.
+    pub lease: Duration,
+}
+
+/// Beats within a lease.
+const BEATS_IN_LEASE: u32 = 6;
+/// Between two looks for names of hosts that nobody needs any more.
+const FORGET_EVERY: Duration = Duration::from_secs(600);
+
+/// This host among those that share the schema.
+pub(super) struct Membership {
+    options: HostOptions,
+    node: Mutex<NodeId>,
+    /// Until when no other host can have buried this one.
+    lives_until: Mutex<Instant>,
+    /// Hosts that live, this one included.
+    living: AtomicUsize,
+    /// Keeps the locks of groups of one schema from those of others.
+    pub(super) stripes_of: i32,
+    /// This host has changed tasks.
+    pub(super) has_changed: Notify,
+    /// Another host has.
+    pub(super) others_changed: Notify,
+    /// Letters that were given last: they go once they are asked for again.
+    pub(super) letters_given: Mutex<Vec<i64>>,
+    /// How often the connection was new when letters were taken last.
+    pub(super) reconnects_seen: Mutex<Option<u64>>,
+}
+
+impl Membership {
+    pub(super) fn new(options: HostOptions, schema: &str) -> Result<Self, Error> {
+        Ok(Self {
+            options,
+            node: Mutex::new(draw()?),
+            lives_until: Mutex::new(Instant::now()),
+            living: AtomicUsize::new(1),
+            stripes_of: i32::try_from(lock_number("stripes", schema) >> 32).unwrap_or_default(),
+            has_changed: Notify::new(),
+            others_changed: Notify::new(),
+            letters_given: Mutex::default(),
+            reconnects_seen: Mutex::default(),
+        })
+    }
+
+    pub(super) fn node(&self) -> NodeId {
+        *self.node.lock()
+    }
+
+    /// Whether another host may have buried this one.
+    pub(super) fn is_late(&self) -> bool {
+        Instant::now() >= *self.lives_until.lock()
+    }
+
+    pub(super) fn has_others(&self) -> bool {
+        self.living.load(Ordering::Relaxed) > 1
+    }
+
+    /// A lease that was asked for at this moment was given. A third of it is left for what is under way when it ends.
+    fn renewed(&self, asked: Instant) {
+        *self.lives_until.lock() = asked + self.options.lease * 2 / 3;
+    }
+
+    fn lease_ms(&self) -> i64 {
+        i64::try_from(self.options.lease.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+fn draw() -> Result<NodeId, Error> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
+    Ok(NodeId(id))
+}
+
+/// Becomes one of the hosts of a schema, in place of what this process was before.
+pub(super) async fn join(connection: &Connection, schema: &str, membership: &Membership) -> Result<(), Error> {
+    let before = membership.node();
+    let node = draw()?;
+    let asked = Instant::now();
+    let undone = |failure: Failure| failure.undone();
+    connection.batch("begin; set local statement_timeout = 0").await.map_err(undone)?;
+    let number = lock_number("hosts", schema);
+    connection.query_text("select pg_advisory_xact_lock($1)", &[&number]).await.map_err(undone)?;
+    let counted = connection.query_text("select is_counted from meta", &[]).await.map_err(undone)?;
+    if !counted.first().is_some_and(|row| row.try_get(0).unwrap_or(false)) {
+        begin_sharing(connection).await?;
+    }
+    for text in ["update host set is_dead = true where id = $1", "delete from host_fence where host = $1"] {
+        connection.query_text(text, &[&before.0.as_slice()]).await.map_err(undone)?;
+    }
+    let text = "insert into host (id, name, program, alive_until)
+        values ($1, $2, $3, clock_timestamp() + $4::bigint * interval '1 millisecond')";
+    let id = node.0.as_slice();
+    let program = env!("CARGO_PKG_VERSION");
+    let lease_ms = membership.lease_ms();
+    let values: super::Values<'_> = &[&id, &membership.options.name, &program, &lease_ms];
+    connection.query_text(text, values).await.map_err(undone)?;
+    connection.query_text("insert into host_fence (host, number) values ($1, 1)", &[&id]).await.map_err(undone)?;
+    connection.batch("commit").await.map_err(undone)?;
+    *membership.node.lock() = node;
+    membership.renewed(asked);
+    Ok(())
+}
+
+/// Makes a schema that one host had for itself one of several hosts: what each process counted for itself is counted in the tables.
+async fn begin_sharing(connection: &Connection) -> Result<(), Error> {
+    let undone = |failure: Failure| failure.undone();
+    // The host before, if it lost its connection and has not noticed yet, writes nothing more. Whatever holds a task by now is gone.
+    let text = "delete from write_fence; delete from host; delete from host_fence; delete from letter; delete from stored_usage;
+        insert into host (id, name, program, is_dead, alive_until)
+            select distinct holder, '', '', true, clock_timestamp() from task where not ended and holder is not null;
+        create index if not exists task_holder on task (holder) where not ended";
+    connection.batch(text).await.map_err(undone)?;
+    let ledger = count(connection).await?;
+    let mut stored: HashMap<Requestor, Usage> = ledger.holders().iter().map(|(key, usage)| (*key, *usage)).collect();
+    let tenants = ledger.tenants().iter().map(|(tenant, usage)| (Requestor { tenant: *tenant, id: OF_TENANT }, *usage));
+    stored.extend(tenants);
+    let part = |of: fn(&Requestor) -> [u8; 16]| stored.keys().map(|key| of(key).to_vec()).collect::<Vec<_>>();
+    let number = |of: fn(&Usage) -> u64| stored.values().map(|usage| writes::signed(of(usage))).collect::<Vec<_>>();
+    let values: super::Values<'_> =
+        &[&part(|key| key.tenant.0), &part(|key| key.id.0), &number(|usage| usage.tasks), &number(|usage| usage.bytes)];
+    connection.query(Sql::AddUsage, values).await.map_err(undone)?;
+    connection.batch("update meta set is_counted = true").await.map_err(undone)
+}
+
+/// Makes a schema that hosts shared one of a single host, which has its lock.
+///
+/// # Errors
+///
+/// [`Error::Locked`] when one of the others lives.
+pub(super) async fn end_sharing(connection: &Connection, schema: &str) -> Result<(), Error> {
+    let text = "select count(*) from host where not is_dead and alive_until > clock_timestamp()";
+    let living = connection.query_text(text, &[]).await.map_err(|failure| failure.undone())?;
+    if living.first().is_none_or(|row| !matches!(row.try_get::<_, i64>(0), Ok(0))) {
+        return Err(Error::Locked(format!(
+            "hosts that have [cluster] in their configuration share the schema {schema} of the database: end them, or give this one the section \
+             as well"
+        )));
+    }
+    let text = "update meta set is_counted = false where is_counted; update host set is_dead = true where not is_dead;
+        delete from host_fence";
+    connection.batch(text).await.map_err(|failure| failure.undone())
+}
+
+/// Leaves what this host holds to the others at once.
+pub(super) async fn leave(connection: &Connection, membership: &Membership) -> Result<(), Failure> {
+    let node = membership.node();
+    for text in ["update host set is_dead = true where id = $1", "delete from host_fence where host = $1"] {
+        connection.query_text(text, &[&node.0.as_slice()]).await?;
+    }
+    Ok(())
+}
+
+/// Renews the lease and buries others, until it is dropped. On a session of its own: nothing else may keep it waiting.
+pub(super) async fn keep_alive(shared: Arc<Shared>) {
+    let Some(membership) = &shared.membership else { return };
+    let beat_every = membership.options.lease / BEATS_IN_LEASE;
+    let mut connection = None;
+    let mut connected_since = Instant::now();
+    let mut forgot_at = Instant::now();
+    loop {
+        tokio::time::sleep(beat_every).await;
+        if shared.trouble() == Some(Trouble::Lost) {
+            // It is another host once it has joined again.
+            connected_since = Instant::now();
+            continue;
+        }
+        // Before anything is sent: a process that stood still must not take its old lease for a live one.
+        if membership.is_late() {
+            tracing::error!("the lease of this host could not be renewed in time: what it held is left to the others");
+            shared.set_trouble(Some(Trouble::Lost));
+            continue;
+        }
+        // Others are buried by a host that has itself been connected for a lease: while the server is away, nobody dies.
+        let buries = connected_since.elapsed() >= membership.options.lease;
+        match tokio::time::timeout(beat_every * 2, beat(&shared, membership, &mut connection, buries)).await {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => {
+                tracing::error!("this host was declared dead by another one: what it held is left to the others");
+                shared.set_trouble(Some(Trouble::Lost));
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the lease was not renewed");
+                connection = None;
+                connected_since = Instant::now();
+            }
+            Err(_) => {
+                tracing::debug!("the lease was not renewed: the server does not answer");
+                connection = None;
+                connected_since = Instant::now();
+            }
+        }
+        if forgot_at.elapsed() >= FORGET_EVERY
+            && let Some(connection) = &connection
+        {
+            forgot_at = Instant::now();
+            // It is tried again.
+            let _ = connection.execute(Sql::ForgetDead, &[]).await;
+        }
+    }
+}
+
+/// Whether this host still is one of those that share the schema.
+async fn beat(
+    shared: &Shared,
+    membership: &Membership,
+    connection: &mut Option<Connection>,
+    buries: bool,
+) -> Result<bool, Error> {
+    let session = match connection.take().filter(|connection| !connection.is_closed()) {
+        Some(session) => session,
+        None => shared.connect().await?,
+    };
+    let asked = Instant::now();
+    let node = membership.node();
+    let id = node.0.as_slice();
+    let undone = |failure: Failure| failure.undone();
+    let renewed = session.execute(Sql::Beat, &[&id, &membership.lease_ms()]).await.map_err(undone)?;
+    if renewed == 0 {
+        // It may have joined under another name meanwhile.
+        return Ok(membership.node() != node);
+    }
+    membership.renewed(asked);
+    if buries {
+        // Where a group of a host that stands still keeps it waiting, it is done at the next beat.
+        let buried = session.query(Sql::Bury, &[&id]).await.map_err(undone)?;
+        for row in &buried {
+            let name: &str = row.try_get(0).unwrap_or_default();
+            tracing::warn!(host.name = name, "a host did not renew its lease: what it held goes on elsewhere");
+        }
+        if !buried.is_empty() {
+            membership.others_changed.notify_one();
+        }
+    }
+    let living = session.query(Sql::Living, &[]).await.map_err(undone)?;
+    let living: i64 = living.first().ok_or_else(unavailable)?.try_get(0).unwrap_or(1);
+    membership.living.store(usize::try_from(living).unwrap_or(1), Ordering::Relaxed);
+    *connection = Some(session);
+    Ok(true)
+}
