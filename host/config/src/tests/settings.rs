@@ -60,6 +60,9 @@ fn byte_order_mark_in_front_of_a_configuration_is_skipped() {
         load(&format!("\u{feff}{text}")).unwrap().server.tools_per_page,
         load(text).unwrap().server.tools_per_page
     );
+}
+
+#[test]
 fn hosts_share_a_database_only_where_one_is_named() {
     const STORE: &str = "[store]\nengine = 'postgres'\nurl_env = 'U'\n";
     let cluster = |text: &str| load(text).map(|config| config.cluster);
