@@ -9,11 +9,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use bulkhead_calls::catalog::PluginFeatures;
 use bulkhead_calls::{Operation, Returned, TemplateEntry};
 use bulkhead_domain::Json;
+use bulkhead_domain::call::VIEW_MIME_TYPE;
 use bulkhead_domain::server_features::{Reference, Resource, ResourceTemplate};
 use bulkhead_domain::tool::{Content, ContentKind, Meta};
 use bulkhead_domain::uri_template::UriTemplate;
@@ -26,6 +27,11 @@ const UI: &str = "ui";
 const FLAT_URI: &str = "ui/resourceUri";
 /// The members of `_meta.ui` that say what a view may reach.
 const REACH: [&str; 2] = ["csp", "permissions"];
+
+/// What a client that shows views has in common with this host, as `io.modelcontextprotocol/ui` says it.
+pub(crate) fn views_extension() -> Value {
+    json!({"mimeTypes": [VIEW_MIME_TYPE]})
+}
 
 /// Views and families of views of one plugin. What is listed beyond them may reach nothing.
 const VIEWS_MAX: usize = 256;

@@ -6,6 +6,7 @@
 use tokio::sync::oneshot;
 use wasmtime::Result;
 
+use super::app_views::views_extension;
 use super::bindings::bulkhead::plugin::task as wit;
 use super::bindings::bulkhead::plugin::{config, types};
 use super::call::Call;
@@ -17,7 +18,7 @@ use super::wasi_context::{Stream, random, random_id};
 use bulkhead_calls::journal::names::{self, Import};
 use bulkhead_calls::{CallEvent, ClientView};
 use bulkhead_domain::Json;
-use bulkhead_domain::call::{InputRequestError, LogLevel, UI_EXTENSION, VIEW_MIME_TYPE};
+use bulkhead_domain::call::{InputRequestError, LogLevel, UI_EXTENSION};
 use bulkhead_domain::text::{beginning, escaped};
 
 /// A sleep shorter than this keeps its running slot: giving it up and taking it again would cost more, and a guest could keep
@@ -268,11 +269,6 @@ impl wit::Host for Call {
         self.enter(names::TASK_RESTORED).await?;
         Ok(self.restored_state())
     }
-}
-
-/// What a client that shows views has in common with this host.
-pub(super) fn views_extension() -> serde_json::Value {
-    serde_json::json!({"mimeTypes": [VIEW_MIME_TYPE]})
 }
 
 impl types::Host for Call {}

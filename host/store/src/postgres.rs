@@ -17,6 +17,7 @@ mod export;
 mod host_port;
 mod hosts;
 mod import;
+mod membership;
 mod news;
 mod operation;
 mod overlay;
@@ -30,6 +31,7 @@ mod sql;
 mod state;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod writes;
 
 use std::sync::Arc;
@@ -44,24 +46,24 @@ pub use self::address::Address;
 pub use self::check::check;
 pub use self::connection::{Dial, DialFailure, Secured, Stream};
 pub use self::export::export;
-pub use self::hosts::HostOptions;
 pub use self::import::rebuild;
+pub use self::membership::HostOptions;
 pub use self::server::ServerFacts;
 
 use self::committer::Committer;
 use self::connection::{Connection, Values};
-use self::hosts::Membership;
+use self::membership::Membership;
 use self::operation::{Answer, Envelope, Operation};
 use self::readers::Readers;
 use self::sql::Sql;
 use self::state::{Shared, Trouble};
-use self::writes::{task_ref, unreadable};
+use self::usage::count;
+use self::writes::unreadable;
 use super::tenant_keys::{self, TenantKeys, lost};
-use super::{Error, Ledger, RowKind, RowStore as _, Usage};
-use crate::journal::JournalHead;
+use super::{Error, RowKind, RowStore as _};
 use crate::sled::Rekeyed;
 use crate::vault::{SealingKey, VaultKeys};
-use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
+use bulkhead_domain::requestor::TenantId;
 use bulkhead_metrics::{Metrics, StoreMetrics};
 
 /// Operations that wait for the committer; more wait outside.
@@ -270,33 +272,6 @@ pub async fn rekey(store: &PostgresStore) -> Result<Rekeyed, Error> {
 
 fn closed() -> Error {
     Error::Engine("the store is closed".to_owned())
-}
-
-/// Counts every task and journal.
-async fn count(connection: &Connection) -> Result<Ledger, Error> {
-    let mut ledger = Ledger::default();
-    let tasks = connection.query(Sql::UsageOfTasks, &[]).await.map_err(|failure| failure.undone())?;
-    for row in &tasks {
-        let part = |index: usize| -> Result<[u8; 16], Error> {
-            let bytes: &[u8] = row.try_get(index).map_err(|error| unreadable(&error))?;
-            bytes.try_into().map_err(|_| Error::Corrupt("a task in the database has an unreadable name".to_owned()))
-        };
-        let number = |index: usize| -> Result<u64, Error> {
-            let number: i64 = row.try_get(index).map_err(|error| unreadable(&error))?;
-            Ok(number.cast_unsigned())
-        };
-        let requestor = Requestor { tenant: TenantId(part(0)?), id: RequestorId(part(1)?) };
-        ledger.add(&requestor, Usage { tasks: number(2)?, bytes: number(3)? });
-    }
-    let heads = connection.query(Sql::HeadsOfJournals, &[]).await.map_err(|failure| failure.undone())?;
-    for row in &heads {
-        let value: &[u8] = row.try_get(3).map_err(|error| unreadable(&error))?;
-        // One that cannot be read was never counted.
-        if let Ok(head) = JournalHead::decode(value) {
-            ledger.add(&task_ref(row, 0)?.requestor, Usage { tasks: 0, bytes: head.bytes });
-        }
-    }
-    Ok(ledger)
 }
 
 /// Refuses keys that do not open what is there.

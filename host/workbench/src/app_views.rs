@@ -11,8 +11,7 @@ use bulkhead_domain::uri_template::UriTemplate;
 use bulkhead_runtime::VIEW_SCHEME;
 use serde_json::Value;
 
-/// The only media type that clients show.
-
+/// What clients would not show of a plugin's views.
 pub(super) fn warnings(tools: &[Tool], resources: &[Resource], templates: &[ResourceTemplate]) -> Vec<String> {
     let mut warnings = Vec::new();
     let families: Vec<_> =

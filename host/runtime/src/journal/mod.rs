@@ -9,6 +9,7 @@
 mod begin;
 mod call_journal;
 mod checkpoint;
+mod checkpoint_writes;
 mod clock;
 mod codec;
 mod entry;

@@ -1,112 +1,37 @@
 //! Several hosts on one schema: who they are, and whether each one lives.
 //!
 //! Owns the rows of hosts, the lease of this one, and the burial of others. Must not write data. Invariants: whether a host lives is decided
-//! by the server's clock; a host that was buried has no fence, so no group of it is done after that; and a host that could not renew its
-//! lease in time counts itself as lost before the others may bury it.
+//! by the server's clock; and a host that was buried has no fence, so no group of it is done after that.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::super::{Error, Usage};
-use super::connection::Connection;
+use super::connection::{Connection, Values};
 use super::errors::{Failure, unavailable};
+use super::membership::{Membership, draw_node};
 use super::overlay::OF_TENANT;
 use super::schema::lock_number;
 use super::sql::Sql;
 use super::state::{Shared, Trouble};
-use super::{count, writes};
+use super::usage::count;
+use super::writes;
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::task::NodeId;
-
-/// A host that shares its schema with others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostOptions {
-    /// As operators know it.
-    pub name: String,
-    /// How long it lives after it was heard of last.
-    pub lease: Duration,
-}
 
 /// Beats within a lease.
 const BEATS_IN_LEASE: u32 = 6;
 /// Between two looks for names of hosts that nobody needs any more.
 const FORGET_EVERY: Duration = Duration::from_secs(600);
 
-/// This host among those that share the schema.
-pub(super) struct Membership {
-    options: HostOptions,
-    node: Mutex<NodeId>,
-    /// Until when no other host can have buried this one.
-    lives_until: Mutex<Instant>,
-    /// Hosts that live, this one included.
-    living: AtomicUsize,
-    /// Keeps the locks of groups of one schema from those of others.
-    pub(super) stripes_of: i32,
-    /// This host has changed tasks.
-    pub(super) has_changed: Notify,
-    /// Another host has.
-    pub(super) others_changed: Notify,
-    /// Letters that were given last: they go once they are asked for again.
-    pub(super) letters_given: Mutex<Vec<i64>>,
-    /// How often the connection was new when letters were taken last.
-    pub(super) reconnects_seen: Mutex<Option<u64>>,
-}
-
-impl Membership {
-    pub(super) fn new(options: HostOptions, schema: &str) -> Result<Self, Error> {
-        Ok(Self {
-            options,
-            node: Mutex::new(draw()?),
-            lives_until: Mutex::new(Instant::now()),
-            living: AtomicUsize::new(1),
-            stripes_of: i32::try_from(lock_number("stripes", schema) >> 32).unwrap_or_default(),
-            has_changed: Notify::new(),
-            others_changed: Notify::new(),
-            letters_given: Mutex::default(),
-            reconnects_seen: Mutex::default(),
-        })
-    }
-
-    pub(super) fn node(&self) -> NodeId {
-        *self.node.lock()
-    }
-
-    /// Whether another host may have buried this one.
-    pub(super) fn is_late(&self) -> bool {
-        Instant::now() >= *self.lives_until.lock()
-    }
-
-    pub(super) fn has_others(&self) -> bool {
-        self.living.load(Ordering::Relaxed) > 1
-    }
-
-    /// A lease that was asked for at this moment was given. A third of it is left for what is under way when it ends.
-    fn renewed(&self, asked: Instant) {
-        *self.lives_until.lock() = asked + self.options.lease * 2 / 3;
-    }
-
-    fn lease_ms(&self) -> i64 {
-        i64::try_from(self.options.lease.as_millis()).unwrap_or(i64::MAX)
-    }
-}
-
-fn draw() -> Result<NodeId, Error> {
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
-    Ok(NodeId(id))
-}
-
 /// Becomes one of the hosts of a schema, in place of what this process was before.
 pub(super) async fn join(connection: &Connection, schema: &str, membership: &Membership) -> Result<(), Error> {
     let before = membership.node();
-    let node = draw()?;
-    let asked = Instant::now();
+    let node = draw_node()?;
+    let requested_at = Instant::now();
     let undone = |failure: Failure| failure.undone();
     connection.batch("begin; set local statement_timeout = 0").await.map_err(undone)?;
     let number = lock_number("hosts", schema);
@@ -123,12 +48,12 @@ pub(super) async fn join(connection: &Connection, schema: &str, membership: &Mem
     let id = node.0.as_slice();
     let program = env!("CARGO_PKG_VERSION");
     let lease_ms = membership.lease_ms();
-    let values: super::Values<'_> = &[&id, &membership.options.name, &program, &lease_ms];
+    let values: Values<'_> = &[&id, &membership.options.name, &program, &lease_ms];
     connection.query_text(text, values).await.map_err(undone)?;
     connection.query_text("insert into host_fence (host, number) values ($1, 1)", &[&id]).await.map_err(undone)?;
     connection.batch("commit").await.map_err(undone)?;
-    *membership.node.lock() = node;
-    membership.renewed(asked);
+    membership.become_node(node);
+    membership.renewed(requested_at);
     Ok(())
 }
 
@@ -147,7 +72,7 @@ async fn begin_sharing(connection: &Connection) -> Result<(), Error> {
     stored.extend(tenants);
     let part = |of: fn(&Requestor) -> [u8; 16]| stored.keys().map(|key| of(key).to_vec()).collect::<Vec<_>>();
     let number = |of: fn(&Usage) -> u64| stored.values().map(|usage| writes::signed(of(usage))).collect::<Vec<_>>();
-    let values: super::Values<'_> =
+    let values: Values<'_> =
         &[&part(|key| key.tenant.0), &part(|key| key.id.0), &number(|usage| usage.tasks), &number(|usage| usage.bytes)];
     connection.query(Sql::AddUsage, values).await.map_err(undone)?;
     connection.batch("update meta set is_counted = true").await.map_err(undone)
@@ -241,7 +166,7 @@ async fn beat(
         Some(session) => session,
         None => shared.connect().await?,
     };
-    let asked = Instant::now();
+    let requested_at = Instant::now();
     let node = membership.node();
     let id = node.0.as_slice();
     let undone = |failure: Failure| failure.undone();
@@ -250,7 +175,7 @@ async fn beat(
         // It may have joined under another name meanwhile.
         return Ok(membership.node() != node);
     }
-    membership.renewed(asked);
+    membership.renewed(requested_at);
     if buries {
         // Where a group of a host that stands still keeps it waiting, it is done at the next beat.
         let buried = session.query(Sql::Bury, &[&id]).await.map_err(undone)?;

@@ -15,7 +15,7 @@ use super::super::{Error, Ledger, RowKind};
 use super::address::Address;
 use super::connection::{Connection, Dial};
 use super::errors::unavailable;
-use super::hosts::Membership;
+use super::membership::Membership;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_metrics::StoreMetrics;
 

@@ -25,7 +25,7 @@ pub(crate) struct Watchers {
     missed: AtomicU64,
 }
 
-/// Tasks that somebody listens to, and requestors to all of whose tasks somebody listens.
+/// Tasks that clients listen to, and requestors to all of whose tasks clients listen.
 #[derive(Debug, Default)]
 pub(crate) struct WatchedTasks {
     pub(crate) tasks: Vec<TaskRef>,

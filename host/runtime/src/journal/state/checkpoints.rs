@@ -16,7 +16,7 @@ const UNUSED_BYTES_MIN: usize = 64 << 10;
 
 impl Journal {
     /// One of a call that begins from a checkpoint, in the place of this one, whose call begins so.
-    pub(in crate::journal) fn anew(&self, header: Header, checkpoint: Box<Checkpoint>) -> Self {
+    pub(crate) fn anew(&self, header: Header, checkpoint: Box<Checkpoint>) -> Self {
         let mut bytes = Vec::new();
         entry::write(&Entry::Header(Box::new(header)), 0, 0, &mut bytes);
         entry::write(&Entry::State(checkpoint), 0, 0, &mut bytes);
@@ -29,13 +29,13 @@ impl Journal {
     }
 
     /// What the call that is replayed began from.
-    pub(in crate::journal) fn beginning(&self) -> Option<&Checkpoint> {
+    pub(crate) fn beginning(&self) -> Option<&Checkpoint> {
         let Mode::Replaying(replay) = &self.mode else { return None };
         replay.journal.beginning.as_deref()
     }
 
     /// From where the call can begin again instead of being replayed: it only computed behind that.
-    pub(in crate::journal) fn checkpoint(&self) -> Option<Box<Checkpoint>> {
+    pub(crate) fn checkpoint(&self) -> Option<Box<Checkpoint>> {
         let Mode::Replaying(replay) = &self.mode else { return None };
         let Decoded { checkpoint, entries, is_complete, .. } = &replay.journal;
         let (checkpoint, before) = checkpoint.as_ref().filter(|_| !is_complete)?;
@@ -44,35 +44,35 @@ impl Journal {
     }
 
     /// Whether something happened behind the last checkpoint that must not happen again.
-    pub(in crate::journal) fn has_acted(&self) -> bool {
+    pub(crate) fn has_acted(&self) -> bool {
         self.has_acted
     }
 
     /// Whether the call would begin from a checkpoint if its host stopped now.
-    pub(in crate::journal) fn begins_anew(&self) -> bool {
+    pub(crate) fn begins_anew(&self) -> bool {
         !self.states.is_empty() && !self.has_acted
     }
 
     /// The digest of the state that the guest wrote down here, if that was kept.
-    pub(in crate::journal) fn take_checkpoint(&mut self) -> Result<Option<Digest>, Divergence> {
+    pub(crate) fn take_checkpoint(&mut self) -> Result<Option<Digest>, Divergence> {
         let taken = self.take(|entry| matches!(entry, Entry::Checkpoint { .. }))?;
         Ok(taken.and_then(|entry| if let Entry::Checkpoint { digest, .. } = entry { Some(digest) } else { None }))
     }
 
     /// Whether it is written down that the guest began to sleep here.
-    pub(in crate::journal) fn take_sleep(&mut self) -> Result<bool, Divergence> {
+    pub(crate) fn take_sleep(&mut self) -> Result<bool, Divergence> {
         Ok(self.take(|entry| matches!(entry, Entry::Sleep))?.is_some())
     }
 
     /// The guest begins to sleep. `false`: there is no checkpoint that it matters for.
-    pub(in crate::journal) fn put_sleep(&mut self) {
+    pub(crate) fn put_sleep(&mut self) {
         if !self.states.is_empty() {
             self.put(&Entry::Sleep);
         }
     }
 
     /// The guest wrote down a state of this digest. The states before it go as soon as they are worth it.
-    pub(in crate::journal) fn put_checkpoint(&mut self, digest: Digest, checkpoint: Checkpoint) {
+    pub(crate) fn put_checkpoint(&mut self, digest: Digest, checkpoint: Checkpoint) {
         self.put(&Entry::Checkpoint { hash: self.hash, digest });
         let before = self.bytes.len();
         self.put(&Entry::State(Box::new(checkpoint)));

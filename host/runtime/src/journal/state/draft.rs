@@ -8,7 +8,7 @@ use bulkhead_calls::Tail;
 
 /// A journal as it may go on, beside the one that does.
 #[derive(Clone)]
-pub(in crate::journal) struct Draft {
+pub(crate) struct Draft {
     pub(super) bytes: Vec<u8>,
     pub(super) origin: u64,
     pub(super) step: u64,
@@ -19,7 +19,7 @@ pub(in crate::journal) struct Draft {
 
 impl Draft {
     /// Its end with this value, behind which everything is to be kept.
-    pub(in crate::journal) fn tail_with(mut self, kept: u64, bytes: Vec<u8>) -> Tail {
+    pub(crate) fn tail_with(mut self, kept: u64, bytes: Vec<u8>) -> Tail {
         let value = Entry::Value { hash: self.hash, bytes };
         self.write(&value);
         self.hash = folded(self.hash, &value);
@@ -28,7 +28,7 @@ impl Draft {
     }
 
     /// Its end as it is.
-    pub(in crate::journal) fn tail(mut self, kept: u64) -> Tail {
+    pub(crate) fn tail(mut self, kept: u64) -> Tail {
         let Self { origin, step, entries, .. } = self;
         let (at, begins) = from(origin, self.bytes.len() as u64, kept);
         let bytes = self.bytes.split_off(index(at - origin));

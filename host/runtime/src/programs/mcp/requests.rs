@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 use serde_json::{Value, json};
 
 use super::McpEra;
-use crate::imports::views_extension;
+use crate::app_views::views_extension;
 use bulkhead_domain::call::{ClientFeature, ClientFeatures, UI_EXTENSION};
 
 /// The id of every call: it is the only one of its instance.
