@@ -205,7 +205,7 @@ fn client_json_is_parsed_by_the_reader_only() {
         // What a page was filled in with, before it is a message.
         ("page_client.rs", 1),
         ("server_features.rs", 1),
-        ("session.rs", 1),
+        ("session.rs", 2),
         ("tool_search/index.rs", 1),
         ("wire.rs", 1),
         ("wire/result.rs", 1),
