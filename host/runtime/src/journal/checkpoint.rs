@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest as _, Sha256};
 
 use super::codec::fields;
+use super::header::{Digest, digest};
 
 /// From where a call can begin again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,13 @@ pub(super) struct Checkpoint {
 }
 
 fields!(Checkpoint { state, commands, answered, ids_drawn, shown_ms, beginnings });
+
+impl Checkpoint {
+    /// The digest of its state, which the guest's step has in front of it.
+    pub(super) fn digest(&self) -> Digest {
+        digest([self.state.as_slice()])
+    }
+}
 
 /// When a call's last checkpoint was kept.
 #[derive(Clone, Copy, Debug)]

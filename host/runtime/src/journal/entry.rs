@@ -81,6 +81,12 @@ pub(super) struct Placed {
     pub(super) entry: Entry,
 }
 
+impl Placed {
+    fn digest_of_state(&self) -> Option<Digest> {
+        if let Entry::Checkpoint { digest, .. } = &self.entry { Some(*digest) } else { None }
+    }
+}
+
 /// Everything that a journal holds.
 #[derive(Clone, Debug)]
 pub(super) struct Decoded {
@@ -234,6 +240,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, Corrupt> {
             Entry::Header(_) => return Err(Corrupt { number }),
             Entry::State(beginning) if number == 1 => journal.beginning = Some(beginning),
             Entry::State(checkpoint) => {
+                let digest = journal.entries.last().and_then(Placed::digest_of_state);
+                if digest != Some(checkpoint.digest()) {
+                    return Err(Corrupt { number });
+                }
                 state = Some((checkpoint, journal.entries.len()));
                 journal.states.push(at..bytes.len() - reader.left());
             }

@@ -8,6 +8,10 @@ use super::checkpoint::Checkpoint;
 use super::entry::{Command, CommandKind, Entry, write};
 use bulkhead_calls::journal::{Corrupt, Reason, list};
 
+fn state() -> Checkpoint {
+    Checkpoint { state: b"a state".to_vec(), ..Checkpoint::default() }
+}
+
 fn journal() -> Vec<u8> {
     let command = |kind, number| Entry::Command(Command { kind, number, hash: 7, digest: [1; 8] });
     let value = |bytes: &[u8]| Entry::Value { hash: 7, bytes: bytes.to_vec() };
@@ -22,8 +26,8 @@ fn journal() -> Vec<u8> {
         (301, Entry::Delivery(2)),
         (302, Entry::Signals(1)),
         (303, Entry::Promoted("t".to_owned())),
-        (303, Entry::Checkpoint { hash: 9, digest: [2; 8] }),
-        (303, Entry::State(Box::new(Checkpoint { state: b"a state".to_vec(), ..Checkpoint::default() }))),
+        (303, Entry::Checkpoint { hash: 9, digest: state().digest() }),
+        (303, Entry::State(Box::new(state()))),
         (303, Entry::Sleep),
         (303, Entry::End { hash: 9, digest: [1; 8] }),
     ];

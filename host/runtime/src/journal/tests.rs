@@ -323,7 +323,7 @@ fn behind_checkpoint(then: impl FnOnce(&mut Journal)) -> Journal {
     journal.step(names::KEYVALUE_SET).unwrap();
     journal.put_value(vec![1]);
     journal.step(names::TASK_CHECKPOINT).unwrap();
-    journal.put_checkpoint([4; 8], state(3));
+    journal.put_checkpoint(state(3).digest(), state(3));
     journal.step(names::TASK_SLEEP).unwrap();
     then(&mut journal);
     journal.put_mark();
@@ -373,7 +373,23 @@ fn journal_that_begins_anew_replaces_what_is_kept() {
 }
 
 #[test]
+fn state_that_is_not_the_one_that_was_written_down_is_damage() {
+    let mut journal = Journal::record(unwritten(), BOUNDS);
+    journal.step(names::TASK_CHECKPOINT).unwrap();
+    let first_byte = journal.bytes().len();
+    journal.put_checkpoint(state(3).digest(), state(3));
+    let at = first_byte + journal.bytes()[first_byte..].windows(3).position(|bytes| bytes == [7; 3]).unwrap();
+    for byte in at..at + 3 {
+        let mut bytes = journal.bytes().to_vec();
+        bytes[byte] ^= 1;
+        assert!(Journal::replay(&bytes, BOUNDS).is_err());
+    }
+    assert!(Journal::replay(journal.bytes(), BOUNDS).is_ok());
+}
+
+#[test]
 fn states_before_the_last_are_forgotten() {
+    let numbered = |number| Checkpoint { state: vec![number; 100_000], ..state(0) };
     let mut journal = Journal::record(unwritten(), BOUNDS);
     let mut kept = 0;
     let mut anew = 0;
@@ -381,7 +397,7 @@ fn states_before_the_last_are_forgotten() {
         journal.step(names::KEYVALUE_SET).unwrap();
         journal.put_value(vec![number]);
         journal.step(names::TASK_CHECKPOINT).unwrap();
-        journal.put_checkpoint([number; 8], state(100_000));
+        journal.put_checkpoint(numbered(number).digest(), numbered(number));
         let tail = journal.tail(kept);
         kept = tail.at + tail.bytes.len() as u64;
         anew += u32::from(tail.begins);
@@ -392,7 +408,11 @@ fn states_before_the_last_are_forgotten() {
             replay.step(names::KEYVALUE_SET).unwrap();
             assert_eq!(replay.must_value(), Ok(Some(vec![value])));
             replay.step(names::TASK_CHECKPOINT).unwrap();
-            assert_eq!(replay.take_checkpoint(), Ok(Some([value; 8])), "that it was written down is never forgotten");
+            assert_eq!(
+                replay.take_checkpoint(),
+                Ok(Some(numbered(value).digest())),
+                "that it was written down is never forgotten"
+            );
         }
     }
     assert!((5..=10).contains(&anew), "not each time: {anew}");
