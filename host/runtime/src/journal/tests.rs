@@ -376,9 +376,9 @@ fn journal_that_begins_anew_replaces_what_is_kept() {
 fn state_that_is_not_the_one_that_was_written_down_is_damage() {
     let mut journal = Journal::record(unwritten(), BOUNDS);
     journal.step(names::TASK_CHECKPOINT).unwrap();
-    let first_byte = journal.bytes().len();
     journal.put_checkpoint(state(3).digest(), state(3));
-    let at = first_byte + journal.bytes()[first_byte..].windows(3).position(|bytes| bytes == [7; 3]).unwrap();
+    // The header may hold the same bytes.
+    let at = journal.bytes().windows(3).rposition(|bytes| bytes == [7; 3]).unwrap();
     for byte in at..at + 3 {
         let mut bytes = journal.bytes().to_vec();
         bytes[byte] ^= 1;
