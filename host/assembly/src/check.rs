@@ -23,7 +23,7 @@ pub async fn check(config: &Config) -> anyhow::Result<ConfigCheck> {
     // The cache of a running host is left alone.
     let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
     let sandbox = sandbox(config, scratch.path(), None, None)?;
-    sources::refuse_exposing(&config.plugins, &config.server.data)?;
+    sources::refuse_exposing(config, &config.server.data)?;
     let refused = load_plugins(&sandbox, config).await?;
     let of_plugin = |error: &LoadError| {
         error.problems.iter().map(|problem| format!("plugin {}: {problem}", error.plugin)).collect()

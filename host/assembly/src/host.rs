@@ -226,7 +226,7 @@ impl Host {
         let identity = identify(config, data, engine.name());
         let stage = StartStage::begin();
         let control = listen_to_operators(data, stage.clone())?;
-        sources::refuse_exposing(&config.plugins, data)?;
+        sources::refuse_exposing(config, data)?;
         warn_of_half_erased(&engine, data).await?;
         let audit = audit::of_host(config, data)?;
         let tracer = traces::start(config)?;

@@ -53,7 +53,7 @@ pub async fn execute_at(config: &Config, command: Command) -> anyhow::Result<Ans
     // The counts of calls are in the store: no plugin is loaded for them.
     let needs_plugins = matches!(&command, Command::Plugin(command) if !matches!(command, PluginCommand::Usage(_)));
     if needs_plugins {
-        sources::refuse_exposing(&config.plugins, data)?;
+        sources::refuse_exposing(config, data)?;
     }
     let engine = match open_store(config, data).await {
         // A host may have taken it just now, and listens by the time that this one has given up.

@@ -157,7 +157,7 @@ impl ConfigReloader {
             }
         );
         let parts = &self.parts;
-        sources::refuse_exposing(&config.plugins, &parts.data)?;
+        sources::refuse_exposing(&config, &parts.data)?;
         config.check_exposure(parts.principals.any_active_token(unix_ms()).await?)?;
         let issuers = trust::issuers(&config)?;
         let tenants = Tenants::of(&config, &parts.principals).await?;

@@ -109,9 +109,20 @@ pub fn refuse_overlaps(plugins: &[PluginConfig]) -> anyhow::Result<()> {
     refuse_directories(plugins, overlaps)
 }
 
-/// Refuses directories by which a plugin would get at what the host keeps there.
-pub(crate) fn refuse_exposing(plugins: &[PluginConfig], data: &Path) -> anyhow::Result<()> {
-    refuse_directories(plugins, |granted| exposing(granted, data))
+/// Refuses directories by which a plugin would get at what the host keeps there, and any where hosts share a database: a task that goes on
+/// at another host would find others there.
+pub(crate) fn refuse_exposing(config: &Config, data: &Path) -> anyhow::Result<()> {
+    if config.cluster.is_some() {
+        refuse_directories(&config.plugins, |granted| {
+            Ok(granted.iter().enumerate().map(|(at, named)| unshared(at, named)).collect())
+        })?;
+    }
+    refuse_directories(&config.plugins, |granted| exposing(granted, data))
+}
+
+fn unshared(at: usize, named: &NamedDirectory<'_>) -> Overlap {
+    let problem = format!("{}: hosts that have [cluster] do not share directories; leave out either", named.key);
+    Overlap { at, problem }
 }
 
 fn refuse_directories(

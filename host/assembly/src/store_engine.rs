@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use bulkhead_config::{Config, DatabaseConfig, PluginConfig, SecretLocation};
+use bulkhead_config::{Config, DatabaseConfig, SecretLocation};
 use bulkhead_control::operator::StoreMaintenance;
 use bulkhead_domain::without_byte_order_mark;
 use bulkhead_metrics::Metrics;
@@ -189,22 +189,8 @@ fn options(config: &Config, database: &DatabaseConfig) -> anyhow::Result<Postgre
         schema: database.schema.clone(),
         keys: sources::encryption(config)?,
         dialer: Some(Arc::new(Dialer { tls })),
-        host: host_options(config)?,
+        host: config.cluster.as_ref().map(|own| HostOptions { name: own.name.clone(), lease: own.lease }),
     })
-}
-
-/// What makes this host one of several on its database, with nothing that they could not share.
-fn host_options(config: &Config) -> anyhow::Result<Option<HostOptions>> {
-    let Some(cluster) = &config.cluster else { return Ok(None) };
-    let has_folders = |plugin: &&PluginConfig| !plugin.policy.source.grants.directories.is_empty();
-    if let Some(plugin) = config.plugins.iter().find(has_folders) {
-        anyhow::bail!(
-            "[cluster]: the plugin {} is granted directories, which hosts do not share: a task that goes on at another host would find others \
-             there. Leave out either",
-            plugin.label()
-        );
-    }
-    Ok(Some(HostOptions { name: cluster.name.clone(), lease: cluster.lease }))
 }
 
 /// Connections over a network, with TLS.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tests::client::Client;
 use tests::modern::Modern;
 use tests::wait::{soon, until};
-use tests::{Host, Setup};
+use tests::{Host, Setup, command};
 
 use crate::durable::{AT_ONCE, question};
 
@@ -225,4 +225,29 @@ async fn host_that_is_ended_leaves_its_tasks_to_the_others_at_once() {
     question(&client, &id, "details").await;
     update(&client, &id, "details", json!({"class": "economy", "confirm": true})).await;
     client.until_status(&id, "completed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directories_are_granted_to_no_plugin_of_a_host_that_shares_its_database() {
+    const TERMS: &str = "[plugin.grants]\nenv = []\n";
+    let Some(server) = postgres_server::shared() else { return };
+    let schema = postgres_server::new_schema();
+    let folder = tempfile::tempdir().expect("a folder");
+    let grant = format!("[plugin.grants]\ndirectories = [{{ host = {:?}, guest = \"/data\" }}]\n", folder.path());
+    let names_it = |said: &str| said.contains("plugin.primes.grants.directories (/data)") && said.contains("[cluster]");
+    let with = |terms: &str| sharing(server, &schema, "one", Setup::new().plugin("primes", terms));
+    let host = with(TERMS).start().await;
+    let file = host.setup.path("bulkhead.toml");
+    let configuration = std::fs::read_to_string(&file).expect("the configuration");
+    let changed = configuration.replace(TERMS, &grant);
+    assert_ne!(changed, configuration);
+    std::fs::write(&file, &changed).expect("the configuration");
+    let data = host.setup.data();
+    let output = command::output(&mut command::bulkhead(), &["host", "reload", "--data"], Some(&data)).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && names_it(&said), "{said}");
+    host.terminate().await;
+
+    let (code, said) = with(&grant).refused().await;
+    assert!(code.is_some_and(|code| code != 0) && names_it(&said), "{code:?} {said}");
 }
