@@ -12,8 +12,8 @@ use bulkhead_runtime::{CodeCacheBounds, CodeCacheConfig};
 
 use super::sources;
 
-/// A language's runtime takes some 50 MiB of code; an author builds all day. Small components are many and cheap to keep: their number is
-/// what a folder is looked through for in an instant.
+/// A language's runtime takes some 50 MiB of code; an author builds all day. Small components are many and cheap to keep, so
+/// that their number is bounded by what a folder is still listed with in an instant.
 const BOUNDS: CodeCacheBounds = CodeCacheBounds { entries_max: 1024, bytes_max: 1 << 30 };
 
 /// The user's cache of compiled code; `None`, and a line in the log, where there is no folder that is safe.

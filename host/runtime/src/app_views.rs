@@ -28,13 +28,13 @@ const FLAT_URI: &str = "ui/resourceUri";
 /// The members of `_meta.ui` that say what a view may reach.
 const REACH: [&str; 2] = ["csp", "permissions"];
 
+/// Views and families of views of one plugin. What is listed beyond them may reach nothing.
+const VIEWS_MAX: usize = 256;
+
 /// What a client that shows views has in common with this host, as `io.modelcontextprotocol/ui` says it.
 pub(crate) fn views_extension() -> Value {
     json!({"mimeTypes": [VIEW_MIME_TYPE]})
 }
-
-/// Views and families of views of one plugin. What is listed beyond them may reach nothing.
-const VIEWS_MAX: usize = 256;
 
 /// What an entry of a list says that its view may reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

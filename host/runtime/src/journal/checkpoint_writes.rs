@@ -56,7 +56,7 @@ impl Call {
             shown_ms: journal.clock.shown(),
             beginnings: journal.beginnings,
         };
-        journal.state.put_checkpoint(written, checkpoint);
+        journal.state.put_checkpoint(checkpoint);
         journal.keep_soon();
         journal.last_kept = Some(LastKept { at: Instant::now(), cpu: self.shared.cpu() });
         crash_points::reach("checkpoint.after");

@@ -3,14 +3,13 @@
 //! Owns the rows of hosts, the lease of this one, and the burial of others. Must not write data. Invariants: whether a host lives is decided
 //! by the server's clock; and a host that was buried has no fence, so no group of it is done after that.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::{Error, Usage};
+use super::super::Error;
 use super::connection::{Connection, Values};
 use super::errors::{Failure, unavailable};
 use super::membership::{Membership, draw_node};
@@ -67,14 +66,12 @@ async fn begin_sharing(connection: &Connection) -> Result<(), Error> {
         create index if not exists task_holder on task (holder) where not ended";
     connection.batch(text).await.map_err(undone)?;
     let ledger = count(connection).await?;
-    let mut stored: HashMap<Requestor, Usage> = ledger.holders().iter().map(|(key, usage)| (*key, *usage)).collect();
     let tenants = ledger.tenants().iter().map(|(tenant, usage)| (Requestor { tenant: *tenant, id: OF_TENANT }, *usage));
-    stored.extend(tenants);
-    let part = |of: fn(&Requestor) -> [u8; 16]| stored.keys().map(|key| of(key).to_vec()).collect::<Vec<_>>();
-    let number = |of: fn(&Usage) -> u64| stored.values().map(|usage| writes::signed(of(usage))).collect::<Vec<_>>();
-    let values: Values<'_> =
-        &[&part(|key| key.tenant.0), &part(|key| key.id.0), &number(|usage| usage.tasks), &number(|usage| usage.bytes)];
-    connection.query(Sql::AddUsage, values).await.map_err(undone)?;
+    let stored = ledger.holders().iter().map(|(requestor, usage)| (*requestor, *usage)).chain(tenants);
+    let sums = stored.map(|(key, usage)| (key, [writes::signed(usage.tasks), writes::signed(usage.bytes)]));
+    if let Some(added) = writes::add_usage(sums) {
+        connection.execute(added.sql, &added.values()).await.map_err(undone)?;
+    }
     connection.batch("update meta set is_counted = true").await.map_err(undone)
 }
 

@@ -93,27 +93,32 @@ pub(super) fn of_group(overlay: &mut Overlay) -> Result<(Vec<Write>, HashSet<Row
 
 /// What a group changes of what is stored, where hosts share the counts.
 pub(super) fn usage(counted: &[Counted]) -> Option<Write> {
-    let mut sums: HashMap<(TenantId, RequestorId), [i64; 2]> = HashMap::new();
+    let mut sums: HashMap<Requestor, [i64; 2]> = HashMap::new();
     for Counted { requestor, more, less } in counted {
         let change = [signed(more.tasks) - signed(less.tasks), signed(more.bytes) - signed(less.bytes)];
         for id in [requestor.id, OF_TENANT] {
-            let sum = sums.entry((requestor.tenant, id)).or_default();
+            let sum = sums.entry(Requestor { id, ..*requestor }).or_default();
             sum.iter_mut().zip(change).for_each(|(sum, change)| *sum = sum.saturating_add(change));
         }
     }
     sums.retain(|_, sum| *sum != [0, 0]);
-    if sums.is_empty() {
-        return None;
-    }
+    add_usage(sums)
+}
+
+/// Adds tasks and bytes to what is counted in the tables. `None`: there is nothing to add.
+pub(super) fn add_usage(sums: impl IntoIterator<Item = (Requestor, [i64; 2])>) -> Option<Write> {
     let mut tenants = Vec::new();
     let mut requestors = Vec::new();
     let mut tasks = Vec::new();
     let mut bytes = Vec::new();
-    for ((tenant, requestor), [tasks_more, bytes_more]) in sums {
-        tenants.push(tenant.0.to_vec());
-        requestors.push(requestor.0.to_vec());
+    for (requestor, [tasks_more, bytes_more]) in sums {
+        tenants.push(requestor.tenant.0.to_vec());
+        requestors.push(requestor.id.0.to_vec());
         tasks.push(tasks_more);
         bytes.push(bytes_more);
+    }
+    if tenants.is_empty() {
+        return None;
     }
     let values: Vec<Value> = vec![Box::new(tenants), Box::new(requestors), Box::new(tasks), Box::new(bytes)];
     Some(Write { sql: Sql::AddUsage, values })

@@ -64,16 +64,16 @@ impl Journal {
         Ok(self.take(|entry| matches!(entry, Entry::Sleep))?.is_some())
     }
 
-    /// The guest begins to sleep. `false`: there is no checkpoint that it matters for.
+    /// The guest begins to sleep. It is written down where there is a checkpoint that it matters for.
     pub(crate) fn put_sleep(&mut self) {
         if !self.states.is_empty() {
             self.put(&Entry::Sleep);
         }
     }
 
-    /// The guest wrote down a state of this digest. The states before it go as soon as they are worth it.
-    pub(crate) fn put_checkpoint(&mut self, digest: Digest, checkpoint: Checkpoint) {
-        self.put(&Entry::Checkpoint { hash: self.hash, digest });
+    /// The guest wrote down a state. The states before it go as soon as they are worth it.
+    pub(crate) fn put_checkpoint(&mut self, checkpoint: Checkpoint) {
+        self.put(&Entry::Checkpoint { hash: self.hash, digest: checkpoint.digest() });
         let before = self.bytes.len();
         self.put(&Entry::State(Box::new(checkpoint)));
         if self.is_recording() {
