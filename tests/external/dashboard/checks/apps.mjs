@@ -13,8 +13,8 @@ async function shown(world) {
   const sent = [];
   page.on("request", (request) => sent.push(request));
   await page.goto("/tools/chart");
-  await page.getByLabel("title").first().fill(RAIN.title);
-  await page.getByLabel("values").first().fill(JSON.stringify(RAIN.values));
+  await page.locator("[name='field.title']").fill(RAIN.title);
+  await page.locator("[name='field.values']").fill(JSON.stringify(RAIN.values));
   await page.getByRole("button", { name: "Call it and show its view" }).first().click();
   const view = page.frameLocator(".app-view iframe").frameLocator("iframe");
   await view.locator("#about", { hasText: "From 0 to 6, 4 values." }).waitFor();
