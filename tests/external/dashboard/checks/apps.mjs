@@ -100,7 +100,6 @@ export async function apps(report, world) {
       await there.close();
     }
     const foreign = await page.context().newPage();
-    await foreign.goto(`${origin}/`);
     await foreign.setContent(`<iframe src="${outer.url().replaceAll("&", "&amp;")}"></iframe>`);
     await until("the refusal to be framed", async () =>
       foreign.frames().some((frame) => frame.parentFrame() && frame.url().startsWith("chrome-error:")));
