@@ -33,7 +33,9 @@ pub(crate) async fn pages(plan: &Plan, report: &mut Report) -> anyhow::Result<()
     let task = task.task("count_primes", json!({"below": 10})).await;
     fill_audit_log(&host, &own, plan).await?;
     let base = format!("http://{free}");
-    let cookie = logged_in(&base, &token(&setup, "leo", "acme", "lead").await?).await?;
+    let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build()?;
+    let leo = token(&setup, "leo", "acme", "lead").await?;
+    let cookie = logged_in(&http, &base, "/login", &format!("token={leo}")).await?;
     let task = format!("/tenant/tasks/{task}");
     for page in ["/tenant", "/tenant/tasks", &task, "/tenant/plugins", "/tenant/denials", "/tenant/audit?event=none"] {
         let alone = echoes(&host, &other, plan).await?;
@@ -101,17 +103,16 @@ async fn fill_audit_log(host: &Host, token: &str, plan: &Plan) -> anyhow::Result
     anyhow::bail!("the audit log does not fill")
 }
 
-/// The cookie of a session in the dashboard.
-async fn logged_in(base: &str, token: &str) -> anyhow::Result<String> {
-    let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build()?;
-    let page = http.get(format!("{base}/login")).send().await?;
+/// The cookie of a session in the dashboard, from the form on this page with this field.
+pub(crate) async fn logged_in(http: &reqwest::Client, base: &str, page: &str, field: &str) -> anyhow::Result<String> {
+    let page = http.get(format!("{base}{page}")).send().await?;
     let before = cookie(&page)?;
     let text = page.text().await?;
     let (_, form) = text.split_once("name=\"form_token\" value=\"").context("a form")?;
     let form_token = form.split('"').next().context("its token")?;
     let request = http.post(format!("{base}/login")).header(COOKIE, before).header("sec-fetch-site", "same-origin");
     let request = request.header("origin", "null").header("content-type", "application/x-www-form-urlencoded");
-    cookie(&request.body(format!("form_token={form_token}&token={token}")).send().await?.error_for_status()?)
+    cookie(&request.body(format!("form_token={form_token}&{field}")).send().await?.error_for_status()?)
 }
 
 fn cookie(response: &reqwest::Response) -> anyhow::Result<String> {

@@ -12,6 +12,7 @@ mod levers;
 mod load;
 mod many;
 mod modern;
+mod pages;
 mod peers;
 mod postgres;
 mod report;
@@ -129,6 +130,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if plan.wants("leads") {
         leads::pages(&plan, &mut report).await?;
+    }
+    if plan.wants("pages") {
+        pages::pages(&plan, &mut report).await?;
     }
     if plan.wants("memory") {
         costs::memory(&mut report).await?;

@@ -6,6 +6,7 @@ mod login;
 mod operators;
 mod own;
 mod plugins;
+mod previews;
 mod routes;
 mod tries;
 

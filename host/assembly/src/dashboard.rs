@@ -71,6 +71,7 @@ impl DashboardListener {
             certificate: self.certificate,
             allowed_hosts: self.config.allowed_hosts,
             trace_link: self.config.trace_link,
+            app_preview_origin: self.config.app_preview_origin,
             admin_token: config
                 .admin
                 .as_ref()

@@ -7,6 +7,7 @@ use http::uri::Authority;
 
 use bulkhead_domain::names::check_scope;
 use bulkhead_identity::auth::OperatorClaim;
+use bulkhead_net::address::{host_of, is_this_machine, normal_host};
 
 use super::admin;
 use super::auth::{AuthConfig, SecretLocation};
@@ -24,6 +25,80 @@ pub struct DashboardConfig {
     pub oidc: Option<Box<OidcConfig>>,
     /// Where traces are shown, with `{trace_id}` in place of the id of one.
     pub trace_link: Option<String>,
+    /// Where views of MCP Apps are previewed, if they are.
+    pub app_preview_origin: Option<PreviewOrigin>,
+}
+
+/// Where views of MCP Apps are previewed: an origin whose host name is none of the dashboard's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreviewOrigin {
+    pub has_tls: bool,
+    /// In the normal spelling.
+    pub host: String,
+    /// None: that of the dashboard.
+    port: Option<u16>,
+}
+
+impl PreviewOrigin {
+    /// As browsers write it, for a dashboard that listens on this port.
+    pub fn text(&self, dashboard_port: u16) -> String {
+        let scheme = if self.has_tls { "https" } else { "http" };
+        let default_port = if self.has_tls { 443 } else { 80 };
+        match self.port.unwrap_or(dashboard_port) {
+            port if port == default_port => format!("{scheme}://{}", self.host),
+            port => format!("{scheme}://{}:{port}", self.host),
+        }
+    }
+
+    /// Why a dashboard that is called by these names cannot preview there.
+    fn refusal(&self, tls: Option<&TlsConfig>, allowed_hosts: &[String]) -> Option<String> {
+        let host = &self.host;
+        let is_named = allowed_hosts.iter().any(|name| host_of(name).as_ref() == Some(host));
+        // Browsers are sent to such a name where the dashboard has no other.
+        let is_made = host.starts_with("bulkhead-") && host.ends_with(LOOPBACK_NAME_ENDS);
+        if is_this_machine(host) || is_named || is_made {
+            return Some(format!(
+                "{host:?} is a name of the dashboard itself, and views need another: {PREVIEW_EXAMPLES}"
+            ));
+        }
+        let is_mixed = tls.is_some() && !self.has_tls;
+        is_mixed.then(|| "it begins with http://, but this listener has TLS: write https://".to_owned())
+    }
+}
+
+/// Browsers take these names for this machine, whatever a name server says.
+const LOOPBACK_NAME_ENDS: &str = ".localhost";
+const PREVIEW_EXAMPLES: &str = "write https://apps.example.com, or http://apps.localhost on this machine";
+
+fn preview_origin(text: &str) -> Result<PreviewOrigin, String> {
+    let wrong = |why: &str| format!("{text:?} {why}: {PREVIEW_EXAMPLES}");
+    let (has_tls, rest) = match text.split_once("://") {
+        Some(("https", rest)) => (true, rest),
+        Some(("http", rest)) => (false, rest),
+        _ => return Err(wrong("begins with neither https:// nor http://")),
+    };
+    if rest.contains(['/', '?', '#', '@']) {
+        return Err(wrong("has more than a host name and a port"));
+    }
+    let authority: Authority = rest.parse().map_err(|_| wrong("has no host name"))?;
+    let host = normal_host(authority.host());
+    let is_name = host
+        .split('.')
+        .all(|label| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'));
+    // Whatever ends in a number is an address to browsers.
+    let is_address =
+        host.rsplit('.').next().is_none_or(|label| label.starts_with(|first: char| first.is_ascii_digit()));
+    if !is_name || is_address {
+        return Err(wrong("has no host name"));
+    }
+    let port = authority.port_u16().filter(|port| *port != 0);
+    if port.is_none() && authority.as_str() != authority.host() {
+        return Err(wrong("has no port behind its colon"));
+    }
+    if !has_tls && !host.ends_with(LOOPBACK_NAME_ENDS) && !is_this_machine(&host) {
+        return Err(wrong("begins with http://, and its name is none of this machine"));
+    }
+    Ok(PreviewOrigin { has_tls, host, port })
 }
 
 /// `[dashboard.oidc]`: the issuer at which people log in.
@@ -71,6 +146,8 @@ table!(DASHBOARD, DashboardKeys, "[dashboard]",
         "Logging in at an issuer: see [dashboard.oidc]";
     trace_link: String = |item| item.parsed(trace_link), "",
         "Where traces are shown, with {trace_id} in place of the id; operators' pages of tasks have a link to it";
+    app_preview_origin: PreviewOrigin = |item| item.parsed(preview_origin), "none",
+        "Where pages of tools show views of MCP Apps: an origin with a host name of its own, https:// or http://NAME.localhost; without a port it has the dashboard's";
 });
 
 table!(OIDC, OidcKeys, "[dashboard.oidc]",
@@ -90,7 +167,8 @@ table!(OIDC, OidcKeys, "[dashboard.oidc]",
 /// Reads `[dashboard]`.
 pub(super) fn read(item: &Item<'_>) -> Option<DashboardConfig> {
     let section = item.section(DASHBOARD.names())?;
-    let DashboardKeys { listen, allowed_hosts, tls, oidc, trace_link } = DashboardKeys::read(&section);
+    let DashboardKeys { listen, allowed_hosts, tls, oidc, trace_link, app_preview_origin } =
+        DashboardKeys::read(&section);
     if !section.is_sound() {
         return None;
     }
@@ -102,7 +180,13 @@ pub(super) fn read(item: &Item<'_>) -> Option<DashboardConfig> {
         admin::refuse_reachable(&section, "dashboard", "", listen);
         return None;
     }
-    Some(DashboardConfig { listen, allowed_hosts: allowed_hosts.unwrap_or_default(), tls, oidc, trace_link })
+    let allowed_hosts = allowed_hosts.unwrap_or_default();
+    let refusal = app_preview_origin.as_ref().and_then(|origin| origin.refusal(tls.as_ref(), &allowed_hosts));
+    if let Some(why) = refusal {
+        section.get("app_preview_origin")?.refuse(why);
+        return None;
+    }
+    Some(DashboardConfig { listen, allowed_hosts, tls, oidc, trace_link, app_preview_origin })
 }
 
 /// The scope without which nobody logs in.

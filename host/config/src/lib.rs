@@ -10,6 +10,7 @@
 mod table;
 
 mod admin;
+pub mod amounts;
 mod auth;
 mod changes;
 mod cluster;
@@ -42,7 +43,7 @@ pub use admin::{AdminConfig, AdminSecret};
 pub use auth::{AuthConfig, IssuerConfig, SecretLocation};
 pub use cluster::ClusterConfig;
 pub use config::{Config, DatabaseConfig, SecretsConfig, TenantConfig};
-pub use dashboard::{DashboardConfig, OidcConfig};
+pub use dashboard::{DashboardConfig, OidcConfig, PreviewOrigin};
 use document::{Parsed, TenantEntry};
 pub use grants::{keyvalue_defaults, variable as variable_name};
 pub use key::Kind;

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bulkhead_config::amounts::{amount, has_unit};
 use bulkhead_domain::text::on_terminal;
 use serde::Serialize;
 use serde_json::Value;
@@ -149,7 +150,11 @@ pub fn fields_at(view: &impl Serialize, now: u64) -> String {
     };
     let width = object.keys().map(String::len).max().unwrap_or(0);
     let lines = object.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| {
-        let text = if name.ends_with("_at") { when(value.as_u64(), now) } else { member(value) };
+        let text = match value.as_u64() {
+            at if name.ends_with("_at") => when(at, now),
+            Some(number) if has_unit(name) => amount(name, number),
+            _ => member(value),
+        };
         format!("{name:<width$}  {text}")
     });
     lines.collect::<Vec<_>>().join("\n")

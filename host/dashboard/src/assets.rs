@@ -1,4 +1,4 @@
-//! What pages need beside themselves: one style sheet and one script, which are in the program.
+//! What pages need beside themselves: a style sheet, a script, and one more for pages with a view of an MCP App, all in the program.
 //!
 //! The address of one names its contents, so that a browser keeps it until there is another one.
 
@@ -15,6 +15,8 @@ use crate::respond::{self, Answer};
 /// The rules that are written by hand.
 const RULES: &str = include_str!("../assets/dashboard.css");
 const SCRIPT: &str = include_str!("../assets/live.js");
+const VIEW_SCRIPT: &str = include_str!("../assets/view.js");
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 /// Digits of the digest in an address.
 const DIGITS: usize = 16;
 
@@ -26,6 +28,9 @@ pub(crate) static STYLE_PATH: LazyLock<String> = LazyLock::new(|| path(&STYLE, "
 /// Where the script is.
 pub(crate) static SCRIPT_PATH: LazyLock<String> = LazyLock::new(|| path(SCRIPT.as_bytes(), "live", "js"));
 
+/// Where the script of pages with a view is.
+pub(crate) static VIEW_SCRIPT_PATH: LazyLock<String> = LazyLock::new(|| path(VIEW_SCRIPT.as_bytes(), "view", "js"));
+
 fn path(contents: &[u8], name: &str, extension: &str) -> String {
     let digits: String = hex(&Sha256::digest(contents)).chars().take(DIGITS).collect();
     format!("/assets/{name}.{digits}.{extension}")
@@ -35,7 +40,8 @@ fn path(contents: &[u8], name: &str, extension: &str) -> String {
 pub(crate) fn find(path: &str) -> Option<Answer> {
     let (media, contents) = match path {
         _ if path == *STYLE_PATH => ("text/css; charset=utf-8", STYLE.clone()),
-        _ if path == *SCRIPT_PATH => ("text/javascript; charset=utf-8", Bytes::from_static(SCRIPT.as_bytes())),
+        _ if path == *SCRIPT_PATH => (JAVASCRIPT, Bytes::from_static(SCRIPT.as_bytes())),
+        _ if path == *VIEW_SCRIPT_PATH => (JAVASCRIPT, Bytes::from_static(VIEW_SCRIPT.as_bytes())),
         _ => return None,
     };
     let mut response = respond::answer(StatusCode::OK, media, contents);
@@ -84,5 +90,32 @@ mod tests {
             assert_eq!(times(refused), 0, "{refused}");
         }
         assert!(find(&SCRIPT_PATH).is_some() && find("/assets/live.js").is_none());
+    }
+
+    #[test]
+    fn script_of_views_is_small_and_makes_no_markup() {
+        // Pages with a view alone have it.
+        assert!(VIEW_SCRIPT.len() <= 4 << 10, "{} bytes", VIEW_SCRIPT.len());
+        for refused in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacent",
+            "document.write",
+            "srcdoc",
+            "setAttribute",
+            "createPolicy",
+            "eval",
+            "Function",
+            "import",
+            "http:",
+            "https:",
+            "localStorage",
+            "sessionStorage",
+            "cookie",
+            "'*'",
+        ] {
+            assert_eq!(VIEW_SCRIPT.matches(refused).count(), 0, "{refused}");
+        }
+        assert!(VIEW_SCRIPT.matches("fetch(").count() == 1 && find(&VIEW_SCRIPT_PATH).is_some());
     }
 }

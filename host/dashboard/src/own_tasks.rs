@@ -16,6 +16,7 @@ use http::StatusCode;
 use maud::Markup;
 use serde_json::json;
 
+use crate::app_preview::PreviewedBy;
 use crate::pages::{self, Frame, OwnTask, OwnTasks, address, task_path};
 use crate::request::Form;
 use crate::respond::{self, Answer};
@@ -39,6 +40,8 @@ pub(crate) struct Own<'a> {
     pub(crate) frame: Frame<'a>,
     /// Whether they looked before and are told of changes now.
     pub(crate) follows: bool,
+    /// Where views of MCP Apps are shown to them, if they are.
+    pub(crate) previews: Option<PreviewedBy<'a>>,
 }
 
 impl Own<'_> {

@@ -3,11 +3,12 @@
 //! Must not know a tool by itself: what is offered and what is taken is the protocol's to say. Invariant: a tool that the requestor may
 //! not call gets the page of what is not there.
 
-use bulkhead_protocol::{TaskCallError, TaskCalls};
+use bulkhead_protocol::{OfferedTool, TaskCallError, TaskCalls};
 use http::StatusCode;
+use maud::Markup;
 
 use crate::own_tasks::{Own, absent, refused};
-use crate::pages::{self, ToolPage, ToolsPage, address};
+use crate::pages::{self, CallerWays, ToolPage, ToolsPage, address};
 use crate::request::Form;
 use crate::respond::{self, Answer};
 use crate::{arguments, text};
@@ -46,8 +47,15 @@ impl Own<'_> {
         refused: Option<(&Form, &str)>,
     ) -> Answer {
         let Some(offered) = calls.tool(self.requestor, self.rights, name) else { return absent(&self.frame) };
-        let page = ToolPage { offered: &offered, rights: self.rights, refused };
-        respond::page(status, pages::tool(&self.frame, self.session, &page))
+        let form = self.call_form(&offered, refused.map(|(form, _)| form));
+        let page = ToolPage { offered: &offered, form, refused: refused.map(|(_, why)| why) };
+        respond::page(status, pages::tool(&self.frame, &page))
+    }
+
+    /// The form to call a tool.
+    pub(crate) fn call_form(&self, offered: &OfferedTool, filled: Option<&Form>) -> Markup {
+        let has_view = self.previews.is_some() && offered.view().is_some();
+        pages::call_form(self.session, offered.tool(), &CallerWays { rights: self.rights, has_view }, filled)
     }
 
     /// Calls a tool as a task. What does not fit comes back with what was filled in.

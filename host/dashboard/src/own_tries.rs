@@ -13,6 +13,7 @@ use http::StatusCode;
 use maud::Markup;
 
 use crate::own_tasks::{Own, absent};
+use crate::own_views::WantedView;
 use crate::pages::{self, Listed, ListedPage, TriedPage, address};
 use crate::request::Form;
 use crate::respond::{self, Answer};
@@ -24,13 +25,15 @@ use crate::{arguments, fields, text};
 const TRY_MS_MAX: u64 = 60_000;
 
 /// What a page tries, and how it is called.
-struct Attempt<'a> {
-    request: &'a PageRequest,
-    title: String,
+pub(crate) struct Attempt<'a> {
+    pub(crate) request: &'a PageRequest,
+    pub(crate) title: String,
     /// The page that it was tried on, and what that is called.
-    back: (String, &'static str),
+    pub(crate) back: (String, &'static str),
     /// The form to try it once more.
-    again: Markup,
+    pub(crate) again: Markup,
+    /// To show with a result.
+    pub(crate) view: Option<WantedView<'a>>,
 }
 
 impl Own<'_> {
@@ -53,7 +56,8 @@ impl Own<'_> {
             request: &request,
             title: text::line(name),
             back: (format!("/tools/{name}"), "To the tool"),
-            again: pages::tool_again(self.session, tool, self.rights, form),
+            again: self.call_form(&offered, Some(form)),
+            view: None,
         };
         self.attempt(parts, attempt).await
     }
@@ -67,6 +71,7 @@ impl Own<'_> {
             title: "A resource".to_owned(),
             back: ("/resources".to_owned(), "To the resources"),
             again: pages::resource_again(self.session, uri),
+            view: None,
         };
         self.attempt(parts, attempt).await
     }
@@ -82,16 +87,21 @@ impl Own<'_> {
             title: text::line(name),
             back: ("/prompts".to_owned(), "To the prompts"),
             again: pages::prompt_again(self.session, name, form),
+            view: None,
         };
         self.attempt(parts, attempt).await
     }
 
-    async fn attempt(&self, parts: &DashboardParts, attempt: Attempt<'_>) -> Answer {
-        let Attempt { request, title, back, again } = attempt;
+    pub(crate) async fn attempt(&self, parts: &DashboardParts, attempt: Attempt<'_>) -> Answer {
+        let Attempt { request, title, back, again, view } = attempt;
         let begun = Instant::now();
         let answer = self.send_request(parts, request).await;
         let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let tried = answer.as_ref().map_or(Tried::Stopped, Tried::read);
+        let framed = match (view, &tried, &answer) {
+            (Some(view), Tried::Result(_), Some(answer)) => Some(self.view(parts, view, answer).await),
+            _ => None,
+        };
         let (address, back_label) = &back;
         let page = TriedPage {
             title: &title,
@@ -101,15 +111,19 @@ impl Own<'_> {
             answer: answer.as_ref(),
             tried: &tried,
             took_ms,
+            view: framed.as_ref(),
             again: &again,
         };
         let (status, retry_after_ms) = status(answer.as_ref());
         let shown = pages::tried(&self.frame, &page, true).into_string().into_bytes();
-        let shown = match self.held(parts, status, "text/html; charset=utf-8", shown) {
+        let mut shown = match self.held(parts, status, "text/html; charset=utf-8", shown) {
             Ok(shown) => shown,
             // It was done, so its page comes all the same, with texts alone.
             Err(_) => respond::page(status, pages::tried(&self.frame, &page, false)),
         };
+        if let Some(view) = view {
+            respond::allow_frames(&mut shown, view.by.origin());
+        }
         match retry_after_ms {
             Some(ms) => respond::retry_after(shown, ms),
             None => shown,
@@ -117,7 +131,7 @@ impl Own<'_> {
     }
 
     /// `None`: it took too long, and was stopped by that.
-    async fn send_request(&self, parts: &DashboardParts, request: &PageRequest) -> Option<PageAnswer> {
+    pub(crate) async fn send_request(&self, parts: &DashboardParts, request: &PageRequest) -> Option<PageAnswer> {
         let sent = parts.page_client.send(self.requestor, self.rights, request);
         tokio::time::timeout(Duration::from_millis(TRY_MS_MAX), sent).await.ok()
     }

@@ -65,6 +65,18 @@ pub(crate) async fn text_of(answer: Answer) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Has a page show frames of one other origin.
+pub(crate) fn allow_frames(response: &mut Answer, origin: &str) {
+    set_policy(response, &format!("{CONTENT_SECURITY_POLICY}; frame-src {origin}"));
+}
+
+/// Another policy for one answer; what no header can hold stays as strict as it was.
+pub(crate) fn set_policy(response: &mut Answer, policy: &str) {
+    if let Ok(policy) = HeaderValue::from_str(policy) {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+}
+
 /// After a change: the browser gets the page that shows it.
 pub(crate) fn see_other(address: &str) -> Answer {
     let mut response = answer(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Bytes::new());

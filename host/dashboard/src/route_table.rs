@@ -235,6 +235,14 @@ static ROUTES: &[Route] = &[
         "/tools/{tool}/try",
         Requestor(|own, request| Box::pin(own.try_tool(request.parts, request.name(0), &request.form))),
     ),
+    Route::order(
+        "/tools/{tool}/view",
+        Requestor(|own, request| Box::pin(own.try_view(request.parts, request.name(0), &request.form))),
+    ),
+    Route::order(
+        "/tools/{tool}/view/call",
+        Requestor(|own, request| Box::pin(own.call_from_view(request.parts, request.name(0), &request.form))),
+    ),
     Route::order("/resources/read", Requestor(|own, request| Box::pin(own.try_resource(request.parts, &request.form)))),
     Route::order("/prompts/get", Requestor(|own, request| Box::pin(own.try_prompt(request.parts, &request.form)))),
     Route::page("/tenant", Lead(|lead, _| Box::pin(lead.tenant()))),

@@ -1,6 +1,6 @@
 //! What a request has to pass before it gets what the table of routes has for it.
 //!
-//! Must not read a credential. Invariant: the order of checks: name of the host, whether the form is ours, session, rate, body, token of
+//! Must not read a credential. Invariant: the order of checks: name of the host (that of previews has nothing else), whether the form is ours, session, rate, body, token of
 //! the form, route; what a viewer may not see is answered like what is not there.
 
 use std::net::IpAddr;
@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 
+use crate::app_preview::{AppPreview, PreviewedBy};
 use crate::digests::is_form_token;
 use crate::lead::LeadPages;
 use crate::lead_reads::LeadReads;
@@ -39,6 +40,8 @@ const PATH_CHARS_MAX: usize = 1_000;
 pub(crate) struct Routes {
     pub(crate) parts: DashboardParts,
     pub(crate) site: Site,
+    /// The other origin of the listener, if views of MCP Apps are previewed.
+    pub(crate) app_preview: Option<AppPreview>,
     pub(crate) sessions: Arc<Sessions>,
     /// What sessions of an earlier process had to fit.
     pub(crate) session_rules: SessionRules,
@@ -65,6 +68,9 @@ pub(crate) struct Reader<'a> {
 impl Routes {
     pub(crate) async fn answer(self: &Arc<Self>, request: Request<RequestBody>, peer: IpAddr) -> Answer {
         let (request, body) = request.into_parts();
+        if let Some(preview) = self.app_preview.as_ref().filter(|preview| preview.is_for(&request)) {
+            return preview.answer(&request);
+        }
         let Some(host) = self.site.own_host(&request) else {
             let message =
                 "The dashboard does not answer to this name; the operator can add it to dashboard.allowed_hosts\n";
@@ -158,7 +164,9 @@ impl Routes {
         match (&route.handler, session.viewer.known()) {
             (Handler::Any(answer), _) => answer(self, request, session, peer).await,
             (Handler::Own(answer), Some((requestor, rights))) => {
-                let own = Own { tasks: &self.parts.tasks, session, requestor, rights, frame, follows };
+                let previews = self.app_preview.as_ref().zip(self.site.own_host(request));
+                let previews = previews.map(|(preview, host)| PreviewedBy { preview, host });
+                let own = Own { tasks: &self.parts.tasks, session, requestor, rights, frame, follows, previews };
                 answer(&own, &route_request).await
             }
             (Handler::Lead(answer) | Handler::Control(answer), Some((_, rights))) => {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bulkhead_audit::Audit;
+use bulkhead_config::PreviewOrigin;
 use bulkhead_control::listener::{ConnectionBounds, FAILURES_PER_MINUTE_MAX, OperatorListener, Responder};
 use bulkhead_control::remote::AdminTokenDigest;
 use bulkhead_control::{Operator, ReadNotes};
@@ -23,6 +24,7 @@ use bulkhead_tasks::{Error, Tasks};
 use http::Request;
 use tokio::net::TcpListener;
 
+use crate::app_preview::AppPreview;
 use crate::codes::LoginCodes;
 use crate::digests::derive;
 use crate::lead_reads::LeadReads;
@@ -74,6 +76,8 @@ pub struct DashboardParts {
     pub hold: HoldAnswer,
     /// Where traces are shown, with `{trace_id}` in place of the id of one.
     pub trace_link: Option<String>,
+    /// Where views of MCP Apps are previewed, if they are.
+    pub app_preview_origin: Option<PreviewOrigin>,
     pub audit: Audit,
     /// Which looks of operators it has already.
     pub read_notes: Arc<ReadNotes>,
@@ -93,6 +97,8 @@ impl Dashboard {
         let port = listener.local_addr()?.port();
         let certificate = parts.certificate.clone();
         let site = Site::new(certificate.is_some(), parts.oidc.is_some(), port, &parts.allowed_hosts);
+        let app_preview = parts.app_preview_origin.as_ref();
+        let app_preview = app_preview.map(|origin| AppPreview::new(origin, port, site.has_tls, &parts.secret));
         let login_key = derive(&parts.secret, "login", &[]);
         let session_rules = SessionRules::new(&parts.secret, parts.admin_token, parts.oidc.as_ref());
         let clock = Arc::clone(&parts.clock);
@@ -113,6 +119,7 @@ impl Dashboard {
             orders: PluginOrders::default(),
             parts,
             site,
+            app_preview,
             sessions: Arc::clone(&sessions),
             session_rules,
             used_attempts: UsedAttempts::default(),

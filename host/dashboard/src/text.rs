@@ -3,6 +3,7 @@
 //! Must not make markup. Invariant: what a plugin or a client wrote is bounded, and changes neither the direction nor the layout of what
 //! stands around it.
 
+pub(crate) use bulkhead_config::amounts::{bytes, count, duration};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::text::{UNSEEN, is_unseen};
 use bulkhead_domain::timestamp::iso8601;
@@ -85,56 +86,12 @@ pub(crate) fn moment(at: UnixMs) -> String {
     }
 }
 
-/// How long something took or takes, in the two largest units that tell something.
-pub(crate) fn duration(ms: u64) -> String {
-    let of = |number: u64, unit: &str, rest: u64, smaller: &str| match rest {
-        0 => format!("{number} {unit}"),
-        rest => format!("{number} {unit} {rest} {smaller}"),
-    };
-    let seconds = ms / 1_000;
-    match seconds {
-        0 => format!("{ms} ms"),
-        1..10 if !ms.is_multiple_of(1_000) => format!("{}.{} s", seconds, ms % 1_000 / 100),
-        1..60 => format!("{seconds} s"),
-        60..3_600 => of(seconds / 60, "min", seconds % 60, "s"),
-        3_600..86_400 => of(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
-        _ => of(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
-    }
-}
-
-/// The same of what was measured.
+/// How long something took that was measured.
 pub(crate) fn duration_of_ms(ms: f64) -> String {
     match ms {
         0.0..10.0 => format!("{ms:.1} ms"),
         _ => duration(ms.max(0.0).round() as u64),
     }
-}
-
-/// A number with groups of three digits.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
-/// Bytes in a unit for people.
-pub(crate) fn bytes(number: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    let mut value = number as f64;
-    let mut unit = "B";
-    for next in UNITS {
-        if value < 1_024.0 {
-            break;
-        }
-        (value, unit) = (value / 1_024.0, next);
-    }
-    if unit == "B" { format!("{number} B") } else { format!("{value:.1} {unit}") }
 }
 
 #[cfg(test)]
@@ -168,28 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_one_form() {
-        let minutes = 60_000;
-        for (ms, expected) in [
-            (0, "0 ms"),
-            (640, "640 ms"),
-            (4_250, "4.2 s"),
-            (12_900, "12 s"),
-            (60_000, "1 min"),
-            (3 * minutes + 20_000, "3 min 20 s"),
-            (600_000, "10 min"),
-            (125 * minutes, "2 h 5 min"),
-            (76 * 60 * minutes, "3 d 4 h"),
-        ] {
-            assert_eq!(duration(ms), expected);
-        }
+    fn measured_durations_have_a_digit_where_they_are_short() {
         assert_eq!([0.04, 7.26, 90.4, 1_500.0].map(duration_of_ms), ["0.0 ms", "7.3 ms", "90 ms", "1.5 s"]);
     }
 
     #[test]
-    fn numbers_are_written_for_people() {
-        assert_eq!((count(0), count(999), count(1_234_567)), ("0".into(), "999".into(), "1,234,567".into()));
-        assert_eq!((bytes(1_023), bytes(1_536), bytes(5 << 30)), ("1023 B".into(), "1.5 KiB".into(), "5.0 GiB".into()));
+    fn times_are_said_from_now() {
         assert_eq!((relative(1_000, 61_000), relative(7_201_000, 1_000)), ("1 min ago".into(), "in 2 h".into()));
     }
 }

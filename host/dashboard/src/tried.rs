@@ -10,7 +10,7 @@ use bulkhead_protocol::PageAnswer;
 use serde_json::Value;
 
 /// Bytes of an answer to what was tried that a page of the dashboard shows.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Parts of an answer to what was tried that a page of the dashboard shows.
 const PARTS_SHOWN_MAX: usize = 20;
 /// What a method is answered with that a host has nothing for.

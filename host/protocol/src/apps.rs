@@ -4,9 +4,12 @@
 //! view is made of. Invariants: a model finds no tool that is for views alone; a name that a tool has is that tool's, and one that only
 //! its plugin knows it by means a tool only where one alone is meant.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 
 use bulkhead_calls::{Catalog, ToolEntry};
+use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::Tool;
 
 /// What the metadata of a tool says.
@@ -37,9 +40,17 @@ impl ToolUi {
     }
 }
 
-/// Whether a client shows a view for a tool's results.
+/// The view that a client shows for a tool's results.
+pub(crate) fn view_of(tool: &Tool) -> Option<String> {
+    ToolUi::of(tool)?.resource_uri
+}
+
 fn has_view(tool: &Tool) -> bool {
-    ToolUi::of(tool).is_some_and(|ui| ui.resource_uri.is_some())
+    view_of(tool).is_some()
+}
+
+fn is_for_view(tool: &Tool) -> bool {
+    ToolUi::of(tool).is_none_or(|ui| ui.is_for("app"))
 }
 
 /// Whether a client shows a view for any tool that `may` be called.
@@ -69,16 +80,26 @@ pub(crate) fn meant_by_view<'a>(
     }
     let tools = || catalog.tools().iter();
     let is_of_app = |entry: &&ToolEntry| tools().any(|other| other.plugin == entry.plugin && has_view(&other.tool));
-    let is_for_view = |entry: &&ToolEntry| ToolUi::of(&entry.tool).is_none_or(|ui| ui.is_for("app"));
     let named = tools().map(|entry| &**entry).filter(|entry| entry.is_own_name(name) && may(&entry.tool));
-    let mut meant = named.filter(is_for_view).filter(is_of_app);
+    let mut meant = named.filter(|entry| is_for_view(&entry.tool)).filter(is_of_app);
     meant.next().filter(|_| meant.next().is_none())
+}
+
+/// The tool that a view of one plugin means by a name, where it is known whose view calls: one of this plugin that is for views, by the
+/// name that clients see or by its own.
+pub(crate) fn meant_by_view_of<'a>(
+    catalog: &'a Catalog,
+    plugin: &PluginVersion,
+    name: &str,
+    may: impl Fn(&Tool) -> bool,
+) -> Option<&'a Arc<ToolEntry>> {
+    let is_meant = |entry: &&Arc<ToolEntry>| entry.plugin == *plugin && is_for_view(&entry.tool) && may(&entry.tool);
+    let meant = || catalog.tools().iter().filter(is_meant);
+    meant().find(|entry| entry.tool.name == name).or_else(|| meant().find(|entry| entry.is_own_name(name)))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use bulkhead_domain::Json;
     use bulkhead_domain::limits::CallLimits;
 
@@ -151,5 +172,35 @@ mod tests {
             meant_by_view(&catalog, "points", |tool| tool.name != "c_points").is_none(),
             "none that may not be called"
         );
+    }
+
+    #[test]
+    fn view_whose_plugin_is_known_means_tools_of_that_plugin_alone() {
+        let app_only = |name: &str| tool(name, "ui", r#"{"visibility":["app"]}"#);
+        let model_only = |name: &str| tool(name, "ui", r#"{"visibility":["model"]}"#);
+        let catalog = Catalog::new(vec![
+            entry("chart", "points", app_only("c_points")),
+            entry("chart", "twice", Tool::sample("c_twice")),
+            entry("chart", "greet", model_only("c_greet")),
+            entry("other", "twice", Tool::sample("o_twice")),
+            entry("other", "c_points", Tool::sample("taken")),
+        ]);
+        let plugin = catalog.get("c_points").unwrap().plugin.clone();
+        let meant = |name: &str| {
+            meant_by_view_of(&catalog, &plugin, name, |tool| tool.name != "none").map(|entry| entry.tool.name.as_str())
+        };
+        for (name, expected) in [
+            ("points", Some("c_points")),
+            ("c_points", Some("c_points")),
+            ("twice", Some("c_twice")),
+            // Of another plugin, not for views, or not there.
+            ("o_twice", None),
+            ("taken", None),
+            ("greet", None),
+            ("nothing", None),
+        ] {
+            assert_eq!(meant(name), expected, "{name}");
+        }
+        assert!(meant_by_view_of(&catalog, &plugin, "points", |_| false).is_none(), "none that may not be called");
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::apps;
 use crate::arguments::{self, CallRefusal};
 use crate::encoded_message::Ending;
 use crate::error::{INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
@@ -37,6 +38,11 @@ impl OfferedTool {
     /// The version that a call of it runs.
     pub fn plugin(&self) -> &PluginVersion {
         &self.0.plugin
+    }
+
+    /// The URI of the view that is shown for its results.
+    pub fn view(&self) -> Option<String> {
+        apps::view_of(&self.0.tool)
     }
 }
 
@@ -106,6 +112,20 @@ impl TaskCalls {
         let catalog = self.shared.offered(requestor, rights).catalog;
         let entry = catalog.get(name).filter(|entry| rights::may_call(rights, &entry.tool, rights.has(Need::Tasks)))?;
         Some(OfferedTool(Arc::clone(entry)))
+    }
+
+    /// The tool that the view of another one means by a name: one of the same plugin.
+    pub fn tool_of_view(
+        &self,
+        requestor: &Requestor,
+        rights: &Rights,
+        shown: &OfferedTool,
+        name: &str,
+    ) -> Option<OfferedTool> {
+        let catalog = self.shared.offered(requestor, rights).catalog;
+        let has_tasks = rights.has(Need::Tasks);
+        let may = |tool: &Tool| rights::may_call(rights, tool, has_tasks);
+        apps::meant_by_view_of(&catalog, shown.plugin(), name, may).cloned().map(OfferedTool)
     }
 
     /// The plugins that this requestor's tenant is shown, in the order of their names, in the versions that this requestor gets. Its rights

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bulkhead_calls::policy::{Bound, Grants};
+use bulkhead_config::amounts::granted_amount;
 use bulkhead_config::{Config, PluginConfig};
 use bulkhead_plugins::{GrantRow, grant_rows, limit_rows, skill_rows, view_rows};
 use bulkhead_runtime::inspect::{Inspection, RequestedPolicy};
@@ -51,17 +52,23 @@ impl Table {
 
 /// Rows in columns.
 pub fn columns(rows: &[GrantRow]) -> Vec<String> {
-    let wide = rows.iter().map(|row| row.grant.chars().count()).max().unwrap_or_default().max(8);
     let has_left = rows.iter().any(|row| row.left.is_some());
-    let line = |what: &str, wanted: &str, granted: &str, left: &str, effective: &str| {
-        let left = if has_left { format!("{left:<12} ") } else { String::new() };
-        format!("  {what:<wide$} {wanted:<12} {granted:<12} {left}{effective}")
-    };
-    let mut lines = vec![line("", "wanted", "granted", "left", "effective")];
-    lines.extend(rows.iter().map(|row| {
+    let side = |row: &GrantRow, value: &str| granted_amount(&row.grant, value).unwrap_or_else(|| value.to_owned());
+    let mut cells = vec![["", "wanted", "granted", "left", "effective"].map(str::to_owned)];
+    cells.extend(rows.iter().map(|row| {
         let left = row.left.as_deref().unwrap_or_default();
-        line(&row.grant, &row.wanted, &row.granted, left, &row.effective)
+        [row.grant.clone(), side(row, &row.wanted), side(row, &row.granted), left.to_owned(), side(row, &row.effective)]
     }));
+    let widest = |at: usize, least: usize| {
+        cells.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or_default().max(least)
+    };
+    let what_wide = widest(0, 8);
+    let side_wide = [1, 2, 3].map(|at| widest(at, 12)).into_iter().max().unwrap_or_default();
+    let line = |[what, wanted, granted, left, effective]: &[String; 5]| {
+        let left = if has_left { format!("{left:<side_wide$} ") } else { String::new() };
+        format!("  {what:<what_wide$} {wanted:<side_wide$} {granted:<side_wide$} {left}{effective}")
+    };
+    let mut lines: Vec<_> = cells.iter().map(line).collect();
     if rows.is_empty() {
         lines.push("  nothing is wanted, nothing is granted".to_owned());
     }

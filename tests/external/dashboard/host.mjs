@@ -9,6 +9,8 @@ import { promisify } from "node:util";
 
 /** What a host, a command or a change may take before it counts as lost. */
 const PATIENCE_MS = 60_000;
+/** Where views of MCP Apps are previewed; the port is the dashboard's. */
+export const PREVIEW_ORIGIN = "http://apps.localhost";
 const ROOT = path.resolve(import.meta.dirname, "../../..");
 
 const run = promisify(execFile);
@@ -78,6 +80,7 @@ enabled = true
 [dashboard]
 listen = "127.0.0.1:0"
 allowed_hosts = ${JSON.stringify(allowedHosts)}
+app_preview_origin = ${JSON.stringify(PREVIEW_ORIGIN)}
 `;
     host.config = host.file("bulkhead.toml");
     await writeFile(host.config, `${base}${sections}\n${entries.join("")}`);

@@ -3,6 +3,7 @@ import { parseArgs } from "node:util";
 
 import { Viewers, launch } from "./browser.mjs";
 import { access } from "./checks/access.mjs";
+import { apps } from "./checks/apps.mjs";
 import * as features from "./checks/features.mjs";
 import { hostile } from "./checks/hostile.mjs";
 import { live } from "./checks/live.mjs";
@@ -41,7 +42,7 @@ async function runChecks() {
   const world = await makeWorld(host, new Viewers(browser, host), issuer);
   world.everyWay = options["every-way"] ?? false;
   await Promise.all(browser.contexts().map((context) => context.close()));
-  for (const checks of [login, tasks, access, hostile, live, ...Object.values(features)]) await checks(report, world);
+  for (const checks of [login, tasks, access, hostile, live, apps, ...Object.values(features)]) await checks(report, world);
   report.note(`${Math.round((performance.now() - began) / 1_000)} s with ${browser.version()}`);
   console.log(`${report.passed} passed, ${report.failed} failed`);
   if (report.failed > 0 || report.passed === 0) process.exitCode = 1;

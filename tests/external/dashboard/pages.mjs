@@ -28,6 +28,7 @@ const REQUESTOR = [
   { name: "nothing", path: "/nothing", heading: /./ },
   { name: "tools", path: "/tools", heading: "Tools" },
   { name: "tool", path: "/tools/book_trip", heading: /trip/i },
+  { name: "tool with a view", path: "/tools/chart", heading: "chart", like: "tool" },
   { name: "resources", path: "/resources", heading: "Resources" },
   { name: "prompts", path: "/prompts", heading: "Prompts" },
   { name: "my limits", path: "/limits", heading: /limits/i },

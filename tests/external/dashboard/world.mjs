@@ -7,6 +7,7 @@ export const PLUGINS = [
   { name: "primes" },
   { name: "desk" },
   { name: "probe" },
+  { name: "chart" },
   { name: "markup", file: `"><img src=x onerror=alert('file')>.wasm` },
 ];
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bulkhead_config::amounts::granted_amount;
 use bulkhead_config::{Origin, Setting};
 use bulkhead_console::print_line;
 use bulkhead_console::table::{Layout, cell, member};
@@ -88,7 +89,11 @@ fn answer(settings: &[Setting], file: Option<String>, digest: &str) -> Value {
 }
 
 fn table(settings: &[Setting], layout: &Layout) -> String {
-    let row = |setting: &Setting| vec![cell(&*setting.key), member(&setting.value), cell(&*setting.origin.to_string())];
+    let value = |Setting { key, value, .. }: &Setting| {
+        let number = value.as_u64().map(|number| number.to_string());
+        number.and_then(|number| granted_amount(key, &number)).unwrap_or_else(|| member(value))
+    };
+    let row = |setting: &Setting| vec![cell(&*setting.key), value(setting), cell(&*setting.origin.to_string())];
     layout.table(&["KEY", "VALUE", "FROM"], &settings.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -104,8 +109,10 @@ mod tests {
         let settings = [
             Setting { key: "log.level".to_owned(), value: json!("debug"), origin: Origin::Set(location) },
             Setting { key: "server.roots".to_owned(), value: json!(["a"]), origin: Origin::Default },
+            Setting { key: "call.memory_bytes".to_owned(), value: json!(67_108_864), origin: Origin::Default },
         ];
-        let expected = "KEY           VALUE  FROM\nlog.level     debug  b.toml:7\nserver.roots  [\"a\"]  default";
+        let expected = "KEY                VALUE     FROM\nlog.level          debug     b.toml:7\n\
+            server.roots       [\"a\"]     default\ncall.memory_bytes  64.0 MiB  default";
         assert_eq!(table(&settings, &Layout::plain(0)), expected);
         let json = answer(&settings, None, "ab");
         assert_eq!(

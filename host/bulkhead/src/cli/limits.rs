@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use bulkhead_config::amounts::amount;
 use bulkhead_console::table::{Layout, cell};
 use bulkhead_control::commands::{LimitsInUse, TaskFilter};
 use bulkhead_control::views::{LimitCount, LimitsView};
@@ -105,7 +106,7 @@ pub(super) fn limits_table(view: &LimitsView, order: LimitOrder, layout: &Layout
         all.sort_by_key(|(_, _, limit)| std::cmp::Reverse(percent(*limit)));
     }
     let row = |(owner, name, limit): (String, &str, LimitCount)| {
-        vec![owner, cell(name), limit.in_use.to_string(), limit.max.to_string(), format!("{} %", percent(limit))]
+        vec![owner, cell(name), amount(name, limit.in_use), amount(name, limit.max), format!("{} %", percent(limit))]
     };
     let rows: Vec<_> = all.into_iter().map(row).collect();
     let mut text = layout.table(&["WHOSE", "LIMIT", "IN USE", "MAXIMUM", "FULL"], &rows);

@@ -1,5 +1,6 @@
 //! `bulkhead plugin changes|grants`.
 
+use bulkhead_config::amounts::granted_amount;
 use bulkhead_console::table::{Layout, cell, word};
 use bulkhead_control::views::PluginGrantsView;
 use bulkhead_plugins::{Difference, DifferenceKind, TextDifference, ToolDifference, VersionChanges};
@@ -20,7 +21,8 @@ pub(super) fn changes(view: &VersionChanges, _: &Layout) -> String {
     lines.extend(view.grants.iter().map(|row| {
         let wanted = (&row.wanted_before, &row.wanted);
         let effective = (&row.effective_before, &row.effective);
-        let side = |(before, after): (&String, &String)| format!("{} -> {}", cell(&**before), cell(&**after));
+        let shown = |value: &str| granted_amount(&row.grant, value).unwrap_or_else(|| cell(value));
+        let side = |(before, after): (&String, &String)| format!("{} -> {}", shown(before), shown(after));
         format!("~ {}: wanted {}, effective {}", cell(&*row.grant), side(wanted), side(effective))
     }));
     if lines.len() == 1 {

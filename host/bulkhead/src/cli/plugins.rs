@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bulkhead_author_cli::{EXIT_FAILED, EXIT_REFUSED};
+use bulkhead_config::amounts;
 use bulkhead_console::print_error;
 use bulkhead_console::table::{Layout, cell, when, word};
 use bulkhead_control::Request;
@@ -364,7 +365,7 @@ fn changes(changes: Option<&Changes>) -> Vec<String> {
 }
 
 pub(super) fn verified(view: &Verified) -> String {
-    let mut lines = vec![format!("{} versions, {} bytes", view.versions, view.bytes)];
+    let mut lines = vec![format!("{} versions, {}", view.versions, amounts::bytes(view.bytes))];
     lines.extend(
         view.problems
             .iter()

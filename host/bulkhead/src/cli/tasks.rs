@@ -6,6 +6,7 @@
 use std::process::ExitCode;
 
 use bulkhead_author_cli::EXIT_FAILED;
+use bulkhead_config::amounts;
 use bulkhead_console::table::{Layout, cell, fields_at, now};
 use bulkhead_control::commands::{
     TaskFilter, TasksCancel, TasksFail, TasksHold, TasksJournal, TasksList, TasksPage, TasksPause, TasksPurge,
@@ -340,13 +341,13 @@ pub(super) fn journal(view: &JournalView, layout: &Layout) -> String {
     let head = format!("id       {}\ndurable  {}{attempt}", cell(&*view.id), cell(&*view.durable.to_string()));
     let row = |entry: &JournalEntryView| {
         let JournalEntryView { number, step, kind, import, bytes } = entry;
-        vec![number.to_string(), step.to_string(), cell(&**kind), bytes.to_string(), cell(import.as_deref())]
+        vec![number.to_string(), step.to_string(), cell(&**kind), amounts::bytes(*bytes), cell(import.as_deref())]
     };
     let Some(listed) = &view.entries_listed else { return head };
     let rows: Vec<_> = listed.iter().map(row).collect();
     let next = listed.last().filter(|_| view.more).map(|last| u64::from(last.number) + 1);
     let more = next.map(|next| format!("\n(there are more: --from {next})")).unwrap_or_default();
-    format!("{head}\n\n{}{more}", layout.table(&["ENTRY", "STEP", "KIND", "BYTES", "IMPORT"], &rows))
+    format!("{head}\n\n{}{more}", layout.table(&["ENTRY", "STEP", "KIND", "SIZE", "IMPORT"], &rows))
 }
 
 /// What came of a replay.
@@ -357,8 +358,9 @@ fn replay(view: &ReplayView) -> String {
         Some(divergence) => format!("no, {}", cell(&*divergence.to_string())),
     };
     format!(
-        "id       {}\njournal  {entries} entries, {bytes} bytes, mark at step {mark}\nagrees   {verdict}",
-        cell(&**id)
+        "id       {}\njournal  {entries} entries, {}, mark at step {mark}\nagrees   {verdict}",
+        cell(&**id),
+        amounts::bytes(*bytes)
     )
 }
 

@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use bulkhead_author_cli::EXIT_FAILED;
+use bulkhead_config::amounts;
 use bulkhead_console::print_error;
 use bulkhead_console::table::{Layout, cell, fields};
 use bulkhead_control::commands::{TenantList, TenantPurge, TenantUsage};
@@ -109,20 +110,23 @@ fn is_sure(name: &str) -> anyhow::Result<bool> {
 pub(super) fn tenant_table(view: &TenantListView, layout: &Layout) -> String {
     let row = |tenant: &TenantView| {
         let TenantView { name, id, requestors, tokens, tasks, bytes } = tenant;
-        let counts = [*requestors as u64, *tokens as u64, *tasks, *bytes];
+        let counts = [*requestors as u64, *tokens as u64, *tasks];
         let mut cells = vec![cell(name.as_str())];
         cells.extend(counts.map(|count| count.to_string()));
+        cells.push(amounts::bytes(*bytes));
         cells.push(cell(id.as_str()));
         cells
     };
     let rows: Vec<_> = view.tenants.iter().map(row).collect();
-    layout.table(&["NAME", "REQUESTORS", "TOKENS", "TASKS", "BYTES", "ID"], &rows)
+    layout.table(&["NAME", "REQUESTORS", "TOKENS", "TASKS", "STORED", "ID"], &rows)
 }
 
 const MORE_USAGE: &str = "there is more: ask for one tenant or for fewer days";
+const USAGE_HEAD: [&str; 8] = ["TENANT", "DAY", "CALLS", "CPU TIME", "CAME IN", "WENT OUT", "STORED", "TENANT_ID"];
 const USAGE_COLUMNS: [&str; 8] =
     ["TENANT", "DAY", "CALLS", "CPU_MS", "BYTES_IN", "BYTES_OUT", "STORED_BYTES", "TENANT_ID"];
 
+/// For a program the numbers as they are.
 fn usage_cells(day: &TenantDayView) -> Vec<String> {
     let TenantDayView { tenant, id, day, calls, cpu_ms, bytes_in, bytes_out, stored_bytes } = day;
     let mut cells = vec![cell(tenant.as_deref()), cell(day.as_str())];
@@ -131,10 +135,18 @@ fn usage_cells(day: &TenantDayView) -> Vec<String> {
     cells
 }
 
+fn usage_row(day: &TenantDayView) -> Vec<String> {
+    let TenantDayView { tenant, id, day, calls, cpu_ms, bytes_in, bytes_out, stored_bytes } = day;
+    let mut cells = vec![cell(tenant.as_deref()), cell(day.as_str()), calls.to_string(), amounts::duration(*cpu_ms)];
+    cells.extend([bytes_in, bytes_out, stored_bytes].map(|number| amounts::bytes(*number)));
+    cells.push(cell(id.as_str()));
+    cells
+}
+
 pub(super) fn usage_table(view: &TenantUsageView, layout: &Layout) -> String {
-    let rows: Vec<_> = view.usage.iter().map(usage_cells).collect();
+    let rows: Vec<_> = view.usage.iter().map(usage_row).collect();
     let more = if view.more { format!("\n({MORE_USAGE})") } else { String::new() };
-    layout.table(&USAGE_COLUMNS, &rows) + &more
+    layout.table(&USAGE_HEAD, &rows) + &more
 }
 
 /// As RFC 4180 has it. The name of a tenant may hold what separates values.

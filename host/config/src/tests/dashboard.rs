@@ -30,6 +30,42 @@ fn dashboard_links_to_traces_by_an_address_with_their_id() {
     }
 }
 
+#[test]
+fn views_are_previewed_at_a_host_name_that_is_none_of_the_dashboard() {
+    let with = |origin: &str| format!("[dashboard]\nlisten = '127.0.0.1:8810'\napp_preview_origin = '{origin}'");
+    let tls = "\nallowed_hosts = ['ops.example.com:8810']\ntls = { certificate = 'a', key = 'b' }";
+    assert_eq!(load("[dashboard]\nlisten = '127.0.0.1:1'").unwrap().dashboard.unwrap().app_preview_origin, None);
+    for (origin, expected) in [
+        ("http://apps.localhost", "http://apps.localhost:8810"),
+        ("http://Apps.LOCALHOST:80", "http://apps.localhost"),
+        ("https://apps.example.com:443", "https://apps.example.com"),
+        ("https://apps.example.com:8443", "https://apps.example.com:8443"),
+    ] {
+        let config = load(&with(origin)).unwrap().dashboard.unwrap();
+        assert_eq!(config.app_preview_origin.unwrap().text(8810), expected);
+    }
+    let key = "etc/bulkhead.toml:3: dashboard.app_preview_origin";
+    for (origin, why) in [
+        ("apps.localhost", "neither https:// nor http://"),
+        ("file://apps", "neither https:// nor http://"),
+        ("https://apps.example.com/", "more than a host name and a port"),
+        ("https://a@apps.example.com", "more than a host name and a port"),
+        ("https://apps.example.com:0", "no port behind its colon"),
+        ("https://", "no host name"),
+        ("https://10.0.0.1", "no host name"),
+        ("https://0x7f.1", "no host name"),
+        ("https://[::1]", "no host name"),
+        ("https://apps;example.com", "no host name"),
+        ("http://apps.example.com", "none of this machine"),
+        ("http://localhost:9000", "a name of the dashboard itself"),
+        ("http://bulkhead-0.localhost", "a name of the dashboard itself"),
+    ] {
+        refused_once(&with(origin), key, why);
+    }
+    refused_once(&format!("{}{tls}", with("https://OPS.example.com:1")), key, "a name of the dashboard itself");
+    refused_once(&format!("{}{tls}", with("http://apps.localhost")), key, "this listener has TLS");
+}
+
 const ISSUER: &str = "[auth]\nresource = 'https://mcp.example.com/mcp'\n[[auth.issuer]]\n\
     issuer = 'https://login.example.com'\ntenant = 'acme'\n[dashboard]\nlisten = '127.0.0.1:1'\n[dashboard.oidc]\n";
 

@@ -12,6 +12,7 @@ use super::operators::ROWS_MAX;
 use super::overview::refused_in_history;
 use super::plugins::plugin_path;
 use super::{Frame, address, filter_text, more, notice, table, task_path, words};
+use crate::columns::{AUDIT, Columns, DENIALS, LED_AUDIT};
 use crate::text;
 
 /// Characters of an id, a digest or a version that tell it apart.
@@ -37,10 +38,10 @@ impl<'a> LogReader<'a> {
     }
 
     /// The number of a line counts what others do as well.
-    fn columns(self) -> &'static [&'static str] {
+    fn columns(self) -> Columns {
         match self {
-            Self::Operator { .. } => &["Line", "When", "Event", "Who", "What"],
-            Self::Lead => &["When", "Event", "Who", "What"],
+            Self::Operator { .. } => AUDIT,
+            Self::Lead => LED_AUDIT,
         }
     }
 
@@ -262,7 +263,7 @@ fn from_log(frame: &Frame<'_>, reader: LogReader<'_>, page: &AuditPageView) -> M
     let [log, _] = reader.places();
     html! {
         @if denied.is_empty() { p { "The log says of nothing that was denied." } } @else {
-            (table("Denials", &["Event", "Whose", "Plugin or tool", "Why", "Times", "Last"], html! {
+            (table("Denials", DENIALS, html! {
                 @for ((event, whose, of, why), denied) in denied.iter().take(ROWS_MAX) {
                     tr {
                         td { a href=(address(log, &[("event", Some(event)), ("tenant", reader.tenant())])) { (text::line(event)) } }

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::{Frame, table, token};
+use crate::columns::DONE;
 use crate::sessions::Session;
 use crate::text;
 
@@ -66,7 +67,7 @@ pub(crate) fn bulk_results(frame: &Frame<'_>, results: &[BulkResult<'_>]) -> Mar
     let refused = results.iter().filter(|result| result.done.is_err()).count();
     frame.show("What was done", html! {
         p { (results.len() - refused) " done, " (refused) " refused." }
-        (table("What was done", &["Task", "What came of it"], html! {
+        (table("What was done", DONE, html! {
             @for result in results {
                 tr {
                     td { a href={ "/tasks/" (result.id) } { code { (short(result.id)) } } }

@@ -92,7 +92,7 @@ fn places(host: &HostIdentity) -> impl Iterator<Item = (&'static str, &str)> {
 fn clock(ahead_of_system_ms: u64) -> String {
     match ahead_of_system_ms {
         0 => "in step with the system's".to_owned(),
-        ms => format!("{} ms ahead of the system's", text::count(ms)),
+        ms => format!("{} ahead of the system's", text::duration(ms)),
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn clock_is_shown_by_how_far_it_is_ahead() {
-        for (ahead_ms, expected) in [(0, "in step with the system's"), (3_000, "3,000 ms ahead of the system's")] {
+        for (ahead_ms, expected) in [(0, "in step with the system's"), (3_000, "3 s ahead of the system's")] {
             assert_eq!(clock(ahead_ms), expected);
         }
     }

@@ -9,7 +9,7 @@ use super::limits::counts;
 use super::lists::counted;
 use super::operators::{ROWS_MAX, digits};
 use super::{Frame, address, button, filter_text, more, notice, status, status_choice, table};
-use crate::columns::LED_TASKS;
+use crate::columns::{LED_PLUGINS, LED_TASKS, LIMITS};
 use crate::sessions::Session;
 use crate::text;
 
@@ -26,14 +26,14 @@ pub(crate) fn led_tenant(frame: &Frame<'_>, limits: &LimitsView) -> Markup {
             }
             @for tenant in &limits.tenants {
                 h2 { "Limits of " (text::line(&tenant.tenant)) }
-                (counts("Limits of the tenant", "In use", &tenant.limits))
+                (counts("Limits of the tenant", LIMITS, &tenant.limits))
             }
             h2 { "Requestors" }
             @if limits.requestors.is_empty() { p { "No requestor uses anything now." } }
             @for requestor in &limits.requestors {
                 details { summary { (text::line(&requestor.requestor)) }
                     p { a href=(address("/tenant/tasks", &[("requestor", Some(&requestor.requestor))])) { "Its tasks" } }
-                    (counts(&text::line(&requestor.requestor), "In use", &requestor.limits))
+                    (counts(&text::line(&requestor.requestor), LIMITS, &requestor.limits))
                 }
             }
             @if limits.more { p { "There are more requestors." } }
@@ -96,7 +96,7 @@ pub(crate) fn led_plugins(frame: &Frame<'_>, page: &LedPlugins<'_>) -> Markup {
         "Plugins of the tenant",
         html! {
             @if page.plugins.is_empty() { p { "Your tenant is shown no plugin." } } @else {
-                (table("Plugins of the tenant", &["Plugin", "State", "Active", "Since", "Canary"], html! {
+                (table("Plugins of the tenant", LED_PLUGINS, html! {
                     @for plugin in page.plugins.iter().take(ROWS_MAX) {
                         tr {
                             td { (text::line(&plugin.name)) }

@@ -1,11 +1,12 @@
 //! The limits of a requestor.
 
+use bulkhead_config::amounts::{amount, is_bytes};
 use bulkhead_control::views::{LimitCount, LimitCounts};
 use bulkhead_domain::limits::Limits;
 use maud::{Markup, html};
 
 use super::{Frame, meter, table};
-use crate::text;
+use crate::columns::{Columns, LIMITS, OWN_PART, RATES};
 
 /// A requestor's limits, with what it has in use of its own and of its tenant's.
 pub(crate) struct OwnLimits<'a> {
@@ -25,12 +26,12 @@ pub(crate) fn own_limits(frame: &Frame<'_>, page: &OwnLimits<'_>) -> Markup {
         "Limits",
         html! {
             h2 { "Yours" }
-            (counts("Yours", "In use", page.own))
+            (counts("Yours", LIMITS, page.own))
             h2 { "Of your tenant" }
             p.note { "They hold for all requestors of your tenant together. What others use of them is not shown." }
-            (counts("Of your tenant", "Your part", page.of_tenant))
+            (counts("Of your tenant", OWN_PART, page.of_tenant))
             h2 { "Rates" }
-            (table("Rates", &["Limit", "You", "Your tenant"], html! {
+            (table("Rates", RATES, html! {
                 @for (name, own, of_tenant) in rates {
                     tr {
                         td { (limit(name)) }
@@ -44,10 +45,10 @@ pub(crate) fn own_limits(frame: &Frame<'_>, page: &OwnLimits<'_>) -> Markup {
     )
 }
 
-pub(super) fn counts(label: &str, in_use: &str, counts: &LimitCounts) -> Markup {
+pub(super) fn counts(label: &str, columns: Columns, counts: &LimitCounts) -> Markup {
     table(
         label,
-        &["Limit", in_use],
+        columns,
         html! {
             @for (name, count) in counts { tr { td { (limit(name)) } td { (fullness(name, *count)) } } }
         },
@@ -68,14 +69,6 @@ pub(super) fn fullness(name: &str, LimitCount { in_use, max }: LimitCount) -> Ma
         meter min="0" max=(max.max(1)) value=(in_use.min(max.max(1))) high=(max - max / 10) optimum="0" {}
         " " (amount(name, in_use)) " of " (amount(name, max))
     }
-}
-
-fn is_bytes(name: &str) -> bool {
-    name.contains("bytes")
-}
-
-fn amount(name: &str, number: u64) -> String {
-    if is_bytes(name) { text::bytes(number) } else { text::count(number) }
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod timeline;
 mod tokens;
 mod tools;
 mod tries;
+mod views;
 
 use bulkhead_control::views::TaskStatus;
 use bulkhead_domain::UnixMs;
@@ -49,12 +50,12 @@ pub(crate) use plugin_tools::{PluginTools, USAGE_DAYS, plugin_tool};
 pub(crate) use plugins::{PluginPage, PluginsPage, plugin, plugin_path, plugins, version_path};
 pub(crate) use tenants::{DAYS_SHOWN, TenantPage, tenant, tenants};
 pub(crate) use tokens::{Tokens, token_created, tokens};
-pub(crate) use tools::{ToolPage, ToolsPage, tool, tools};
-pub(crate) use tries::{
-    Listed, ListedPage, TriedPage, prompt_again, prompts, resource_again, resources, tool_again, tried,
-};
+pub(crate) use tools::{CallerWays, ToolPage, ToolsPage, call_form, tool, tools};
+pub(crate) use tries::{Listed, ListedPage, TriedPage, prompt_again, prompts, resource_again, resources, tried};
+pub(crate) use views::{ShownView, no_view, view};
 
 use crate::assets::{SCRIPT_PATH, STYLE_PATH};
+use crate::columns::{Columns, class_of};
 use crate::digests::form_token;
 use crate::host_name::{HOST_NAME, VERSION};
 use crate::sessions::{Session, Viewer};
@@ -247,11 +248,11 @@ fn filter_text(name: &str, label: &str, value: Option<&str>) -> Markup {
     html! { label { (label) " " input type="text" name=(name) value=(value.unwrap_or_default()) maxlength="200"; } }
 }
 
-/// A table that scrolls by itself where it is too wide.
-fn table(label: &str, columns: &[&str], rows: Markup) -> Markup {
+/// A table; on a narrow screen each row is a card.
+fn table(label: &str, columns: Columns, rows: Markup) -> Markup {
     html! {
         div.scroll role="region" aria-label=(label) tabindex="0" {
-            table {
+            table.cards.(class_of(columns)) {
                 thead { tr { @for column in columns { th scope="col" { (column) } } } }
                 tbody { (rows) }
             }

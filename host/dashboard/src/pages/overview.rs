@@ -15,6 +15,7 @@ use super::tiles::CALLS_FOR_P99;
 use super::tiles::tiles;
 use super::{Frame, address, live, meter, table};
 use crate::chart::{Chart, ChartLine, clock_time, greatest, number};
+use crate::columns::{FULLEST, REFUSALS};
 use crate::text;
 
 /// Of the fullest limits, those that the first page of the dashboard shows.
@@ -112,7 +113,7 @@ pub(crate) fn overview(frame: &Frame<'_>, page: &Overview) -> Markup {
                 div.charts { (charts(&page.history)) }
                 h2 { "The fullest limits" }
                 @if fullest.is_empty() { p { "No limit is above " (EMPTY_PERCENT) " %." } } @else {
-                    (table("The fullest limits", &["Whose", "Limit", "In use"], html! {
+                    (table("The fullest limits", FULLEST, html! {
                         @for used in fullest.iter().take(FULLEST_SHOWN_MAX) {
                             tr {
                                 td {
@@ -330,7 +331,7 @@ pub(super) fn refused_in_history(history: &HistoryView) -> Markup {
     refused.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     html! {
         @if refused.is_empty() { p { "No limit has refused anything in the last hour." } } @else {
-            (table("Refusals of the last hour by limit", &["Limit", "Refusals"], html! {
+            (table("Refusals of the last hour by limit", REFUSALS, html! {
                 @for (limit, count) in &refused { tr { td { code { (limit) } } td { (text::count(*count)) } } }
             }))
         }

@@ -10,8 +10,9 @@ use bulkhead_plugins::{
 use maud::{Markup, html};
 
 use super::operators::digits;
-use super::plugins::{canary_form, confirmed, orders, plugin_path, stage, version_field, version_path};
+use super::plugins::{canary_form, confirmed, granted, orders, plugin_path, stage, version_field, version_path};
 use super::{Frame, address, fitting, more, table, token};
+use crate::columns::GRANT_CHANGES;
 use crate::orders::Order;
 use crate::sessions::Session;
 use crate::text;
@@ -99,7 +100,7 @@ fn beside_tools(changes: &VersionChanges) -> Markup {
         @if !changes.grants.is_empty() {
             h3 { "Grants" }
             @let (shown, left) = fitting(&changes.grants, LIST_BYTES, grant);
-            (table("Grants that differ", &["Grant", "Asked", "Effective"], html! { @for row in &shown { (row) } }))
+            (table("Grants that differ", GRANT_CHANGES, html! { @for row in &shown { (row) } }))
             (left_out(left))
         }
     }
@@ -110,9 +111,10 @@ fn left_out(left: usize) -> Markup {
 }
 
 fn grant(row: &GrantDifference) -> Markup {
+    let side = |value: &str| granted(&row.grant, value);
     let turn = |before: &str, after: &str| match before == after {
-        true => text::line(after),
-        false => format!("{} → {}", text::line(before), text::line(after)),
+        true => side(after),
+        false => format!("{} → {}", side(before), side(after)),
     };
     html! {
         tr {

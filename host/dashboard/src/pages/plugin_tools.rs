@@ -10,6 +10,7 @@ use super::operators::{ROWS_MAX, path_segment};
 use super::schema_table::schema_table;
 use super::tiles::CALLS_FOR_P99;
 use super::{Frame, address, table};
+use crate::columns::PLUGIN_TOOLS;
 use crate::text;
 
 /// Days of calls on the page of a plugin.
@@ -39,7 +40,7 @@ impl PluginTools<'_> {
         html! {
             h2 { "Tools" }
             @if self.offered.is_empty() { p { "None is offered." } } @else {
-                (table("Tools", &["Tool", "Calls, 7 days", "Errors, 7 days", "Calls lately", "Errors lately", "p99 lately"], html! {
+                (table("Tools", PLUGIN_TOOLS, html! {
                     @for tool in self.offered.iter().take(ROWS_MAX) {
                         @let lately = counts(&tool.name);
                         @let (calls, errors) = days(&tool.name);

@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 
+use bulkhead_config::amounts::granted_amount;
 use bulkhead_control::views::{PluginGrantsView, PluginListView};
 use bulkhead_plugins::{CanaryView, Digest, GrantRow, PluginHealth, PluginState, PluginView, Stage, VersionView};
 use maud::{Markup, html};
@@ -12,7 +13,7 @@ use super::lists::{ListAddress, ListPosition, counted};
 use super::operators::{digits, path_segment, rows};
 use super::plugin_tools::PluginTools;
 use super::{Frame, fitting, live, more, table, token};
-use crate::columns::PLUGINS;
+use crate::columns::{GRANTS, PLUGINS, TENANT_GRANTS, VERSIONS};
 use crate::orders::Order;
 use crate::sessions::Session;
 use crate::text;
@@ -195,7 +196,7 @@ pub(crate) fn plugin(frame: &Frame<'_>, session: &Session, page: &PluginPage<'_>
         @if let Some(tools) = page.tools { (tools.show(name)) }
         h2 { "Versions" }
         @if versions.is_empty() { p { "None is kept." } } @else {
-            (table("Versions", &["Version", "Stage", "From", "Signed by", "Staged", "Size", "Tools", "Calls", "Tasks"], html! {
+            (table("Versions", VERSIONS, html! {
                 @for row in &rows { (row) }
             }))
             @if left > 0 { p { (left) " more: " code { "bulkhead plugin versions" } " shows them." } }
@@ -377,23 +378,28 @@ fn more_grants(left: usize, of: &str) -> Markup {
 
 fn grant_rows(label: &str, rows: &[GrantRow], bytes_max: usize) -> Markup {
     let has_left = rows.iter().any(|row| row.left.is_some());
-    let columns = ["Grant", "Asked", "Granted", "Left to the tenant", "Effective"];
-    let columns: Vec<_> = columns.into_iter().filter(|column| has_left || *column != "Left to the tenant").collect();
+    let columns = if has_left { TENANT_GRANTS } else { GRANTS };
     let (shown, left) = fitting(rows, bytes_max, |row| {
+        let side = |value: &str| granted(&row.grant, value);
         html! {
             tr {
                 td { code { (text::line(&row.grant)) } }
-                td { (text::line(&row.wanted)) }
-                td { (text::line(&row.granted)) }
-                @if has_left { td { (text::line(row.left.as_deref().unwrap_or_default())) } }
-                td { (text::line(&row.effective)) }
+                td { (side(&row.wanted)) }
+                td { (side(&row.granted)) }
+                @if has_left { td { (side(row.left.as_deref().unwrap_or_default())) } }
+                td { (side(&row.effective)) }
             }
         }
     });
     html! {
-        (table(label, &columns, html! { @for row in &shown { (row) } }))
+        (table(label, columns, html! { @for row in &shown { (row) } }))
         (more_grants(left, ""))
     }
+}
+
+/// What one side says of a grant.
+pub(super) fn granted(grant: &str, value: &str) -> String {
+    granted_amount(grant, value).unwrap_or_else(|| text::line(value))
 }
 
 /// What was ordered last, and what came of it.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::table;
 use crate::arguments::{type_of, without_null};
+use crate::columns::MEMBERS;
 use crate::fields::{is_required, text_of};
 use crate::text;
 
@@ -105,7 +106,7 @@ pub(super) fn schema_table(label: &str, schema: &str) -> Markup {
         @if rows.rows.is_empty() {
             p { @if is_object && rows.is_whole { "No members are named." } @else { (type_words(outer)) } }
         } @else {
-            (table(label, &["Name", "Type", "Required", "Default", "Bounds", "Description"], html! {
+            (table(label, MEMBERS, html! {
                 @for row in &rows.rows { (shown(row)) }
             }))
         }

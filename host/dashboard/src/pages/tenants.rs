@@ -15,7 +15,7 @@ use super::operators::{ROWS_MAX, path_segment, rows};
 use super::overview::{EMPTY_PERCENT, tasks_of, used};
 use super::{Frame, address, meter_as, more, table};
 use crate::chart::{Chart, ChartLine};
-use crate::columns::TENANTS;
+use crate::columns::{LIMITS, REQUESTORS, TENANTS, USAGE};
 use crate::text;
 
 /// Of a tenant's limits, those that the dashboard's list of tenants shows.
@@ -113,14 +113,14 @@ pub(crate) fn tenant(frame: &Frame<'_>, page: &TenantPage<'_>) -> Markup {
         }
         @for tenant in &limits.tenants {
             h2 { "Limits" }
-            (table("Limits of the tenant", &["Limit", "In use"], counts(&tenant.limits)))
+            (table("Limits of the tenant", LIMITS, counts(&tenant.limits)))
         }
         h2 { "Usage by day" }
         (usage(&page.usage, frame.now))
         h2 { "Requestors that use something" }
         @if in_use.is_empty() { p { "None at the moment." } }
         @else {
-            (table("Requestors", &["Requestor", "Limit", "In use"], html! {
+            (table("Requestors", REQUESTORS, html! {
                 @for (requestor, limit, count) in in_use.iter().take(ROWS_MAX) {
                     tr { td { (text::line(requestor)) } td { code { (limit) } } td { (quota(limit, *count)) } }
                 }
@@ -144,12 +144,12 @@ fn usage(view: &TenantUsageView, now: UnixMs) -> Markup {
     html! {
         @if view.usage.is_empty() { p { "It used nothing in the last " (DAYS_SHOWN) " days." } } @else {
             (Chart { title: "Calls by day", unit: "a day", times: &days, lines, note: None, nothing: "" }.show())
-            (table("Usage by day", &["Day", "Calls", "CPU time", "Came in", "Went out", "Stored at most"], html! {
+            (table("Usage by day", USAGE, html! {
                 @for TenantDayView { day, calls, cpu_ms, bytes_in, bytes_out, stored_bytes, .. } in view.usage.iter().rev() {
                     tr {
                         td { (day) }
                         td { (text::count(*calls)) }
-                        td { (text::count(cpu_ms / 1_000)) " s" }
+                        td { (text::duration(*cpu_ms)) }
                         td { (text::bytes(*bytes_in)) }
                         td { (text::bytes(*bytes_out)) }
                         td { (text::bytes(*stored_bytes)) }
@@ -175,7 +175,7 @@ mod tests {
         )
         .unwrap();
         let shown = usage(&view, 30 * DAY_MS).into_string();
-        assert!(shown.contains("<td>1970-01-30</td><td>7</td><td>2 s</td><td>1.0 KiB</td>"), "{shown}");
+        assert!(shown.contains("<td>1970-01-30</td><td>7</td><td>2.5 s</td><td>1.0 KiB</td>"), "{shown}");
         assert!(shown.contains("<td>1970-01-31</td><td>0</td>") && shown.contains("<td>1970-01-02</td>"), "{shown}");
         assert!(!shown.contains("1970-01-01"), "{shown}");
     }

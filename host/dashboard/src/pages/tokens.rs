@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use super::operators::path_segment;
 use super::{Frame, address, button, filter_text, more, notice, table, token};
+use crate::columns::TOKENS;
 use crate::request::Form;
 use crate::sessions::Session;
 use crate::text;
@@ -41,7 +42,7 @@ pub(crate) fn tokens(frame: &Frame<'_>, session: &Session, page: &Tokens<'_>) ->
             a href=(ACTION) { "Reload all" }
         }
         @if all.is_empty() { p { "There is no token." } } @else {
-            (table("Tokens", &["Name", "Requestor", "Tenant", "State", "Good for", "Created", "Expires", "Last used", "Do"], html! {
+            (table("Tokens", TOKENS, html! {
                 @for info in shown {
                     tr {
                         td { (info.name.as_deref().map_or_else(|| "–".to_owned(), text::line)) " " code { (info.id.chars().take(8).collect::<String>()) } }

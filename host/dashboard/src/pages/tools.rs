@@ -78,11 +78,11 @@ fn as_task(support: TaskSupport) -> &'static str {
 /// One tool, with what was filled in and why it was refused.
 pub(crate) struct ToolPage<'a> {
     pub(crate) offered: &'a OfferedTool,
-    pub(crate) rights: &'a Rights,
-    pub(crate) refused: Option<(&'a Form, &'a str)>,
+    pub(crate) form: Markup,
+    pub(crate) refused: Option<&'a str>,
 }
 
-pub(crate) fn tool(frame: &Frame<'_>, session: &Session, page: &ToolPage<'_>) -> Markup {
+pub(crate) fn tool(frame: &Frame<'_>, page: &ToolPage<'_>) -> Markup {
     let tool = page.offered.tool();
     let version: String = hex(&page.offered.plugin().digest).chars().take(DIGITS).collect();
     frame.show(
@@ -103,8 +103,8 @@ pub(crate) fn tool(frame: &Frame<'_>, session: &Session, page: &ToolPage<'_>) ->
                 (schema_table("Result", schema.as_str()))
             }
             h2 { "Call it" }
-            @if let Some((_, why)) = page.refused { p.notice.bad.lines role="alert" { (text::block(why)) } }
-            (call(session, tool, page.rights, page.refused.map(|(form, _)| form)))
+            @if let Some(why) = page.refused { p.notice.bad.lines role="alert" { (text::block(why)) } }
+            (page.form)
         },
     )
 }
@@ -120,13 +120,23 @@ fn hints_of(hints: &ToolAnnotations) -> impl Iterator<Item = (&'static str, &'st
     hints.into_iter().filter_map(|(label, hint)| Some((label, if hint? { "yes" } else { "no" })))
 }
 
+/// What decides how a requestor may call a tool here, beside the tool.
+pub(crate) struct CallerWays<'a> {
+    pub(crate) rights: &'a Rights,
+    /// Whether there is a view of it that is shown.
+    pub(crate) has_view: bool,
+}
+
 /// The ways in which a requestor may call a tool here, each with the address that does it.
-fn ways(tool: &Tool, rights: &Rights) -> Vec<(String, &'static str)> {
-    let plainly = (format!("/tools/{}/try", tool.name), "Call it");
-    let as_task = (format!("/tools/{}/call", tool.name), "Call it as a task");
-    let has_tasks = rights.has(Need::Tasks);
-    let is_for = [(plainly, tool.task_support != TaskSupport::Required), (as_task, is_task(tool) && has_tasks)];
-    is_for.into_iter().filter(|(_, is_there)| *is_there).map(|(way, _)| way).collect()
+fn ways(tool: &Tool, caller: &CallerWays<'_>) -> Vec<(String, &'static str)> {
+    let way = |way: &str, label| (format!("/tools/{}/{way}", tool.name), label);
+    let is_plain = tool.task_support != TaskSupport::Required;
+    let all = [
+        (way("try", "Call it"), is_plain),
+        (way("call", "Call it as a task"), is_task(tool) && caller.rights.has(Need::Tasks)),
+        (way("view", "Call it and show its view"), is_plain && caller.has_view),
+    ];
+    all.into_iter().filter(|(_, is_there)| *is_there).map(|(way, _)| way).collect()
 }
 
 fn is_task(tool: &Tool) -> bool {
@@ -134,9 +144,9 @@ fn is_task(tool: &Tool) -> bool {
 }
 
 /// The form of a call, with what was filled in before.
-pub(super) fn call(session: &Session, tool: &Tool, rights: &Rights, filled: Option<&Form>) -> Markup {
+pub(crate) fn call_form(session: &Session, tool: &Tool, caller: &CallerWays<'_>, filled: Option<&Form>) -> Markup {
     let (name, json) = AS_JSON;
-    let ways = ways(tool, rights);
+    let ways = ways(tool, caller);
     let Some((action, _)) = ways.first() else {
         return html! { p { "This tool is called as a task only, and your token does not allow tasks." } };
     };
@@ -160,7 +170,7 @@ pub(super) fn call(session: &Session, tool: &Tool, rights: &Rights, filled: Opti
             }
             details open[is_json] { summary { "Arguments as JSON" } (as_json) }
         } @else { (as_json) }
-        @if is_task(tool) && !rights.has(Need::Tasks) {
+        @if is_task(tool) && !caller.rights.has(Need::Tasks) {
             p.note { "Your token does not allow tasks: a call that takes long is stopped here." }
         }
     }
@@ -185,22 +195,24 @@ mod tests {
     #[test]
     fn tool_is_called_in_the_ways_that_it_and_its_requestor_have() {
         let session = Session::of_operator();
-        let shown = |task_support, rights: &Rights| {
-            call(&session, &Tool { task_support, ..Tool::sample("dice") }, rights, None).into_string()
+        let rights = Rights::default();
+        let shown = |task_support, has_view| {
+            let tool = Tool { task_support, ..Tool::sample("dice") };
+            call_form(&session, &tool, &CallerWays { rights: &rights, has_view }, None).into_string()
         };
-        let plainly = "formaction=\"/tools/dice/try\"";
-        let as_task = "formaction=\"/tools/dice/call\"";
-        let all = Rights::default();
-        for (support, expected) in [
-            (TaskSupport::Forbidden, [true, false]),
-            (TaskSupport::Optional, [true, true]),
-            (TaskSupport::Required, [false, true]),
+        let buttons = ["try", "call", "view"].map(|way| format!("formaction=\"/tools/dice/{way}\""));
+        for (support, has_view, expected) in [
+            (TaskSupport::Forbidden, false, [true, false, false]),
+            (TaskSupport::Optional, false, [true, true, false]),
+            (TaskSupport::Optional, true, [true, true, true]),
+            (TaskSupport::Required, true, [false, true, false]),
         ] {
-            let shown = shown(support, &all);
-            assert_eq!([plainly, as_task].map(|part| shown.contains(part)), expected, "{support:?}: {shown}");
+            let shown = shown(support, has_view);
+            let found = [0, 1, 2].map(|way: usize| shown.contains(&buttons[way]));
+            assert_eq!(found, expected, "{support:?} {has_view}: {shown}");
         }
         // Each button has the token of its own address.
-        let both = shown(TaskSupport::Optional, &all);
+        let both = shown(TaskSupport::Optional, false);
         for action in ["/tools/dice/try", "/tools/dice/call"] {
             let token = form_token(&session.key, action);
             assert!(both.contains(&format!("formaction=\"{action}\" name=\"form_token\" value=\"{token}\"")), "{both}");

@@ -2,8 +2,6 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bulkhead_domain::rights::Rights;
-use bulkhead_domain::tool::Tool;
 use bulkhead_protocol::{PageAnswer, PageRequest};
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -11,6 +9,7 @@ use serde_json::{Value, json};
 use super::lists::counted;
 use super::media::media_type;
 use super::{Frame, more, notice, table, token};
+use crate::columns::{FAMILIES, RESOURCES};
 use crate::fields::{self, Kind};
 use crate::request::Form;
 use crate::sessions::Session;
@@ -36,6 +35,8 @@ pub(crate) struct TriedPage<'a> {
     pub(crate) answer: Option<&'a PageAnswer>,
     pub(crate) tried: &'a Tried,
     pub(crate) took_ms: u64,
+    /// Of the result.
+    pub(crate) view: Option<&'a Markup>,
     pub(crate) again: &'a Markup,
 }
 
@@ -45,6 +46,8 @@ pub(crate) fn tried(frame: &Frame<'_>, page: &TriedPage<'_>, with_bytes: bool) -
         page.title,
         html! {
             p { a href=(page.back) { (page.back_label) } }
+            // Without room for bytes there is none for a view.
+            @if let Some(view) = page.view.filter(|_| with_bytes) { (view) }
             h2 { "Answer" }
             (outcome(page.tried, page.took_ms))
             @if let Tried::Result(result) = page.tried { (result_of(result, with_bytes)) }
@@ -159,11 +162,6 @@ fn messages(request: &PageRequest, answer: Option<&PageAnswer>) -> Markup {
     }
 }
 
-/// The forms to try the same again.
-pub(crate) fn tool_again(session: &Session, tool: &Tool, rights: &Rights, form: &Form) -> Markup {
-    super::tools::call(session, tool, rights, Some(form))
-}
-
 pub(crate) fn resource_again(session: &Session, uri: &str) -> Markup {
     html! { form method="post" action=(READ) { (address_field(session, uri)) } }
 }
@@ -240,7 +238,7 @@ pub(crate) fn resources(frame: &Frame<'_>, session: &Session, page: &ListedPage<
             }
             @if !page.entries.is_empty() {
                 (counted(page.entries.len(), page.next.is_some(), "resource", "resources"))
-                (table("Resources", &["Resource", "Address", "Type", "Description", "Read"], html! {
+                (table("Resources", RESOURCES, html! {
                     @for entry in page.entries {
                         @let uri = member(entry, "uri");
                         @let name = text::cell(name_of(entry));
@@ -262,7 +260,7 @@ pub(crate) fn resources(frame: &Frame<'_>, session: &Session, page: &ListedPage<
             @if !page.families.is_empty() {
                 h2 { "Families of resources" }
                 p.note { "Put values in place of what is in braces, and read that address." }
-                (table("Families of resources", &["Family", "Address", "Type", "Description"], html! {
+                (table("Families of resources", FAMILIES, html! {
                     @for entry in page.families {
                         tr {
                             td { (text::cell(name_of(entry))) }

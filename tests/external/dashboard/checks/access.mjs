@@ -158,6 +158,23 @@ export function overflow(page) {
   });
 }
 
+/** What has to be moved sideways to be read, of what is shown. */
+function movedSideways(page) {
+  return page.evaluate(() =>
+    [...document.querySelectorAll(".scroll")]
+      .filter((part) => part.checkVisibility() && part.scrollWidth > part.clientWidth + 1)
+      .map((part) => part.getAttribute("aria-label")));
+}
+
+/** Values that are bytes or milliseconds as a machine counts them; the id of a process is as it is. */
+function bareNumbers(page) {
+  return page.evaluate(() =>
+    [...document.querySelectorAll("td, dd")]
+      .filter((cell) => cell.previousElementSibling?.textContent !== "Process")
+      .map((cell) => cell.textContent.trim())
+      .filter((text) => /^\d{5,}$/.test(text)));
+}
+
 async function layout(report, world) {
   await report.check("layout: on a small screen a task can be paused and a question answered", async () => {
     const { viewers, clients } = world;
@@ -203,13 +220,15 @@ async function violationsOf(page, entry, schemes) {
   return found;
 }
 
-/** Leaves the page as it was. */
+/** Looks also whether tables are cards on a telephone, and whether numbers have units. Leaves the page as it was. */
 async function isNamedAndFits(page, entry) {
   assert.match(await page.getByRole("heading", { level: 1 }).innerText(), new RegExp(entry.heading), titleOf(entry));
   for (const width of NARROW) {
     await page.setViewportSize({ width, height: 700 });
     assert.deepEqual(await overflow(page), [], `${titleOf(entry)} at ${width}`);
+    if (width === NARROW[0]) assert.deepEqual(await movedSideways(page), [], `${titleOf(entry)} at ${width}: tables`);
   }
+  assert.deepEqual(await bareNumbers(page), [], `${titleOf(entry)}: numbers without a unit`);
   await page.setViewportSize(DESKTOP);
 }
 
@@ -227,6 +246,14 @@ async function schemes(report, world) {
       assert.deepEqual(found, []);
     });
   }
+
+  await report.check("layout: what is moved sideways and a number without a unit are noticed on a careless page", async () => {
+    const page = await world.viewers.open("nobody", { viewport: { width: 360, height: 640 } });
+    await page.setContent(`<div class="scroll" aria-label="wide" style="overflow-x: auto"><table><tr><td>67108864</td>
+      <td style="white-space: nowrap">${"a long value ".repeat(20)}</td></tr></table></div><dl><dt>Process</dt><dd>12345</dd></dl>`);
+    assert.deepEqual(await movedSideways(page), ["wide"]);
+    assert.deepEqual(await bareNumbers(page), ["67108864"]);
+  });
 
   await report.check("accessibility: WCAG has something against a careless page", async () => {
     const page = await world.viewers.open("nobody");

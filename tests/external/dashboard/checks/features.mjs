@@ -35,6 +35,19 @@ export async function tools(report, world) {
   });
 }
 
+/** What plugins offer besides is read. */
+export async function resources(report, world) {
+  await report.check("resources: one is read from the list, and shows its text and the messages", async () => {
+    const page = await world.viewers.visit("anna", "/resources");
+    await page.getByRole("button", { name: "Read chart" }).click();
+    await page.getByText(/^Done in /).waitFor();
+    await page.locator("main pre", { hasText: "<!doctype html>" }).first().waitFor();
+    await page.locator("summary", { hasText: "Messages" }).click();
+    await page.locator("details pre", { hasText: '"resources/read"' }).waitFor();
+    await isUsable(page);
+  });
+}
+
 /** A requestor sees what is in use of their limits. */
 export async function limits(report, world) {
   await report.check("limits: a requestor sees their own", async () => {
@@ -83,6 +96,24 @@ export async function firstScreen(report, world) {
   });
 }
 
+/** Pages say what they are about, and in which units. */
+export async function words(report, world) {
+  await report.check("words: the login says what this is, the head which host and version, and a limit what it is for", async () => {
+    const { viewers, host } = world;
+    const login = await viewers.visit("nobody", "/login");
+    assert.match(await login.locator("main").innerText(), /Bulkhead/);
+    const page = await viewers.visit("operator", "/");
+    const { version } = await host.command("host", "status");
+    assert.match(await page.locator("header .brand").innerText(), new RegExp(`Bulkhead ${version} on \\S+`));
+    const own = await viewers.visit("anna", "/limits");
+    assert.ok((await own.locator("main td small").count()) > 10, "sentences beside their keys");
+    await page.goto("/plugins/text");
+    const grants = page.getByRole("region", { name: "Grants", exact: true });
+    assert.match(await grants.locator("tr", { hasText: "call.memory_bytes" }).innerText(), /\d [KMG]iB/);
+    assert.match(await grants.locator("tr", { hasText: "call.wall_ms" }).innerText(), /\d (min|s|h)\b/);
+  });
+}
+
 /** Times are said in the way that the viewer chose. */
 export async function times(report, world) {
   await report.check("times: a button shows them as they are, on every page and back, and a script leaves them alone", async () => {
@@ -114,6 +145,8 @@ export async function lists(report, world) {
     await page.getByRole("columnheader", { name: "Status" }).getByRole("link").click();
     await until("the other order", async () => new URL(page.url()).searchParams.get("sort") === "status");
     assert.equal(await page.getByRole("columnheader", { name: "Status" }).getAttribute("aria-sort"), "ascending");
+    const bar = await page.locator(".bulk").boundingBox();
+    assert.ok(bar && bar.y + bar.height <= page.viewportSize().height + 1, "the bar for what is chosen is in the window");
     await page.goto("/tenants");
     await page.getByRole("searchbox").fill(tasks.form);
     await page.getByRole("searchbox").press("Enter");
