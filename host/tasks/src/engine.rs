@@ -18,6 +18,7 @@ pub(crate) mod usage;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify, broadcast, oneshot, watch};
 
 use crate::engine::run::guest_driver::DriverContext;
@@ -102,8 +103,10 @@ pub(crate) struct EngineContext {
     abuse_detector: AbuseDetector,
     /// Of the host's tools. Empty: nothing is counted.
     activity: OnceLock<Arc<Activity>>,
-    /// When to look at tasks that have left memory.
+    /// When to look at tasks that nothing drives.
     deadlines: Deadlines,
+    /// Where the runs of tasks begin that waited for their permits.
+    runtime: Handle,
     /// A task was created that may expire before the sweeper's next look.
     sooner: Notify,
     usage: UsageWriter,
@@ -127,6 +130,7 @@ impl Tasks {
         };
         let usage = UsageWriter::new(Arc::clone(&store));
         let health = HealthReporter { health, clock: Arc::clone(&clock), counts: Arc::clone(&usage.counts) };
+        let runtime = current_runtime()?;
         let inner = EngineContext {
             replay_guard: ReplayGuard::new(Arc::clone(&store)),
             usage,
@@ -141,7 +145,7 @@ impl Tasks {
             admission: Admission::counting(limits, resting_max, metrics),
             poll_intervals: PollIntervals::default(),
             shares: Shares::new(cpu_weights),
-            message_workers: start_message_workers()?,
+            message_workers: start_message_workers(&runtime)?,
             own_node: NodeId(random()?),
             others: OtherHosts::default(),
             lists: Arc::default(),
@@ -152,8 +156,11 @@ impl Tasks {
             sooner: Notify::new(),
             checking: Mutex::default(),
             takeover: PendingTakeover::default(),
+            runtime,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        let inner = Arc::new(inner);
+        inner.act_for_resting_tasks();
+        Ok(Self { inner })
     }
 
     /// What is offered to this requestor at this moment. A request takes it once: from begin to end it sees one version of each
@@ -258,9 +265,12 @@ impl Tasks {
     }
 }
 
-fn start_message_workers() -> Result<MessageWorkers, Error> {
-    let io = tokio::runtime::Handle::try_current().map_err(|error| host_failure("finding the runtime", &error))?;
-    MessageWorkers::start(&io).map_err(|error| host_failure("starting threads", &error))
+fn current_runtime() -> Result<Handle, Error> {
+    Handle::try_current().map_err(|error| host_failure("finding the runtime", &error))
+}
+
+fn start_message_workers(io: &Handle) -> Result<MessageWorkers, Error> {
+    MessageWorkers::start(io).map_err(|error| host_failure("starting threads", &error))
 }
 
 /// Places in the store come back when tasks expire or are deleted.
@@ -270,6 +280,21 @@ const STORED_RETRY_MS: u64 = 60_000;
 const UNSETTLED_RETRY_MS: u64 = 1_000;
 
 impl EngineContext {
+    /// From now on a task that nothing drives goes on when its record or a permit says so.
+    fn act_for_resting_tasks(self: &Arc<Self>) {
+        let inner = Arc::downgrade(self);
+        self.admission.hand_permits_with(Box::new(move |id, permit| match inner.upgrade() {
+            Some(inner) => inner.admit(id, permit),
+            None => Some(permit),
+        }));
+        let inner = Arc::downgrade(self);
+        self.watchers.follow_with(Box::new(move |run, followup| {
+            if let Some(inner) = inner.upgrade() {
+                inner.follow_up(run, followup);
+            }
+        }));
+    }
+
     pub(crate) fn is_expired(&self, task: &Task) -> bool {
         task.expires_at().is_some_and(|at| at <= self.clock.now())
     }

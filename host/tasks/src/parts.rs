@@ -23,6 +23,7 @@ pub(crate) mod pending_takeover;
 pub(crate) mod poll_intervals;
 pub(crate) mod request;
 pub(crate) mod residents;
+pub(crate) mod resting;
 pub(crate) mod run_state;
 pub(crate) mod shares;
 pub(crate) mod tenant_usage;

@@ -153,7 +153,7 @@ impl Tasks {
 
     /// How many tasks of this host are held.
     pub fn held_count(&self) -> usize {
-        self.inner.watchers.tasks().iter().filter(|task| task.is_held()).count()
+        self.inner.watchers.tasks().iter().filter(|task| task.is_held).count()
     }
 
     /// Removes a task, whatever its phase, and stops its run.
@@ -191,7 +191,7 @@ impl Tasks {
 
 impl EngineContext {
     /// Changes a task that this host holds: reads, steps, commits, until no other change was faster; then tells the run and the watchers.
-    /// The record that a run holds is as good as a read: a commit refuses what is not the newest.
+    /// The record that a run holds, if something drives it, is as good as a read: a commit refuses what is not the newest.
     pub(crate) async fn apply(
         &self,
         requestor: &Requestor,
@@ -337,7 +337,7 @@ impl EngineContext {
     pub(crate) async fn catch_up(&self, run: &Run, task: &Task) {
         match self.store.get(&task.requestor, task.id).await {
             Ok(Some(task)) => self.watchers.show(run, &Arc::new(task)),
-            Ok(None) => run.gone(),
+            Ok(None) => self.watchers.stop_run(run),
             Err(error) => tracing::warn!(task.id = %task.id, "a run goes by the record that it has: {error}"),
         }
     }

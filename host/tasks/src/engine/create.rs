@@ -21,6 +21,7 @@ use crate::parts::job::{Job, RequestedTtl, TaskRequest};
 use crate::parts::journal::{Beginning, TaskJournal, Writer};
 use crate::parts::news::TaskNews;
 use crate::parts::outcome::{OUTCOME_RETRY, outcome};
+use crate::parts::resting::NextRun;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::lifecycle::{self, Event};
 use bulkhead_domain::limits::Limits;
@@ -175,7 +176,7 @@ impl EngineContext {
         let (begin, job) = match order {
             StartOrder::Now(permit) => (RunStart::Running(Box::new(permit)), Some(Box::new(request.job))),
             // It may wait for long: then the store alone keeps what it is to do.
-            StartOrder::Later(slot) => (self.queue(requestor, slot), None),
+            StartOrder::Later(slot) => (RunStart::queued(slot, NextRun::Start), None),
         };
         self.start_run(task.clone(), begin, job, missed_notifications).await;
         self.may_expire(&task);

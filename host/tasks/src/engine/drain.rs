@@ -12,6 +12,7 @@ use crate::engine::change::{ApplyError, Author, Step};
 use crate::engine::run::resuming::{LostRun, interrupted, lost_run};
 use crate::error::Error;
 use crate::parts::journal::GATHERED_FOR;
+use crate::parts::resting::{SummaryPhase, TaskSummary};
 use crate::parts::run_state::is_running;
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::lifecycle::{Event, Interruption};
@@ -71,12 +72,12 @@ impl Tasks {
         for task in self.inner.watchers.tasks() {
             match task.phase {
                 // It sleeps, or waits for its turn to go on.
-                Phase::Active(Active::Running) if task.lease.is_none() => left.tasks_waiting += 1,
-                Phase::Active(Active::Running) => left.tasks_running += 1,
-                Phase::Active(Active::Queued) => left.tasks_queued += 1,
-                Phase::Active(Active::InputRequired) => left.tasks_waiting += 1,
-                Phase::Paused { .. } => left.tasks_paused += 1,
-                Phase::Ended(_) => {}
+                SummaryPhase::Active(Active::Running) if !task.has_lease => left.tasks_waiting += 1,
+                SummaryPhase::Active(Active::Running) => left.tasks_running += 1,
+                SummaryPhase::Active(Active::Queued) => left.tasks_queued += 1,
+                SummaryPhase::Active(Active::InputRequired) => left.tasks_waiting += 1,
+                SummaryPhase::Paused => left.tasks_paused += 1,
+                SummaryPhase::Ended => {}
             }
         }
         left
@@ -93,13 +94,14 @@ impl Tasks {
             return self.inner.store.unfinished_by_version().await;
         }
         let mut counts = HashMap::new();
-        self.unfinished().iter().for_each(|task| *counts.entry(task.plugin.clone()).or_default() += 1);
+        self.unfinished().iter().for_each(|task| *counts.entry(PluginVersion::clone(&task.plugin)).or_default() += 1);
         Ok(counts)
     }
 
     /// Ends every task of a version.
     pub async fn withdraw(&self, version: &PluginVersion, how: Withdrawal) {
-        for task in self.unfinished().into_iter().filter(|task| task.plugin == *version) {
+        for task in self.unfinished().into_iter().filter(|task| *task.plugin == *version) {
+            let TaskRef { requestor, id } = task.task;
             let event = match how {
                 Withdrawal::Cancel => Event::Cancel,
                 Withdrawal::Fail => {
@@ -108,18 +110,18 @@ impl Tasks {
                     Event::Abandon { error, message }
                 }
             };
-            match self.inner.apply(&task.requestor, task.id, event, None).await {
+            match self.inner.apply(&requestor, id, event, None).await {
                 Ok(_) | Err(ApplyError::Refused(_) | ApplyError::NotFound) => {}
                 Err(ApplyError::Store(error)) => {
-                    tracing::warn!(task.id = %task.id, %error, "a task of a withdrawn version cannot be ended yet");
+                    tracing::warn!(task.id = %id, %error, "a task of a withdrawn version cannot be ended yet");
                 }
             }
         }
     }
 
-    fn unfinished(&self) -> Vec<Arc<Task>> {
+    fn unfinished(&self) -> Vec<TaskSummary> {
         let mut tasks = self.inner.watchers.tasks();
-        tasks.retain(|task| task.outcome().is_none());
+        tasks.retain(|task| !task.is_over());
         tasks
     }
 

@@ -95,7 +95,7 @@ impl Tasks {
         let inner = &self.inner;
         let tasks = match inner.store.changed_by_others(LETTERS_MAX).await? {
             Changed::Tasks(tasks) => tasks,
-            Changed::Unknown => inner.watchers.tasks().iter().map(|task| TaskRef::of(task)).collect(),
+            Changed::Unknown => inner.watchers.tasks().iter().map(|summary| summary.task).collect(),
         };
         for TaskRef { requestor, id } in tasks {
             let Some(task) = inner.store.get(&requestor, id).await?.map(Arc::new) else {

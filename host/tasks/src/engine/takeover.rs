@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 
 use crate::engine::Tasks;
 use crate::engine::change::ApplyError;
-use crate::engine::run::drive::{QueuePlace, RunStart};
-use crate::engine::run::queued::NextRun;
+use crate::engine::run::drive::RunStart;
 use crate::engine::run::resuming::{HELD_AT_START, LostRun, holding, interrupted, lost_run};
 use crate::error::Error;
-use crate::parts::admission::{IdleState, Purpose};
+use crate::parts::admission::IdleState;
 use crate::parts::pending_takeover::Takeover;
-use crate::parts::run_state::{Dormancy, is_running};
+use crate::parts::resting::{Dormancy, NextRun};
+use crate::parts::run_state::is_running;
 use crate::parts::watchers::NotificationMark;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
 use bulkhead_domain::requestor::Requestor;
@@ -261,24 +261,18 @@ impl Tasks {
         }
         let resumes = resumed.is_some();
         // What was acknowledged is taken even if the operator has lowered the limit since.
-        let slot = |task: &Task| inner.admission.keep(&task.requestor, IdleState::Queued);
-        let queued_start = |task: &Task, request, next| {
-            RunStart::Queued(Box::new(QueuePlace { slot: Some(slot(task)), request, next }))
-        };
-        let (count, begin) = match task.phase {
+        let slot = || inner.admission.keep(&task.requestor, IdleState::Queued);
+        let (count, next) = match task.phase {
             Phase::Ended(_) => {
                 recovered.interrupted += 1;
                 return;
             }
-            Phase::Paused { .. } if resumes => (&mut recovered.resumed, queued_start(&task, None, NextRun::Resume)),
-            Phase::Active(_) if resumes => {
-                let request = inner.admission.enqueue(&task.requestor, Purpose::Task).ok();
-                (&mut recovered.resumed, queued_start(&task, request, NextRun::Resume))
-            }
-            Phase::Paused { .. } => (&mut recovered.paused, queued_start(&task, None, NextRun::Start)),
-            Phase::Active(_) => (&mut recovered.queued, inner.queue(&task.requestor, slot(&task))),
+            _ if resumes => (&mut recovered.resumed, NextRun::Resume),
+            Phase::Paused { .. } => (&mut recovered.paused, NextRun::Start),
+            Phase::Active(_) => (&mut recovered.queued, NextRun::Start),
         };
         *count += 1;
+        let begin = RunStart::queued(slot(), next);
         inner.start_run(task, begin, None, missed_notifications).await;
     }
 

@@ -10,6 +10,8 @@
 //! asked) goes before new ones of the same requestor, because its memory is taken anyway.
 //! Plain calls do not stand behind the same requestor's queued tasks, and neither do those that run and would be tasks.
 
+mod queue_entry;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -18,6 +20,8 @@ use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
+pub(crate) use self::queue_entry::QueueEntry;
+use self::queue_entry::{Admitted, Grant, HandPermit};
 use crate::error::Error;
 use crate::parts::residents::Residents;
 use bulkhead_domain::limits::Limits;
@@ -72,6 +76,8 @@ const KEPT_BACK: u64 = 8;
 #[derive(Debug)]
 pub(crate) struct Admission {
     limits: LiveLimits,
+    /// Hands permits to tasks that wait without a future of their own.
+    hand_permit: OnceLock<HandPermit>,
     /// Calls that may rest at the same time, in all. Each holds an instance of the pool; more of them would take the instances
     /// that running calls have a permit for.
     resting_max: u32,
@@ -90,6 +96,8 @@ struct State {
     queues: FxHashMap<Requestor, Queues>,
     /// Requestors with waiters, in the order of their turns, per tenant; and the tenants in the order of theirs.
     turns: VecDeque<(TenantId, VecDeque<Requestor>)>,
+    /// Permits are being handed to tasks, and what is free meanwhile is dispatched after that.
+    is_handing_out: bool,
 }
 
 /// What calls count as, of a requestor, of all requestors of one tenant, or of the host.
@@ -142,7 +150,7 @@ type Queues = [VecDeque<Waiter>; 5];
 struct Waiter {
     number: u64,
     purpose: Purpose,
-    grant: oneshot::Sender<Permit>,
+    grant: Grant,
 }
 
 /// The right to run, released when dropped.
@@ -270,7 +278,14 @@ impl Admission {
     }
 
     pub(crate) fn counting(limits: LiveLimits, resting_max: u32, metrics: Arc<OnceLock<TaskMetrics>>) -> Arc<Self> {
-        Arc::new(Self { limits, resting_max, state: Mutex::default(), metrics, residents: Arc::default() })
+        Arc::new(Self {
+            limits,
+            hand_permit: OnceLock::new(),
+            resting_max,
+            state: Mutex::default(),
+            metrics,
+            residents: Arc::default(),
+        })
     }
 
     pub(crate) fn limits(&self, requestor: &Requestor) -> Arc<Limits> {
@@ -338,18 +353,7 @@ impl Admission {
         if purpose == Purpose::Plain {
             self.try_add(&mut state, requestor, LINED_UP)?;
         }
-        let number = state.next_number;
-        state.next_number += 1;
-        let [again, plain, promotion, wake, task] = state.queues.entry(*requestor).or_default();
-        let queue = match purpose {
-            Purpose::Again { .. } => again,
-            Purpose::Plain => plain,
-            Purpose::Promotion => promotion,
-            Purpose::Wake => wake,
-            Purpose::Task => task,
-        };
-        queue.push_back(Waiter { number, purpose, grant });
-        state.add_turn(requestor);
+        let number = state.line_up(requestor, purpose, Grant::Call(grant));
         self.dispatch(state);
         let admission = self.clone();
         let since = Instant::now();
@@ -415,20 +419,44 @@ impl Admission {
     }
 
     /// Grants permits for as long as there is a waiter whose limits have room.
-    fn dispatch(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        if state.turns.is_empty() {
+    fn dispatch<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>) {
+        if state.turns.is_empty() || state.is_handing_out {
             return;
         }
-        let running_max = u64::from(self.limits.read().base.calls_running_total);
-        while state.counts.total().running < running_max {
-            let Some((requestor, waiter)) = self.next_turn(&mut state) else { break };
-            state.counts.add(&requestor, waiter.purpose.sums());
-            if let Err(mut permit) = waiter.grant.send(self.permit(&requestor, waiter.purpose)) {
-                // The waiter left at this very moment. The lock is held here, so its permit must not be released by its drop.
-                permit.admission = None;
-                state.counts.release(&requestor, permit.sums);
+        loop {
+            let admitted = self.grant(&mut state);
+            state.is_handing_out = !admitted.is_empty();
+            if admitted.is_empty() {
+                return;
+            }
+            drop(state);
+            let unused: Vec<_> = admitted.into_iter().filter_map(|admitted| self.hand_out(admitted)).collect();
+            state = self.state.lock();
+            for permit in unused {
+                state.take_back(permit);
             }
         }
+    }
+
+    /// Grants permits to calls, and says which tasks there is a permit for.
+    fn grant(self: &Arc<Self>, state: &mut State) -> Vec<Admitted> {
+        let mut admitted = Vec::new();
+        let running_max = u64::from(self.limits.read().base.calls_running_total);
+        while state.counts.total().running < running_max {
+            let Some((requestor, waiter)) = self.next_turn(state) else { break };
+            state.counts.add(&requestor, waiter.purpose.sums());
+            let permit = self.permit(&requestor, waiter.purpose);
+            match waiter.grant {
+                Grant::Task { id, since } => admitted.push(Admitted { id, since, purpose: waiter.purpose, permit }),
+                Grant::Call(grant) => {
+                    if let Err(permit) = grant.send(permit) {
+                        // The waiter left at this very moment.
+                        state.take_back(permit);
+                    }
+                }
+            }
+        }
+        admitted
     }
 
     /// Whose turn it is: tenants in turn, within a tenant requestors in turn; a turn that cannot be used is kept.
@@ -510,6 +538,30 @@ impl State {
     fn has_waiters_before(&self, requestor: &Requestor, purpose: Purpose) -> bool {
         let queues = self.queues.get(requestor).into_iter().flatten();
         queues.take(purpose.queue() + 1).any(|queue| !queue.is_empty())
+    }
+
+    /// Counts a permit as free that is not used. Its drop would lock the state again.
+    fn take_back(&mut self, mut permit: Permit) {
+        if permit.admission.take().is_some() {
+            self.counts.release(&permit.requestor, permit.sums);
+        }
+    }
+
+    /// Puts a waiter at the end of its queue; its number.
+    fn line_up(&mut self, requestor: &Requestor, purpose: Purpose, grant: Grant) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        let [again, plain, promotion, wake, task] = self.queues.entry(*requestor).or_default();
+        let queue = match purpose {
+            Purpose::Again { .. } => again,
+            Purpose::Plain => plain,
+            Purpose::Promotion => promotion,
+            Purpose::Wake => wake,
+            Purpose::Task => task,
+        };
+        queue.push_back(Waiter { number, purpose, grant });
+        self.add_turn(requestor);
+        number
     }
 
     /// Takes a turn for this requestor, once.

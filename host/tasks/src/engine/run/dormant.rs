@@ -1,8 +1,8 @@
-//! Tasks whose calls have left memory: how they leave it, and when they go on.
+//! Tasks that nothing drives, because their calls have left memory or wait for a permit: how they come there, and when they go on.
 //!
-//! Owns what a dormant task is beside its record: it holds no instance, no permit and nothing that runs. Must not start a guest: who lets a
-//! task lie dormant says how it is woken. Invariants: a call leaves memory in one step with its record, after everything that it has seen
-//! is kept; and what happens to the record meanwhile is looked at again once the task is dormant, so that no wake is lost.
+//! Owns what the engine does for a task that rests: it holds no instance, no permit, no record and nothing that runs. Must not start a
+//! guest. Invariants: a call leaves memory in one step with its record, after everything that it has seen is kept; and what happens to the
+//! record meanwhile is looked at again once the task rests, so that no wake is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,17 @@ use crate::engine::change::{Applied, ApplyError, Author, Step};
 use crate::engine::{EngineContext, Tasks};
 use crate::parts::journal::TaskJournal;
 use crate::parts::outcome::OUTCOME_RETRY;
-use crate::parts::run_state::{Dormancy, OnWake, Run, Wake, is_paused};
+use crate::parts::resting::{Dormancy, Followup, Rest};
+use crate::parts::run_state::{Run, is_paused};
 use bulkhead_calls::Fenced;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::lifecycle::{Event, Refusal};
-use bulkhead_domain::task::{Active, Phase, Retention, Task};
-use bulkhead_domain::timeline::WakeCause;
+use bulkhead_domain::task::{Active, Phase, PluginVersion, Retention, Task};
 use bulkhead_store::journal::{JournalHead, TaskRef};
 
 /// How long the end of a sleep may be late after a jump of the clock.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// What wakes a task: it starts the run of one that goes on.
-pub(crate) type StartRun = fn(Arc<EngineContext>, Arc<Run>, Arc<Task>, WakeCause);
 
 impl EngineContext {
     /// Lets a call leave memory, with what its journal needs to bring it back.
@@ -45,25 +42,33 @@ impl EngineContext {
     }
 
     /// Nothing drives this run from now on, until its task goes on or is over.
-    pub(crate) fn lie_dormant(self: &Arc<Self>, run: &Arc<Run>, task: &Task, dormancy: Dormancy, start: StartRun) {
-        let id = task.id;
-        let looks = [dormancy.wake_at.filter(|_| dormancy.is_asleep), self.gives_up_at(task)];
-        for at in looks.into_iter().flatten() {
-            self.deadlines.insert(at, id);
+    pub(crate) fn rest(&self, run: &Run, plugin: &PluginVersion, rest: Rest) {
+        for at in [rest.wake_at(), run.gives_up_at].into_iter().flatten() {
+            self.deadlines.insert(at, run.task_ref.id);
         }
-        let context = Arc::downgrade(self);
-        let woken = Arc::downgrade(run);
-        let on_wake: OnWake = Box::new(move |wake| {
-            let (Some(context), Some(run)) = (context.upgrade(), woken.upgrade()) else { return };
-            for at in looks.into_iter().flatten() {
-                context.deadlines.remove(at, id);
+        self.watchers.follow(run, run.rest(self.watchers.shared_version(plugin), rest));
+    }
+
+    /// Nothing looks any more at what the run waited for.
+    pub(crate) fn forget_deadlines(&self, run: &Run, wake_at: Option<UnixMs>) {
+        for at in [wake_at, run.gives_up_at].into_iter().flatten() {
+            self.deadlines.remove(at, run.task_ref.id);
+        }
+    }
+
+    /// Does what a change of its record means for a task that rests.
+    pub(crate) fn follow_up(&self, run: &Run, followup: Followup) {
+        match followup {
+            Followup::Enqueue { purpose, enqueue } => {
+                let entry = self.admission.enqueue_task(run.task_ref, purpose);
+                drop(run.keep_entry(entry, enqueue));
             }
-            match (wake, run.task()) {
-                (Wake::For(cause), Some(task)) => start(context, run, task, cause),
-                _ => context.watchers.end(id),
+            Followup::LeaveQueue(entry) => drop(entry),
+            Followup::End(rest) => {
+                self.forget_deadlines(run, rest.wake_at());
+                self.watchers.end(run.task_ref.id);
             }
-        });
-        run.set_dormant(dormancy, on_wake);
+        }
     }
 
     /// When a task is ended that is kept from its end on, and does not come to it.
@@ -71,12 +76,6 @@ impl EngineContext {
         let ttl_ms_max = || self.admission.limits(&task.requestor).ttl_ms_max;
         let is_kept_from_its_end = matches!(task.retention, Retention::FromCompletion { .. });
         is_kept_from_its_end.then(|| task.created_at.saturating_add(ttl_ms_max()))
-    }
-
-    /// The same as [`Self::dormancy`], of a task whose journal is to be read for it.
-    pub(crate) async fn read_dormancy(&self, task: &Task) -> Option<Dormancy> {
-        let head = self.store.journal(&task.requestor, task.id).await.ok()?;
-        self.dormancy(task, head.as_ref())
     }
 
     /// What a task without a run waits for. `None`: for nothing, it goes on at once.
@@ -106,19 +105,16 @@ impl Tasks {
             let now = inner.clock.now();
             let (due, next) = inner.deadlines.take_due(now);
             for id in due {
-                let Some((run, task)) = inner.watchers.run(id).and_then(|run| Some((Arc::clone(&run), run.task()?)))
-                else {
+                let Some(run) = inner.watchers.run(id) else { continue };
+                if run.gives_up_at.is_none_or(|at| at > now) {
+                    inner.watchers.follow(&run, run.end_sleep());
                     continue;
-                };
-                if inner.gives_up_at(&task).is_some_and(|at| at <= now) {
-                    if let Err(ApplyError::Store(error)) = inner.apply(&task.requestor, task.id, given_up(), None).await
-                    {
-                        tracing::warn!(task.id = %task.id, "a task that is over its time cannot be ended: {error}");
-                        let again_ms = u64::try_from(OUTCOME_RETRY.as_millis()).unwrap_or(u64::MAX);
-                        inner.deadlines.insert(now.saturating_add(again_ms), task.id);
-                    }
-                } else {
-                    run.sleep_over();
+                }
+                let given_up = inner.apply(&run.task_ref.requestor, id, given_up(), None).await;
+                if let Err(ApplyError::Store(error)) = given_up {
+                    tracing::warn!(task.id = %id, "a task that is over its time cannot be ended: {error}");
+                    let again_ms = u64::try_from(OUTCOME_RETRY.as_millis()).unwrap_or(u64::MAX);
+                    inner.deadlines.insert(now.saturating_add(again_ms), id);
                 }
             }
             let wait = next.map_or(Duration::MAX, |at| Duration::from_millis(at.saturating_sub(now)).min(LOOK_EVERY));

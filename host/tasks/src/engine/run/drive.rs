@@ -15,25 +15,24 @@ use crate::engine::EngineContext;
 use crate::engine::run::dormant::given_up;
 use crate::engine::run::finish::{finish, write};
 use crate::engine::run::guest_driver::{GuestDriver, Started};
-use crate::engine::run::queued::{NextRun, leave_queue};
+use crate::engine::run::queued::{AdmittedRun, leave_queue, take_up};
 use crate::engine::run::resuming::Journaled;
 use crate::engine::run::task_call::TaskCall;
 use crate::error::{host_failure, incident, internal};
-use crate::parts::admission::{IdleSlot, IdleState, Permit, PermitRequest, Purpose};
+use crate::parts::admission::{IdleSlot, IdleState, Permit};
 use crate::parts::call_identity::{DrawnIdentity, Identity};
 use crate::parts::call_slot::CallSlot;
 use crate::parts::job;
 use crate::parts::job::{Attempt, Fallback, Job, visits};
 use crate::parts::outcome::line;
 use crate::parts::request::ClientContext;
-use crate::parts::run_state::{Dormancy, Run, is_paused};
+use crate::parts::resting::{Dormancy, NextRun, QueuedRun, Rest};
+use crate::parts::run_state::Run;
 use crate::parts::watchers::NotificationMark;
 use bulkhead_calls::{CallContext, CallSpec, Operation};
 use bulkhead_domain::call::{CallError, ClientFeature, FaultKind};
 use bulkhead_domain::lifecycle::Event;
-use bulkhead_domain::requestor::Requestor;
-use bulkhead_domain::task::{Outcome, PluginVersion, Task, TaskOutput, Work};
-use bulkhead_domain::timeline::WakeCause;
+use bulkhead_domain::task::{Outcome, PluginVersion, Task, TaskId, TaskOutput, Work};
 use bulkhead_traces::{InSpan as _, Span};
 
 /// How a run begins.
@@ -41,19 +40,18 @@ pub(crate) enum RunStart {
     /// The record already says that it runs.
     Running(Box<Permit>),
     /// It waits for its turn.
-    Queued(Box<QueuePlace>),
+    Queued(Box<QueuedRun>),
+    /// It has waited, and has its permit.
+    Admitted(Box<AdmittedRun>),
     /// A plain call that became a task on the way.
     Promoted(Box<GuestDriver>),
 }
 
-/// Where a task waits for its turn.
-pub(crate) struct QueuePlace {
-    /// Counts it as queued; none of one that was dormant.
-    #[expect(dead_code, reason = "it counts for as long as it is there")]
-    pub(crate) slot: Option<IdleSlot>,
-    /// `None` while the task is paused.
-    pub(crate) request: Option<PermitRequest>,
-    pub(crate) next: NextRun,
+impl RunStart {
+    /// At the end of its requestor's queue.
+    pub(crate) fn queued(slot: IdleSlot, next: NextRun) -> Self {
+        Self::Queued(Box::new(QueuedRun::new(Some(slot), next)))
+    }
 }
 
 impl EngineContext {
@@ -66,72 +64,107 @@ impl EngineContext {
         known: Option<Box<Job>>,
         before: NotificationMark,
     ) {
-        let run = Arc::new(Run::new(task.clone()));
-        let knows_all = self.watchers.start(task.id, run.clone(), before);
-        spawn(self.clone(), run.clone(), task.clone(), begin, known);
-        if !knows_all {
-            self.catch_up(&run, &task).await;
+        let run = self.watched(&task, before);
+        match begin {
+            RunStart::Queued(queued) => self.rest(&run.run, &task.plugin, Rest::Queued(queued)),
+            begin => spawn(self.clone(), run.run.clone(), task.clone(), begin, known),
         }
-        if run.task().is_some_and(|task| is_paused(&task)) {
-            run.keep_paused(self.admission.keep(&task.requestor, IdleState::Paused));
-        }
+        self.bring_up_to_date(run, &task).await;
     }
 
     /// Lets a stored task lie dormant that began on an earlier host.
     pub(crate) async fn keep_dormant(self: &Arc<Self>, task: Arc<Task>, dormancy: Dormancy, before: NotificationMark) {
-        let run = Arc::new(Run::new(task.clone()));
-        let knows_all = self.watchers.start(task.id, run.clone(), before);
-        if is_paused(&task) {
-            run.keep_paused(self.admission.keep(&task.requestor, IdleState::Paused));
-        }
-        self.lie_dormant(&run, &task, dormancy, wake);
-        if !knows_all {
-            self.catch_up(&run, &task).await;
-        }
+        let run = self.watched(&task, before);
+        self.rest(&run.run, &task.plugin, Rest::Dormant(dormancy));
+        self.bring_up_to_date(run, &task).await;
     }
 
-    /// A place at the end of this requestor's queue.
-    pub(crate) fn queue(&self, requestor: &Requestor, slot: IdleSlot) -> RunStart {
-        let request = self.admission.enqueue(requestor, Purpose::Task).ok();
-        RunStart::Queued(Box::new(QueuePlace { slot: Some(slot), request, next: NextRun::Start }))
+    /// Hands a task the permit that it waits for, and returns one that it does not wait for.
+    pub(crate) fn admit(self: &Arc<Self>, id: TaskId, permit: Permit) -> Option<Permit> {
+        let Some((run, mut queued)) = self.watchers.run(id).and_then(|run| Some((Arc::clone(&run), run.admit()?)))
+        else {
+            return Some(permit);
+        };
+        drop(queued.take_entry());
+        spawn_admitted(Arc::clone(self), run, AdmittedRun { queued, permit });
+        None
+    }
+
+    /// A run that is told of changes from now on.
+    fn watched(&self, task: &Arc<Task>, before: NotificationMark) -> NewRun {
+        let run = Arc::new(Run::new(Arc::clone(task), self.gives_up_at(task)));
+        let knows_all = self.watchers.start(task.id, Arc::clone(&run), before);
+        NewRun { run, knows_all }
+    }
+
+    /// Shows a run what it was not told, and counts it if it is paused.
+    async fn bring_up_to_date(&self, NewRun { run, knows_all }: NewRun, task: &Task) {
+        if !knows_all {
+            self.catch_up(&run, task).await;
+        }
+        if run.is_paused() {
+            run.keep_paused(self.admission.keep(&task.requestor, IdleState::Paused));
+        }
     }
 }
 
-/// Starts the run on the runtime of the caller. Most runs wait in a queue for most of the time: what only a call that runs needs is
-/// made when it runs.
+/// A run of this moment.
+struct NewRun {
+    run: Arc<Run>,
+    /// Whether no change came between the record that it has and its first notification.
+    knows_all: bool,
+}
+
+/// Starts the run on the runtime of the caller.
 fn spawn(inner: Arc<EngineContext>, run: Arc<Run>, task: Arc<Task>, begin: RunStart, job: Option<Box<Job>>) {
     let span = task_span(&inner, &task);
-    let recorded = span.clone();
-    let work = async move {
-        let left = time_left(&inner, &task);
-        let driven = Box::pin(drive(inner.clone(), run.clone(), task.clone(), begin, job));
-        let driven = AssertUnwindSafe(driven).catch_unwind();
-        let ended = match left {
-            None => driven.await,
-            Some(left) => {
-                let give_up = async { Box::pin(give_up(&inner, &run, &task)).await };
-                Box::pin(beside(driven, left, give_up)).await
-            }
-        };
-        if ended.is_err() {
-            Box::pin(panicked(&inner, &run, &task)).await;
-        }
-        if let Some(span) = recorded {
-            end_span(&span, &run);
-        }
-        match run.take_leaving() {
-            Some(dormancy) => inner.lie_dormant(&run, &task, dormancy, wake),
-            None => inner.watchers.end(task.id),
-        }
-    };
+    let work = drive_to_rest(inner, run, task, begin, job, span.clone());
     // The log tells whose request began it.
     tokio::spawn(Box::pin(work).in_span(span).in_current_span());
 }
 
-/// Starts the run of a task that was dormant.
-fn wake(inner: Arc<EngineContext>, run: Arc<Run>, task: Arc<Task>, cause: WakeCause) {
-    let queue_place = Box::new(QueuePlace { slot: None, request: None, next: NextRun::Wake(cause) });
-    spawn(inner, run, task, RunStart::Queued(queue_place), None);
+/// Starts the run of a task that has waited for its permit, which may come on any thread.
+fn spawn_admitted(inner: Arc<EngineContext>, run: Arc<Run>, mut admitted: AdmittedRun) {
+    let log_span = admitted.queued.log_span.take().map_or_else(tracing::Span::none, |span| *span);
+    let runtime = inner.runtime.clone();
+    let work = async move {
+        let Some((admitted, task)) = take_up(&inner, &run, admitted).await else { return };
+        let span = task_span(&inner, &task);
+        let begin = RunStart::Admitted(Box::new(admitted));
+        Box::pin(drive_to_rest(inner, run, task, begin, None, span.clone())).in_span(span).await;
+    };
+    runtime.spawn(Box::pin(work).instrument(log_span));
+}
+
+/// Drives a task until it is over, or rests.
+async fn drive_to_rest(
+    inner: Arc<EngineContext>,
+    run: Arc<Run>,
+    task: Arc<Task>,
+    begin: RunStart,
+    job: Option<Box<Job>>,
+    span: Option<Span>,
+) {
+    let left = run.gives_up_at.map(|at| Duration::from_millis(at.saturating_sub(inner.clock.now())));
+    let driven = Box::pin(drive(inner.clone(), run.clone(), task.clone(), begin, job));
+    let driven = AssertUnwindSafe(driven).catch_unwind();
+    let ended = match left {
+        None => driven.await,
+        Some(left) => {
+            let give_up = async { Box::pin(give_up(&inner, &run, &task)).await };
+            Box::pin(beside(driven, left, give_up)).await
+        }
+    };
+    if ended.is_err() {
+        Box::pin(panicked(&inner, &run, &task)).await;
+    }
+    if let Some(span) = span {
+        end_span(&span, &run);
+    }
+    match run.take_leaving() {
+        Some(rest) => inner.rest(&run, &task.plugin, rest),
+        None => inner.watchers.end(task.id),
+    }
 }
 
 /// Ends the record of a task whose run is gone.
@@ -166,13 +199,6 @@ fn end_span(span: &Span, run: &Run) {
     span.end();
 }
 
-/// What is left to a task that is kept from its end: one that never ends would hold its place for ever. Every other one is stopped
-/// when it expires.
-fn time_left(inner: &EngineContext, task: &Task) -> Option<Duration> {
-    let end = inner.gives_up_at(task)?;
-    Some(Duration::from_millis(end.saturating_sub(inner.clock.now())))
-}
-
 /// Does the work; when its time is over, the other thing beside it. The work is never dropped: it may be about to commit.
 async fn beside<F: Future + Unpin>(mut work: F, left: Duration, when_over: impl Future<Output = ()>) -> F::Output {
     tokio::select! {
@@ -187,19 +213,11 @@ async fn give_up(inner: &Arc<EngineContext>, run: &Run, task: &Task) {
     write(inner, run, task, &given_up(), None).await;
 }
 
-/// Drives the task to its end; where it is held on the way, waits for it to be tried again.
-pub(crate) async fn drive(
-    inner: Arc<EngineContext>,
-    run: Arc<Run>,
-    task: Arc<Task>,
-    begin: RunStart,
-    job: Option<Box<Job>>,
-) {
-    let mut held = drive_once(&inner, &run, &task, begin, job).await;
-    while held {
+/// Drives the task to its end; where it is held on the way, it waits to be tried again.
+async fn drive(inner: Arc<EngineContext>, run: Arc<Run>, task: Arc<Task>, begin: RunStart, job: Option<Box<Job>>) {
+    if drive_once(&inner, &run, &task, begin, job).await {
         let slot = inner.admission.keep(&task.requestor, IdleState::Queued);
-        let queue_place = Box::new(QueuePlace { slot: Some(slot), request: None, next: NextRun::Resume });
-        held = drive_once(&inner, &run, &task, RunStart::Queued(queue_place), None).await;
+        run.leave(Rest::Queued(Box::new(QueuedRun::new(Some(slot), NextRun::Resume))));
     }
 }
 
@@ -217,9 +235,13 @@ async fn drive_once(
             return false;
         }
         RunStart::Running(permit) => (permit, task.clone(), false),
-        RunStart::Queued(queue_place) => {
-            let resumes = queue_place.next != NextRun::Start;
-            let Some((permit, task)) = leave_queue(inner, run, task, queue_place).await else { return false };
+        RunStart::Queued(queued) => {
+            run.leave(Rest::Queued(queued));
+            return false;
+        }
+        RunStart::Admitted(admitted) => {
+            let resumes = !matches!(admitted.queued.next, NextRun::Start);
+            let Some((permit, task)) = leave_queue(inner, run, *admitted).await else { return false };
             (permit, task, resumes)
         }
     };

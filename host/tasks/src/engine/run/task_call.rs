@@ -16,7 +16,8 @@ use crate::parts::journal::TaskJournal;
 use crate::parts::news::{TaskNews, of_kind};
 use crate::parts::outcome::OUTCOME_RETRY;
 use crate::parts::residents::EvictionCause;
-use crate::parts::run_state::{Dormancy, ReplayFailure, Run, Seen, is_paused, is_running};
+use crate::parts::resting::{Dormancy, Rest};
+use crate::parts::run_state::{ReplayFailure, Run, Seen, is_paused, is_running};
 use bulkhead_calls::{CallEvent, JournaledQuestion, OpenTail};
 use bulkhead_domain::call::{CallError, InputRequest, InputRequestError, InputResponse};
 use bulkhead_domain::crash_points;
@@ -124,13 +125,13 @@ impl TaskCall {
             return false;
         };
         inner.audit.note_evicted(cause);
-        self.run.leave_memory(Dormancy {
+        self.run.leave(Rest::Dormant(Dormancy {
             wake_at: journal.wake_at(),
             is_asleep: rest.is_asleep,
             is_cooperative: rest.is_cooperative,
             steering: self.task.steering.len(),
             was_paused: is_paused(&task),
-        });
+        }));
         true
     }
 

@@ -57,7 +57,7 @@ impl World {
         self.until_dormant(task.id).await
     }
 
-    async fn until_dormant(&self, id: TaskId) -> Arc<Task> {
+    pub(super) async fn until_dormant(&self, id: TaskId) -> Arc<Task> {
         for _ in 0..2_000 {
             if self.tasks.inner.watchers.run(id).is_some_and(|run| run.is_dormant()) {
                 return self.tasks.get(&ANNA, id).await.unwrap();

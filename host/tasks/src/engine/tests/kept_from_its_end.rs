@@ -19,7 +19,9 @@ async fn task_kept_from_end_is_stopped_at_maximum_ttl() {
     let world = world_on(Arc::new(MemoryStore::new()), Limits { ttl_ms_max: 300, ..limits() });
     let runs = world.create_lasting("forever").await;
     let asks = world.create_lasting("ask").await;
+    world.until(asks, |task| task.phase == Phase::Active(Active::InputRequired)).await;
     let paused = world.create_lasting("forever").await;
+    world.until(paused, |task| task.phase == Phase::Active(Active::Running)).await;
     world.tasks.pause(&ANNA, paused, None).await.unwrap();
     let quick = world.create_lasting("quick").await;
     for id in [runs, asks, paused] {
@@ -45,5 +47,8 @@ async fn maximum_ttl_counts_while_queued_and_across_restart() {
     drop(first);
     second.clock.advance(60_000);
     second.tasks.recover().await.unwrap();
+    let maintenance = second.tasks.clone();
+    let maintained = tokio::spawn(async move { maintenance.run_maintenance().await });
     assert!(is_too_late(&second.ended(queued).await));
+    maintained.abort();
 }

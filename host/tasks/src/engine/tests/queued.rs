@@ -1,8 +1,6 @@
 //! What a task weighs while it waits in the queue.
 
 use super::*;
-use crate::engine::run::drive::drive;
-use crate::parts::admission::IdleState;
 use crate::parts::job::Job;
 use crate::parts::run_state::Run;
 use bulkhead_store::{Creation, StoredCaps, TaskStore};
@@ -94,16 +92,25 @@ async fn dormant_task_holds_at_most_4_kib() {
     assert!(each <= 4_096, "{each}");
 }
 
-/// What only a call that runs needs is made when it runs.
+/// What only a call that runs needs is made when it runs: a future, a channel for what happens to the record, and the record.
 #[tokio::test]
-async fn run_of_a_queued_task_is_small_until_it_begins() {
-    let world = world();
-    let inner = &world.tasks.inner;
-    let task = world.create(&ANNA, "forever").await.unwrap();
-    let begin = inner.queue(&ANNA, inner.admission.keep(&ANNA, IdleState::Queued));
-    let run = Arc::new(Run::new(Arc::clone(&task)));
-    let driven = drive(Arc::clone(inner), run, task, begin, None);
-    assert!(size_of_val(&driven) <= 640, "{} bytes", size_of_val(&driven));
+async fn task_that_nothing_drives_is_small_and_has_no_future() {
+    let world = world_on(Arc::new(MemoryStore::new()), Limits { task_evict_after_ms: 0, ..limits() });
+    let futures = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    world.create(&ANNA, "forever").await.unwrap();
+    let before = futures();
+    let dormant = world.create(&ANNA, "lasting").await.unwrap();
+    world.until(dormant.id, |task| task.dormant_since().is_some()).await;
+    world.create(&ANNA, "forever").await.unwrap();
+    let running = futures();
+    let queued = world.create(&ANNA, "quick").await.unwrap();
+    assert_eq!(queued.phase, Phase::Active(Active::Queued));
+    assert_eq!(futures(), running, "a queued task has none");
+    world.until_dormant(dormant.id).await;
+    assert_eq!(running, before + (running - before).min(2), "a dormant task has none: {before}, {running}");
+    assert!(size_of::<Run>() <= 256, "{} bytes", size_of::<Run>());
+    let run = world.tasks.inner.watchers.run(queued.id).unwrap();
+    assert!(run.task().is_none(), "its record is the store's");
 }
 
 /// The store has what a queued task is to do; the engine keeps none of it.

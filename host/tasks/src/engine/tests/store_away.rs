@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::change::ApplyError;
+use crate::engine::run::drive::recall;
 use bulkhead_domain::lifecycle::{Event, Interruption, Refusal};
 use bulkhead_store as store;
 use bulkhead_store::TaskStore;
@@ -94,14 +95,36 @@ async fn question_is_asked_once_the_store_is_reachable_again() {
 
 #[tokio::test(start_paused = true)]
 async fn run_reads_its_arguments_once_the_store_is_reachable_again() {
+    let (world, _, queued) = full().await;
+    world.store.fail_with(|| store::Error::Unavailable { retry_after_ms: 1_000 });
+    world.store.fail_next_reads(2);
+    let visits = recall(&world.tasks.inner, &queued).await.unwrap();
+    assert_eq!(visits.len(), 1);
+}
+
+/// Its record is the store's while it waits, and another task may have its permit meanwhile.
+#[tokio::test(start_paused = true)]
+async fn queued_task_is_started_once_its_record_can_be_read_again() {
     let (world, running, queued) = full().await;
     world.store.fail_with(|| store::Error::Unavailable { retry_after_ms: 1_000 });
     world.tasks.cancel(&ANNA, running.id).await.unwrap();
     world.store.fail_next_reads(1);
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(world.record(queued.id).await.phase, Phase::Active(Active::Running));
-    assert_eq!(world.started.lock().len(), 2, "its guest waits for its arguments");
+    assert_eq!((world.started.lock().len(), world.tasks.inner.admission.running()), (2, 1));
+    assert_eq!(world.record(queued.id).await, *queued);
     assert_eq!(world.ended(queued.id).await, Outcome::Output { is_error: false });
+}
+
+/// As if it had been removed: a record that cannot be read would be asked for for ever.
+#[tokio::test(start_paused = true)]
+async fn queued_task_whose_record_is_damaged_is_left_alone() {
+    let (world, running, queued) = full().await;
+    world.store.fail_with(|| store::Error::Corrupt("a bit".to_owned()));
+    world.tasks.cancel(&ANNA, running.id).await.unwrap();
+    world.store.fail_next_reads(1);
+    world.stopped(queued.id).await;
+    assert_eq!((world.started.lock().len(), world.tasks.inner.admission.running()), (2, 1));
+    assert_eq!(world.tasks.inner.admission.sums_of(&ANNA).queued, 0);
 }
 
 #[tokio::test(start_paused = true)]
