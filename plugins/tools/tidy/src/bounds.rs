@@ -229,7 +229,11 @@ const GROWS: &[(&str, &str, By)] = &[
     ("tasks/parts/other_hosts.rs", "tasks", Because("tasks that a client's stream of this host listens to")),
     ("tasks/parts/other_hosts.rs", "unfinished", Const("UNFINISHED_MAX")),
     ("tasks/parts/watchers.rs", "runs", Key("limits.tasks_stored_per_tenant")),
-    ("tasks/parts/watchers.rs", "versions", Because("versions of tasks that have runs: those of none go with the next one")),
+    (
+        "tasks/parts/watchers.rs",
+        "versions",
+        Because("versions of tasks that have runs: those of none go with the next one"),
+    ),
     ("tasks/parts/deadlines.rs", "due", Key("limits.tasks_stored_per_tenant")),
     ("tasks/parts/residents.rs", "by_age", Key("limits.calls_resting_total")),
     ("tasks/parts/feed.rs", "by_key", Key("limits.requests_open_total")),
