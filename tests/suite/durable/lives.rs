@@ -245,13 +245,13 @@ impl<'a> Place<'a> {
             .collect()
     }
 
-    /// How many places a host reaches before it listens, and until the task has ended.
-    pub(super) async fn count_places(mut self) -> (usize, usize) {
+    /// How many places a host reaches before it listens, and the names of all until the task has ended.
+    pub(super) async fn named_places(mut self) -> (usize, Vec<String>) {
         let host = self.setup.clone().env("CRASH_AT", "0").start().await;
         let before = self.places().len();
         let now = self.client.go_on(self.case, &self.arguments, &host).await.expect("the host lives on");
         assert_eq!(now["status"], "completed", "{}: {now}", self.case.tool);
-        (before, self.places().len())
+        (before, self.places())
     }
 
     /// How often the store of a host that lives on is synced for the call, and how many requests with an effect it sends.

@@ -90,7 +90,12 @@ struct Summary {
     in_doubt: usize,
     /// How often a host ended at each.
     places: BTreeMap<String, usize>,
+    /// What a host reached that lived on.
+    reached: BTreeSet<String>,
 }
+
+/// Where a call that leaves memory can be interrupted, and one that comes back.
+const OF_DORMANT_TASKS: [&str; 5] = ["evict.before", "evict.after", "wake.permit", "wake.loaded", "wake.tail"];
 
 impl Summary {
     fn add(&mut self, ended: &Ended) {
@@ -116,11 +121,12 @@ async fn try_pair(case: &Case, (first, second): (usize, usize), plan: &Plan) -> 
 }
 
 async fn try_case(case: &Case, plan: &mut Plan) -> Summary {
-    let (before, all) = place_of(case, plan).await.count_places().await;
+    let (before, names) = place_of(case, plan).await.named_places().await;
+    let all = names.len();
     let mut pairs = plan.pairs(before, all);
     let planned = pairs.len();
     pairs.retain(|pair| !plan.passed.contains(&plan.ending.named_pair(case, *pair)));
-    let mut summary = Summary::default();
+    let mut summary = Summary { reached: names.into_iter().collect(), ..Summary::default() };
     {
         let plan = &*plan;
         let mut lives = futures::stream::iter(pairs).map(|pair| try_pair(case, pair, plan)).buffer_unordered(AT_ONCE);
@@ -143,7 +149,7 @@ async fn try_case(case: &Case, plan: &mut Plan) -> Summary {
             }
         }
     }
-    let Summary { pairs, crashes: [first, second], in_doubt, places } = &summary;
+    let Summary { pairs, crashes: [first, second], in_doubt, places, .. } = &summary;
     println!(
         "{}: {before} + {} places; {pairs} pairs, {} before; the host ended {first} times in its first life, {second} in its \
          second; in doubt {in_doubt}; {places:?}",
@@ -182,12 +188,16 @@ async fn try_all(ending: Ending) {
         assert!(is_part || summary.crashes[0] > 0, "{}: the host never ended", case.tool);
         total.pairs += summary.pairs;
         total.in_doubt += summary.in_doubt;
+        total.reached.extend(summary.reached);
         for (count, of_case) in total.crashes.iter_mut().zip(summary.crashes) {
             *count += of_case;
         }
         for (place, count) in summary.places {
             *total.places.entry(place).or_default() += count;
         }
+    }
+    for name in OF_DORMANT_TASKS {
+        assert!(total.reached.contains(name), "no case reaches {name}: {:?}", total.reached);
     }
     println!(
         "all: {} pairs; the host ended {} + {} times; in doubt {}; {:?}",
