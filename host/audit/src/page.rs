@@ -321,7 +321,7 @@ mod tests {
             let event = if sequence % 3 == 0 { "task.created" } else { "call.ended" };
             let tenant = sequence % 2;
             let line = format!(
-                r#"{{"seq":{sequence},"at_ms":{sequence},"event":"{event}","tenant":"0{tenant}","prev":"{previous}"}}"#
+                r#"{{"seq":{sequence},"at_ms":{sequence},"event":"{event}","tenant":"t{tenant}","prev":"{previous}"}}"#
             );
             previous = LineHash::of(line.as_bytes());
             text.push_str(&line);
@@ -359,7 +359,7 @@ mod tests {
         for count_max in [1, 4, 5, 10, 24, 25, 100] {
             assert_eq!(all(folder.path(), &PageFilter::default(), count_max), everything, "{count_max}");
         }
-        let tenant = Some("00".to_owned());
+        let tenant = Some("t0".to_owned());
         let filter = PageFilter { events: vec!["task.".to_owned()], tenant, lines_only: false };
         assert_eq!(all(folder.path(), &filter, 2), [24, 18, 12, 6]);
         assert_eq!(all(folder.path(), &PageFilter { lines_only: true, ..filter }, 2), [24, 18, 12, 6]);
@@ -383,10 +383,17 @@ mod tests {
         // A line of the other tenant is no JSON any more, and none of this one's has to be compared with it.
         let text = std::fs::read_to_string(&file).unwrap().replace("{\"seq\":13,", "{seq:13,");
         std::fs::write(&file, text).unwrap();
-        let filter = PageFilter { tenant: Some("00".to_owned()), lines_only: true, ..PageFilter::default() };
+        let filter = PageFilter { tenant: Some("t0".to_owned()), lines_only: true, ..PageFilter::default() };
         let page = read_page(folder.path(), &filter, None, 100).unwrap();
         assert_eq!(numbers(&page), (1..=12).rev().map(|half| 2 * half).collect::<Vec<_>>());
         assert_eq!((page.chain.problem, page.chain.first, page.chain.last), (None, 0, 0));
+        // A look at the text is enough: the host writes ids as they are.
+        let text = std::fs::read_to_string(&file).unwrap();
+        let escaped = text.replace("\"tenant\":\"t0\"", "\"tenant\":\"\\u0074\\u0030\"");
+        assert_ne!(escaped, text);
+        std::fs::write(&file, escaped).unwrap();
+        let page = read_page(folder.path(), &filter, None, 100).unwrap();
+        assert_eq!(numbers(&page), [24, 22, 10, 8, 6, 4, 2]);
         for position in [PagePosition { file: 1, offset: u64::MAX }, PagePosition { file: u64::MAX, offset: 7 }] {
             assert_eq!(PagePosition::from_bytes(position.to_bytes()), position);
         }

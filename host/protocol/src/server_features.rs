@@ -379,7 +379,9 @@ mod tests {
             let mut left = sizes.iter().peekable();
             let mut pages = Vec::new();
             while left.peek().is_some() {
-                pages.push(on_one_page(&mut left, length, |size: &usize| *size).len());
+                let count = on_one_page(&mut left, length, |size: &usize| *size).len();
+                assert_ne!(count, 0, "{sizes:?} does not come to an end");
+                pages.push(count);
             }
             assert_eq!(pages, expected, "{sizes:?}");
         }

@@ -207,7 +207,7 @@ fn speaks_of(outcome: &Result<Returned, CallError>, key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bulkhead_calls::policy::GrantSides;
+    use bulkhead_calls::policy::{DirGrant, GrantSides};
     use bulkhead_domain::Json;
     use bulkhead_domain::tool::ToolOutput;
     use tokio::sync::mpsc;
@@ -271,6 +271,44 @@ mod tests {
                 denials.looked_for_variables();
             }
             assert_eq!(last_text(denials.name_in(outcome)), said);
+        }
+    }
+
+    #[test]
+    fn grant_is_guessed_after_a_look_that_found_nothing_where_the_failure_does_not_explain_itself() {
+        let usable = vec![(Grant::Directories, "wasi:filesystem/preopens"), (Grant::Env, "wasi:cli/environment")];
+        let nothing = Granted { usable, ..Granted::default() };
+        let directory = DirGrant { host: "/srv".into(), guest: "/data".to_owned(), write: false, bytes_max: None };
+        let with_directory = Granted { directories: vec![directory], ..nothing.clone() };
+        let variable = ("LANG".to_owned(), "C".to_owned());
+        let with_variable = Granted { environment: vec![variable], ..nothing.clone() };
+        let directories = "directories (it imports wasi:filesystem/preopens)";
+        let variables = "env (it imports wasi:cli/environment)";
+        let may_miss = |grants: &str| format!("a grant may be missing: {grants}");
+        let explained =
+            || Ok(Returned::Tool(ToolOutput { structured: Some(Json::new("{}")), ..ToolOutput::failure("no") }));
+        for (granted, looks, outcome, said) in [
+            (&nothing, [true, true], failure("no"), may_miss(&format!("{directories}; {variables}"))),
+            (&nothing, [true, false], failure("no"), may_miss(directories)),
+            (&nothing, [false, true], failure("no"), may_miss(variables)),
+            (&nothing, [false, false], failure("no"), "no".to_owned()),
+            (&with_directory, [true, true], failure("no"), may_miss(variables)),
+            (&with_variable, [true, true], failure("no"), may_miss(directories)),
+            (&nothing, [true, true], explained(), "no".to_owned()),
+            (&nothing, [true, true], Err(CallError::NotFound("no".to_owned())), "no".to_owned()),
+            // What crashes looks for variables in any case.
+            (&nothing, [true, true], trap(), format!("it broke ({})", may_miss(directories))),
+            (&nothing, [false, true], trap(), "it broke".to_owned()),
+        ] {
+            let denials = denials(granted.clone());
+            let [looks_for_directories, looks_for_variables] = looks;
+            if looks_for_directories {
+                denials.looked_for_directories();
+            }
+            if looks_for_variables {
+                denials.looked_for_variables();
+            }
+            assert_eq!(last_text(denials.name_in(outcome)), said, "{looks:?}");
         }
     }
 }

@@ -154,7 +154,7 @@ impl SecretPlace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Bound, Grants};
+    use super::super::{Bound, DirGrant, Grants};
     use super::*;
 
     fn request(method: Option<&str>, host: &str, port: u16) -> Denial {
@@ -176,6 +176,18 @@ mod tests {
         let by_tenant =
             GrantSides { operator: granted("https://a.example/v1"), tenant: nothing, ..GrantSides::default() };
         let by_path = GrantSides { operator: granted("https://a.example/v1"), ..GrantSides::default() };
+        let by_reading = GrantSides {
+            operator: Grants {
+                directories: vec![DirGrant {
+                    host: "/srv".into(),
+                    guest: "/data (old)".to_owned(),
+                    write: false,
+                    bytes_max: None,
+                }],
+                ..Grants::default()
+            },
+            ..GrantSides::default()
+        };
         let by_method = GrantSides { operator: granted("GET https://a.example"), ..GrantSides::default() };
         let variable = Denial::Variable("KEY".to_owned());
         let directory = |write| Denial::Directory(DeniedDirectory { guest: "/data (old)".to_owned(), write });
@@ -194,6 +206,7 @@ mod tests {
             (request(None, "::1", 443), &by_operator, "http https://[::1] (operator http, or the flag --http)"),
             (variable.clone(), &by_operator, "env KEY (operator env, or the flag --env)"),
             (directory(true), &by_operator, "directory /data (old) (write) (operator directories, or the flag --dir)"),
+            (directory(true), &by_reading, "directory /data (old) (write) (operator directories, or the flag --dir)"),
             (Denial::Keyvalue, &by_operator, "kv (the operator does not grant it: [plugin.kv], or the flag --kv)"),
             (
                 Denial::Setting("size".to_owned()),

@@ -265,6 +265,7 @@ async fn failed_call_of_a_stranger_names_the_grant_of_its_imports() {
             (core module $n
                 (import "" "get" (func $get (param i32)))
                 (import "" "memory" (memory 1))
+                (func (export "blind") (param i32) (result i32) (local.get 0))
                 (func (export "look") (param i32) (result i32) (call $get (i32.const 8)) (local.get 0))
                 (func (export "explain") (result i32)
                     (call $get (i32.const 8))
@@ -273,12 +274,16 @@ async fn failed_call_of_a_stranger_names_the_grant_of_its_imports() {
                     (i32.const 64)))
             (core instance $n (instantiate $n
                 (with "" (instance (export "get" (func $get)) (export "memory" (memory $i "memory"))))))
+            (func (export "blind") (param "fail" bool) (result (result)) (canon lift (core func $n "blind")))
             (func (export "look") (param "fail" bool) (result (result)) (canon lift (core func $n "look")))
             (func (export "explain") (result (result (error u8)))
                 (canon lift (core func $n "explain") (memory (core memory $i "memory")))))"#
     );
     let loaded = house.publish(component(&wat)).await;
-    assert_eq!(loaded.tools.len(), 2);
+    assert_eq!(loaded.tools.len(), 3);
+    // It looked for nothing.
+    let failed = house.call("blind", r#"{"fail": true}"#).await.unwrap();
+    assert!(failed.is_error && failed.content.len() == 1, "{failed:?}");
     // It says itself why it failed.
     let explained = house.call("explain", "{}").await.unwrap();
     assert_eq!((explained.is_error, explained.structured.unwrap().as_str()), (true, r#"{"error":7}"#));

@@ -104,6 +104,10 @@ fn schema_that_a_model_interface_refuses_is_listed_in_a_form_that_means_the_same
         ),
         (json!({"type": ["string", "null"], "enum": ["a"]}), json!({"type": "string", "enum": ["a"]})),
         (
+            json!({"type": ["integer", "null"], "enum": [7, 3.0, 2.5, null]}),
+            json!({"anyOf": [{"type": "integer", "enum": [7, 3.0]}, {"type": "null"}]}),
+        ),
+        (
             json!({"type": ["object", "null"], "required": ["a"], "additionalProperties": false, "properties": {"a": true}}),
             json!({"anyOf": [{"type": "object", "required": ["a"], "additionalProperties": false, "properties": {"a": {}}},
                 {"type": "null"}]}),
