@@ -1,16 +1,19 @@
-//! What hosts on one PostgreSQL have in common beside tasks: limits and tokens.
+//! What hosts on one PostgreSQL have in common beside tasks: limits, tokens and plugins.
 
 use std::time::Duration;
 
-use bulkhead_store::postgres_server;
+use bulkhead_store::postgres_server::{self, PostgresServer};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use tests::client::{Client, HELLO};
+use tests::client::{Client, HELLO, all_capabilities, text};
+use tests::modern::Modern;
+use tests::place::variant;
 use tests::wait::until;
 use tests::{Host, Setup, command};
 
 use super::cluster::{ENDLESS, sharing, two};
 
+const DIFF: [&str; 2] = ["The texts are the same.", "The texts are the SAME."];
 const RUNNING_MAX: usize = 2;
 const QUEUED_MAX: usize = 4;
 
@@ -108,4 +111,47 @@ async fn token_that_is_revoked_at_one_host_is_refused_at_the_other_one() {
     })
     .await
     .expect("it is refused there, too");
+}
+
+async fn says(client: &Modern, what: &str) -> bool {
+    let called = client.call("tools/call", json!({"name": "diff", "arguments": {"before": "a", "after": "a"}})).await;
+    called.is_ok_and(|result| text(&result) == what)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plugin_that_is_added_switched_and_rolled_back_at_one_host_is_so_at_the_others() {
+    let Some(server) = postgres_server::shared() else { return };
+    let schema = postgres_server::new_schema();
+    let start = async |server: &PostgresServer, name: &str| {
+        sharing(server, &schema, name, Setup::new().plugin("primes", "")).start().await
+    };
+    let one = start(server, "one").await;
+    let two = start(server, "two").await;
+    let here = Modern::plain(&one, None);
+    let there = Modern::plain(&two, None);
+    let file = |number: usize| {
+        let path = one.setup.path(&format!("text-{number}.wasm"));
+        std::fs::write(&path, variant("text", DIFF[0], DIFF[number])).expect("a component");
+        path.display().to_string()
+    };
+    command::json(&["plugin", "add", &file(0), "--name", "text"], &one.setup.data()).await;
+    assert!(says(&here, DIFF[0]).await);
+    until("the plugin at the other host", async || says(&there, DIFF[0]).await.then_some(())).await;
+    // Staged at one host, switched to at the other, which fetches the component.
+    let staged = command::json(&["plugin", "stage", &file(1), "--name", "text"], &one.setup.data()).await;
+    let version = format!("text@{}", staged["version"].as_str().expect("a digest"));
+    command::json(&["plugin", "activate", &version], &two.setup.data()).await;
+    assert!(says(&there, DIFF[1]).await);
+    until("the switch at the first host", async || says(&here, DIFF[1]).await.then_some(())).await;
+    command::json(&["plugin", "rollback", "text"], &one.setup.data()).await;
+    assert!(says(&here, DIFF[0]).await);
+    until("the way back at the other host", async || says(&there, DIFF[0]).await.then_some(())).await;
+    // A host that comes later has neither file.
+    let three = start(server, "three").await;
+    let later = Client::connect_as(&three, None, all_capabilities()).await;
+    let called = later.tool("diff", json!({"before": "a", "after": "a"})).await.expect("it is there");
+    assert_eq!(text(&called), DIFF[0]);
+    command::json(&["plugin", "remove", "text"], &three.setup.data()).await;
+    until("the end of it at the others", async || (!says(&here, DIFF[0]).await).then_some(())).await;
+    until("the end of it at the others", async || (!says(&there, DIFF[0]).await).then_some(())).await;
 }
