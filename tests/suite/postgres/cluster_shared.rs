@@ -44,7 +44,7 @@ async fn running_and_queued_tasks_are_limited_over_all_hosts_together() {
     }
     for client in &clients {
         let refused = client.create("count_primes", json!({"below": ENDLESS})).await.expect_err("there is no room");
-        assert!(refused.message.contains("tasks_queued_per_requestor"), "{refused:?}");
+        assert!(format!("{refused:?}").contains("tasks_queued_per_requestor"), "{refused:?}");
     }
     // Each task that ends lets another one begin, wherever both are; and none begins before.
     let mut left = RUNNING_MAX + QUEUED_MAX;
@@ -70,7 +70,11 @@ async fn running_and_queued_tasks_are_limited_over_all_hosts_together() {
 async fn limits_that_each_host_counts_are_split_among_those_that_live() {
     let Some(server) = postgres_server::shared() else { return };
     let schema = postgres_server::new_schema();
-    let setup = || Setup::new().plugin("primes", "").config("[limits]\ncalls_running_per_requestor = 8");
+    let setup = || {
+        Setup::new()
+            .plugin("primes", "")
+            .config("[limits]\ncalls_running_per_requestor = 8\ntasks_running_per_requestor = 4")
+    };
     let one = sharing(server, &schema, "one", setup()).start().await;
     // As the host has it in force: the limits of those who use something.
     let client = Client::connect(&one).await;
