@@ -2,6 +2,7 @@
 
 mod away;
 mod cluster;
+mod cluster_shared;
 mod kills;
 
 use serde_json::json;

@@ -84,7 +84,7 @@ pub(crate) struct Host {
     secrets: Arc<Secrets>,
     sandbox: Arc<Sandbox>,
     pub(crate) health: Arc<HostHealth>,
-    maintenance: JoinHandle<((), (), (), ())>,
+    maintenance: JoinHandle<((), (), (), (), ())>,
     control: Server,
     /// That of connections without HTTP.
     phase: watch::Sender<Phase>,
@@ -292,7 +292,13 @@ impl Host {
             data: data.to_owned(),
             required: config.server.ready_requires.iter().map(|ReadyRequirement::Plugin(name)| name.clone()).collect(),
         });
-        let maintenance = spawn_maintenance(tasks.clone(), plugins.clone(), health.guests.clone(), refuse);
+        let shares = config.cluster.as_ref().is_some_and(|cluster| cluster.shares_limits).then(|| LimitShares {
+            store: store.clone(),
+            limits: limits.clone(),
+            tasks: tasks.clone(),
+            quota: Arc::clone(&quota),
+        });
+        let maintenance = spawn_maintenance(tasks.clone(), plugins.clone(), health.guests.clone(), shares, refuse);
         let protocol = Protocol::new(tasks.clone(), protocol_options(&*store, metrics.clone()).await?);
         let protocol = Arc::new(configured(protocol, config));
         Ok(Self {
@@ -401,11 +407,45 @@ fn spawn_maintenance(
     tasks: Tasks,
     plugins: Plugins,
     guests: GuestPulse,
+    shares: Option<LimitShares>,
     refuse: impl Fn(&LoadError) + Send + Sync + 'static,
-) -> JoinHandle<((), (), (), ())> {
+) -> JoinHandle<((), (), (), (), ())> {
     tokio::spawn(async move {
-        tokio::join!(tasks.run_maintenance(), plugins.run_maintenance(), plugins.fetch_awaited(refuse), guests.run())
+        let follow_hosts = async {
+            if let Some(shares) = shares {
+                shares.follow_hosts().await;
+            }
+        };
+        tokio::join!(
+            tasks.run_maintenance(),
+            plugins.run_maintenance(),
+            plugins.fetch_awaited(refuse),
+            guests.run(),
+            follow_hosts
+        )
     })
+}
+
+/// What goes by the share of this host in the limits.
+struct LimitShares {
+    store: Arc<dyn Store>,
+    limits: LiveLimits,
+    tasks: Tasks,
+    quota: Arc<EdgeQuota>,
+}
+
+impl LimitShares {
+    /// Follows the number of hosts that live, until dropped.
+    async fn follow_hosts(&self) {
+        let mut hosts = 1;
+        loop {
+            hosts = self.store.living(hosts).await;
+            self.limits.share_among(hosts);
+            self.tasks.limits_changed();
+            self.quota.limits_changed();
+            tracing::info!(hosts, "this host goes by its share of the limits");
+        }
+    }
 }
 
 fn note_loaded(plugins: &Plugins, audit: &Audit) {

@@ -21,6 +21,7 @@ mod entry;
 mod grants;
 mod health;
 mod maintenance;
+mod other_hosts;
 mod pinning;
 mod policy_reload;
 mod reconcile;
@@ -52,7 +53,7 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_metrics::Metrics;
 use bulkhead_runtime::{Canary, LoadError, LoadedPlugin, McpMode, PluginSource, Sandbox};
-use bulkhead_store::{self as store, RowStore};
+use bulkhead_store::{self as store, Store};
 
 pub use bulkhead_sources::Digest;
 pub use calls::Calls;
@@ -152,7 +153,7 @@ pub struct Policy {
 
 /// What plugins are made of.
 pub struct Options {
-    pub store: Arc<dyn RowStore>,
+    pub store: Arc<dyn Store>,
     pub sandbox: Arc<Sandbox>,
     pub calls: Arc<dyn Calls>,
     pub health: Arc<HealthMonitor>,
@@ -172,7 +173,7 @@ pub struct Plugins {
 }
 
 struct Inner {
-    store: Arc<dyn RowStore>,
+    store: Arc<dyn Store>,
     sandbox: Arc<Sandbox>,
     calls: Arc<dyn Calls>,
     health: Arc<HealthMonitor>,

@@ -25,7 +25,8 @@ impl Plugins {
     /// Looks after versions that drain, lists that change, canaries that fail and tasks that diverge, until dropped.
     pub async fn run_maintenance(&self) {
         let watches = (self.watch_canaries(), self.watch_divergences());
-        tokio::join!(self.maintain_versions(), self.relist_changed(), watches.0, watches.1);
+        let others = self.follow_other_hosts();
+        tokio::join!(self.maintain_versions(), self.relist_changed(), watches.0, watches.1, others);
     }
 
     async fn maintain_versions(&self) {

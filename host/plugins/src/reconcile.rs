@@ -13,6 +13,7 @@ impl Plugins {
     /// The state, once it is certain.
     pub(super) async fn settled(&self) -> Result<MutexGuard<'_, State>, Error> {
         let mut state = self.inner.state.lock().await;
+        self.look_at_others(&mut state).await?;
         self.settle(&mut state).await?;
         Ok(state)
     }
@@ -42,13 +43,14 @@ impl Plugins {
             let policy = PluginSource { name: Some(name.clone()), ..inner.policy(name).source.clone() };
             let loaded = match entry.head.active {
                 Some(digest) => {
-                    let loaded = inner.sandbox.load_kept(&version(name, digest), &policy).await;
+                    let loaded = inner.load_kept(&version(name, digest), &policy).await;
                     Some(loaded.and_then(|plugin| inner.accepted(&book, plugin)))
                 }
                 None => None,
             };
             state.broken.remove(name);
             if !matches!(loaded, Some(Err(_))) {
+                inner.set_lacking(name, false);
                 tracing::warn!(
                     plugin.name = name,
                     "the store holds another version than the one that ran: it runs now"

@@ -3,7 +3,7 @@
 //! Owns the rows of [`RowKind::Plugin`] and a copy of them in memory. Must not load or publish anything. Invariant: the copy is
 //! changed after the store has taken the change, whole, and only if nobody else changed the same plugins in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -96,6 +96,13 @@ impl PluginRegistry {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Entry)> {
         self.entries.iter()
+    }
+
+    /// Plugins of which something is otherwise than in an earlier copy.
+    pub(super) fn changed_since(&self, earlier: &Self) -> Vec<String> {
+        let head = |book: &Self, name: &str| book.get(name).and_then(|entry| entry.head_row.clone());
+        let names: BTreeSet<&String> = self.entries.keys().chain(earlier.entries.keys()).collect();
+        names.into_iter().filter(|name| head(self, name) != head(earlier, name)).cloned().collect()
     }
 
     /// Makes a change durable, all of it or nothing.
@@ -258,8 +265,13 @@ mod tests {
         one.commit(&store, first).await.unwrap();
         assert!(matches!(other.commit(&store, second).await, Err(store::Error::Conflict)));
         assert!(other.get("text").unwrap().versions.contains_key(&A), "it has read what the other one wrote");
+        assert_eq!(other.changed_since(&one), [""; 0]);
         let again = draft(&other, B);
         other.commit(&store, again).await.unwrap();
+        assert_eq!(
+            (other.changed_since(&one), one.changed_since(&other)),
+            (vec!["text".to_owned()], vec!["text".to_owned()])
+        );
         assert_eq!(PluginRegistry::read(&store).await.unwrap().get("text").unwrap().versions.len(), 2);
     }
 

@@ -180,7 +180,7 @@ impl Plugins {
         let terms =
             if is_final { granted.clone() } else { PluginSource { grants: Grants::default(), ..granted.clone() } };
         let is_new = self.note_staged(&version, candidate).await?;
-        let loaded = match self.inner.sandbox.load_kept(&version, &terms).await {
+        let loaded = match self.inner.load_kept(&version, &terms).await {
             Ok(loaded) => loaded,
             Err(error) if is_new => {
                 let mut state = self.inner.state.lock().await;
@@ -245,6 +245,8 @@ impl Plugins {
         };
         // Up to 128 MiB to a disk that may be slow: lists, switches and calls do not wait for it.
         candidate.keep(&inner.sandbox, version.digest).await?;
+        // Before another host reads of it.
+        inner.share(version.digest).await?;
         let mut state = inner.state.lock().await;
         drop(arriving);
         let mut draft = Draft::default();
@@ -278,7 +280,7 @@ impl Plugins {
         let loaded = match running {
             // It goes on as what it was until the operator accepts what the configuration makes of it.
             Some(running) => self.inner.sandbox.under(&running, &terms).await,
-            None => self.inner.sandbox.load_kept(version, &terms).await,
+            None => self.inner.load_kept(version, &terms).await,
         };
         match loaded {
             Ok(loaded) => Ok(loaded),
@@ -319,6 +321,7 @@ impl Inner {
             let sandbox = Arc::clone(&self.sandbox);
             let removed = tokio::task::spawn_blocking(move || sandbox.remove_kept(&digest.0)).await;
             removed.unwrap_or_else(|error| Err(std::io::Error::other(error)))?;
+            self.store.remove_component(&digest.0).await?;
         }
         Ok(())
     }

@@ -240,7 +240,7 @@ impl Plugins {
         let inner = &self.inner;
         let row = book.get(name)?.head.canary.as_ref()?;
         let source = PluginSource { name: Some(name.to_owned()), ..inner.policy(name).source.clone() };
-        let loaded = inner.sandbox.load_kept(&version(name, row.version), &source).await;
+        let loaded = inner.load_kept(&version(name, row.version), &source).await;
         let accepted = loaded.and_then(|plugin| inner.accepted(book, plugin));
         let say = |problem: &String| format!("the canary does not run: {problem}");
         Some(match accepted {
@@ -265,7 +265,7 @@ impl Plugins {
             (_, None) => return Err(unreadable(&plan.name, "its component was not read".to_owned())),
         };
         let version = version(&plan.name, Digest(digest));
-        match (sandbox.load_kept(&version, &source).await, &plan.found) {
+        match (self.inner.load_kept(&version, &source).await, &plan.found) {
             // Its kept component may be damaged; its source has it still.
             (Err(_), Some(found)) if found.digest.0 == digest => {
                 let again = found

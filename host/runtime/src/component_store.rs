@@ -104,6 +104,23 @@ impl ComponentStore {
         }
     }
 
+    /// A component and its text, as they are here. Whether these are its bytes is for the reader to check.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, or the data directory cannot be read.
+    pub fn read(&self, digest: &[u8; 32]) -> io::Result<(Vec<u8>, Wit)> {
+        let _one_at_a_time = self.wit.lock();
+        let bytes = fs::read(self.path(digest))?;
+        let text = match fs::read_to_string(self.path(digest).with_extension("wit")) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let is_vouched = self.path(digest).with_extension(VOUCHED).exists();
+        Ok((bytes, if is_vouched { Wit::Vouched(text) } else { Wit::Free(text) }))
+    }
+
     /// Reads a component again and returns its size in bytes.
     ///
     /// # Errors
@@ -153,6 +170,10 @@ mod tests {
         assert!(kept.keep(&digest, b"two").is_err() && !kept.path(&digest).exists());
         kept.keep(&digest, b"one").unwrap();
         assert_eq!(kept.verify(&digest), Ok(3));
+        assert_eq!(kept.read(&digest).unwrap(), (b"one".to_vec(), Wit::Free(None)));
+        let text = Wit::Vouched(Some("package a:b;".to_owned()));
+        kept.keep_wit(&digest, &text).unwrap();
+        assert_eq!(kept.read(&digest).unwrap(), (b"one".to_vec(), text));
     }
 
     #[test]

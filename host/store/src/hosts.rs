@@ -6,7 +6,7 @@
 
 use async_trait::async_trait;
 
-use super::{Error, TaskStore};
+use super::{Error, RowKind, TaskStore};
 use crate::journal::TaskRef;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task};
@@ -17,6 +17,93 @@ pub enum Changed {
     Tasks(Vec<TaskRef>),
     /// It is not known which: the store has lost what others told.
     Unknown,
+}
+
+/// A state of tasks that is limited over all hosts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldState {
+    Queued,
+    Running,
+    Paused,
+}
+
+/// How many tasks of a requestor, or of its tenant, are in each of these states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldTasks {
+    pub queued: u32,
+    pub running: u32,
+    pub paused: u32,
+}
+
+impl HeldTasks {
+    pub fn of(&self, state: HeldState) -> u32 {
+        match state {
+            HeldState::Queued => self.queued,
+            HeldState::Running => self.running,
+            HeldState::Paused => self.paused,
+        }
+    }
+
+    pub fn of_mut(&mut self, state: HeldState) -> &mut u32 {
+        match state {
+            HeldState::Queued => &mut self.queued,
+            HeldState::Running => &mut self.running,
+            HeldState::Paused => &mut self.paused,
+        }
+    }
+
+    /// Each number with its counterpart.
+    #[must_use]
+    pub fn zip(self, other: Self, with: fn(u32, u32) -> u32) -> Self {
+        Self {
+            queued: with(self.queued, other.queued),
+            running: with(self.running, other.running),
+            paused: with(self.paused, other.paused),
+        }
+    }
+}
+
+/// A limit by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldBound {
+    pub limit: &'static str,
+    pub max: u32,
+}
+
+/// One task more in a state, if both limits have room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldRequest {
+    pub state: HeldState,
+    pub of_tenant: HeldBound,
+    pub of_requestor: HeldBound,
+}
+
+/// What this host counts of one requestor from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldChange {
+    pub requestor: Requestor,
+    /// Whatever the limits are.
+    pub held: HeldTasks,
+    /// Beside that, one after the other.
+    pub more: Vec<HeldRequest>,
+}
+
+/// What became of a [`HeldChange`].
+#[derive(Debug)]
+pub struct HeldOutcome {
+    /// Of each request: [`Error::Quota`] where there is no room.
+    pub more: Vec<Result<(), Error>>,
+    /// Whether tasks of this requestor wait at other hosts for others to end.
+    pub is_awaited_elsewhere: bool,
+}
+
+/// A component of a plugin with the text that documents its tools, as any host can have it that shares the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredComponent {
+    pub bytes: Vec<u8>,
+    pub wit: Option<String>,
+    /// Whether the signer of the component signed that text, too, or that there is none.
+    pub is_wit_vouched: bool,
 }
 
 /// The other hosts of a store. A store of one process has none, and every method has that answer.
@@ -62,6 +149,47 @@ pub trait HostStore: TaskStore {
         _count_max: usize,
     ) -> Result<Vec<Task>, Error> {
         Ok(Vec::new())
+    }
+
+    /// Counts tasks of this host beside those of the others, in one atomic step: within their limits, a request is granted only if there is
+    /// room over all hosts. What a host counted is forgotten when it leaves, or is declared dead.
+    async fn hold(&self, changes: Vec<HeldChange>) -> Result<Vec<HeldOutcome>, Error> {
+        let granted = |change: &HeldChange| HeldOutcome {
+            more: change.more.iter().map(|_| Ok(())).collect(),
+            is_awaited_elsewhere: false,
+        };
+        Ok(changes.iter().map(granted).collect())
+    }
+
+    /// Returns when the number of hosts that live, this one included, is another one than that; gives it.
+    async fn living(&self, _but: usize) -> usize {
+        std::future::pending().await
+    }
+
+    /// Returns when rows of this kind may have changed since the store was at that [generation](crate::RowStore::generation); gives the
+    /// present one. It comes within about a second of a change that another host made.
+    async fn rows_changed(&self, _kind: RowKind, _since: Option<u64>) -> Option<u64> {
+        std::future::pending().await
+    }
+
+    /// Keeps a component for the other hosts. One that is there stays.
+    async fn keep_component(&self, _digest: &[u8; 32], _component: &StoredComponent) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Whether the other hosts can have this component.
+    async fn has_component(&self, _digest: &[u8; 32]) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    /// A component that some host has kept. Whether these are its bytes is for the caller to check.
+    async fn component(&self, _digest: &[u8; 32]) -> Result<Option<StoredComponent>, Error> {
+        Ok(None)
+    }
+
+    /// Removes a component; an absent one is fine.
+    async fn remove_component(&self, _digest: &[u8; 32]) -> Result<(), Error> {
+        Ok(())
     }
 
     /// The present revision of each of these tasks that is there.

@@ -11,9 +11,11 @@
 mod address;
 mod check;
 mod committer;
+mod components;
 mod connection;
 mod errors;
 mod export;
+mod held;
 mod host_port;
 mod hosts;
 mod import;
@@ -160,6 +162,7 @@ impl PostgresStore {
         if is_shared {
             beside.spawn(hosts::keep_alive(Arc::clone(&shared)));
             beside.spawn(news::exchange(Arc::clone(&shared)));
+            beside.spawn(news::follow_rows(Arc::clone(&shared)));
         }
         let readers = Readers::default();
         let committer = Mutex::new(Some(committer));

@@ -36,6 +36,7 @@ use crate::parts::journal::JournalOwner;
 use crate::parts::other_hosts::OtherHosts;
 use crate::parts::pending_takeover::PendingTakeover;
 use crate::parts::poll_intervals::PollIntervals;
+use crate::parts::shared_counts::SharedCounts;
 use crate::parts::shares::Shares;
 use crate::parts::tenant_usage::UsageWriter;
 use crate::parts::watchers::Watchers;
@@ -128,6 +129,7 @@ impl Tasks {
             clock: Arc::clone(&clock),
             secrets: OnceLock::new(),
         };
+        let shared_counts = store.is_shared().then(Arc::<SharedCounts>::default);
         let usage = UsageWriter::new(Arc::clone(&store));
         let health = HealthReporter { health, clock: Arc::clone(&clock), counts: Arc::clone(&usage.counts) };
         let runtime = current_runtime()?;
@@ -142,7 +144,7 @@ impl Tasks {
             tracer,
             availability: Availability::new(&limits.table()),
             watchers: Watchers::default(),
-            admission: Admission::counting(limits, resting_max, metrics),
+            admission: Admission::counting(limits, resting_max, metrics, shared_counts),
             poll_intervals: PollIntervals::default(),
             shares: Shares::new(cpu_weights),
             message_workers: start_message_workers(&runtime)?,

@@ -25,6 +25,7 @@ pub(crate) mod request;
 pub(crate) mod residents;
 pub(crate) mod resting;
 pub(crate) mod run_state;
+pub(crate) mod shared_counts;
 pub(crate) mod shares;
 pub(crate) mod tenant_usage;
 pub(crate) mod watchers;

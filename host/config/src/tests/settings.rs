@@ -71,9 +71,13 @@ fn hosts_share_a_database_only_where_one_is_named() {
     assert_eq!((named.name.as_str(), named.lease.as_millis()), ("one", 30_000));
     let named = cluster(&format!("{STORE}[cluster]\nname = 'one'\nlease_ms = 2000")).unwrap().unwrap();
     assert_eq!(named.lease.as_millis(), 2_000);
+    assert!(named.shares_limits);
+    let each = cluster(&format!("{STORE}[cluster]\nname = 'one'\nshare = 'each'")).unwrap().unwrap();
+    assert!(!each.shares_limits);
 
     refused_once("[cluster]\nname = 'one'", "etc/bulkhead.toml:1: ", "engine = \"postgres\"");
     refused_once(&format!("{STORE}[cluster]\nlease_ms = 2000"), "etc/bulkhead.toml:4: ", "needs name");
     refused_once(&format!("{STORE}[cluster]\nname = 'one'\nlease_ms = 10"), "etc/bulkhead.toml:6: ", "lease_ms");
+    refused_once(&format!("{STORE}[cluster]\nname = 'one'\nshare = 'half'"), "etc/bulkhead.toml:6: ", "split, each");
     refused_once(&format!("{STORE}[cluster]\nname = 'a b'"), "etc/bulkhead.toml:5: ", "name");
 }

@@ -204,11 +204,14 @@ impl Committer {
         }
         let Planner { counted, growths, demotions, .. } = planner;
         let planned = Planned { answers, counted, growths, demotions };
-        let changes_tasks = overlay.tasks.values().any(|cell| cell.is_changed);
+        let mut tells_others = overlay.tasks.values().any(|cell| cell.is_changed) || overlay.held.makes_room();
         let (statements, kinds) = match writes::of_group(&mut overlay) {
             Ok((mut statements, kinds)) => {
                 if self.shared.membership.is_some() {
                     statements.extend(writes::usage(&planned.counted));
+                    let changes = writes::row_changes(&kinds);
+                    tells_others |= changes.is_some();
+                    statements.extend(changes);
                 }
                 (statements, kinds)
             }
@@ -222,7 +225,7 @@ impl Committer {
                 self.shared.advance(&kinds);
                 self.shared.set_trouble(None);
                 if let Some(membership) = &self.shared.membership
-                    && changes_tasks
+                    && tells_others
                 {
                     membership.has_changed.notify_one();
                 }
@@ -337,7 +340,7 @@ impl Committer {
         // It is large.
         let looking = Box::pin(look_at(connection, &self.shared, self.number, &overlay));
         let looked = tokio::time::timeout(LATE_AFTER, looking).await.map_err(|_| BeginError::Late)?;
-        let Looked { advanced, tasks, aliases, journals, rows, usage } = looked.map_err(BeginError::Failed)?;
+        let Looked { advanced, tasks, aliases, journals, rows, usage, held } = looked.map_err(BeginError::Failed)?;
         if advanced != 1 {
             self.connection = None;
             return Err(BeginError::Lost);
@@ -345,6 +348,9 @@ impl Committer {
         let unreadable = |error: Error| BeginError::Failed(Failure::Broken(error.to_string()));
         if self.shared.membership.is_some() {
             overlay.found_usage(&usage.iter().map(usage_of).collect::<Result<_, _>>().map_err(unreadable)?);
+        }
+        if let Some(membership) = &self.shared.membership {
+            overlay.held.found(membership.node(), &held).map_err(unreadable)?;
         }
         for row in &tasks {
             overlay.found_task(task_ref(row, 0).map_err(unreadable)?, task_head(row).map_err(unreadable)?);
@@ -459,6 +465,7 @@ struct Looked {
     rows: Vec<tokio_postgres::Row>,
     /// Nothing where this process counts what is stored.
     usage: Vec<tokio_postgres::Row>,
+    held: Vec<tokio_postgres::Row>,
 }
 
 async fn look_at(connection: &Connection, shared: &Shared, number: i64, overlay: &Overlay) -> Result<Looked, Failure> {
@@ -497,7 +504,7 @@ async fn look_at(connection: &Connection, shared: &Shared, number: i64, overlay:
     let advance = membership.map_or(Sql::FenceAdvance, |_| Sql::HostFenceAdvance);
     let holder = node.as_slice();
     let fence: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&holder, &number];
-    let (begun, advanced, locked, tasks, aliases, journals, rows, usage) = tokio::join!(
+    let (begun, advanced, locked, tasks, aliases, journals, rows, usage, held) = tokio::join!(
         biased;
         connection.batch("begin isolation level read committed"),
         connection.execute(advance, &fence),
@@ -507,11 +514,20 @@ async fn look_at(connection: &Connection, shared: &Shared, number: i64, overlay:
         of_keys(Sql::LoadJournals, &journals),
         of_rows(),
         of_usage(),
+        overlay.held.load(connection, node),
     );
     begun?;
     let advanced = advanced?;
     locked?;
-    Ok(Looked { advanced, tasks: tasks?, aliases: aliases?, journals: journals?, rows: rows?, usage: usage? })
+    Ok(Looked {
+        advanced,
+        tasks: tasks?,
+        aliases: aliases?,
+        journals: journals?,
+        rows: rows?,
+        usage: usage?,
+        held: held?,
+    })
 }
 
 /// Takes a schema for this host alone, and says where its fence is.

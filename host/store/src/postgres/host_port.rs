@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use tokio_postgres::Row;
 
-use super::super::hosts::{Changed, HostStore};
-use super::super::{Error, Usage};
+use super::super::hosts::{Changed, HeldChange, HeldOutcome, HostStore, StoredComponent};
+use super::super::{Error, RowKind, Usage};
 use super::PostgresStore;
 use super::operation::{Answer, Claim, Operation, version_digest};
 use super::overlay::OF_TENANT;
@@ -79,8 +79,54 @@ impl HostStore for PostgresStore {
         }
         match self.ask(Operation::Claim { claims, now: 0, lease }).await? {
             Answer::Claimed(tasks) => Ok(tasks),
-            Answer::Done | Answer::Appended(_) => Err(unexpected()),
+            Answer::Done | Answer::Appended(_) | Answer::Held(_) => Err(unexpected()),
         }
+    }
+
+    async fn hold(&self, changes: Vec<HeldChange>) -> Result<Vec<HeldOutcome>, Error> {
+        match self.ask(Operation::Hold(changes)).await? {
+            Answer::Held(outcomes) => Ok(outcomes),
+            Answer::Done | Answer::Appended(_) | Answer::Claimed(_) => Err(unexpected()),
+        }
+    }
+
+    async fn living(&self, but: usize) -> usize {
+        let Some(membership) = &self.shared.membership else { return std::future::pending().await };
+        let mut living = membership.living.subscribe();
+        // Its sender lives as long as this.
+        living.wait_for(|hosts| *hosts != but).await.map_or(but, |hosts| *hosts)
+    }
+
+    async fn rows_changed(&self, kind: RowKind, since: Option<u64>) -> Option<u64> {
+        let Some(membership) = &self.shared.membership else { return std::future::pending().await };
+        let mut looks = membership.rows_seen.subscribe();
+        loop {
+            let generation = self.shared.generation(kind);
+            if generation.is_some() && generation != since {
+                return generation;
+            }
+            // Its sender lives as long as this.
+            let _ = looks.changed().await;
+        }
+    }
+
+    async fn keep_component(&self, digest: &[u8; 32], component: &StoredComponent) -> Result<(), Error> {
+        match self.is_shared() {
+            true => self.put_component(digest, component).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn has_component(&self, digest: &[u8; 32]) -> Result<bool, Error> {
+        if self.is_shared() { self.has_stored_component(digest).await } else { Ok(true) }
+    }
+
+    async fn component(&self, digest: &[u8; 32]) -> Result<Option<StoredComponent>, Error> {
+        if self.is_shared() { self.stored_component(digest).await } else { Ok(None) }
+    }
+
+    async fn remove_component(&self, digest: &[u8; 32]) -> Result<(), Error> {
+        if self.is_shared() { self.delete_component(digest).await } else { Ok(()) }
     }
 
     async fn revisions(&self, tasks: &[TaskRef]) -> Result<Vec<(TaskRef, u64)>, Error> {

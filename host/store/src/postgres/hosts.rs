@@ -4,7 +4,6 @@
 //! by the server's clock; and a host that was buried has no fence, so no group of it is done after that.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -26,6 +25,13 @@ const BEATS_IN_LEASE: u32 = 6;
 /// Between two looks for names of hosts that nobody needs any more.
 const FORGET_EVERY: Duration = Duration::from_secs(600);
 
+/// What is left of a host that goes by itself.
+const LEAVE: [&str; 3] = [
+    "update host set is_dead = true where id = $1",
+    "delete from host_fence where host = $1",
+    "delete from held_tasks where host = $1",
+];
+
 /// Becomes one of the hosts of a schema, in place of what this process was before.
 pub(super) async fn join(connection: &Connection, schema: &str, membership: &Membership) -> Result<(), Error> {
     let before = membership.node();
@@ -39,7 +45,7 @@ pub(super) async fn join(connection: &Connection, schema: &str, membership: &Mem
     if !counted.first().is_some_and(|row| row.try_get(0).unwrap_or(false)) {
         begin_sharing(connection).await?;
     }
-    for text in ["update host set is_dead = true where id = $1", "delete from host_fence where host = $1"] {
+    for text in LEAVE {
         connection.query_text(text, &[&before.0.as_slice()]).await.map_err(undone)?;
     }
     let text = "insert into host (id, name, program, alive_until)
@@ -50,7 +56,9 @@ pub(super) async fn join(connection: &Connection, schema: &str, membership: &Mem
     let values: Values<'_> = &[&id, &membership.options.name, &program, &lease_ms];
     connection.query_text(text, values).await.map_err(undone)?;
     connection.query_text("insert into host_fence (host, number) values ($1, 1)", &[&id]).await.map_err(undone)?;
+    let living = connection.query_text("select count(*) from host where not is_dead", &[]).await.map_err(undone)?;
     connection.batch("commit").await.map_err(undone)?;
+    membership.lives_with(living.first().and_then(|row| row.try_get(0).ok()).unwrap_or(1));
     membership.become_node(node);
     membership.renewed(requested_at);
     Ok(())
@@ -60,7 +68,7 @@ pub(super) async fn join(connection: &Connection, schema: &str, membership: &Mem
 async fn begin_sharing(connection: &Connection) -> Result<(), Error> {
     let undone = |failure: Failure| failure.undone();
     // The host before, if it lost its connection and has not noticed yet, writes nothing more. Whatever holds a task by now is gone.
-    let text = "delete from write_fence; delete from host; delete from host_fence; delete from letter; delete from stored_usage;
+    let text = "delete from write_fence; delete from host; delete from host_fence; delete from letter; delete from stored_usage; delete from held_tasks;
         insert into host (id, name, program, is_dead, alive_until)
             select distinct holder, '', '', true, clock_timestamp() from task where not ended and holder is not null;
         create index if not exists task_holder on task (holder) where not ended";
@@ -90,14 +98,14 @@ pub(super) async fn end_sharing(connection: &Connection, schema: &str) -> Result
         )));
     }
     let text = "update meta set is_counted = false where is_counted; update host set is_dead = true where not is_dead;
-        delete from host_fence";
+        delete from host_fence; delete from held_tasks";
     connection.batch(text).await.map_err(|failure| failure.undone())
 }
 
 /// Leaves what this host holds to the others at once.
 pub(super) async fn leave(connection: &Connection, membership: &Membership) -> Result<(), Failure> {
     let node = membership.node();
-    for text in ["update host set is_dead = true where id = $1", "delete from host_fence where host = $1"] {
+    for text in LEAVE {
         connection.query_text(text, &[&node.0.as_slice()]).await?;
     }
     Ok(())
@@ -185,8 +193,7 @@ async fn beat(
         }
     }
     let living = session.query(Sql::Living, &[]).await.map_err(undone)?;
-    let living: i64 = living.first().ok_or_else(unavailable)?.try_get(0).unwrap_or(1);
-    membership.living.store(usize::try_from(living).unwrap_or(1), Ordering::Relaxed);
+    membership.lives_with(living.first().ok_or_else(unavailable)?.try_get(0).unwrap_or(1));
     *connection = Some(session);
     Ok(true)
 }

@@ -4,6 +4,7 @@
 
 use tokio::sync::oneshot;
 
+use super::super::hosts::{HeldChange, HeldOutcome};
 use super::super::{Error, Ownership, RowKind, RowState, StoredCaps, Usage};
 use crate::journal::{Append, JournalHead, TaskRef};
 use crate::vault::SealingKey;
@@ -152,6 +153,8 @@ pub(super) enum Operation {
         key: Vec<u8>,
     },
     BlockTenant(TenantId),
+    /// Counts tasks of this host beside those of the others.
+    Hold(Vec<HeldChange>),
     /// Becomes one of the hosts of the schema again, under another name.
     Rejoin,
     Close,
@@ -180,6 +183,7 @@ impl Operation {
             | Self::RemoveJournal(_)
             | Self::RemoveRow { .. }
             | Self::BlockTenant(_)
+            | Self::Hold(_)
             | Self::Rejoin
             | Self::Close => 0,
         }
@@ -191,6 +195,7 @@ pub(super) enum Answer {
     Done,
     Appended(JournalHead),
     Claimed(Vec<Task>),
+    Held(Vec<HeldOutcome>),
 }
 
 pub(super) type Reply = oneshot::Sender<Result<Answer, Error>>;

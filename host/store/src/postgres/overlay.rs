@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::super::{Error, Ledger, RowKind, Usage};
+use super::held::HeldCounts;
 use super::operation::{Operation, Record, TaskHead};
 use crate::journal::layout::{self, HEAD};
 use crate::journal::{JournalHead, TaskRef};
@@ -77,6 +78,8 @@ pub(super) struct Overlay {
     pub(super) ledger: Option<Ledger>,
     /// Hosts that hold tasks which the group changes for others.
     pub(super) letters: Vec<(NodeId, TaskRef)>,
+    /// What hosts count of tasks in states that are limited over all of them.
+    pub(super) held: HeldCounts,
 }
 
 impl Overlay {
@@ -89,7 +92,8 @@ impl Overlay {
             let number = digest.first_chunk().copied().map_or(0, u16::from_be_bytes);
             i32::from(number % STRIPES_MAX)
         };
-        let tenants: HashSet<TenantId> = self.tasks.keys().map(|key| key.requestor.tenant).collect();
+        let of_tasks = self.tasks.keys().map(|key| key.requestor);
+        let tenants: HashSet<TenantId> = of_tasks.chain(self.held.named()).map(|requestor| requestor.tenant).collect();
         let of_tenants = tenants.iter().map(|tenant| stripe(0, &tenant.0));
         let of_rows = self.rows.keys().map(|(kind, key)| stripe(*kind as u8, key));
         of_tenants.chain(of_rows).collect::<BTreeSet<_>>().into_iter().collect()
@@ -140,6 +144,7 @@ impl Overlay {
                 }
             }
             Operation::RemoveRow { kind, key } => self.name_row(*kind, key),
+            Operation::Hold(changes) => changes.iter().for_each(|change| self.held.name(change.requestor)),
             Operation::BlockTenant(_) | Operation::Rejoin | Operation::Close => {}
         }
     }

@@ -72,6 +72,7 @@ impl<'a> Planner<'a> {
             Operation::RemoveRow { kind, key } => self.remove_row(kind, key),
             Operation::BlockTenant(_) if self.shared.membership.is_some() => return Err(erased_by_one_host()),
             Operation::BlockTenant(tenant) => _ = self.shared.blocked_tenants.lock().insert(tenant),
+            Operation::Hold(changes) => return Ok(Answer::Held(self.overlay.held.change(&changes))),
             Operation::Rejoin | Operation::Close => {}
         }
         Ok(Answer::Done)

@@ -187,7 +187,7 @@ impl TaskStore for PostgresStore {
         if !claims.is_empty() {
             match self.ask(Operation::Claim { claims, now, lease }).await? {
                 Answer::Claimed(leased) => tasks.extend(leased),
-                Answer::Done | Answer::Appended(_) => return Err(unexpected()),
+                Answer::Done | Answer::Appended(_) | Answer::Held(_) => return Err(unexpected()),
             }
             tasks.sort_by_key(|task| (task.requestor, task.id));
         }
@@ -406,7 +406,7 @@ impl JournalStore for PostgresStore {
         let (key, tail) = self.tail((TaskRef { requestor: *requestor, id }, append)).await?;
         match self.ask(Operation::Append { key, tail }).await? {
             Answer::Appended(head) => Ok(head),
-            Answer::Done | Answer::Claimed(_) => Err(unexpected()),
+            Answer::Done | Answer::Claimed(_) | Answer::Held(_) => Err(unexpected()),
         }
     }
 

@@ -23,6 +23,11 @@ pub(super) const IMPORT_JOURNAL_ROWS: &str = "insert into journal (tenant, reque
 pub(super) const IMPORT_ROWS: &str = "insert into stored_row (kind, key, value)
     select * from unnest($1::smallint[], $2::bytea[], $3::bytea[])";
 
+/// Components of plugins. They are written beside the groups: who reads one knows it by its digest.
+pub(super) const PUT_COMPONENT: &str =
+    "insert into component (digest, part, bytes) values ($1, $2, $3) on conflict do nothing";
+pub(super) const REMOVE_COMPONENT: &str = "delete from component where digest = $1";
+
 macro_rules! statements {
     ($($name:ident: $text:literal;)*) => {
         /// One of the statements.
@@ -93,6 +98,21 @@ statements! {
         select * from unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[])
         on conflict (tenant, requestor)
         do update set tasks = stored_usage.tasks + excluded.tasks, bytes = stored_usage.bytes + excluded.bytes";
+    LoadHeld: "select h.tenant, h.requestor, h.host = $1, sum(h.queued)::bigint, sum(h.running)::bigint, sum(h.paused)::bigint,
+            bool_or(h.is_awaited)
+        from unnest($2::bytea[], $3::bytea[]) as w(tenant, requestor)
+        join held_tasks h on h.tenant = w.tenant and h.requestor = w.requestor group by 1, 2, 3
+        union all
+        select h.tenant, null::bytea, h.host = $1, sum(h.queued)::bigint, sum(h.running)::bigint, sum(h.paused)::bigint, false
+        from held_tasks h where h.tenant = any($2::bytea[]) group by 1, 3";
+    DeleteHeld: "delete from held_tasks h using unnest($2::bytea[], $3::bytea[]) as w(tenant, requestor)
+        where h.host = $1 and h.tenant = w.tenant and h.requestor = w.requestor";
+    PutHeld: "insert into held_tasks (host, tenant, requestor, queued, running, paused, is_awaited)
+        select $1::bytea, * from unnest($2::bytea[], $3::bytea[], $4::integer[], $5::integer[], $6::integer[], $7::boolean[])
+        on conflict (tenant, requestor, host) do update set queued = excluded.queued, running = excluded.running,
+            paused = excluded.paused, is_awaited = excluded.is_awaited";
+    AdvanceRowChanges: "insert into row_change (kind, number) select w.kind, 1 from unnest($1::smallint[]) as w(kind) order by w.kind
+        on conflict (kind) do update set number = row_change.number + 1";
     PutLetters: "insert into letter (host, tenant, requestor, id) select distinct w.host, w.tenant, w.requestor, w.id
         from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[]) as w(host, tenant, requestor, id)
         join host h on h.id = w.host and not h.is_dead";
@@ -103,7 +123,8 @@ statements! {
     Bury: "with dead as (update host set is_dead = true where id in (
             select id from host where not is_dead and alive_until < clock_timestamp() and id <> $1 for update skip locked) returning id, name),
         fences as (delete from host_fence where host in (select id from dead)),
-        letters as (delete from letter where host in (select id from dead))
+        letters as (delete from letter where host in (select id from dead)),
+        held as (delete from held_tasks where host in (select id from dead))
         select name from dead";
     ForgetDead: "delete from host h where h.is_dead and h.alive_until < clock_timestamp() - interval '1 hour'
         and not exists (select from task t where not t.ended and t.holder = h.id)";
@@ -113,6 +134,8 @@ statements! {
         order by created_at, tenant, requestor, id limit $3";
     Letters: "with handled as (delete from letter where host = $1 and number = any($2::bigint[]))
         select tenant, requestor, id, number from letter where host = $1 and number <> all($2::bigint[]) order by number limit $3";
+    RowChanges: "select kind, number from row_change";
+    Component: "select bytes from component where digest = $1 and part = $2";
     Revisions: "select t.tenant, t.requestor, t.id, t.revision
         from unnest($1::bytea[], $2::bytea[], $3::bytea[]) as w(tenant, requestor, id)
         join task t on t.tenant = w.tenant and t.requestor = w.requestor and t.id = w.id";

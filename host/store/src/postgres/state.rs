@@ -194,11 +194,15 @@ impl Shared {
 
     /// See [`RowStore::generation`](crate::RowStore::generation).
     pub(super) fn generation(&self, kind: RowKind) -> Option<u64> {
-        // Other hosts change rows as well.
-        if self.membership.is_some() || self.trouble() == Some(Trouble::Lost) {
+        if self.trouble() == Some(Trouble::Lost) {
             return None;
         }
         let index = RowKind::ALL.iter().position(|known| *known == kind)?;
-        Some(self.generations.get(index)?.load(Ordering::SeqCst))
+        let own = self.generations.get(index)?.load(Ordering::SeqCst);
+        match &self.membership {
+            None => Some(own),
+            // Other hosts change rows as well. Each of the two numbers only grows.
+            Some(membership) => Some((membership.rows_seen.borrow().number(kind)? << 32) | (own & u64::from(u32::MAX))),
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use tokio_postgres::types::ToSql;
 
 use super::super::RowKind;
+use super::membership::FOLLOWED;
 use super::overlay::{JournalCell, OF_TENANT, Overlay, TaskEntry};
 use super::planner::Counted;
 use super::sql::Sql;
@@ -17,7 +18,7 @@ use crate::journal::layout::HEAD;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{NodeId, TaskId};
 
-type Value = Box<dyn ToSql + Sync + Send>;
+pub(super) type Value = Box<dyn ToSql + Sync + Send>;
 
 /// A statement with its parameters.
 pub(super) struct Write {
@@ -88,6 +89,7 @@ pub(super) fn of_group(overlay: &mut Overlay) -> Result<(Vec<Write>, HashSet<Row
     let rows = rows(overlay, &mut kinds);
     writes.extend(rows);
     writes.extend(letters(std::mem::take(&mut overlay.letters)));
+    writes.extend(overlay.held.writes());
     Ok((writes, kinds))
 }
 
@@ -122,6 +124,12 @@ pub(super) fn add_usage(sums: impl IntoIterator<Item = (Requestor, [i64; 2])>) -
     }
     let values: Vec<Value> = vec![Box::new(tenants), Box::new(requestors), Box::new(tasks), Box::new(bytes)];
     Some(Write { sql: Sql::AddUsage, values })
+}
+
+/// Counts that rows of these kinds change, for other hosts that keep them in memory.
+pub(super) fn row_changes(kinds: &HashSet<RowKind>) -> Option<Write> {
+    let kinds: Vec<i16> = FOLLOWED.into_iter().filter(|kind| kinds.contains(kind)).map(|kind| kind as i16).collect();
+    (!kinds.is_empty()).then(|| Write { sql: Sql::AdvanceRowChanges, values: vec![Box::new(kinds)] })
 }
 
 fn letters(letters: Vec<(NodeId, TaskRef)>) -> Option<Write> {

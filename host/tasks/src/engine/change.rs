@@ -101,7 +101,8 @@ impl Tasks {
     pub async fn pause(&self, requestor: &Requestor, id: TaskId, message: Option<String>) -> Result<Arc<Task>, Error> {
         let inner = &self.inner;
         let event = Event::Pause { message };
-        let slot = match inner.admission.hold(requestor, IdleState::Paused) {
+        let slot = inner.admission.hold_over_all(requestor, IdleState::Paused).await;
+        let slot = match slot.map_err(|error| inner.store_error(error))? {
             Ok(slot) => slot,
             Err(full) => {
                 inner.may_look(requestor)?;

@@ -15,7 +15,7 @@ use crate::engine::run::drive::RunStart;
 use crate::engine::{EngineContext, Tasks};
 use crate::error::{Error, host_failure};
 use crate::parts::activity::RefusalCount;
-use crate::parts::admission::{IdleSlot, IdleState, Permit, Purpose, refused};
+use crate::parts::admission::{IdleSlot, IdleState, Permit, refused};
 use crate::parts::call_identity::{DrawnIdentity, draw_identity, random};
 use crate::parts::job::{Job, RequestedTtl, TaskRequest};
 use crate::parts::journal::{Beginning, TaskJournal, Writer};
@@ -160,10 +160,12 @@ impl EngineContext {
             let record = NewRecord { begin: Begin::Queued, drawn: draw_identity()?, alias, output };
             return self.record(requestor, &request, record).await;
         }
-        let order = match self.admission.try_permit(requestor, Purpose::Task) {
+        let permit = self.admission.try_task_permit(requestor).await.map_err(|error| self.store_error(error))?;
+        let order = match permit {
             Some(permit) => StartOrder::Now(permit),
             None => {
-                let slot = self.admission.hold(requestor, IdleState::Queued);
+                let slot = self.admission.hold_over_all(requestor, IdleState::Queued).await;
+                let slot = slot.map_err(|error| self.store_error(error))?;
                 StartOrder::Later(slot.map_err(|full| refused(full, Some(1_000)))?)
             }
         };

@@ -11,7 +11,7 @@ use crate::parts::admission::IdleState;
 use crate::parts::news::TaskNews;
 use crate::parts::other_hosts::SeenTasks;
 use crate::parts::run_state::is_paused;
-use bulkhead_domain::task::Task;
+use bulkhead_domain::task::{Active, Phase, Task};
 use bulkhead_store::hosts::Changed;
 use bulkhead_store::journal::TaskRef;
 use bulkhead_store::{self as store, Change, Ownership};
@@ -29,7 +29,20 @@ impl Tasks {
     /// What a host does that shares its store, until dropped.
     pub(crate) async fn work_with_others(&self) {
         if self.inner.store.is_shared() {
-            tokio::join!(self.rejoin_when_lost(), self.follow_others(), self.claim_from_others());
+            tokio::join!(
+                self.rejoin_when_lost(),
+                self.follow_others(),
+                self.claim_from_others(),
+                self.count_with_others()
+            );
+        }
+    }
+
+    /// Writes down what tasks of this host count within limits over all hosts.
+    async fn count_with_others(&self) {
+        let inner = &self.inner;
+        if let Some(shared) = &inner.admission.shared {
+            shared.write(|changes| inner.store.hold(changes), || inner.admission.dispatch_waiting()).await;
         }
     }
 
@@ -51,6 +64,9 @@ impl Tasks {
                 tracing::debug!(%error, "this host cannot join the others yet");
                 tokio::time::sleep(LOOK_EVERY).await;
             }
+            if let Some(shared) = &inner.admission.shared {
+                shared.write_again();
+            }
             inner.others.claim.notify_one();
         }
     }
@@ -60,7 +76,12 @@ impl Tasks {
         let mut seen = SeenTasks::default();
         loop {
             tokio::select! {
-                () = inner.store.news() => inner.others.claim.notify_one(),
+                () = inner.store.news() => {
+                    inner.others.claim.notify_one();
+                    if let Some(shared) = &inner.admission.shared {
+                        shared.look();
+                    }
+                }
                 () = inner.others.look.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
@@ -155,7 +176,11 @@ impl EngineContext {
         self.others.lacks(&task.plugin);
         let version = &task.plugin.name;
         tracing::warn!(task.id = %task.id, plugin.name = version, "a task waits for a host that has the component of its plugin");
-        let left = Task { lease: None, ..task.clone() };
+        let mut left = Task { lease: None, ..task.clone() };
+        // The start of its run takes that back. What a journal brings back, or is paused, goes on with the words that it has.
+        if left.phase == Phase::Active(Active::Queued) {
+            left.status_message = Some(format!("queued; waits for a host that has the component of {version}"));
+        }
         let change = Change { held_by: Some(self.node()), then: Ownership::Released, ..Change::of(left) };
         match self.store.commit(change).await {
             Ok(_) | Err(store::Error::Conflict | store::Error::Lost) => Ok(()),

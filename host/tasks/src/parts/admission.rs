@@ -20,15 +20,18 @@ use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
-pub(crate) use self::queue_entry::QueueEntry;
 use self::queue_entry::{Admitted, Grant, HandPermit};
+pub(crate) use self::queue_entry::{QueueEntry, QueueNumber};
 use crate::error::Error;
 use crate::parts::residents::Residents;
+use crate::parts::shared_counts::{SharedCount, SharedCounts};
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_limits::scoped::{Amount, Bound, ScopedTable};
 use bulkhead_limits::{Full, LiveLimits, Scope};
 use bulkhead_metrics::{TaskMetrics, Waiting};
+use bulkhead_store as store;
+use bulkhead_store::hosts::HeldState;
 
 /// Places of calls come back all the time.
 const PLACE_RETRY_MS: u64 = 1_000;
@@ -84,6 +87,8 @@ pub(crate) struct Admission {
     state: Mutex<State>,
     metrics: Arc<OnceLock<TaskMetrics>>,
     pub(crate) residents: Arc<Residents>,
+    /// What is limited over all hosts that share the store; none where there are no others.
+    pub(crate) shared: Option<Arc<SharedCounts>>,
 }
 
 #[derive(Debug, Default)]
@@ -160,14 +165,33 @@ pub(crate) struct Permit {
     admission: Option<Arc<Admission>>,
     requestor: Requestor,
     sums: Sums,
+    /// Of a task, what it counts beside those of other hosts.
+    shared: Option<SharedCount>,
 }
 
 impl Permit {
     /// Counts from now on as a task, if there is room for one more.
-    pub(crate) fn become_task(&mut self) -> Result<(), Full> {
+    pub(crate) async fn become_task(&mut self) -> Result<(), Full> {
         let Some(admission) = self.admission.as_ref().filter(|_| self.sums.running_tasks == 0) else { return Ok(()) };
         admission.try_add(&mut admission.state.lock(), &self.requestor, TASK)?;
         self.sums.running_tasks = 1;
+        self.confirm().await.map_err(|error| {
+            self.become_plain();
+            match error {
+                store::Error::Quota { limit, value } => Full { limit, value },
+                // It may be tried again, as where there is no room.
+                _ => Full { limit: "tasks_running_per_requestor", value: 0 },
+            }
+        })
+    }
+
+    /// Counts a task that is about to run beside those of other hosts. Cancel-safe.
+    pub(crate) async fn confirm(&mut self) -> Result<(), store::Error> {
+        let Some(admission) = self.admission.as_ref().filter(|_| self.sums.running_tasks > 0) else { return Ok(()) };
+        if let Some(shared) = admission.shared.as_ref().filter(|_| self.shared.is_none()) {
+            let limits = admission.limits(&self.requestor);
+            self.shared = Some(shared.take(&self.requestor, HeldState::Running, &limits).await?);
+        }
         Ok(())
     }
 
@@ -175,6 +199,7 @@ impl Permit {
     pub(crate) fn take_place(&mut self, mut permit: Self) {
         if self.sums.running_tasks == 0 {
             self.sums.running_tasks = permit.sums.running_tasks;
+            self.shared = permit.shared.take();
             permit.admission = None;
         }
     }
@@ -183,6 +208,7 @@ impl Permit {
     pub(crate) fn become_plain(&mut self) {
         let Some(admission) = self.admission.as_ref().filter(|_| self.sums.running_tasks > 0) else { return };
         self.sums.running_tasks = 0;
+        self.shared = None;
         // A task that waits may have room now.
         admission.release(&self.requestor, TASK);
     }
@@ -203,6 +229,8 @@ pub(crate) struct PermitRequest {
     requestor: Requestor,
     number: u64,
     granted: oneshot::Receiver<Permit>,
+    /// Its turn here, until there is room over all hosts.
+    unconfirmed: Option<Permit>,
     purpose: Purpose,
     since: Instant,
 }
@@ -210,7 +238,18 @@ pub(crate) struct PermitRequest {
 impl PermitRequest {
     /// Resolves when it is this call's turn. Cancel-safe.
     pub(crate) async fn permit(&mut self) -> Option<Permit> {
-        let permit = (&mut self.granted).await.ok()?;
+        let permit = loop {
+            let permit = match &mut self.unconfirmed {
+                Some(permit) => permit,
+                None => self.unconfirmed.insert((&mut self.granted).await.ok()?),
+            };
+            if permit.confirm().await.is_ok() {
+                break self.unconfirmed.take()?;
+            }
+            self.granted = self.admission.enqueue_again(&self.requestor, self.number, self.purpose);
+            // Others may use it meanwhile.
+            self.unconfirmed = None;
+        };
         if let Some(metrics) = self.admission.metrics.get() {
             let who = match self.purpose {
                 Purpose::Plain => Waiting::Plain,
@@ -255,6 +294,15 @@ impl IdleState {
             Self::Stopped => Sums { resting: 1, ..NOTHING },
         }
     }
+
+    /// Where it counts over all hosts.
+    fn shared(self) -> Option<HeldState> {
+        match self {
+            Self::Queued => Some(HeldState::Queued),
+            Self::Paused => Some(HeldState::Paused),
+            Self::Waiting | Self::Stopped => None,
+        }
+    }
 }
 
 /// A place in one of them, released when dropped.
@@ -263,6 +311,7 @@ pub(crate) struct IdleSlot {
     admission: Arc<Admission>,
     requestor: Requestor,
     state: IdleState,
+    shared: Option<SharedCount>,
 }
 
 impl Drop for IdleSlot {
@@ -274,10 +323,15 @@ impl Drop for IdleSlot {
 impl Admission {
     #[cfg(test)]
     pub(crate) fn new(limits: LiveLimits, resting_max: u32) -> Arc<Self> {
-        Self::counting(limits, resting_max, Arc::default())
+        Self::counting(limits, resting_max, Arc::default(), None)
     }
 
-    pub(crate) fn counting(limits: LiveLimits, resting_max: u32, metrics: Arc<OnceLock<TaskMetrics>>) -> Arc<Self> {
+    pub(crate) fn counting(
+        limits: LiveLimits,
+        resting_max: u32,
+        metrics: Arc<OnceLock<TaskMetrics>>,
+        shared: Option<Arc<SharedCounts>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             limits,
             hand_permit: OnceLock::new(),
@@ -285,6 +339,7 @@ impl Admission {
             state: Mutex::default(),
             metrics,
             residents: Arc::default(),
+            shared,
         })
     }
 
@@ -337,13 +392,32 @@ impl Admission {
         let mut state = self.state.lock();
         let is_granted = !state.has_waiters_before(requestor, purpose)
             && !state.holds_back(purpose)
+            && !self.is_full_over_all(requestor, purpose)
             && self.try_add(&mut state, requestor, purpose.sums()).is_ok();
         drop(state);
         is_granted.then(|| self.permit(requestor, purpose))
     }
 
+    /// The same, if there is room over all hosts as well.
+    pub(crate) async fn try_task_permit(
+        self: &Arc<Self>,
+        requestor: &Requestor,
+    ) -> Result<Option<Permit>, store::Error> {
+        let Some(mut permit) = self.try_permit(requestor, Purpose::Task) else { return Ok(None) };
+        match permit.confirm().await {
+            Ok(()) => Ok(Some(permit)),
+            Err(store::Error::Quota { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the tasks of this requestor that run at all hosts have left no room for one more, as far as is known.
+    fn is_full_over_all(&self, requestor: &Requestor, purpose: Purpose) -> bool {
+        purpose.sums().running_tasks > 0 && self.shared.as_ref().is_some_and(|shared| shared.is_full(requestor))
+    }
+
     fn permit(self: &Arc<Self>, requestor: &Requestor, purpose: Purpose) -> Permit {
-        Permit { admission: Some(self.clone()), requestor: *requestor, sums: purpose.sums() }
+        Permit { admission: Some(self.clone()), requestor: *requestor, sums: purpose.sums(), shared: None }
     }
 
     /// A place in the queue of this requestor.
@@ -357,19 +431,47 @@ impl Admission {
         self.dispatch(state);
         let admission = self.clone();
         let since = Instant::now();
-        Ok(PermitRequest { admission, requestor: *requestor, number, granted, purpose, since })
+        Ok(PermitRequest { admission, requestor: *requestor, number, granted, unconfirmed: None, purpose, since })
+    }
+
+    /// The same for one that had its turn and could not use it.
+    fn enqueue_again(&self, requestor: &Requestor, number: u64, purpose: Purpose) -> oneshot::Receiver<Permit> {
+        let (grant, granted) = oneshot::channel();
+        self.state.lock().line_up_as(requestor, Waiter { number, purpose, grant: Grant::Call(grant) });
+        granted
     }
 
     /// A place among the queued, waiting or paused tasks of this requestor, if there is one.
     pub(crate) fn hold(self: &Arc<Self>, requestor: &Requestor, state: IdleState) -> Result<IdleSlot, Full> {
         self.try_add(&mut self.state.lock(), requestor, state.sums())?;
-        Ok(IdleSlot { admission: self.clone(), requestor: *requestor, state })
+        Ok(IdleSlot { admission: self.clone(), requestor: *requestor, state, shared: None })
+    }
+
+    /// The same within the limits over all hosts.
+    pub(crate) async fn hold_over_all(
+        self: &Arc<Self>,
+        requestor: &Requestor,
+        state: IdleState,
+    ) -> Result<Result<IdleSlot, Full>, store::Error> {
+        let mut slot = match self.hold(requestor, state) {
+            Ok(slot) => slot,
+            Err(full) => return Ok(Err(full)),
+        };
+        if let Some((shared, state)) = self.shared.as_ref().zip(state.shared()) {
+            match shared.take(requestor, state, &self.limits(requestor)).await {
+                Ok(count) => slot.shared = Some(count),
+                Err(store::Error::Quota { limit, value }) => return Ok(Err(Full { limit, value })),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Ok(slot))
     }
 
     /// The same for what is there already and stays, whatever the limits say.
     pub(crate) fn keep(self: &Arc<Self>, requestor: &Requestor, state: IdleState) -> IdleSlot {
         self.state.lock().counts.add(requestor, state.sums());
-        IdleSlot { admission: self.clone(), requestor: *requestor, state }
+        let shared = self.shared.as_ref().zip(state.shared()).map(|(shared, state)| shared.keep(requestor, state));
+        IdleSlot { admission: self.clone(), requestor: *requestor, state, shared }
     }
 
     /// Which limit keeps this requestor from running one more call: its tenant's, its own, or that of the host.
@@ -382,6 +484,10 @@ impl Admission {
             return Some(Full { limit: "tasks_running_per_requestor", value: 0 });
         }
         let limits = self.limits.read();
+        if self.is_full_over_all(requestor, purpose) {
+            let value = u64::from(limits.of(requestor).tasks_running_per_requestor);
+            return Some(Full { limit: "tasks_running_per_requestor", value });
+        }
         state.counts.check(requestor, purpose.sums(), running_bounds(limits.of(requestor), &limits.base)).err()
     }
 
@@ -551,17 +657,17 @@ impl State {
     fn line_up(&mut self, requestor: &Requestor, purpose: Purpose, grant: Grant) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
-        let [again, plain, promotion, wake, task] = self.queues.entry(*requestor).or_default();
-        let queue = match purpose {
-            Purpose::Again { .. } => again,
-            Purpose::Plain => plain,
-            Purpose::Promotion => promotion,
-            Purpose::Wake => wake,
-            Purpose::Task => task,
-        };
-        queue.push_back(Waiter { number, purpose, grant });
-        self.add_turn(requestor);
+        self.line_up_as(requestor, Waiter { number, purpose, grant });
         number
+    }
+
+    /// Puts a waiter that has its number before those that came after it.
+    fn line_up_as(&mut self, requestor: &Requestor, waiter: Waiter) {
+        if let Some(queue) = self.queues.entry(*requestor).or_default().get_mut(waiter.purpose.queue()) {
+            let at = queue.partition_point(|before| before.number < waiter.number);
+            queue.insert(at, waiter);
+        }
+        self.add_turn(requestor);
     }
 
     /// Takes a turn for this requestor, once.

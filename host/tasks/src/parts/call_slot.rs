@@ -42,10 +42,10 @@ impl CallSlot {
     }
 
     /// Counts from now on as a task, if there is room for one more, or a place was waited for. What rests needs none.
-    pub(crate) fn become_task(&mut self, task_permit: Option<Permit>) -> Result<(), Full> {
+    pub(crate) async fn become_task(&mut self, task_permit: Option<Permit>) -> Result<(), Full> {
         match (&mut self.permit, task_permit) {
             (Some(permit), Some(task_permit)) => permit.take_place(task_permit),
-            (Some(permit), None) => permit.become_task()?,
+            (Some(permit), None) => permit.become_task().await?,
             (None, _) => {}
         }
         // The place in the queue is for a permit of a plain call.
@@ -153,7 +153,7 @@ mod tests {
         let task = permit(Purpose::Task);
         let plain = permit(Purpose::Plain);
         assert!(call.run().now_or_never().is_none(), "it stands in the queue");
-        call.become_task(None).unwrap();
+        call.become_task(None).await.unwrap();
         drop(plain);
         assert!(call.run().now_or_never().is_none(), "two tasks of this requestor would run");
         drop(task);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::parts::admission::{IdleSlot, Purpose, QueueEntry};
+use crate::parts::admission::{IdleSlot, Purpose, QueueEntry, QueueNumber};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::task::{Active, Phase, PluginVersion, Task};
 use bulkhead_domain::timeline::WakeCause;
@@ -130,6 +130,8 @@ pub(crate) struct QueuedRun {
     /// Which of its places in the queue is the present one; 0: none, as while the task is paused.
     enqueue: u64,
     entry: Option<QueueEntry>,
+    /// Of its place when it had its turn and could not use it.
+    pub(crate) number: Option<QueueNumber>,
     /// Of the request that it belongs to in the log, if that is named there.
     pub(crate) log_span: Option<Box<tracing::Span>>,
 }
@@ -137,7 +139,7 @@ pub(crate) struct QueuedRun {
 impl QueuedRun {
     pub(crate) fn new(slot: Option<IdleSlot>, next: NextRun) -> Self {
         let log_span = Some(tracing::Span::current()).filter(|span| !span.is_none()).map(Box::new);
-        Self { slot, next, tried_from: None, enqueue: 0, entry: None, log_span }
+        Self { slot, next, tried_from: None, enqueue: 0, entry: None, number: None, log_span }
     }
 
     /// It needs a place in the queue, if it has none.
@@ -148,7 +150,7 @@ impl QueuedRun {
             return None;
         }
         self.enqueue = ENQUEUES.fetch_add(1, Ordering::Relaxed);
-        Some(Followup::Enqueue { purpose: self.next.purpose(), enqueue: self.enqueue })
+        Some(Followup::Enqueue { purpose: self.next.purpose(), enqueue: self.enqueue, number: self.number.take() })
     }
 
     /// Gives its place in the queue up. The place locks the queue when it is dropped.
@@ -185,8 +187,8 @@ impl Rest {
 pub(crate) enum Followup {
     /// It is over, or gone, and waited for this.
     End(Rest),
-    /// It needs a place in the queue for permits, by this number.
-    Enqueue { purpose: Purpose, enqueue: u64 },
+    /// It needs a place in the queue for permits, by this number; the one that it had, if there is a `number`.
+    Enqueue { purpose: Purpose, enqueue: u64, number: Option<QueueNumber> },
     /// It needs this one no more.
     LeaveQueue(QueueEntry),
 }
@@ -352,8 +354,8 @@ mod tests {
         let admission = Admission::new(limits().into(), 4);
         let mut task = resting(Rest::Queued(Box::new(QueuedRun::new(None, NextRun::Start))));
         let enqueued = |followup| match followup {
-            Some(Followup::Enqueue { purpose, enqueue }) => {
-                (admission.enqueue_task(TaskRef::of(&record(RUNNING, 1)), purpose), enqueue)
+            Some(Followup::Enqueue { purpose, enqueue, number }) => {
+                (admission.enqueue_task(TaskRef::of(&record(RUNNING, 1)), purpose, number), enqueue)
             }
             other => panic!("{other:?}"),
         };

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use super::super::{HostOptions, PostgresOptions, PostgresStore};
 use super::{options, refusal, sql};
-use crate::hosts::{Changed, HostStore as _};
+use crate::hosts::{
+    Changed, HeldBound, HeldChange, HeldRequest, HeldState, HeldTasks, HostStore as _, StoredComponent,
+};
 use crate::journal::{Append, JournalStore as _, TaskRef};
 use crate::postgres_server::{PostgresServer, shared};
 use crate::samples::{WIDE, completion, creation, output, requestor, tail, task, task_id};
 use crate::{Change, Creation, Error, Ownership, RowKind, RowStore as _, StoredCaps, TaskStore as _};
+use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Active, Lease, Phase, Task};
 
 /// So long that no host of a test is late where the machine is busy.
@@ -79,7 +82,6 @@ async fn hosts_that_share_a_schema_fill_a_quota_exactly_and_a_row_once() {
         let (of_requestor, of_tenant) = store.usage(&owner).await.unwrap();
         assert_eq!((of_requestor.tasks, of_tenant.tasks), (20, 20));
         assert!(of_requestor.bytes > 0);
-        assert_eq!(store.generation(RowKind::Token), None, "the other one may change them");
     }
     let listed = one.list(&owner, None, 100).await.unwrap();
     for task in listed {
@@ -230,4 +232,71 @@ async fn schema_is_of_one_host_or_of_several_and_counts_hold_over_each_change() 
     let store = PostgresStore::open(alone).await.unwrap();
     assert_eq!(store.usage(&owner).await.unwrap(), after);
     assert!(store.block_tenant(owner.tenant).await.is_ok());
+}
+
+const BOUND: HeldBound = HeldBound { limit: "tasks_running_per_requestor", max: 3 };
+
+async fn hold(store: &PostgresStore, requestor: Requestor, running: u32, more: usize) -> Vec<bool> {
+    let of_tenant = HeldBound { limit: "tasks_running_per_tenant", max: 4 };
+    let request = HeldRequest { state: HeldState::Running, of_tenant, of_requestor: BOUND };
+    let held = HeldTasks { running, ..HeldTasks::default() };
+    let outcomes = store.hold(vec![HeldChange { requestor, held, more: vec![request; more] }]).await.unwrap();
+    outcomes.first().unwrap().more.iter().map(Result::is_ok).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn running_tasks_are_limited_over_all_hosts_until_one_is_dead() {
+    let Some(server) = shared() else { return };
+    let (options, one, two) = pair(server).await;
+    let anna = requestor(1, 1);
+    let ben = requestor(1, 2);
+    assert_eq!(hold(&one, anna, 0, 2).await, [true, true]);
+    assert_eq!(hold(&two, anna, 0, 2).await, [true, false]);
+    assert_eq!(hold(&two, ben, 0, 2).await, [true, false], "the limit of their tenant");
+    assert_eq!(hold(&two, requestor(2, 1), 0, 1).await, [true]);
+    let released =
+        HeldChange { requestor: anna, held: HeldTasks { running: 1, ..HeldTasks::default() }, more: Vec::new() };
+    assert!(one.hold(vec![released]).await.unwrap().iter().all(|outcome| outcome.is_awaited_elsewhere));
+    assert_eq!(hold(&two, anna, 1, 1).await, [true], "it does not wait any more");
+    assert_eq!(hold(&one, anna, 1, 1).await, [false]);
+    bury(&options, "two").await;
+    sql(&options, "delete from held_tasks where host in (select id from host where is_dead)").await;
+    assert_eq!(hold(&one, anna, 1, 2).await, [true, true]);
+    hold(&one, anna, 0, 0).await;
+    // What is nothing is no row.
+    sql(&options, "do $$ begin assert not exists (select from held_tasks); end $$").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_notice_that_another_one_changed_rows_which_they_keep() {
+    let Some(server) = shared() else { return };
+    let (_, one, two) = pair(server).await;
+    let before = one.rows_changed(RowKind::Token, None).await;
+    let plugins = one.rows_changed(RowKind::Plugin, None).await;
+    assert!(before.is_some() && two.rows_changed(RowKind::Token, None).await.is_some());
+    assert_eq!(one.generation(RowKind::KeyValue), None, "nobody counts these");
+    two.put_row(RowKind::Token, b"one", b"v".to_vec(), true).await.unwrap();
+    let after = tokio::time::timeout(LEASE, one.rows_changed(RowKind::Token, before)).await.expect("it is noticed");
+    assert_ne!(after, before);
+    one.put_row(RowKind::Plugin, b"one", b"v".to_vec(), true).await.unwrap();
+    assert_ne!(one.generation(RowKind::Plugin), plugins, "its own changes are known at once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn component_that_one_host_keeps_is_whole_for_the_others() {
+    let Some(server) = shared() else { return };
+    let (_, one, two) = pair(server).await;
+    let bytes: Vec<u8> = (0..(2 << 20) + 7_u32).map(|number| number.to_le_bytes()[1]).collect();
+    let component = StoredComponent { bytes, wit: Some("package a:b;".to_owned()), is_wit_vouched: true };
+    let empty = StoredComponent::default();
+    for (digest, component) in [([1; 32], &component), ([2; 32], &empty)] {
+        assert!(!two.has_component(&digest).await.unwrap());
+        assert_eq!(two.component(&digest).await.unwrap(), None);
+        one.keep_component(&digest, component).await.unwrap();
+        two.keep_component(&digest, component).await.unwrap();
+        assert!(two.has_component(&digest).await.unwrap());
+        assert_eq!(two.component(&digest).await.unwrap().as_ref(), Some(component));
+        two.remove_component(&digest).await.unwrap();
+        assert_eq!(one.component(&digest).await.unwrap(), None);
+    }
 }

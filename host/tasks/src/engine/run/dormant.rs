@@ -59,8 +59,8 @@ impl EngineContext {
     /// Does what a change of its record means for a task that rests.
     pub(crate) fn follow_up(&self, run: &Run, followup: Followup) {
         match followup {
-            Followup::Enqueue { purpose, enqueue } => {
-                let entry = self.admission.enqueue_task(run.task_ref, purpose);
+            Followup::Enqueue { purpose, enqueue, number } => {
+                let entry = self.admission.enqueue_task(run.task_ref, purpose, number);
                 drop(run.keep_entry(entry, enqueue));
             }
             Followup::LeaveQueue(entry) => drop(entry),

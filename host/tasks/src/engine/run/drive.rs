@@ -85,8 +85,9 @@ impl EngineContext {
         else {
             return Some(permit);
         };
-        drop(queued.take_entry());
-        spawn_admitted(Arc::clone(self), run, AdmittedRun { queued, permit });
+        // Its place may come after its permit: then it has no number yet, and stands at the end if it cannot use the permit.
+        let number = queued.take_entry().map(|entry| entry.number());
+        spawn_admitted(Arc::clone(self), run, AdmittedRun { queued, permit, number });
         None
     }
 

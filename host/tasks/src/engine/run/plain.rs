@@ -98,7 +98,7 @@ impl PlainCall {
         let Some(call) = work.request.clone() else {
             return Err((self, Error::Illegal("only the call of a tool can become a task")));
         };
-        if let Err(full) = work.guest.call_slot.become_task(work.permit.take()) {
+        if let Err(full) = work.guest.call_slot.become_task(work.permit.take()).await {
             // It stands in the queue for a place among the running tasks, once.
             if work.promotion.is_none() {
                 work.promotion = work.inner.admission.enqueue(&work.guest.requestor, Purpose::Promotion).ok();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::resuming;
 use crate::engine::EngineContext;
 use crate::engine::change::{Applied, ApplyError};
-use crate::parts::admission::Permit;
+use crate::parts::admission::{Permit, QueueNumber};
 use crate::parts::journal::Beginning;
 use crate::parts::outcome::OUTCOME_RETRY;
 use crate::parts::resting::{NextRun, QueuedRun, Rest};
@@ -21,6 +21,8 @@ use bulkhead_store as store;
 pub(crate) struct AdmittedRun {
     pub(crate) queued: Box<QueuedRun>,
     pub(crate) permit: Permit,
+    /// Of its place in the queue.
+    pub(crate) number: Option<QueueNumber>,
 }
 
 /// Whether the call of a task that starts is to keep a journal.
@@ -57,6 +59,16 @@ pub(crate) async fn take_up(
 ) -> Option<(AdmittedRun, Arc<Task>)> {
     let id = run.task_ref.id;
     let wake_at = admitted.queued.next.wake_at();
+    let AdmittedRun { queued, mut permit, number } = admitted;
+    if let Err(error) = permit.confirm().await {
+        tracing::debug!(task.id = %id, "a task waits again for its permit: {error}");
+        // Others may use it meanwhile.
+        drop(permit);
+        let queued = Box::new(QueuedRun { number, ..*queued });
+        inner.watchers.follow(run, run.rest_again(Rest::Queued(queued)));
+        return None;
+    }
+    let admitted = AdmittedRun { queued, permit, number };
     loop {
         let error = match inner.store.get(&run.task_ref.requestor, id).await {
             Ok(Some(task)) => {
@@ -94,7 +106,7 @@ pub(crate) async fn leave_queue(
     run: &Run,
     admitted: AdmittedRun,
 ) -> Option<(Box<Permit>, Arc<Task>)> {
-    let AdmittedRun { mut queued, permit } = admitted;
+    let AdmittedRun { mut queued, permit, .. } = admitted;
     let record = run.task().filter(|task| task.outcome().is_none())?;
     let before = queued.tried_from.unwrap_or(record.attempt);
     if is_paused(&record) {

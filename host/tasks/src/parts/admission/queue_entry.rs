@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::{Admission, Permit, Purpose};
+use super::{Admission, Permit, Purpose, Waiter};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::TaskId;
 use bulkhead_metrics::Waiting;
@@ -40,12 +40,22 @@ impl fmt::Debug for HandPermit {
     }
 }
 
+/// Where a task stands among those of its requestor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueNumber(u64);
+
 /// A task's place in the queue; dropping it leaves the queue.
 #[derive(Debug)]
 pub(crate) struct QueueEntry {
     admission: Arc<Admission>,
     requestor: Requestor,
     number: u64,
+}
+
+impl QueueEntry {
+    pub(crate) fn number(&self) -> QueueNumber {
+        QueueNumber(self.number)
+    }
 }
 
 impl Drop for QueueEntry {
@@ -60,11 +70,24 @@ impl Admission {
         self.hand_permit.get_or_init(|| HandPermit(hand));
     }
 
-    /// A place in the queue of the task's requestor. Its permit may be handed to it before this returns.
-    pub(crate) fn enqueue_task(self: &Arc<Self>, task: TaskRef, purpose: Purpose) -> QueueEntry {
+    /// A place in the queue of the task's requestor: the end, or where one was that had its turn and could not use it. Its permit may be
+    /// handed to it before this returns.
+    pub(crate) fn enqueue_task(
+        self: &Arc<Self>,
+        task: TaskRef,
+        purpose: Purpose,
+        number: Option<QueueNumber>,
+    ) -> QueueEntry {
         let TaskRef { requestor, id } = task;
         let mut state = self.state.lock();
-        let number = state.line_up(&requestor, purpose, Grant::Task { id, since: Instant::now() });
+        let grant = Grant::Task { id, since: Instant::now() };
+        let number = match number {
+            Some(QueueNumber(number)) => {
+                state.line_up_as(&requestor, Waiter { number, purpose, grant });
+                number
+            }
+            None => state.line_up(&requestor, purpose, grant),
+        };
         self.dispatch(state);
         QueueEntry { admission: Arc::clone(self), requestor, number }
     }

@@ -62,10 +62,10 @@ fn task_limit_leaves_permits_to_plain_calls() {
     let other = plain(&b).unwrap();
     // A call that is to become a task is held to the same.
     drop(first.0);
-    assert_eq!(call.become_task(), Ok(()));
+    assert_eq!(call.become_task().now_or_never(), Some(Ok(())));
     call.become_plain();
     let third = task(&b).unwrap();
-    assert_eq!(call.become_task().unwrap_err().limit, "tasks_running_per_tenant");
+    assert_eq!(call.become_task().now_or_never().unwrap().unwrap_err().limit, "tasks_running_per_tenant");
     drop((first.1, call, second, other, third));
     assert_eq!(admission.state.lock().counts.total(), Sums::default());
 }
