@@ -1,7 +1,8 @@
 //! A host whose store is in PostgreSQL: the same promises as on its own disk.
 
 mod away;
-mod cluster;
+pub(crate) mod cluster;
+mod edge;
 mod kills;
 
 use serde_json::json;

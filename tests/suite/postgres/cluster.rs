@@ -16,7 +16,7 @@ use crate::durable::{AT_ONCE, question};
 /// Long enough for a machine that does other things as well.
 const LEASE_MS: u64 = 6_000;
 /// Primes below this are not counted within the time of a test.
-const ENDLESS: u64 = 1_000_000_000_000;
+pub(super) const ENDLESS: u64 = 1_000_000_000_000;
 
 /// A host of this name on a schema that it shares.
 fn sharing(server: &PostgresServer, schema: &str, name: &str, setup: Setup) -> Setup {
@@ -29,14 +29,14 @@ fn sharing(server: &PostgresServer, schema: &str, name: &str, setup: Setup) -> S
 }
 
 /// Two hosts that share a schema, with the same plugins.
-async fn two(server: &PostgresServer, setup: impl Fn() -> Setup) -> (Host, Host) {
+pub(crate) async fn two(server: &PostgresServer, setup: impl Fn() -> Setup) -> (Host, Host) {
     let schema = postgres_server::new_schema();
     let one = sharing(server, &schema, "one", setup()).start().await;
     let two = sharing(server, &schema, "two", setup()).start().await;
     (one, two)
 }
 
-fn desk() -> Setup {
+pub(super) fn desk() -> Setup {
     Setup::new().plugin("desk", "durable = \"auto\"").plugin("primes", "on_restart = \"rerun\"").config(AT_ONCE)
 }
 
