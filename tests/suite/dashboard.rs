@@ -1,6 +1,7 @@
 //! The dashboard: who gets in, what each may see and change, and what a page never does.
 
 mod browser;
+mod hosts;
 mod live;
 mod login;
 mod operators;

@@ -1,8 +1,9 @@
 //! A host whose store is in PostgreSQL: the same promises as on its own disk.
 
 mod away;
-mod cluster;
+pub(crate) mod cluster;
 mod cluster_shared;
+mod edge;
 mod kills;
 
 use serde_json::json;

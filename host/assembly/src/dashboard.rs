@@ -8,9 +8,12 @@ use async_trait::async_trait;
 use bulkhead_config::{Config, DashboardConfig};
 use bulkhead_control::operator::HostOperator;
 use bulkhead_dashboard::{Dashboard, DashboardParts, LoginCodes, SessionStore, SessionStoreError};
+use bulkhead_domain::UnixMs;
+use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_identity::auth::Authenticator;
 use bulkhead_limits::Full;
 use bulkhead_net::server::Certificate;
+use bulkhead_store::replay_guard::{ReplayGuard, SingleUseToken};
 use bulkhead_store::{RowKind, RowState, Store};
 use bulkhead_tasks::Error;
 use bulkhead_transport::http::bind;
@@ -35,8 +38,13 @@ pub(super) fn bind_listener(config: &DashboardConfig) -> anyhow::Result<Dashboar
 
 impl DashboardListener {
     /// The codes that let operators in, made before there is a page to use them on.
-    pub(super) fn codes(&self, host: &Host) -> anyhow::Result<Arc<LoginCodes>> {
-        Ok(Arc::new(LoginCodes::new(self.base()?, Arc::clone(&host.now))))
+    pub(super) async fn codes(&self, host: &Host) -> anyhow::Result<Arc<LoginCodes>> {
+        let codes = LoginCodes::new(self.base()?, Arc::clone(&host.now));
+        if !host.store.is_shared() {
+            return Ok(Arc::new(codes));
+        }
+        let secret = bulkhead_store::host_secret(&*host.store, SECRET).await?;
+        Ok(Arc::new(codes.sharing(&secret, Arc::new(SessionRows::new(host)))))
     }
 
     /// Where its pages are, for people.
@@ -79,8 +87,8 @@ impl DashboardListener {
                 .transpose()?,
             codes,
             oidc: self.config.oidc.as_deref().map(trust::login_client).transpose()?,
-            session_store: Arc::new(SessionRows(Arc::clone(&host.store))),
-            secret: bulkhead_store::host_secret(&*host.store, b"dashboard").await?,
+            session_store: Arc::new(SessionRows::new(host)),
+            secret: bulkhead_store::host_secret(&*host.store, SECRET).await?,
             read_notes: Arc::clone(&operator.read_notes),
             operator,
             tasks: host.tasks.clone(),
@@ -105,13 +113,24 @@ impl DashboardListener {
 }
 
 /// Sessions of browsers, as rows of the store.
-struct SessionRows(Arc<dyn Store>);
+struct SessionRows {
+    store: Arc<dyn Store>,
+    used: ReplayGuard,
+}
 
+/// The name of the secret that forms, links and logins are signed with.
+const SECRET: &[u8] = b"dashboard";
 const PAGE_ROWS: usize = 256;
+/// Whose what is used once is: of no requestor, since it is used before one is known.
+const NOBODY: Requestor = Requestor { tenant: TenantId([0; 16]), id: RequestorId([0; 16]) };
 
 impl SessionRows {
+    fn new(host: &Host) -> Self {
+        Self { store: Arc::clone(&host.store), used: ReplayGuard::new(Arc::clone(&host.store)) }
+    }
+
     async fn change(&self, changes: Vec<RowState>) -> Result<(), SessionStoreError> {
-        self.0.change_rows(RowKind::BrowserSession, Vec::new(), changes, None).await.map_err(failed)
+        self.store.change_rows(RowKind::BrowserSession, Vec::new(), changes, None).await.map_err(failed)
     }
 }
 
@@ -125,7 +144,7 @@ impl SessionStore for SessionRows {
         let mut all: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         loop {
             let after = all.last().map(|(key, _)| key.as_slice());
-            let page = self.0.rows(RowKind::BrowserSession, after, PAGE_ROWS).await.map_err(failed)?;
+            let page = self.store.rows(RowKind::BrowserSession, after, PAGE_ROWS).await.map_err(failed)?;
             if page.is_empty() {
                 return Ok(all);
             }
@@ -139,6 +158,36 @@ impl SessionStore for SessionRows {
 
     async fn remove(&self, keys: Vec<Vec<u8>>) -> Result<(), SessionStoreError> {
         self.change(keys.into_iter().map(|key| (key, None)).collect()).await
+    }
+
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+
+    async fn find(&self, digest: &[u8; 32]) -> Result<Option<(Vec<u8>, Vec<u8>)>, SessionStoreError> {
+        // An operator's key is the digest alone, and a requestor's follows behind it.
+        if let Some(row) = self.store.row(RowKind::BrowserSession, digest).await.map_err(failed)? {
+            return Ok(Some((digest.to_vec(), row)));
+        }
+        let next = self.store.rows(RowKind::BrowserSession, Some(digest), 1).await.map_err(failed)?;
+        Ok(next.into_iter().next().filter(|(key, _)| key.starts_with(digest)))
+    }
+
+    async fn replace(&self, key: Vec<u8>, row: Vec<u8>) -> Result<bool, SessionStoreError> {
+        let Some(before) = self.store.row(RowKind::BrowserSession, &key).await.map_err(failed)? else {
+            return Ok(false);
+        };
+        let expected = vec![(key.clone(), Some(before))];
+        let changes = vec![(key, Some(row))];
+        match self.store.change_rows(RowKind::BrowserSession, expected, changes, None).await {
+            // Another host has just written when it was used, or ended it: the next write finds out.
+            Ok(()) | Err(bulkhead_store::Error::Conflict) => Ok(true),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    async fn use_once(&self, id: [u8; 16], until: UnixMs) -> Result<bool, SessionStoreError> {
+        self.used.use_once(&SingleUseToken { requestor: NOBODY, id, until }).await.map_err(failed)
     }
 }
 

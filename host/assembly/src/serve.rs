@@ -54,7 +54,10 @@ pub async fn serve(startup: HostStartup, tell_address: impl FnOnce(&str)) -> any
     // Their plugin is built beside this.
     let is_of_author = startup.observe_calls.is_some();
     let (authenticator, reloading) = startup.follow(&host, issuers)?;
-    let codes = browsing.as_ref().map(|listener| listener.codes(&host)).transpose()?;
+    let codes = match &browsing {
+        Some(listener) => Some(listener.codes(&host).await?),
+        None => None,
+    };
     host.history = codes.is_some().then(|| host.history());
     host.login_links = codes.clone().map(|codes| codes as Arc<dyn LoginLinks>);
     let scheme = if certificate.is_some() { "https" } else { "http" };

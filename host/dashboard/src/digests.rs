@@ -11,6 +11,11 @@ pub(crate) fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()
 }
 
+/// Half of the SHA-256 of a text.
+pub(crate) fn short_digest(text: &str) -> [u8; 16] {
+    half(digest(text))
+}
+
 /// A key, or a keyed digest, of its own for each purpose.
 pub(crate) fn derive(secret: &[u8; 32], what: &str, of: &[u8]) -> [u8; 32] {
     mac(secret, &[what.as_bytes(), &[0], of]).finalize().into_bytes().into()

@@ -19,13 +19,15 @@ use crate::pages::{self, ConfirmCode, Frame, TOKEN_FIELD};
 use crate::request::{cookie, read_form};
 use crate::respond::{self, Answer};
 use crate::routes::{Routes, query};
-use crate::session_store::SessionProof;
+use crate::session_store::{SessionProof, SessionStoreError};
 use crate::sessions::{Login, Viewer, operator_at};
 
 /// Where credentials are sent.
 pub(crate) const ACTION: &str = "/login";
 /// Characters of a code that logs in at the dashboard; a longer one is none.
-const CODE_CHARS_MAX: usize = 64;
+const CODE_CHARS_MAX: usize = 128;
+/// When to try again while the store cannot be reached.
+const RETRY_MS: u64 = 1_000;
 const NOT_VALID: &str = "This is not valid here. A link works once and for ten minutes; a token may have been revoked.";
 const UNAVAILABLE: &str = "It cannot be checked at the moment who you are: try again.";
 const NO_ROOM: &str = "There is no room for a new requestor at the moment: try again later.";
@@ -81,7 +83,7 @@ impl Routes {
             );
         }
         let judged = match (form.filled("code"), form.filled("token")) {
-            (Some(code), _) => self.judge_code(code),
+            (Some(code), _) => self.judge_code(code).await,
             (None, Some(token)) => self.judge_token(token, peer).await,
             (None, None) => Err(Unauthorized::Missing),
         };
@@ -94,8 +96,8 @@ impl Routes {
         }
     }
 
-    fn judge_code(&self, code: &str) -> Result<Login, Unauthorized> {
-        let is_good = code.len() <= CODE_CHARS_MAX && self.parts.codes.take(code);
+    async fn judge_code(&self, code: &str) -> Result<Login, Unauthorized> {
+        let is_good = code.len() <= CODE_CHARS_MAX && self.parts.codes.take(code).await.map_err(unavailable)?;
         let login = || Login::new(Viewer::Operator, Some(SessionProof::Link));
         is_good.then(login).ok_or(Unauthorized::Invalid)
     }
@@ -163,6 +165,12 @@ impl Routes {
     pub(crate) fn frame_of_nobody(&self) -> Frame<'static> {
         Frame { session: None, here: "", address: "", now: self.parts.clock.now() }
     }
+}
+
+/// It cannot be written down that something was used that works once.
+pub(crate) fn unavailable(error: SessionStoreError) -> Unauthorized {
+    tracing::warn!(%error, "a login at the dashboard cannot be judged");
+    Unauthorized::StoreUnavailable { retry_after_ms: RETRY_MS }
 }
 
 /// The line of the audit log on who came or went, from where, and by whose word.

@@ -13,7 +13,8 @@ use http::StatusCode;
 use http::request::Parts;
 use parking_lot::Mutex;
 
-use crate::digests::{digest, form_token, is_form_token, random_text};
+use crate::digests::{digest, form_token, is_form_token, random_text, short_digest};
+use crate::login::unavailable;
 use crate::own_tasks::{absent, refused};
 use crate::pages;
 use crate::request::{Form, cookie};
@@ -122,6 +123,15 @@ impl Routes {
         answer
     }
 
+    /// Whether an attempt has not come back before: to any host, where several share a store.
+    async fn is_first_return(&self, value: &str, now: UnixMs) -> Result<bool, Unauthorized> {
+        let store = &self.parts.session_store;
+        if !store.is_shared() {
+            return Ok(self.used_attempts.note(value, now));
+        }
+        store.use_once(short_digest(value), now.saturating_add(AWAY_MS_MAX)).await.map_err(unavailable)
+    }
+
     /// Who it is, or what the issuer says instead.
     async fn judge_return(
         &self,
@@ -139,7 +149,7 @@ impl Routes {
         let is_own = is_form_token(&self.login_key, &format!("state\n{value}"), query.get("state").unwrap_or_default());
         // Who answered, where it says so (RFC 9207).
         let is_from_there = query.get("iss").is_none_or(|issuer| issuer == client.issuer);
-        if !is_own || !is_in_time || !is_from_there || !self.used_attempts.note(value, now) {
+        if !is_own || !is_in_time || !is_from_there || !self.is_first_return(value, now).await? {
             return Err(Unauthorized::Invalid);
         }
         if let Some(exceeded) = self.failures.exceeded(peer) {

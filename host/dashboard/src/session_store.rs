@@ -33,6 +33,18 @@ pub trait SessionStore: Send + Sync + 'static {
 
     /// Removes rows, durable on return; absent ones are fine.
     async fn remove(&self, keys: Vec<Vec<u8>>) -> Result<(), SessionStoreError>;
+
+    /// Whether other hosts keep their sessions there, too. What follows is for those alone.
+    fn is_shared(&self) -> bool;
+
+    /// The key that begins with a digest, and its row.
+    async fn find(&self, digest: &[u8; 32]) -> Result<Option<(Vec<u8>, Vec<u8>)>, SessionStoreError>;
+
+    /// Writes a row in place of one that is there; whether it was.
+    async fn replace(&self, key: Vec<u8>, row: Vec<u8>) -> Result<bool, SessionStoreError>;
+
+    /// Marks what works once as used until then; whether it is the first time.
+    async fn use_once(&self, id: [u8; 16], until: UnixMs) -> Result<bool, SessionStoreError>;
 }
 
 /// By what a session goes on.
@@ -103,7 +115,8 @@ pub(crate) fn read_key(key: &[u8]) -> Option<([u8; 32], Option<Requestor>)> {
     Some((*digest, Some(Requestor { tenant: TenantId(*tenant), id: RequestorId(id) })))
 }
 
-/// What sessions of an earlier host must fit to go on here.
+/// What sessions of another host, or an earlier one, must fit to go on here.
+#[derive(Clone)]
 pub(crate) struct SessionRules {
     admin_token: Option<[u8; 32]>,
     client: Option<[u8; 32]>,

@@ -18,7 +18,7 @@ use bulkhead_identity::auth::{Authenticator, Caller, Revalidation, Unauthorized}
 use parking_lot::Mutex;
 
 use crate::digests::{derive, digest, random_text};
-use crate::session_store::{SessionProof, SessionRow, SessionRules, SessionStore, key, read_key};
+use crate::session_store::{SessionProof, SessionRow, SessionRules, SessionStore, SessionStoreError, key, read_key};
 
 /// A session of the dashboard that nobody uses ends after so many milliseconds.
 const IDLE_MS_MAX: u64 = 30 * 60_000;
@@ -102,6 +102,8 @@ pub(crate) struct Session {
     written_at: AtomicU64,
     /// Whether its pages show times as they are.
     has_exact_times: AtomicBool,
+    /// Whether there is a row of it.
+    is_stored: AtomicBool,
 }
 
 impl Session {
@@ -121,6 +123,7 @@ impl Session {
             used_at,
             written_at,
             has_exact_times: AtomicBool::default(),
+            is_stored: AtomicBool::default(),
         }
     }
 
@@ -212,12 +215,20 @@ impl SessionEntry {
     }
 }
 
+/// The row of a session, to be written.
+struct WrittenRow<'a> {
+    digest: Digest,
+    session: &'a Arc<Session>,
+    bytes: Vec<u8>,
+}
+
 /// All of them, by the digest of their cookie.
 pub(crate) struct Sessions {
     clock: SharedClock,
     authenticator: Arc<Authenticator>,
     rows: Arc<dyn SessionStore>,
     secret: [u8; 32],
+    session_rules: SessionRules,
     sessions: Mutex<HashMap<Digest, SessionEntry>>,
     /// Rows of sessions that have ended, which the store did not remove yet.
     ended: Mutex<Vec<Vec<u8>>>,
@@ -230,14 +241,14 @@ impl Sessions {
         authenticator: Arc<Authenticator>,
         rows: Arc<dyn SessionStore>,
         secret: [u8; 32],
-        session_rules: &SessionRules,
+        session_rules: SessionRules,
     ) -> Self {
         let sessions = Mutex::default();
         let ended = Mutex::default();
-        let opened = Self { clock, authenticator, rows, secret, sessions, ended };
+        let opened = Self { clock, authenticator, rows, secret, session_rules, sessions, ended };
         match opened.rows.all().await {
             Ok(rows) => {
-                let ended = opened.take_over(rows, session_rules);
+                let ended = opened.take_over(rows);
                 opened.remove_rows(ended).await;
             }
             Err(error) => tracing::error!(%error, "the sessions of the dashboard cannot be read: all have ended"),
@@ -246,14 +257,14 @@ impl Sessions {
     }
 
     /// Returns the keys of what does not go on.
-    fn take_over(&self, rows: Vec<(Vec<u8>, Vec<u8>)>, session_rules: &SessionRules) -> Vec<Vec<u8>> {
+    fn take_over(&self, rows: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<Vec<u8>> {
         let now = self.clock.steady();
         let mut ended = Vec::new();
         let mut sessions = self.sessions.lock();
         for (key, bytes) in rows {
             let read = read_key(&key).zip(SessionRow::decode(&bytes));
             let fits = read.filter(|(_, row)| {
-                session_rules.fits(&row.proof) && sessions.len() < SESSIONS_MAX + SESSIONS_OF_ONE_MAX
+                self.session_rules.fits(&row.proof) && sessions.len() < SESSIONS_MAX + SESSIONS_OF_ONE_MAX
             });
             let Some(((digest, whose), mut row)) = fits else {
                 ended.push(key);
@@ -286,6 +297,7 @@ impl Sessions {
             used_at: AtomicU64::new(now),
             written_at: AtomicU64::new(now),
             has_exact_times: AtomicBool::default(),
+            is_stored: AtomicBool::default(),
         });
         let ended = self.insert(digest, &session, now)?;
         self.remove_rows(ended).await;
@@ -296,7 +308,10 @@ impl Sessions {
     /// Returns the keys of those that ended for it.
     fn insert(&self, digest: Digest, session: &Arc<Session>, now: UnixMs) -> Result<Vec<Vec<u8>>, TooMany> {
         let mut sessions = self.sessions.lock();
-        self.ended.lock().append(&mut take_ended(&mut sessions, now));
+        // Of what was not used here, another host may know better.
+        if !self.rows.is_shared() {
+            self.ended.lock().append(&mut take_ended(&mut sessions, now));
+        }
         let mut ended = Vec::new();
         let who = session.viewer.requestor();
         let of_same = |known: &SessionEntry| known.whose() == who;
@@ -335,6 +350,9 @@ impl Sessions {
     /// The same for what goes on without a person, such as a live page: it does not keep the session from ending for want of use.
     pub(crate) async fn look(&self, cookie: &str) -> Option<Arc<Session>> {
         let digest = digest(cookie);
+        if !self.hear_of(&digest).await {
+            return None;
+        }
         let session = match self.judged(&digest).await? {
             Ok(session) => session,
             // Nobody can say at the moment: it is not let in, and may be later.
@@ -352,7 +370,38 @@ impl Sessions {
         Some(session)
     }
 
-    /// What an earlier process has left is judged first.
+    /// Takes over what other hosts have made of a session: it was begun, used or ended there. False when that cannot be found out.
+    async fn hear_of(&self, digest: &Digest) -> bool {
+        if !self.rows.is_shared() {
+            return true;
+        }
+        let found = match self.rows.find(digest).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%error, "a session of the dashboard cannot be looked up");
+                return false;
+            }
+        };
+        let row = found.as_ref().and_then(|(key, bytes)| read_key(key).zip(SessionRow::decode(bytes)));
+        let row = row.filter(|(_, row)| self.session_rules.fits(&row.proof));
+        let mut sessions = self.sessions.lock();
+        let has_room = sessions.len() < SESSIONS_MAX + SESSIONS_OF_ONE_MAX || sessions.contains_key(digest);
+        match (sessions.get_mut(digest), row) {
+            (Some(SessionEntry::Open(session)), Some((_, row))) => {
+                session.used_at.fetch_max(row.used_at, Ordering::Relaxed);
+            }
+            // One that is not written yet, or never, is in memory alone.
+            (Some(SessionEntry::Open(session)), None) if !session.is_stored.load(Ordering::Relaxed) => {}
+            (Some(_), None) => _ = sessions.remove(digest),
+            (_, Some(((_, whose), row))) if has_room => {
+                sessions.insert(*digest, SessionEntry::Stored { whose, row: Box::new(row) });
+            }
+            (_, Some(_)) | (None, None) => {}
+        }
+        true
+    }
+
+    /// What an earlier process or another host has left is judged first.
     async fn judged(&self, digest: &Digest) -> Option<Result<Arc<Session>, Unauthorized>> {
         let (whose, row) = match self.sessions.lock().get(digest)? {
             SessionEntry::Open(session) => return Some(Ok(Arc::clone(session))),
@@ -401,6 +450,7 @@ impl Sessions {
             used_at: AtomicU64::new(used_at),
             written_at: AtomicU64::new(used_at),
             has_exact_times: AtomicBool::default(),
+            is_stored: AtomicBool::new(true),
         })
     }
 
@@ -418,7 +468,9 @@ impl Sessions {
 
     /// Ends it.
     pub(crate) async fn end(&self, cookie: &str) {
-        self.end_known(&digest(cookie)).await;
+        let digest = digest(cookie);
+        self.hear_of(&digest).await;
+        self.end_known(&digest).await;
     }
 
     async fn end_known(&self, digest: &Digest) {
@@ -443,10 +495,24 @@ impl Sessions {
             });
             (ended, used.collect::<Vec<_>>())
         };
+        let ended = if self.rows.is_shared() { self.ended_everywhere(ended, now).await } else { ended };
         self.remove_rows(ended).await;
         for used in used.chunks(ROWS_WRITTEN_MAX) {
             self.write(used.to_vec()).await;
         }
+    }
+
+    /// Those of sessions that were not used here for too long which were used at no other host either. What cannot be read stays.
+    async fn ended_everywhere(&self, keys: Vec<Vec<u8>>, now: UnixMs) -> Vec<Vec<u8>> {
+        let mut ended = Vec::new();
+        for key in keys {
+            let Some((digest, _)) = read_key(&key) else { continue };
+            let row = self.rows.find(&digest).await.ok().flatten().and_then(|(_, bytes)| SessionRow::decode(&bytes));
+            if row.is_some_and(|row| is_over(row.began_at, row.used_at, row.ends_at, now)) {
+                ended.push(key);
+            }
+        }
+        ended
     }
 
     /// Writes the rows of sessions. What cannot be written is tried again with the next sweep; until then a restart ends it.
@@ -457,13 +523,13 @@ impl Sessions {
             let used_at = row.used_at;
             if let Some(bytes) = row.encode() {
                 session.written_at.store(used_at, Ordering::Relaxed);
-                rows.push((key(digest, session.viewer.requestor()), bytes));
+                rows.push(WrittenRow { digest: *digest, session, bytes });
             }
         }
         if rows.is_empty() {
             return;
         }
-        if let Err(error) = self.rows.put(rows).await {
+        if let Err(error) = self.write_rows(rows).await {
             tracing::warn!(%error, "sessions of the dashboard are not written: a restart of the host would end them");
             sessions.iter().for_each(|(_, session)| session.written_at.store(0, Ordering::Relaxed));
         }
@@ -472,6 +538,30 @@ impl Sessions {
         let gone = sessions.iter().filter(gone).map(|(digest, session)| key(digest, session.viewer.requestor()));
         let gone: Vec<_> = gone.collect();
         self.remove_rows(gone).await;
+    }
+
+    /// Where hosts share the rows, one that is gone stays gone: its session was ended elsewhere.
+    async fn write_rows(&self, rows: Vec<WrittenRow<'_>>) -> Result<(), SessionStoreError> {
+        let is_shared = self.rows.is_shared();
+        let is_stored = |row: &WrittenRow<'_>| row.session.is_stored.load(Ordering::Relaxed);
+        let (known, new): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| is_shared && is_stored(row));
+        for row in known {
+            let row_key = key(&row.digest, row.session.viewer.requestor());
+            if !self.rows.replace(row_key, row.bytes).await? {
+                self.sessions.lock().remove(&row.digest);
+            }
+        }
+        let mut stored = Vec::with_capacity(new.len());
+        let mut put = Vec::with_capacity(new.len());
+        for row in new {
+            put.push((key(&row.digest, row.session.viewer.requestor()), row.bytes));
+            stored.push(row.session);
+        }
+        if !put.is_empty() {
+            self.rows.put(put).await?;
+        }
+        stored.iter().for_each(|session| session.is_stored.store(true, Ordering::Relaxed));
+        Ok(())
     }
 
     /// Removes rows, those also that could not be removed before.

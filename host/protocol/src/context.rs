@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use serde::Serialize;
 
 use super::legacy::StreamRouter;
+use super::live_sessions::LiveSessions;
 use super::modern::State;
 use super::rights;
 use super::tool_lists::{Offered, ToolLists};
@@ -58,6 +59,8 @@ pub(crate) struct ProtocolContext {
     pub(crate) tool_lists: ToolLists,
     /// A request that takes longer is a warning in the log; 0: none is.
     pub(crate) slow_ms: AtomicU64,
+    /// For what other hosts tell; `None`: there are no others.
+    pub(crate) live_sessions: Option<LiveSessions>,
 }
 
 impl ProtocolContext {

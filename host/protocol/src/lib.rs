@@ -14,15 +14,18 @@ mod checked_call;
 mod context;
 mod cursor;
 mod digest;
+mod elsewhere;
 mod encoded_message;
 mod envelope;
 mod error;
 mod exchange;
+mod hearing;
 mod idempotency;
 mod input_requests;
 mod inspect_json;
 mod jsonrpc;
 mod legacy;
+mod live_sessions;
 mod message;
 mod methods;
 mod modern;
@@ -95,16 +98,25 @@ impl Protocol {
         let modern = modern::State::new(&options);
         let stream_router = Arc::default();
         let tool_lists = ToolLists::default();
-        Self {
-            shared: Arc::new(ProtocolContext {
-                tasks,
-                options,
-                stream_router,
-                modern,
-                tool_lists,
-                slow_ms: AtomicU64::new(0),
-            }),
+        let live_sessions = tasks.is_shared().then(live_sessions::LiveSessions::default);
+        let shared = Arc::new(ProtocolContext {
+            tasks,
+            options,
+            stream_router,
+            modern,
+            tool_lists,
+            slow_ms: AtomicU64::new(0),
+            live_sessions,
+        });
+        if shared.live_sessions.is_some() {
+            let hearing = Arc::downgrade(&shared);
+            shared.tasks.hear_of_clients(Box::new(move |message| {
+                if let Some(shared) = hearing.upgrade() {
+                    hearing::hear(&shared, message);
+                }
+            }));
         }
+        Self { shared }
     }
 
     /// Warns in the log of requests that take longer than this from now on; 0: of none.
@@ -157,6 +169,9 @@ impl Mcp for Protocol {
         // Headers or the body decide, never the connection; headers are looked at first, because they are shorter.
         let version = peer.declared.as_ref().and_then(|declared| declared.protocol_version.as_deref());
         let era = if version.is_some_and(is_modern_version) { Era::Modern } else { envelope.era() };
+        if let Some((live_sessions, session)) = self.shared.live_sessions.as_ref().zip(peer.session.as_ref()) {
+            live_sessions.note(session);
+        }
         if era == Era::Legacy
             && let Some(refusal) = unspoken(peer.declared.as_ref())
         {
@@ -175,7 +190,9 @@ impl Mcp for Protocol {
             (Era::Legacy, Message::Notification { .. }) if peer.connection.is_some() && peer.session.is_none() => {
                 Received::Accepted
             }
-            (Era::Legacy, Message::Notification { method, params }) => legacy::notification(&peer, method, params),
+            (Era::Legacy, Message::Notification { method, params }) => {
+                legacy::notification(&self.shared, &peer, method, params)
+            }
             (Era::Legacy, Message::Response { id, outcome }) => legacy::response(&self.shared, &peer, id, outcome),
         }
     }
@@ -185,6 +202,9 @@ impl Mcp for Protocol {
     }
 
     fn standalone(&self, session: &Arc<Session>, rights: Rights) -> Exchange {
+        if let Some(live_sessions) = &self.shared.live_sessions {
+            live_sessions.note(session);
+        }
         legacy::standalone(&self.shared, session, rights)
     }
 

@@ -24,6 +24,7 @@ use bulkhead_calls::{ListGenerations, ListKind};
 use bulkhead_domain::call::{ClientFeatures, InputRequestKind, LogLevel};
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::TaskId;
+use subscriptions::Subscriptions;
 
 /// What of a client's name and version is kept.
 const CLIENT_TEXT_CHARS_MAX: usize = 200;
@@ -31,6 +32,9 @@ const CLIENT_TEXT_CHARS_MAX: usize = 200;
 const EXPECTED_MAX: usize = 256;
 /// Messages of requests that may wait for a standalone stream whose client does not read; further ones are not said.
 const SAID_MAX: usize = 32;
+
+/// What stands in an id of a request before the name of the host that sent it, where there are several.
+pub(crate) const HOST: char = '~';
 
 /// How long `notifications/initialized` may be on its way when a call already asks something.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
@@ -98,8 +102,8 @@ struct SessionState {
     listeners: Vec<Listening>,
     /// The generation of each list that the client knows.
     seen: [Option<u64>; ListKind::ALL.len()],
-    /// The resources that the client follows, each with the name of the plugin that has it.
-    subscriptions: BTreeMap<String, String>,
+    /// The resources that the client follows.
+    subscriptions: Subscriptions,
 }
 
 /// An open standalone stream, as the requests of its session see it.
@@ -144,6 +148,9 @@ struct State {
     initialized: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     offered: AnnouncedLists,
+    /// Where several hosts serve the client.
+    #[serde(default, skip_serializing_if = "is_default")]
+    subscriptions: String,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -180,7 +187,7 @@ impl Session {
             in_flight: HashMap::new(),
             listeners: Vec::new(),
             seen: Default::default(),
-            subscriptions: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
         };
         Ok(Self {
             digest: Self::digest_of(&id),
@@ -250,6 +257,7 @@ impl Session {
             log_level: level_name(self.log_level()).to_owned(),
             initialized: self.initialized.initialized(),
             offered: self.settled.offered,
+            subscriptions: self.live.lock().subscriptions.encode(),
         };
         serde_json::to_vec(&state).unwrap_or_default()
     }
@@ -272,12 +280,21 @@ impl Session {
         if state.v != 1 {
             return None;
         }
-        Self::new(id.to_owned(), settled, level(&state.log_level)?, state.initialized).ok()
+        let session = Self::new(id.to_owned(), settled, level(&state.log_level)?, state.initialized).ok()?;
+        session.live.lock().subscriptions = Subscriptions::decode(&state.subscriptions);
+        Some(session)
     }
 
-    /// Takes over what another host has settled of this session since: that its client is ready, and which log level it set.
+    /// Takes over what another host has settled of this session since: that its client is ready, which log level it set, and which resources
+    /// it follows.
     pub fn adopt(&self, state: &[u8]) {
         let Ok(state) = serde_json::from_slice::<State>(state) else { return };
+        let mut live = self.live.lock();
+        if live.subscriptions.encode() != state.subscriptions {
+            live.subscriptions = Subscriptions::decode(&state.subscriptions);
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+        drop(live);
         if state.initialized {
             self.set_initialized();
         }
@@ -360,8 +377,8 @@ impl Session {
     ) -> Option<PendingRequest> {
         let RequestId::Text(text) = id else { return None };
         let (birth, number) = text.split_once('-')?;
-        // Behind it there may be the name of the question, for other hosts.
-        let number = number.split_once('.').map_or(number, |(number, _)| number);
+        // Behind it there may be the names of the host and of the question, for other hosts.
+        let number = number.split([HOST, '.']).next()?;
         if birth != format!("{:08x}", self.birth) {
             return None;
         }
@@ -399,12 +416,13 @@ impl Session {
         Some(InFlight { session: Arc::clone(self), id: id.clone(), cancellation })
     }
 
-    /// The client cancels a request; one that is unknown or over is ignored.
-    pub(crate) fn cancel(&self, id: &RequestId) {
-        if let Some(cancellation) = self.live.lock().in_flight.get(id) {
-            cancellation.by_client.store(true, Ordering::Release);
-            cancellation.cancelled.notify_one();
-        }
+    /// The client cancels a request; whether it is known here and not over.
+    pub(crate) fn cancel(&self, id: &RequestId) -> bool {
+        let live = self.live.lock();
+        let Some(cancellation) = live.in_flight.get(id) else { return false };
+        cancellation.by_client.store(true, Ordering::Release);
+        cancellation.cancelled.notify_one();
+        true
     }
 
     /// Notes an open standalone stream.
@@ -453,24 +471,26 @@ impl Session {
     }
 
     /// Follows a resource that this plugin has; false when the client follows as many as it may. It ends with the host: a client
-    /// that comes back after a restart asks again.
-    pub(crate) fn subscribe(&self, uri: String, plugin: String, count_max: usize) -> bool {
-        let mut live = self.live.lock();
-        let is_full = live.subscriptions.len() >= count_max && !live.subscriptions.contains_key(&uri);
-        if !is_full {
-            live.subscriptions.insert(uri, plugin);
+    /// that comes back after a restart asks again. `is_shared`: other hosts are to know of it.
+    pub(crate) fn subscribe(&self, uri: &str, plugin: &str, count_max: usize, is_shared: bool) -> bool {
+        let is_added = self.live.lock().subscriptions.add(uri, plugin, count_max, is_shared);
+        if is_added && is_shared {
+            self.changes.fetch_add(1, Ordering::AcqRel);
         }
-        !is_full
+        is_added
     }
 
     /// Follows a resource no more.
-    pub(crate) fn unsubscribe(&self, uri: &str) {
-        self.live.lock().subscriptions.remove(uri);
+    pub(crate) fn unsubscribe(&self, uri: &str, is_shared: bool) {
+        let is_removed = self.live.lock().subscriptions.remove(uri);
+        if is_removed && is_shared {
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Whether the client follows a resource that this plugin has.
     pub(crate) fn follows(&self, uri: &str, plugin: &str) -> bool {
-        self.live.lock().subscriptions.get(uri).is_some_and(|owner| owner == plugin)
+        self.live.lock().subscriptions.has(uri, plugin)
     }
 }
 
@@ -529,5 +549,6 @@ impl Drop for Listener {
     }
 }
 
+mod subscriptions;
 #[cfg(test)]
 mod tests;

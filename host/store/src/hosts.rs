@@ -11,6 +11,9 @@ use crate::journal::TaskRef;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task};
 
+/// Bytes of one message to another host.
+pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+
 /// Tasks that others have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
@@ -138,6 +141,17 @@ pub trait HostStore: TaskStore {
     /// Tasks that this host holds and others have changed, at most so many; each is given until the call after this one.
     async fn changed_by_others(&self, _count_max: usize) -> Result<Changed, Error> {
         Ok(Changed::Tasks(Vec::new()))
+    }
+
+    /// Sends a message to another host that lives, or to all others. It arrives soon or never, maybe twice; one that waits for too many before
+    /// it is dropped. [`Error::Quota`] when it is longer than [`MESSAGE_BYTES_MAX`].
+    async fn send_message(&self, _to: Option<NodeId>, _message: Vec<u8>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Takes messages of others to this host, oldest first, a bounded part of them.
+    async fn take_messages(&self) -> Result<Vec<Vec<u8>>, Error> {
+        Ok(Vec::new())
     }
 
     /// Takes tasks that are not over and that no living host holds, oldest first, but none of these versions. Each has this lease and a new

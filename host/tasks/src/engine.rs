@@ -131,6 +131,7 @@ impl Tasks {
         };
         let shared_counts = store.is_shared().then(Arc::<SharedCounts>::default);
         let usage = UsageWriter::new(Arc::clone(&store));
+        let is_shared = store.is_shared();
         let health = HealthReporter { health, clock: Arc::clone(&clock), counts: Arc::clone(&usage.counts) };
         let runtime = current_runtime()?;
         let inner = EngineContext {
@@ -150,7 +151,7 @@ impl Tasks {
             message_workers: start_message_workers(&runtime)?,
             own_node: NodeId(random()?),
             others: OtherHosts::default(),
-            lists: Arc::default(),
+            lists: Arc::new(CatalogEvents::new(is_shared)),
             health: Arc::new(health),
             abuse_detector: AbuseDetector::default(),
             activity: OnceLock::new(),
@@ -174,6 +175,11 @@ impl Tasks {
     /// Whether other hosts work with the same store.
     pub fn is_shared(&self) -> bool {
         self.inner.store.is_shared()
+    }
+
+    /// The name of this host among those that work with the same store; `None`: there are no others.
+    pub fn host_name(&self) -> Option<NodeId> {
+        self.inner.store.node().filter(|_| self.is_shared())
     }
 
     /// What begins traces.

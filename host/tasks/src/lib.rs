@@ -47,6 +47,7 @@ pub use parts::admission::{InUse, Sums};
 pub use parts::call_health::{CallHealth, EndedCall};
 pub use parts::catalog_events::ResourceUpdate;
 pub use parts::guest_services::in_memory;
+pub use parts::host_messages::ClientMessageReader;
 pub use parts::job::{Fallback, FallbackRequest, Job, RequestedTtl, TaskRequest};
 pub use parts::news::{CallNews, TaskNews, of_kind};
 pub use parts::request::{CallRequest, ClientContext, PluginRequest};

@@ -14,6 +14,7 @@ pub(crate) mod catalog_events;
 pub(crate) mod deadlines;
 pub(crate) mod feed;
 pub(crate) mod guest_services;
+pub(crate) mod host_messages;
 pub(crate) mod job;
 pub(crate) mod journal;
 pub(crate) mod news;

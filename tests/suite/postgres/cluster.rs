@@ -29,14 +29,14 @@ pub(super) fn sharing(server: &PostgresServer, schema: &str, name: &str, setup: 
 }
 
 /// Two hosts that share a schema, with the same plugins.
-pub(super) async fn two(server: &PostgresServer, setup: impl Fn() -> Setup) -> (Host, Host) {
+pub(crate) async fn two(server: &PostgresServer, setup: impl Fn() -> Setup) -> (Host, Host) {
     let schema = postgres_server::new_schema();
     let one = sharing(server, &schema, "one", setup()).start().await;
     let two = sharing(server, &schema, "two", setup()).start().await;
     (one, two)
 }
 
-fn desk() -> Setup {
+pub(super) fn desk() -> Setup {
     Setup::new().plugin("desk", "durable = \"auto\"").plugin("primes", "on_restart = \"rerun\"").config(AT_ONCE)
 }
 

@@ -20,6 +20,7 @@ use crate::session_store::SessionStoreError;
 struct Rows {
     rows: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     is_full: AtomicBool,
+    is_shared: AtomicBool,
 }
 
 impl Rows {
@@ -50,6 +51,24 @@ impl SessionStore for Rows {
         self.rows.lock().retain(|key, _| !keys.contains(key));
         Ok(())
     }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
+    }
+
+    async fn find(&self, digest: &[u8; 32]) -> Result<Option<(Vec<u8>, Vec<u8>)>, SessionStoreError> {
+        let rows = self.rows.lock();
+        let found = rows.iter().find(|(key, _)| key.starts_with(digest));
+        Ok(found.map(|(key, row)| (key.clone(), row.clone())))
+    }
+
+    async fn replace(&self, key: Vec<u8>, row: Vec<u8>) -> Result<bool, SessionStoreError> {
+        Ok(self.rows.lock().get_mut(&key).map(|value| *value = row).is_some())
+    }
+
+    async fn use_once(&self, _: [u8; 16], _: UnixMs) -> Result<bool, SessionStoreError> {
+        Ok(true)
+    }
 }
 
 /// A host with tokens, whose process ends and starts.
@@ -77,7 +96,7 @@ impl Bench {
 
     async fn start_with(&self, admin_token: Option<&str>) -> Sessions {
         let rules = session_rules(admin_token);
-        Sessions::open(self.clock.clone(), self.authenticator(), self.rows.clone(), [1; 32], &rules).await
+        Sessions::open(self.clock.clone(), self.authenticator(), self.rows.clone(), [1; 32], rules).await
     }
 
     /// Logs a requestor in with a new token; gives the cookie and the id of the token.
@@ -103,6 +122,39 @@ fn session_rules(admin_token: Option<&str>) -> SessionRules {
 
 fn by_link() -> Login {
     Login::new(Viewer::Operator, Some(SessionProof::Link))
+}
+
+#[tokio::test]
+async fn session_is_begun_used_and_ended_at_any_host_that_shares_the_rows() {
+    let bench = Bench::new();
+    bench.rows.is_shared.store(true, Ordering::Relaxed);
+    let one = bench.start().await;
+    let two = bench.start().await;
+    let (own, _) = bench.log_in(&one, "anna").await;
+    let operators = one.begin(by_link()).await.unwrap();
+    for cookie in [&own, &operators] {
+        let here = one.find(cookie).await.unwrap();
+        let there = two.find(cookie).await.unwrap();
+        assert_eq!(here.key, there.key, "a form of one host is good at the other");
+        assert_eq!(here.viewer.requestor(), there.viewer.requestor());
+    }
+    // Used at one of them alone for longer than it may be idle.
+    for _ in 0..3 {
+        bench.clock.set(bench.clock.now() + IDLE_MS_MAX - 1);
+        assert!(two.find(&own).await.is_some());
+        two.sweep().await;
+        one.sweep().await;
+    }
+    assert!(one.find(&operators).await.is_none() && two.find(&operators).await.is_none(), "nobody used it");
+    assert!(one.find(&own).await.is_some());
+    assert_eq!(bench.rows.count(), 1);
+    // Ended at one while the other has a use of it to write.
+    bench.clock.set(bench.clock.now() + 1);
+    assert!(one.find(&own).await.is_some());
+    two.end(&own).await;
+    one.sweep().await;
+    assert_eq!(bench.rows.count(), 0, "it does not come back");
+    assert!(one.find(&own).await.is_none() && two.find(&own).await.is_none());
 }
 
 #[tokio::test]

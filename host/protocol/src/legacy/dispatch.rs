@@ -5,6 +5,7 @@ use serde::Deserialize;
 use super::request::Request;
 use super::{results, server_features, skills, tasks, tools};
 use crate::Exchange;
+use crate::elsewhere;
 use crate::error::RpcError;
 use crate::exchange::immediate;
 use crate::jsonrpc;
@@ -48,5 +49,6 @@ fn set_level(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let wanted: SetLevel = jsonrpc::params(request.params)?;
     let level = level(&wanted.level).ok_or_else(|| RpcError::unknown_level("params.level"))?;
     request.session.set_log_level(level);
-    Ok(immediate(jsonrpc::response(&request.id, &Empty {})))
+    let response = jsonrpc::response(&request.id, &Empty {});
+    Ok(elsewhere::settled(&request.context.shared, request.session, response))
 }

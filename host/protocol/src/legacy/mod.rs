@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::elsewhere;
 use super::error::RpcError;
 use super::exchange::immediate;
 use super::jsonrpc::{self, PeerError, RequestId, error_body, error_response};
@@ -105,7 +106,12 @@ pub(super) fn request(
 }
 
 /// Takes a notification. What is unknown, malformed or too late is ignored.
-pub(super) fn notification(peer: &Peer<'_>, name: &str, params: Option<&str>) -> Received {
+pub(super) fn notification(
+    shared: &Arc<ProtocolContext>,
+    peer: &Peer<'_>,
+    name: &str,
+    params: Option<&str>,
+) -> Received {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Cancelled {
@@ -113,16 +119,19 @@ pub(super) fn notification(peer: &Peer<'_>, name: &str, params: Option<&str>) ->
     }
     let Some(session) = session_of(peer) else { return session_required(None) };
     match name {
-        "notifications/initialized" => session.set_initialized(),
-        "notifications/cancelled" => {
-            if let Ok(cancelled) = jsonrpc::params::<Cancelled>(params) {
-                session.cancel(&cancelled.request_id);
-            }
+        "notifications/initialized" => {
+            session.set_initialized();
+            elsewhere::notified(shared, session, None)
         }
+        "notifications/cancelled" => match jsonrpc::params::<Cancelled>(params) {
+            Ok(Cancelled { request_id }) if !session.cancel(&request_id) => {
+                elsewhere::notified(shared, session, Some(request_id))
+            }
+            _ => Received::Accepted,
+        },
         // Roots are asked for anew each time, progress of our own requests is not followed, client tasks are polled.
-        _ => {}
+        _ => Received::Accepted,
     }
-    Received::Accepted
 }
 
 /// Takes the response to a request of ours. One that is unknown or late is ignored, as is the response to a task's input request from
@@ -148,22 +157,41 @@ pub(super) fn response(
             // Nobody waits any more: the question will be asked again.
             _ => drop(pending.reply.send(reply)),
         }
-    } else if shared.tasks.is_shared() && peer.rights.has(Need::Tasks) {
+    } else if shared.tasks.is_shared() {
         let shared = Arc::clone(shared);
         let session = Arc::clone(session);
         let id = id.clone();
+        let has_tasks = peer.rights.has(Need::Tasks);
         let reply: Reply = outcome.map(Into::into).map_err(Clone::clone);
         return Received::Settling(Box::pin(async move {
-            let question = server_requests::asked_elsewhere(&shared, &session, &id).await;
-            // A task of the client's own is polled by the host that asked.
-            if let Some(question) = question
-                && server_requests::client_task(&session, &question.kind, &reply).is_none()
-            {
-                server_requests::settle(&shared, &session, &question, reply).await;
+            let question = match has_tasks {
+                true => server_requests::asked_elsewhere(&shared, &session, &id).await,
+                false => None,
+            };
+            match question {
+                Some(question) if server_requests::client_task(&session, &question.kind, &reply).is_none() => {
+                    server_requests::settle(&shared, &session, &question, reply).await;
+                }
+                // The host that asked waits for it, or polls the task that the client made of it.
+                _ => elsewhere::pass_on(&shared, &session, &id, reply, has_tasks).await,
             }
         }));
     }
     Received::Accepted
+}
+
+/// Takes the response to a request of this host that came to another one. Answers to questions of tasks are in the record by now.
+pub(super) fn replied_elsewhere(session: &Session, id: String, reply: Reply, has_tasks: bool) {
+    let may = |pending: &PendingRequest| match &pending.input_request {
+        None => true,
+        Some(input_request) => {
+            has_tasks && server_requests::client_task(session, &input_request.kind, &reply).is_some()
+        }
+    };
+    if let Some(pending) = session.take_expected(&RequestId::Text(id), may) {
+        // Fails when nobody waits any more.
+        let _ = pending.reply.send(reply);
+    }
 }
 
 /// A refusal as a response. Only what a client has to do something about outside of MCP has a status of its own.

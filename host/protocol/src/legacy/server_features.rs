@@ -8,6 +8,7 @@ use super::call::{StreamedRequest, in_flight};
 use super::request::Request;
 use super::server_requests;
 use crate::cursor::Paged;
+use crate::elsewhere;
 use crate::error::RpcError;
 use crate::exchange::{immediate, streaming};
 use crate::jsonrpc::{self, ProgressToken, RequestId, error_response, response};
@@ -74,7 +75,11 @@ pub(super) fn subscribe(request: Request<'_>) -> Result<Exchange, RpcError> {
     let session = Arc::clone(request.session);
     quiet(request, move |context, id| async move {
         let owner = context.owner(&uri).await?.ok_or_else(|| RpcError::resource_not_found(&uri))?;
-        if session.subscribe(uri, owner.plugin.name.clone(), SUBSCRIPTIONS_MAX) {
+        let is_shared = context.shared.live_sessions.is_some();
+        if session.subscribe(&uri, &owner.plugin.name, SUBSCRIPTIONS_MAX, is_shared) {
+            if is_shared {
+                elsewhere::tell_settled(&context.shared, &session).await;
+            }
             Ok(response(&id, &Empty {}))
         } else {
             Err(RpcError::invalid_request(format!("a session may follow {SUBSCRIPTIONS_MAX} resources at most")))
@@ -84,8 +89,9 @@ pub(super) fn subscribe(request: Request<'_>) -> Result<Exchange, RpcError> {
 
 /// `resources/unsubscribe`. What is not followed needs no letting go.
 pub(super) fn unsubscribe(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    request.session.unsubscribe(&server_features::uri(request.params)?);
-    Ok(immediate(response(&request.id, &Empty {})))
+    let shared = &request.context.shared;
+    request.session.unsubscribe(&server_features::uri(request.params)?, shared.live_sessions.is_some());
+    Ok(elsewhere::settled(shared, request.session, response(&request.id, &Empty {})))
 }
 
 /// A request that waits and sends no messages before its response.

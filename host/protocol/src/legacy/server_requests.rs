@@ -17,11 +17,11 @@ use crate::arguments::INLINE_BYTES_MAX;
 use crate::exchange::FrameSender;
 use crate::input_requests::{self, InputRequestOptions};
 use crate::jsonrpc::{self, RequestId};
-use crate::session::{Reply, Session, TaskInputRequest};
+use crate::session::{HOST, Reply, Session, TaskInputRequest};
 use crate::wire::RelatedTask;
 use crate::{ProtocolContext, error, reader};
 use bulkhead_domain::call::{ClientFeatures, InputRequest, InputRequestError, InputRequestKind, InputResponse};
-use bulkhead_domain::task::{Task, TaskId};
+use bulkhead_domain::task::{NodeId, Task, TaskId};
 
 /// How often a client's own task is looked at, whatever it suggests.
 const POLL_MS_MIN: u64 = 50;
@@ -132,6 +132,12 @@ pub(super) async fn asked_elsewhere(
     })
 }
 
+/// The id of a request on the wire, with the host that sends it where others may get the answer.
+fn request_id(session: &Session, number: u64, host: Option<NodeId>) -> String {
+    let id = session.request_id(number);
+    host.map_or_else(|| id.clone(), |host| format!("{id}{HOST}{host}"))
+}
+
 /// A request that was sent.
 struct ServerRequest {
     session: Arc<Session>,
@@ -140,6 +146,8 @@ struct ServerRequest {
     id: String,
     /// The request that waits now: the question itself, or a look at the client's task.
     number: u64,
+    /// This host, where the answers may come to others.
+    host: Option<NodeId>,
     client_task: Option<String>,
     /// Whether the client is told when this is dropped unanswered.
     withdraw: Arc<AtomicBool>,
@@ -164,10 +172,11 @@ impl ServerRequest {
         let withdraw = Arc::new(AtomicBool::new(input_request.is_none()));
         let question = input_request.as_ref().filter(|_| shared.tasks.is_shared()).map(question_name);
         let (number, reply) = session.expect(input_request);
-        // Where several hosts serve the client, the id says which question it is: the answer may come to any of them.
+        // Where several hosts serve the client, the id says who asks, and which question of a task it is: the answer may come to any of them.
+        let host = shared.tasks.host_name();
         let id = question.map_or_else(
-            || session.request_id(number),
-            |question| format!("{}{QUESTION}{question}", session.request_id(number)),
+            || request_id(session, number, host),
+            |question| format!("{}{QUESTION}{question}", request_id(session, number, host)),
         );
         let line = input_requests::request(&id, request, options);
         let is_json = line.is_some();
@@ -182,7 +191,7 @@ impl ServerRequest {
         }
         let session = Arc::clone(session);
         let stream = stream.clone();
-        Ok((Self { session, stream, id, number, client_task: None, withdraw }, reply))
+        Ok((Self { session, stream, id, number, host, client_task: None, withdraw }, reply))
     }
 
     /// The final response: of the request, or of the task that the client made of it. `None`: another request took the answer.
@@ -207,7 +216,8 @@ impl ServerRequest {
     async fn call(&mut self, method: &str, task_id: &str) -> Option<Reply> {
         let (number, reply) = self.session.expect(None);
         self.number = number;
-        if !self.stream.say(jsonrpc::request(&self.session.request_id(number), method, &TaskParams { task_id })) {
+        let id = request_id(&self.session, number, self.host);
+        if !self.stream.say(jsonrpc::request(&id, method, &TaskParams { task_id })) {
             self.session.forget(number);
         }
         reply.await.ok()

@@ -24,6 +24,7 @@ use super::result::{Ending, EndingView, answered};
 use super::state::{Answers, Binding, Position};
 use crate::arguments::{self, CallRefusal};
 use crate::digest::digest;
+use crate::elsewhere;
 use crate::error::RpcError;
 use crate::exchange::{FrameSender, at};
 use crate::input_requests::can_answer;
@@ -308,7 +309,13 @@ impl RoundTrip {
                 guest.set_client(self.client.to_context());
                 self.converse(ActiveCall { guest, issued, answers }, Some(pending), frames).await
             }
-            None => self.begin(frames).await,
+            None => {
+                // It may be parked at another host, and take up room there.
+                if let Some((position, _)) = &self.resumed_from {
+                    elsewhere::tell_going_on(&self.shared, position.state_id).await;
+                }
+                self.begin(frames).await
+            }
         };
         self.conclude(ending).await
     }

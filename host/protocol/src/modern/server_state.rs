@@ -26,6 +26,11 @@ impl State {
         }
     }
 
+    /// Drops the guest that is parked under a state id: its call goes on at another host.
+    pub(crate) fn forget_parked(&self, state_id: &[u8; 16]) {
+        drop(self.rounds.unpark(state_id));
+    }
+
     /// Ends every listen stream, those that begin later too.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);

@@ -55,6 +55,51 @@ fn session_reply_matches_one_request_once() {
 }
 
 #[test]
+fn state_of_another_host_is_adopted_with_what_the_client_follows() {
+    let here = session();
+    let there = Session::restore(here.id(), &here.state()).unwrap();
+    assert!((0..256).all(|number| there.subscribe(&format!("a://{number}"), "p", 256, true)));
+    assert!(!there.subscribe("a://256", "p", 256, true));
+    there.set_log_level(LogLevel::Alert);
+    there.set_initialized();
+    let state = there.state();
+    assert!(state.len() <= 4000, "{}", state.len());
+    here.adopt(&state);
+    assert!(here.follows("a://255", "p") && !here.follows("a://255", "q"));
+    assert_eq!(here.log_level(), LogLevel::Alert);
+    assert!(here.initialized.initialized());
+    let changes = here.changes();
+    here.adopt(&state);
+    assert_eq!(here.changes(), changes, "it is nothing new");
+    there.unsubscribe("a://255", true);
+    here.adopt(&there.state());
+    assert!(!here.follows("a://255", "p") && here.follows("a://254", "p"));
+    let alone = session();
+    let before = alone.changes();
+    assert!(alone.subscribe("a://1", "p", 256, false));
+    assert_eq!(alone.changes(), before, "a host without others writes nothing");
+}
+
+#[tokio::test]
+async fn reply_that_came_to_another_host_reaches_the_request_and_no_question_of_a_task() {
+    let session = session();
+    let reply = || Ok(Box::<str>::from("{}"));
+    let host = "ab".repeat(16);
+    let (number, receiver) = session.expect(None);
+    let id = format!("{}~{host}", session.request_id(number));
+    crate::legacy::replied_elsewhere(&session, format!("{id}x"), reply(), false);
+    assert_eq!(&*receiver.await.unwrap().unwrap(), "{}");
+    let task = TaskId([7; 16]);
+    let related = RelatedTask::core(task);
+    let input_request = TaskInputRequest { task, related, issued_key: "a".to_owned(), kind: InputRequestKind::Roots };
+    let (number, mut receiver) = session.expect(Some(input_request));
+    let id = format!("{}~{host}.x.y", session.request_id(number));
+    crate::legacy::replied_elsewhere(&session, id, reply(), true);
+    assert!(receiver.try_recv().is_err(), "the host where it came has put it into the record");
+    assert!(!session.cancel(&RequestId::Integer(1)));
+}
+
+#[test]
 fn request_id_in_use_is_refused_until_released() {
     let session = session();
     let id = RequestId::Integer(1);

@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use tokio_postgres::Row;
 
-use super::super::hosts::{Changed, HeldChange, HeldOutcome, HostStore, StoredComponent};
+use super::super::hosts::{Changed, HeldChange, HeldOutcome, HostStore, MESSAGE_BYTES_MAX, StoredComponent};
 use super::super::{Error, RowKind, Usage};
 use super::PostgresStore;
+use super::connection::Values;
 use super::operation::{Answer, Claim, Operation, version_digest};
 use super::overlay::OF_TENANT;
 use super::port::{Claimable, bytes, holder, limit, unexpected};
@@ -15,6 +16,13 @@ use crate::journal::TaskRef;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task};
 use std::sync::atomic::Ordering;
+
+/// Messages that may wait for one host.
+const MESSAGES_WAITING_MAX: usize = 1_024;
+/// Bytes of messages that may wait for one host.
+const MESSAGE_BYTES_WAITING_MAX: usize = 64 << 20;
+/// Messages of other hosts that are taken at once.
+const MESSAGES_TAKEN_MAX: usize = 256;
 
 fn number(row: &Row, index: usize) -> Result<i64, Error> {
     row.try_get(index).map_err(|error| unreadable(&error))
@@ -127,6 +135,31 @@ impl HostStore for PostgresStore {
 
     async fn remove_component(&self, digest: &[u8; 32]) -> Result<(), Error> {
         if self.is_shared() { self.delete_component(digest).await } else { Ok(()) }
+    }
+
+    async fn send_message(&self, to: Option<NodeId>, message: Vec<u8>) -> Result<(), Error> {
+        let Some(membership) = &self.shared.membership else { return Ok(()) };
+        if message.len() > MESSAGE_BYTES_MAX {
+            return Err(Error::Quota { limit: "message_bytes", value: MESSAGE_BYTES_MAX as u64 });
+        }
+        let node = membership.node();
+        let to = to.as_ref().map(|to| to.0.as_slice());
+        let waiting = limit(MESSAGES_WAITING_MAX);
+        let bytes_waiting = limit(MESSAGE_BYTES_WAITING_MAX);
+        self.query(Sql::SendMessage, &[&node.0.as_slice(), &to, &message, &waiting, &bytes_waiting]).await?;
+        membership.has_changed.notify_one();
+        Ok(())
+    }
+
+    async fn take_messages(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let Some(membership) = &self.shared.membership else { return Ok(Vec::new()) };
+        let node = membership.node();
+        let values: Values<'_> = &[&node.0.as_slice(), &limit(MESSAGES_TAKEN_MAX), &limit(MESSAGE_BYTES_MAX)];
+        let rows = self.query(Sql::TakeMessages, values).await?;
+        let taken = rows.iter().map(|row| Ok((number(row, 0)?, bytes(row, 1)?.to_vec())));
+        let mut taken = taken.collect::<Result<Vec<_>, Error>>()?;
+        taken.sort_unstable_by_key(|(number, _)| *number);
+        Ok(taken.into_iter().map(|(_, body)| body).collect())
     }
 
     async fn revisions(&self, tasks: &[TaskRef]) -> Result<Vec<(TaskRef, u64)>, Error> {

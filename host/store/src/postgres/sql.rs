@@ -124,7 +124,8 @@ statements! {
             select id from host where not is_dead and alive_until < clock_timestamp() and id <> $1 for update skip locked) returning id, name),
         fences as (delete from host_fence where host in (select id from dead)),
         letters as (delete from letter where host in (select id from dead)),
-        held as (delete from held_tasks where host in (select id from dead))
+        held as (delete from held_tasks where host in (select id from dead)),
+        messages as (delete from message where host in (select id from dead))
         select name from dead";
     ForgetDead: "delete from host h where h.is_dead and h.alive_until < clock_timestamp() - interval '1 hour'
         and not exists (select from task t where not t.ended and t.holder = h.id)";
@@ -136,6 +137,14 @@ statements! {
         select tenant, requestor, id, number from letter where host = $1 and number <> all($2::bigint[]) order by number limit $3";
     RowChanges: "select kind, number from row_change";
     Component: "select bytes from component where digest = $1 and part = $2";
+    SendMessage: "insert into message (host, body) select h.id, $3 from host h
+        where not h.is_dead and h.id <> $1 and ($2::bytea is null or h.id = $2)
+        and (select count(*) < $4 and coalesce(sum(octet_length(m.body)), 0) < $5 from message m where m.host = h.id)
+        returning number";
+    TakeMessages: "delete from message where number in (
+            select number from (select number, sum(octet_length(body)) over (order by number) - octet_length(body) as before
+                from message where host = $1 order by number limit $2) w where w.before < $3)
+        returning number, body";
     Revisions: "select t.tenant, t.requestor, t.id, t.revision
         from unnest($1::bytea[], $2::bytea[], $3::bytea[]) as w(tenant, requestor, id)
         join task t on t.tenant = w.tenant and t.requestor = w.requestor and t.id = w.id";

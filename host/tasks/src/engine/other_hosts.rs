@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use crate::engine::{EngineContext, Tasks};
 use crate::parts::admission::IdleState;
+use crate::parts::host_messages::{self, ClientMessageReader, HostMessage};
 use crate::parts::news::TaskNews;
 use crate::parts::other_hosts::SeenTasks;
 use crate::parts::run_state::is_paused;
-use bulkhead_domain::task::{Active, Phase, Task};
+use bulkhead_domain::task::{Active, NodeId, Phase, Task};
 use bulkhead_store::hosts::Changed;
 use bulkhead_store::journal::TaskRef;
 use bulkhead_store::{self as store, Change, Ownership};
@@ -33,7 +34,8 @@ impl Tasks {
                 self.rejoin_when_lost(),
                 self.follow_others(),
                 self.claim_from_others(),
-                self.count_with_others()
+                self.count_with_others(),
+                self.tell_others()
             );
         }
     }
@@ -43,6 +45,59 @@ impl Tasks {
         let inner = &self.inner;
         if let Some(shared) = &inner.admission.shared {
             shared.write(|changes| inner.store.hold(changes), || inner.admission.dispatch_waiting()).await;
+        }
+    }
+
+    /// Tells another host something of a client, or all others. It arrives soon or never.
+    ///
+    /// # Errors
+    ///
+    /// It is too long, or the store cannot be reached.
+    pub async fn send_to_hosts(&self, to: Option<NodeId>, message: Vec<u8>) -> Result<(), store::Error> {
+        match HostMessage::encode(&[HostMessage::Client(message)]) {
+            Some(message) => self.inner.store.send_message(to, message).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Has this read what other hosts tell of clients, once for ever.
+    pub fn hear_of_clients(&self, read: ClientMessageReader) {
+        self.inner.others.client_messages.get_or_init(|| read);
+    }
+
+    /// Tells other hosts what plugins of this one report.
+    async fn tell_others(&self) {
+        let inner = &self.inner;
+        let Some(mut waiting) = inner.lists.outbox().and_then(|outbox| outbox.take_waiting()) else { return };
+        loop {
+            let messages = host_messages::next_of(&mut waiting).await;
+            let Some(messages) = HostMessage::encode(&messages) else { continue };
+            if let Err(error) = inner.store.send_message(None, messages).await {
+                tracing::debug!(%error, "other hosts are not told what plugins report");
+            }
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+    }
+
+    async fn hear_others(&self) -> Result<(), store::Error> {
+        let inner = &self.inner;
+        loop {
+            let messages = inner.store.take_messages().await?;
+            if messages.is_empty() {
+                return Ok(());
+            }
+            for message in messages.iter().flat_map(|messages| HostMessage::decode(messages)) {
+                match message {
+                    HostMessage::Client(message) => {
+                        if let Some(read) = inner.others.client_messages.get() {
+                            read(&message);
+                        }
+                    }
+                    message @ (HostMessage::ListChanged { .. } | HostMessage::ResourceUpdated { .. }) => {
+                        inner.lists.hear(message);
+                    }
+                }
+            }
         }
     }
 
@@ -86,6 +141,7 @@ impl Tasks {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
             let looked = async {
+                self.hear_others().await?;
                 self.hear_of_own().await?;
                 self.tell_of_others(&mut seen).await
             };

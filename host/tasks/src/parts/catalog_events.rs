@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, watch};
 
+use crate::parts::host_messages::{self, HostMessage, Outbox};
 use bulkhead_calls::{Catalog, ListKind};
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::PluginVersion;
@@ -45,26 +46,56 @@ pub(crate) struct CatalogEvents {
     /// What versions reported since it was last taken: three lists of each at most.
     changed_lists: Mutex<HashMap<PluginVersion, HashSet<ListKind>>>,
     list_changed: Notify,
+    /// For other hosts, where there may be some.
+    outbox: Option<Outbox>,
 }
 
-impl Default for CatalogEvents {
-    fn default() -> Self {
+impl CatalogEvents {
+    /// `is_shared`: what plugins of this host report is told other hosts, too.
+    pub(crate) fn new(is_shared: bool) -> Self {
         Self {
             changes: watch::channel(0).0,
             updates: broadcast::channel(UPDATES_BEHIND_MAX).0,
             changed_lists: Mutex::default(),
             list_changed: Notify::new(),
+            outbox: is_shared.then(Outbox::default),
         }
     }
-}
 
-impl CatalogEvents {
+    /// What is to be told other hosts.
+    pub(crate) fn outbox(&self) -> Option<&Outbox> {
+        self.outbox.as_ref()
+    }
+
+    /// Another host's plugin reports something: as if one of this host had.
+    pub(crate) fn hear(&self, message: HostMessage) {
+        match message {
+            HostMessage::ListChanged { plugin, digest, kind } => {
+                if let Some(kind) = host_messages::list_kind(kind) {
+                    self.note(&PluginVersion { name: plugin, digest }, kind);
+                }
+            }
+            HostMessage::ResourceUpdated { plugin, uri, only } => {
+                // Fails when nobody listens, which is fine.
+                let _ = self.updates.send(ResourceUpdate { plugin, uri, only: only.map(host_messages::requestor) });
+            }
+            HostMessage::Client(_) => {}
+        }
+    }
+
     pub(crate) fn changed(&self) {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
     /// A version says that a list of its own is different now.
     pub(crate) fn note_changed_list(&self, version: &PluginVersion, kind: ListKind) {
+        if let Some(outbox) = &self.outbox {
+            outbox.put(HostMessage::list_changed(version, kind));
+        }
+        self.note(version, kind);
+    }
+
+    fn note(&self, version: &PluginVersion, kind: ListKind) {
         self.changed_lists.lock().entry(version.clone()).or_default().insert(kind);
         self.list_changed.notify_one();
     }
@@ -85,6 +116,9 @@ impl CatalogEvents {
     pub(crate) fn updated(&self, catalog: &Catalog, requestor: &Requestor, plugin: &str, uri: String) {
         let is_everybodys = catalog.owner(&uri).is_some_and(|owner| owner.plugin.name == plugin);
         let only = (!is_everybodys).then_some(*requestor);
+        if let Some(outbox) = &self.outbox {
+            outbox.put(Some(HostMessage::resource_updated(plugin.to_owned(), uri.clone(), only.as_ref())));
+        }
         // Fails when nobody listens, which is fine.
         let _ = self.updates.send(ResourceUpdate { plugin: plugin.to_owned(), uri, only });
     }
@@ -95,5 +129,30 @@ impl CatalogEvents {
 
     pub(crate) fn updates(&self) -> broadcast::Receiver<ResourceUpdate> {
         self.updates.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::host_messages::next_of;
+
+    #[tokio::test]
+    async fn reports_of_plugins_are_told_other_hosts_and_theirs_are_not_told_again() {
+        let version = PluginVersion { name: "p".to_owned(), digest: [3; 32] };
+        let here = CatalogEvents::new(true);
+        let there = CatalogEvents::new(true);
+        let mut updates = there.updates();
+        here.note_changed_list(&version, ListKind::Prompts);
+        here.outbox().unwrap().put(Some(HostMessage::resource_updated("p".to_owned(), "a://b".to_owned(), None)));
+        let mut waiting = here.outbox().unwrap().take_waiting().unwrap();
+        for message in next_of(&mut waiting).await {
+            there.hear(message);
+        }
+        assert_eq!(there.changed_lists().await, HashMap::from([(version, HashSet::from([ListKind::Prompts]))]));
+        let update = updates.try_recv().unwrap();
+        assert_eq!((update.plugin.as_str(), update.uri.as_str(), update.only), ("p", "a://b", None));
+        assert_eq!(there.outbox().unwrap().take_waiting().unwrap().len(), 0, "or it would go round for ever");
+        assert!(CatalogEvents::new(false).outbox().is_none());
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::parts::host_messages::ClientMessages;
 use crate::parts::watchers::WatchedTasks;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::{PluginVersion, TaskId};
@@ -25,6 +26,8 @@ pub(crate) struct OtherHosts {
     /// Tasks may have become free.
     pub(crate) claim: Notify,
     lacking: Mutex<Vec<(PluginVersion, Instant)>>,
+    /// Reads what others tell of clients.
+    pub(crate) client_messages: ClientMessages,
 }
 
 impl OtherHosts {

@@ -133,7 +133,8 @@ const GROWS: &[(&str, &str, By)] = &[
     ("protocol/server_features.rs", "arguments", Key("server.body_bytes_max")),
     ("protocol/session.rs", "expected", Const("EXPECTED_MAX")),
     ("protocol/session.rs", "in_flight", Key("limits.requests_open_per_requestor")),
-    ("protocol/session.rs", "subscriptions", Const("SUBSCRIPTIONS_MAX")),
+    ("protocol/live_sessions.rs", "known", Key("limits.sessions_total")),
+    ("protocol/session/subscriptions.rs", "followed", Const("SUBSCRIPTIONS_MAX")),
     (
         "protocol/tool_lists.rs",
         "indexes",
