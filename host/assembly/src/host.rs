@@ -26,7 +26,7 @@ use bulkhead_identity::principal::Principals;
 use bulkhead_limits::LiveLimits;
 use bulkhead_metrics::Metrics;
 use bulkhead_net::server::{ENDING, Phase};
-use bulkhead_plugins::{self as plugins, HealthMonitor, Plugins};
+use bulkhead_plugins::{self as plugins, ConfiguredPlugin, HealthMonitor, Plugins};
 use bulkhead_protocol::{Protocol, ProtocolOptions};
 use bulkhead_runtime::{CodeCacheConfig, CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames};
 use bulkhead_store::{Store, host_secret};
@@ -44,6 +44,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::host_identity::identify;
+use super::limit_shares::LimitShares;
 use super::progress::StartStage;
 use super::resources::{Resources, address_space_shortage};
 use super::store_engine::StoreEngine;
@@ -194,6 +195,21 @@ fn enter_loading(stage: &StartStage, sandbox: Arc<Sandbox>) {
     stage.enter(move || progress::describe_loading(&sandbox.load_progress()));
 }
 
+/// Loads the plugins. One that is refused is told of, and no reason not to start.
+async fn load_plugins(
+    options: plugins::Options,
+    wanted: Vec<ConfiguredPlugin>,
+    stage: &StartStage,
+) -> anyhow::Result<Plugins> {
+    enter_loading(stage, Arc::clone(&options.sandbox));
+    let audit = options.audit.clone();
+    let starting = Box::pin(Plugins::start(options, wanted));
+    let (plugins, refused) = progress::logged(|| stage.describe(), starting).await?;
+    refused.iter().for_each(refuse_with(audit.clone()));
+    note_loaded(&plugins, &audit);
+    Ok(plugins)
+}
+
 /// Goes on with the tasks of an earlier host on this store, or holds them.
 async fn take_over(tasks: &Tasks, stage: &StartStage, hold_tasks: bool) -> anyhow::Result<()> {
     anyhow::ensure!(
@@ -274,12 +290,7 @@ impl Host {
             metrics: metrics.clone(),
         };
         let intake = sources::intake(config)?;
-        let starting = Box::pin(Plugins::start(options, sources::wanted(config, &intake, &bounds)?));
-        enter_loading(&stage, Arc::clone(&sandbox));
-        let (plugins, refused) = progress::logged(|| stage.describe(), starting).await?;
-        let refuse = refuse_with(audit.clone());
-        refused.iter().for_each(&refuse);
-        note_loaded(&plugins, &audit);
+        let plugins = load_plugins(options, sources::wanted(config, &intake, &bounds)?, &stage).await?;
         sources::warn(config, &plugins).await;
         take_over(&tasks, &stage, hold_tasks).await?;
         let health = Arc::new(HostHealth {
@@ -292,13 +303,14 @@ impl Host {
             data: data.to_owned(),
             required: config.server.ready_requires.iter().map(|ReadyRequirement::Plugin(name)| name.clone()).collect(),
         });
-        let shares = config.cluster.as_ref().is_some_and(|cluster| cluster.shares_limits).then(|| LimitShares {
-            store: store.clone(),
-            limits: limits.clone(),
-            tasks: tasks.clone(),
-            quota: Arc::clone(&quota),
-        });
-        let maintenance = spawn_maintenance(tasks.clone(), plugins.clone(), health.guests.clone(), shares, refuse);
+        let shares = LimitShares::of(config, &store, &limits, &tasks, &quota);
+        let maintenance = spawn_maintenance(
+            tasks.clone(),
+            plugins.clone(),
+            health.guests.clone(),
+            shares,
+            refuse_with(audit.clone()),
+        );
         let protocol = Protocol::new(tasks.clone(), protocol_options(&*store, metrics.clone()).await?);
         let protocol = Arc::new(configured(protocol, config));
         Ok(Self {
@@ -424,28 +436,6 @@ fn spawn_maintenance(
             follow_hosts
         )
     })
-}
-
-/// What goes by the share of this host in the limits.
-struct LimitShares {
-    store: Arc<dyn Store>,
-    limits: LiveLimits,
-    tasks: Tasks,
-    quota: Arc<EdgeQuota>,
-}
-
-impl LimitShares {
-    /// Follows the number of hosts that live, until dropped.
-    async fn follow_hosts(&self) {
-        let mut hosts = 1;
-        loop {
-            hosts = self.store.living(hosts).await;
-            self.limits.share_among(hosts);
-            self.tasks.limits_changed();
-            self.quota.limits_changed();
-            tracing::info!(hosts, "this host goes by its share of the limits");
-        }
-    }
 }
 
 fn note_loaded(plugins: &Plugins, audit: &Audit) {

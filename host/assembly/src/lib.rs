@@ -14,6 +14,7 @@ mod dashboard;
 mod database_maintenance;
 pub mod host;
 mod host_identity;
+mod limit_shares;
 pub mod offline;
 mod progress;
 mod reload;

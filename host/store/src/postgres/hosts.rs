@@ -68,7 +68,8 @@ pub(super) async fn join(connection: &Connection, schema: &str, membership: &Mem
 async fn begin_sharing(connection: &Connection) -> Result<(), Error> {
     let undone = |failure: Failure| failure.undone();
     // The host before, if it lost its connection and has not noticed yet, writes nothing more. Whatever holds a task by now is gone.
-    let text = "delete from write_fence; delete from host; delete from host_fence; delete from letter; delete from message;
+    let text =
+        "delete from write_fence; delete from host; delete from host_fence; delete from letter; delete from message;
         delete from stored_usage; delete from held_tasks;
         insert into host (id, name, program, is_dead, alive_until)
             select distinct holder, '', '', true, clock_timestamp() from task where not ended and holder is not null;

@@ -8,8 +8,12 @@ use super::connection::Connection;
 use super::errors::{Failure, refuse};
 
 /// Each step with the version that it leads to.
-const STEPS: [(i32, &str); 4] =
-    [(1, include_str!("schema/1.sql")), (2, include_str!("schema/2.sql")), (3, include_str!("schema/3.sql")), (4, include_str!("schema/4.sql"))];
+const STEPS: [(i32, &str); 4] = [
+    (1, include_str!("schema/1.sql")),
+    (2, include_str!("schema/2.sql")),
+    (3, include_str!("schema/3.sql")),
+    (4, include_str!("schema/4.sql")),
+];
 /// What this program works with.
 const VERSION: i32 = 4;
 
