@@ -194,6 +194,7 @@ mod tests {
             "a": {"oneOf": [case("text", json!({"type": "string"})), case("small", small.clone())]},
             "b": {"anyOf": [{"type": "null"}, small]},
             "c": {"anyOf": [{"type": "null"}, {"type": "string"}]},
+            "d": {"oneOf": [case("text", json!({"type": "string"})), case("small", json!({"type": "null"}))]},
         }});
         let validator = Validator::compile(&schema.to_string()).unwrap();
         let said = |value: Value| {
@@ -209,6 +210,7 @@ mod tests {
         assert_eq!(said(json!({"a": {"tag": "x", "val": 3}})), "/a/tag: \"x\" is not one of \"text\", \"small\"");
         assert_eq!(said(json!({"b": {"n": 10}})), "/b/n: 10 is greater than the maximum of 9");
         assert_eq!(said(json!({"c": 3})), "/c: 3 is not of type \"null\", \"string\"");
+        assert_eq!(said(json!({"d": "text"})), "/d: \"text\" is not of type \"object\"");
     }
 
     #[test]

@@ -40,11 +40,12 @@ pub fn quoted_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Text of a guest, fit for an operator's terminal: control characters cannot act, line breaks cannot fake records.
+/// Text of a guest, fit for an operator's terminal: control characters cannot act, line breaks cannot fake records, and what nobody sees
+/// is written out.
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
-        if is_control(character) {
+        if is_unseen(character) {
             safe.extend(character.escape_default());
         } else {
             safe.push(character);
@@ -53,7 +54,7 @@ pub fn escaped(text: &str) -> String {
     safe
 }
 
-/// Control characters, and the invisible ones that reorder what a person reads.
+/// Control characters, and the invisible ones that reorder what a person reads: what a plugin's names and descriptions may not hold.
 pub fn is_control(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
@@ -90,6 +91,8 @@ mod tests {
             '\u{7f}',
             '\u{9b}',
             '\u{ad}',
+            '\u{61c}',
+            '\u{180e}',
             '\u{200b}',
             '\u{200d}',
             '\u{202e}',
@@ -127,6 +130,7 @@ mod tests {
     #[test]
     fn logged_guest_text_escapes_control_characters() {
         assert_eq!(escaped("a\u{1b}[2Jb\n\u{202e}c"), "a\\u{1b}[2Jb\\n\\u{202e}c");
+        assert_eq!(escaped("a\u{ad}b\u{61c}c\u{e0041}"), "a\\u{ad}b\\u{61c}c\\u{e0041}");
         assert_eq!(escaped("grün 漢"), "grün 漢");
     }
 

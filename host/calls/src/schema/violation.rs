@@ -3,6 +3,7 @@
 //! Owns those words. Must not decide whether a value fits. Invariant: a violation is of bounded length, however long the value, its
 //! members' names or the schema's lists are.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use jsonschema::ValidationError;
@@ -158,6 +159,9 @@ fn types(path: &str, alternatives: &[Vec<ValidationError<'static>>]) -> Option<V
             TypeKind::Multiple(names) => types.extend(names.iter().map(|name| format!("\"{name}\""))),
         }
     }
+    // Cases of a variant are objects, all of them.
+    let mut named = BTreeSet::new();
+    types.retain(|name| named.insert(name.clone()));
     Some(types)
 }
 
