@@ -59,12 +59,12 @@ pub(crate) async fn take_up(
 ) -> Option<(AdmittedRun, Arc<Task>)> {
     let id = run.task_ref.id;
     let wake_at = admitted.queued.next.wake_at();
-    let AdmittedRun { queued, mut permit, number } = admitted;
+    let AdmittedRun { mut queued, mut permit, number } = admitted;
     if let Err(error) = permit.confirm().await {
         tracing::debug!(task.id = %id, "a task waits again for its permit: {error}");
         // Others may use it meanwhile.
         drop(permit);
-        let queued = Box::new(QueuedRun { number, ..*queued });
+        queued.number = number;
         inner.watchers.follow(run, run.rest_again(Rest::Queued(queued)));
         return None;
     }
