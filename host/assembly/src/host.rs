@@ -196,7 +196,7 @@ fn enter_loading(stage: &StartStage, sandbox: Arc<Sandbox>) {
 }
 
 /// Loads the plugins. One that is refused is told of, and no reason not to start.
-async fn load_plugins(
+async fn start_plugins(
     options: plugins::Options,
     wanted: Vec<ConfiguredPlugin>,
     stage: &StartStage,
@@ -290,7 +290,7 @@ impl Host {
             metrics: metrics.clone(),
         };
         let intake = sources::intake(config)?;
-        let plugins = load_plugins(options, sources::wanted(config, &intake, &bounds)?, &stage).await?;
+        let plugins = start_plugins(options, sources::wanted(config, &intake, &bounds)?, &stage).await?;
         sources::warn(config, &plugins).await;
         take_over(&tasks, &stage, hold_tasks).await?;
         let health = Arc::new(HostHealth {
