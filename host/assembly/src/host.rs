@@ -195,6 +195,14 @@ fn enter_loading(stage: &StartStage, sandbox: Arc<Sandbox>) {
     stage.enter(move || progress::describe_loading(&sandbox.load_progress()));
 }
 
+/// What carries calls out, and is looked at by an author's observer, if there is one.
+fn observed(sandbox: &Arc<Sandbox>, observe_calls: Option<&ObserveCalls>) -> Arc<dyn Executor> {
+    match observe_calls {
+        Some(observe_calls) => observe_calls(sandbox.clone()),
+        None => sandbox.clone(),
+    }
+}
+
 /// Loads the plugins. One that is refused is told of, and no reason not to start.
 async fn start_plugins(
     options: plugins::Options,
@@ -263,10 +271,7 @@ impl Host {
         let tasks = Tasks::new(Options {
             instances_max: u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX),
             store: store.clone(),
-            executor: match observe_calls {
-                Some(observe_calls) => observe_calls(sandbox.clone()),
-                None => sandbox.clone(),
-            },
+            executor: observed(&sandbox, observe_calls),
             health: health.clone(),
             clock: Arc::clone(&clock),
             limits: limits.clone(),
